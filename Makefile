@@ -1,0 +1,31 @@
+# make demo | make test | make check | make clean: each sets up .venv by itself.
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: demo test check clean
+
+demo: .venv/demo-ready
+	$(BIN)/semishot demo
+
+test: .venv/dev-ready
+	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+check: .venv/dev-ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+
+# torch alone first, by its exact version: a range would fetch gigabytes of GPU packages
+.venv/demo-ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/dev-ready: .venv/demo-ready
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots]
+	touch $@

@@ -1,0 +1,264 @@
+"""The command `semishot`: parse, call one library function, print. `--help` imports no torch."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from semishot import __version__
+from semishot.episodes import EpisodeShape
+from semishot.errors import InputError
+
+RUNS = Path("runs")
+Json = Annotated[bool, tyro.conf.arg(name="json")]
+TABLE1_TEST_SHAPE = EpisodeShape(query=14)
+
+
+def demo(
+    splits: int = 3, runs: Path = RUNS, data_root: Path | None = None, as_json: Json = False
+) -> None:
+    """Train and test the paper's five models on generated glyphs, in minutes on a laptop.
+
+    Args:
+        splits: Labeled/unlabeled splits, trained side by side; the ± is their standard error.
+        runs: Where runs are kept, resumed and found again.
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        as_json: Print the cells as JSON.
+    """
+    from semishot import datasets, evaluate, reproduce, tables
+
+    pool = datasets.load(datasets.EMBEDDED, data_root)
+    records = reproduce.table1(pool, "demo", splits, None, runs, evaluate.pick_device("cpu"))
+    print(tables.table1_as_json(records) if as_json else tables.table1_as_text(records, [5]))
+
+
+def reproduce(
+    table: tyro.conf.Positional[Literal["table1"]],
+    dataset: str = "omniglot",
+    preset: str = "ren2018",
+    splits: int = 10,
+    updates: int | None = None,
+    runs: Path = RUNS,
+    data_root: Path | None = None,
+    device: str = "auto",
+    as_json: Json = False,
+) -> None:
+    """Train and test whatever a table of the paper still lacks; print it beside the paper's.
+
+    Args:
+        table: Which table.
+        dataset: A prepared data set; `semishot data list` shows them.
+        preset: ren2018 reproduces the paper, ren2018-text follows the schedule in its text.
+        splits: Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error.
+        updates: Training updates instead of the preset's; the schedule is stretched with them.
+        runs: Where runs are kept, resumed and found again.
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        device: auto, cpu, cuda or cuda:N.
+        as_json: Print the cells as JSON.
+    """
+    from semishot import datasets, evaluate, reproduce, tables
+
+    pool = datasets.load(dataset, data_root)
+    records = reproduce.table1(pool, preset, splits, updates, runs, evaluate.pick_device(device))
+    print(tables.table1_as_json(records) if as_json else tables.table1_as_text(records))
+
+
+def train(
+    dataset: str = "glyphs",
+    model: str = "masked_soft_kmeans",
+    preset: str = "ren2018",
+    split_seeds: tuple[int, ...] = (0,),
+    way: int | None = None,
+    shot: int | None = None,
+    query: int | None = None,
+    unlabeled: int | None = None,
+    distractors: int | None = None,
+    updates: int | None = None,
+    filters: int | None = None,
+    labeled_fraction: float | None = None,
+    options: dict[str, str] | None = None,
+    out: Path | None = None,
+    runs: Path = RUNS,
+    data_root: Path | None = None,
+    device: str = "auto",
+) -> None:
+    """Train a fleet: one method, one run per split seed, side by side. Prints the run folder.
+
+    Args:
+        dataset: A prepared data set; `semishot data list` shows them.
+        model: supervised, soft_kmeans, distractor_cluster or masked_soft_kmeans.
+        preset: Where updates, schedule and encoder come from.
+        split_seeds: One run per seed: it sets the labeled split, the weights and the episodes.
+        way: Classes in a training episode, instead of the preset's.
+        shot: Labeled support images per class, likewise.
+        query: Query images per class, likewise.
+        unlabeled: Unlabeled images per class, likewise.
+        distractors: Further classes that give only unlabeled images, likewise.
+        updates: Instead of the preset's; the schedule is stretched with them.
+        filters: Encoder width instead of the preset's.
+        labeled_fraction: Share of each class's images that is labeled, instead of the preset's.
+        options: Options of the method, as NAME VALUE pairs: `--options mask_power 2`.
+        out: The run folder; by default a folder below --runs named after the settings.
+        runs: Where runs are kept.
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        device: auto, cpu, cuda or cuda:N.
+    """
+    from semishot import datasets, evaluate, reproduce
+
+    pool = datasets.load(dataset, data_root)
+    shape = {
+        "way": way,
+        "shot": shot,
+        "query": query,
+        "unlabeled": unlabeled,
+        "distractors": distractors,
+    }
+    config = reproduce.fleet_config(
+        pool, preset, model, split_seeds, shape, updates, filters, labeled_fraction, options or {}
+    )
+    folder = out or reproduce.run_folder(runs, config)
+    reproduce.train_one(config, pool, folder, evaluate.pick_device(device))
+    print(folder)
+
+
+def evaluate(
+    run: tyro.conf.Positional[Path],
+    refiner: str | None = None,
+    split: Literal["train", "val", "test"] = "test",
+    shape: Annotated[EpisodeShape, tyro.conf.arg(name="")] = TABLE1_TEST_SHAPE,
+    episodes: int = 600,
+    data_root: Path | None = None,
+    device: str = "auto",
+    as_json: Json = False,
+) -> None:
+    """Test a trained run folder on episodes of any shape.
+
+    Args:
+        run: A folder left by `semishot train` or `reproduce`.
+        refiner: Refine with this method at test instead of the trained one, or with `none`.
+        split: Classes to test on.
+        shape: The test episode.
+        episodes: How many.
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        device: auto, cpu, cuda or cuda:N.
+        as_json: Print one record per run.
+    """
+    from semishot import evaluate, tables
+
+    where = evaluate.pick_device(device)
+    records = evaluate.evaluate_folder(run, refiner, split, shape, episodes, data_root, where)
+    print(json.dumps(records, indent=1) if as_json else tables.records_as_text(records))
+
+
+def data() -> None:
+    """Prepare, verify and list data sets: `semishot data --help`."""
+    raise InputError(
+        "choose one of: semishot data prepare, semishot data verify, semishot data list"
+    )
+
+
+def data_prepare(
+    name: tyro.conf.Positional[str],
+    source: Path | None = None,
+    download: bool = False,
+    data_root: Path | None = None,
+) -> None:
+    """Turn raw files into an image pool below the data root.
+
+    Args:
+        name: Which data set; `semishot data list` shows them.
+        source: The folder that holds its published files.
+        download: Fetch the published files, checked by their checksums. The only use of the network.
+        data_root: Where prepared data go; else $SEMISHOT_DATA, else the cache folder.
+    """
+    from semishot import datasets
+
+    datasets.prepare(name, source, data_root, download)
+    data_verify(name, data_root)
+
+
+def data_verify(name: tyro.conf.Positional[str], data_root: Path | None = None) -> None:
+    """Recompute a pool's fingerprint and say what it holds, what is missing and what differs.
+
+    Args:
+        name: Which data set.
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+    """
+    from semishot import datasets
+
+    print("\n".join(datasets.verify(name, data_root)))
+
+
+def data_list(data_root: Path | None = None, as_json: Json = False) -> None:
+    """List the data sets this version knows and which are prepared.
+
+    Args:
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        as_json: Print as JSON.
+    """
+    from semishot import datasets
+
+    found = datasets.prepared(data_root)
+    print(
+        json.dumps(found, indent=1) if as_json else "\n".join(f"{k}: {v}" for k, v in found.items())
+    )
+
+
+def doctor(data_root: Path | None = None, as_json: Json = False) -> None:
+    """Versions, devices and data: what a bug report needs.
+
+    Args:
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        as_json: Print as JSON.
+    """
+    from semishot import doctor
+
+    found = doctor.examine(data_root)
+    print(
+        json.dumps(found, indent=1) if as_json else "\n".join(f"{k}: {v}" for k, v in found.items())
+    )
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "demo": demo,
+    "reproduce": reproduce,
+    "train": train,
+    "evaluate": evaluate,
+    "data": data,
+    "doctor": doctor,
+}
+DATA_COMMANDS: dict[str, Callable[..., Any]] = {
+    "prepare": data_prepare,
+    "verify": data_verify,
+    "list": data_list,
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command. Wrong input ends in one line and exit code 2; Ctrl-C in 130, resumable."""
+    args = sys.argv[1:] if arguments is None else arguments
+    if args == ["--version"]:
+        print(__version__)
+        return
+    prog, commands = "semishot", COMMANDS
+    if args[:1] == ["data"]:
+        prog, commands, args = "semishot data", DATA_COMMANDS, args[1:]
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            commands,
+            prog=prog,
+            args=args,
+            description="Few-shot classification with unlabeled data (Ren et al., ICLR 2018).",
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
+        )
+    except InputError as error:
+        print(f"semishot: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(
+            "semishot: stopped; the same command goes on from the last checkpoint", file=sys.stderr
+        )
+        sys.exit(130)

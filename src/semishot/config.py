@@ -1,0 +1,109 @@
+"""What a fleet is: a recipe, an episode shape, and the runs that share them. All of it is JSON."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from math import cos, pi
+from typing import Any, Literal
+
+from semishot.episodes import EpisodeShape
+from semishot.errors import InputError
+
+SUPERVISED = "supervised"
+SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a run is trained, apart from its method, its split and its episodes."""
+
+    updates: int = 20_000
+    learning_rate: float = 1e-3
+    halvings: tuple[int, ...] = ()
+    """Updates from which the learning rate is half of what it was."""
+    cosine: bool = False
+    """Let the learning rate fall to zero along a cosine."""
+    augment: float = 0.0
+    """Strength of the random affine map of every training image; 0 is none."""
+    weight_decay: float = 5e-5
+    """L2 on the convolution weights only."""
+    filters: int = 64
+    init_std: float = 0.01
+    labeled_fraction: float = 0.1
+    precision: Literal["bf16", "float32"] = "bf16"
+    """Of the encoder's activations in training on CUDA; everything else is float32."""
+    steps: int = 1
+    """Refinement steps, in training and at test."""
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "filters", "steps"):
+            if (value := getattr(self, name)) < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
+        if not self.learning_rate > 0:
+            raise InputError(f"the learning rate must be positive, not {self.learning_rate}")
+
+    def with_updates(self, updates: int) -> "Recipe":
+        """The same recipe over another number of updates: the schedule is stretched with it."""
+        halvings = tuple(round(h * updates / self.updates) for h in self.halvings)
+        return replace(self, updates=updates, halvings=halvings)
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """The learning rate of update `step`, counted from 0."""
+    rate = recipe.learning_rate * 0.5 ** sum(step >= h for h in recipe.halvings)
+    return rate * (0.5 + 0.5 * cos(pi * step / recipe.updates)) if recipe.cosine else rate
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a fleet: a method and the seed of its labeled split, weights and episodes."""
+
+    model: str
+    split_seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the refiner, such as the authors' variants."""
+
+
+@dataclass(frozen=True)
+class FleetConfig:
+    dataset: str
+    data_fingerprint: str
+    preset: str
+    recipe: Recipe
+    shape: EpisodeShape
+    members: tuple[Member, ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise InputError("a fleet needs at least one run")
+        supervised = [m.model == SUPERVISED for m in self.members]
+        if any(supervised) and (self.shape.unlabeled or not all(supervised)):
+            raise InputError(
+                "supervised runs train without unlabeled images (batch norm would see them): give "
+                f"them a fleet of their own with unlabeled 0, not {self.shape.unlabeled}"
+            )
+
+    @property
+    def name(self) -> str:
+        """A folder name: what it is, and a digest of all of it."""
+        s, digest = self.shape, hashlib.sha256(self.to_json().encode()).hexdigest()[:8]
+        way = f"{s.way}way-{s.shot}shot-M{s.unlabeled}-H{s.distractors}"
+        return f"{way}-{self.recipe.updates}updates-{len(self.members)}runs-{digest}"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "FleetConfig":
+        written = json.loads(text)
+        try:
+            recipe, members = written.pop("recipe"), written.pop("members")
+            return cls(
+                recipe=Recipe(**{**recipe, "halvings": tuple(recipe["halvings"])}),
+                shape=EpisodeShape(**written.pop("shape")),
+                members=tuple(Member(**member) for member in members),
+                **written,
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(f"not a configuration of this version: {error}") from error

@@ -1,0 +1,249 @@
+"""Omniglot: 1,623 characters x 4 rotations = 6,492 classes of 20 drawings, 28x28 (Appendix A)."""
+
+import hashlib
+import io
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pooch
+from numpy.typing import NDArray
+from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
+
+from semishot.errors import InputError
+from semishot.image_pool import SPLITS, ImageClass, ImagePool, Split, save_pool
+from semishot.progress import track
+
+__all__ = ["describe", "download", "prepare"]
+
+BASE_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
+ARCHIVES = {
+    "images_background.zip": "md5:68d2efa1b9178cc56df9314c21c6e718",
+    "images_evaluation.zip": "md5:6b91aef0f799c5bb55b94e3f2daec811",
+}
+PUBLISHED_PIXELS = "3cd5d5800c2751294591100b93dddb2cb6f5fea9503d6fb2e279ee06d019163d"
+"""What `decode` measures on the published archives, however they are zipped."""
+IDENTICAL, DIFFERENT = "the published Omniglot, complete", "differs from the published Omniglot"
+AGAIN = "get the two archives again, or pass --download"
+
+DRAWN, SIDE = 105, 28  # pixels along a side, as published and as prepared
+DRAWINGS = 20  # per character
+ROTATIONS = (0, 90, 180, 270)  # degrees, counter-clockwise
+LARGEST = 64 * 1024  # bytes; a published drawing has a few hundred
+
+# Appendix A with the number of characters of each alphabet. Gurmukhi gives its first 41 characters
+# to train and its last 4 to test. The paper misspells Mkhedruli_(Georgian).
+# fmt: off
+CHARACTERS: dict[Split, dict[str, int]] = {
+    "train": {
+        "Alphabet_of_the_Magi": 20, "Angelic": 20, "Anglo-Saxon_Futhorc": 29, "Arcadian": 26,
+        "Asomtavruli_(Georgian)": 40, "Atemayar_Qelisayer": 26, "Atlantean": 26, "Aurek-Besh": 26,
+        "Avesta": 26, "Balinese": 24, "Blackfoot_(Canadian_Aboriginal_Syllabics)": 14,
+        "Braille": 26, "Burmese_(Myanmar)": 34, "Cyrillic": 33, "Futurama": 26, "Ge_ez": 26,
+        "Glagolitic": 45, "Grantha": 43, "Greek": 24, "Gujarati": 48, "Gurmukhi": 41,
+        "Inuktitut_(Canadian_Aboriginal_Syllabics)": 16, "Japanese_(hiragana)": 52,
+        "Japanese_(katakana)": 47, "Korean": 40, "Latin": 26, "Malay_(Jawi_-_Arabic)": 40,
+        "N_Ko": 33, "Ojibwe_(Canadian_Aboriginal_Syllabics)": 14, "Sanskrit": 42,
+        "Syriac_(Estrangelo)": 23, "Tagalog": 17, "Tifinagh": 55,
+    },
+    "val": {
+        "Armenian": 41, "Bengali": 46, "Early_Aramaic": 22, "Hebrew": 22,
+        "Mkhedruli_(Georgian)": 41,
+    },
+    "test": {
+        "Gurmukhi": 4, "Kannada": 41, "Keble": 26, "Malayalam": 47, "Manipuri": 40, "Mongolian": 30,
+        "Old_Church_Slavonic_(Cyrillic)": 45, "Oriya": 46, "Sylheti": 28, "Syriac_(Serto)": 23,
+        "Tengwar": 25, "Tibetan": 42, "ULOG": 26,
+    },
+}
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Drawing:
+    key: tuple[str, ...]  # alphabet, character, file name
+    where: str  # for messages: the file, or the archive and the member
+    size: int
+    read: Callable[[], bytes]
+
+
+def prepare(folder: Path, source: Path | None = None) -> ImagePool:
+    """Build the pool in `folder` from the two archives, or their extracted folders, in `source`."""
+    if source is None:
+        raise InputError(
+            f"Omniglot is not generated: pass --source FOLDER with {' and '.join(ARCHIVES)} "
+            "from https://github.com/brendenlake/omniglot (folder python/), or pass --download"
+        )
+    with list_drawings(source) as drawings:
+        check_complete(drawings, source)
+        upright, pixels = decode(drawings)
+    images = rotations_as_classes(upright).reshape(-1, 1, SIDE, SIDE)
+    about = {
+        "source": "https://github.com/brendenlake/omniglot",
+        "pixels": pixels,
+        "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
+        "prepared": "28x28 Pillow bicubic, ink 255 on 0, exact rotations as classes",
+    }
+    return save_pool(folder, "omniglot", images, classes(), about)
+
+
+def download(folder: Path) -> Path:
+    """Fetch the two archives into `folder`, unless they are there: the source of `prepare`."""
+    http = pooch.HTTPDownloader(stream=False)  # a stream would leave its socket open after a 404
+    for name, known_hash in ARCHIVES.items():
+        try:
+            pooch.retrieve(BASE_URL + name, known_hash, fname=name, path=folder, downloader=http)
+        except (OSError, ValueError) as error:  # network and disk; checksum
+            raise InputError(
+                f"cannot download {BASE_URL + name} ({' '.join(str(error).split())}); try again "
+                "later, or get the file elsewhere and pass --source FOLDER"
+            ) from error
+    return folder
+
+
+def describe(pool: ImagePool) -> list[str]:
+    """What the pool holds, for people."""
+    characters = len(pool.classes) // len(ROTATIONS)
+    alphabets = len({c.group for c in pool.classes})
+    per_split = "/".join(f"{sum(c.split == s for c in pool.classes):,}" for s in SPLITS)
+    return [
+        f"{characters:,} characters in {alphabets} alphabets, {DRAWINGS} drawings each",
+        f"{per_split} {'/'.join(SPLITS)} classes with rotations",
+        str(pool.about["variant"]),
+    ]
+
+
+def split_of_characters() -> dict[tuple[str, str], Split]:
+    """(alphabet, character) -> split, sorted; an alphabet in two splits is cut in their order."""
+    assigned: dict[tuple[str, str], Split] = {}
+    given: Counter[str] = Counter()
+    for split in SPLITS:
+        for alphabet, count in CHARACTERS[split].items():
+            for _ in range(count):
+                given[alphabet] += 1
+                assigned[alphabet, f"character{given[alphabet]:02d}"] = split
+    return dict(sorted(assigned.items()))
+
+
+def classes() -> list[ImageClass]:
+    """The classes in the order of their images: by alphabet, character, rotation."""
+    rotated = [
+        (f"{character}-rot{degrees:03d}", alphabet, split)
+        for (alphabet, character), split in split_of_characters().items()
+        for degrees in ROTATIONS
+    ]
+    return [ImageClass(*row, start=i * DRAWINGS, count=DRAWINGS) for i, row in enumerate(rotated)]
+
+
+@contextmanager
+def list_drawings(source: Path) -> Iterator[list[Drawing]]:
+    """Both halves' drawings, sorted, readable inside the block; a zip goes before a folder."""
+    if not source.is_dir():
+        raise InputError(
+            f"{source} is not a folder; --source is the folder of {' and '.join(ARCHIVES)}"
+        )
+    drawings: list[Drawing] = []
+    with ExitStack() as opened:
+        for archive in map(source.joinpath, ARCHIVES):
+            if archive.is_file():
+                with _readable(archive):
+                    drawings += _in_zip(opened.enter_context(zipfile.ZipFile(archive)), archive)
+            elif archive.with_suffix("").is_dir():
+                drawings += _in_folder(archive.with_suffix(""))
+            else:
+                raise InputError(f"no {archive.name} and no {archive.stem}/ in {source}; {AGAIN}")
+        yield sorted(drawings, key=lambda d: d.key)
+
+
+def _in_zip(opened: zipfile.ZipFile, archive: Path) -> Iterator[Drawing]:
+    def read(member: zipfile.ZipInfo) -> bytes:
+        with opened.open(member) as file:
+            return file.read(LARGEST)  # bounded, in case the declared size is a lie
+
+    for member in opened.infolist():
+        path = PurePosixPath(member.filename)
+        if _is_drawing(path) and not member.is_dir():
+            where, size = f"{archive}/{path}", member.file_size
+            yield Drawing(path.parts[-3:], where, size, partial(read, member))
+
+
+def _in_folder(tree: Path) -> Iterator[Drawing]:
+    for path in tree.rglob("*"):
+        inside = PurePosixPath(path.relative_to(tree.parent))
+        if _is_drawing(inside) and path.is_file():
+            yield Drawing(inside.parts[-3:], str(path), path.stat().st_size, path.read_bytes)
+
+
+def _is_drawing(path: PurePosixPath) -> bool:
+    """Whether it is .../alphabet/character/drawing.png, and not what a desktop leaves behind."""
+    left_behind = any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+    return len(path.parts) >= 3 and path.suffix.lower() == ".png" and not left_behind
+
+
+def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
+    """Raise unless these are the characters of `CHARACTERS`, all of them, with all drawings."""
+    count = Counter("/".join(d.key[:2]) for d in drawings)
+    characters = {"/".join(key) for key in split_of_characters()}
+    for kind, found, known in (
+        ("alphabet", {c.split("/")[0] for c in count}, {c.split("/")[0] for c in characters}),
+        ("character", set(count), characters),
+    ):
+        if extra := found - known:
+            raise InputError(f"unknown {kind} {_some(extra)} in {source}: not Omniglot, remove it")
+        if missing := known - found:
+            raise InputError(f"no {kind} {_some(missing)} in {source}; {AGAIN}")
+    for name, have in count.items():
+        if have != DRAWINGS:
+            raise InputError(f"{have} drawings, not {DRAWINGS}, of {name} in {source}; {AGAIN}")
+
+
+def decode(drawings: Sequence[Drawing]) -> tuple[NDArray[np.uint8], str]:
+    """Ink (I, 28, 28) and one SHA-256 of all names and 105x105 pixels, in the order given."""
+    ink = np.empty((len(drawings), SIDE, SIDE), np.uint8)
+    pixels = hashlib.sha256()
+    for i, drawing in enumerate(track(drawings, "reading Omniglot", len(drawings))):
+        image = _grayscale(drawing)
+        pixels.update("/".join(drawing.key).encode())
+        pixels.update(image.tobytes())
+        ink[i] = 255 - np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+    return ink, pixels.hexdigest()
+
+
+def _grayscale(drawing: Drawing) -> Image.Image:
+    if drawing.size >= LARGEST:
+        raise InputError(f"{drawing.where} has {drawing.size:,} bytes, not < {LARGEST:,}; {AGAIN}")
+    with _readable(drawing.where):
+        image = PngImageFile(io.BytesIO(drawing.read()))  # reads the header only
+    if image.size != (DRAWN, DRAWN):
+        width, height = image.size
+        raise InputError(f"{drawing.where} is {width}x{height}, not {DRAWN}x{DRAWN}; {AGAIN}")
+    with _readable(drawing.where):
+        image.load()
+    return image.convert("L")  # 1-bit becomes 0 and 255
+
+
+def rotations_as_classes(upright: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(characters * 20, 28, 28) -> (characters, 4, 20, 28, 28)."""
+    drawn = upright.reshape(-1, DRAWINGS, SIDE, SIDE)
+    return np.stack([np.rot90(drawn, d // 90, axes=(2, 3)) for d in ROTATIONS], axis=1)
+
+
+@contextmanager
+def _readable(what: object) -> Iterator[None]:
+    """Damaged files raise a dozen types in zipfile, zlib and Pillow; all mean: get it again."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(f"cannot read {what} ({error}); {AGAIN}") from error
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more

@@ -1,0 +1,198 @@
+"""A trained fleet -> per-episode accuracies -> records. Every test image is embedded once per run."""
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from semishot import __version__, datasets, refine
+from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
+from semishot.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.errors import InputError
+from semishot.image_pool import ImagePool, Split
+from semishot.model import ProtoNet, class_labels
+from semishot.splits import ClassImages, all_labeled
+from semishot.train import load_model
+
+EPISODES = 600
+EMBED_BATCH = 256
+SCORE_BATCH = 100
+
+
+@torch.inference_mode()
+def embed_classes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> Tensor:
+    """(R, I, D): each image of these classes once per run; row i is image `images.order[i]`.
+
+    Batch norm uses its moving averages, so an embedding does not depend on its episode.
+    """
+    model.eval()
+    device = model.encoder.weights[0].device
+    parts = []
+    for first in range(0, len(images.order), EMBED_BATCH):
+        batch = torch.from_numpy(pool.images[images.order[first : first + EMBED_BATCH]]).to(device)
+        parts.append(model.embed(batch.expand(model.encoder.runs, *batch.shape)))
+    return torch.cat(parts, 1)
+
+
+@torch.inference_mode()
+def episode_accuracies(
+    model: ProtoNet,
+    embeddings: Tensor,
+    images: ClassImages,
+    shape: EpisodeShape,
+    seeds: Sequence[int],
+    purpose: str,
+    episodes: int = EPISODES,
+) -> NDArray[np.float64]:
+    """(R, E): the share of an episode's queries that run r gets right, run r on stream seeds[r]."""
+    place = np.empty(images.order.max() + 1, np.int64)
+    place[images.order] = np.arange(len(images.order))
+    labels = class_labels(shape, embeddings.device)
+    runs = torch.arange(len(seeds), device=embeddings.device)[:, None, None]
+    parts = []
+    for start in range(0, episodes, SCORE_BATCH):
+        count = min(SCORE_BATCH, episodes - start)
+        drawn = [sample_episodes(images, shape, seed, purpose, start, count) for seed in seeds]
+        rows = torch.from_numpy(place[np.stack([d.images for d in drawn])]).to(embeddings.device)
+        predicted = model.score(embeddings[runs, rows], shape).argmax(-1)  # (R, E, Q)
+        parts.append((predicted == labels).double().mean(-1).cpu())
+    return torch.cat(parts, 1).numpy()
+
+
+def evaluate(
+    model: ProtoNet,
+    pool: ImagePool,
+    split: Split,
+    shapes: Sequence[EpisodeShape],
+    seeds: Sequence[int],
+    episodes: int = EPISODES,
+) -> list[NDArray[np.float64]]:
+    """Per-episode accuracies (R, E) for each shape, embedding the images once."""
+    images = all_labeled(pool.of_split(split))
+    for shape in shapes:
+        check_enough(images, shape)
+    embeddings = embed_classes(model, pool, images)
+    return [
+        episode_accuracies(model, embeddings, images, shape, seeds, split, episodes)
+        for shape in shapes
+    ]
+
+
+def evaluate_folder(
+    folder: Path,
+    refiner: str | None,
+    split: Split,
+    shape: EpisodeShape,
+    episodes: int,
+    root: Path | None,
+    device: torch.device,
+) -> list[dict[str, Any]]:
+    """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
+    if episodes < 1:
+        raise InputError(f"--episodes must be at least 1, not {episodes}")
+    config, model = load_model(folder, device)
+    pool = datasets.load(config.dataset, root)
+    if pool.fingerprint != config.data_fingerprint:
+        raise InputError(
+            f"{folder} was trained on another version of {config.dataset} than the one prepared here "
+            f"(fingerprint {config.data_fingerprint[:16]}, not {pool.fingerprint[:16]})"
+        )
+    name = None
+    trained = {member.model for member in config.members}
+    if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
+        name, other = at_test(config, refiner)
+        model = ProtoNet(model.encoder, other, model.steps)
+    begun = time.monotonic()
+    seeds = [member.split_seed for member in config.members]
+    (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes)
+    return records(config, name, split, shape, accuracies, time.monotonic() - begun, device)
+
+
+def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
+    """The row's name, and a refiner that was not trained, in place of the trained one."""
+    if refiner in ("none", "basic"):
+        return SUPERVISED, None
+    name = refine.resolve(refiner)
+    module = refine.build(name, runs=len(config.members))
+    if any(True for _ in module.parameters()):
+        raise InputError(
+            f"{name!r} has learned parameters that this run does not have; "
+            f"train it with `semishot train --model {name}`"
+        )
+    supervised = all(member.model == SUPERVISED for member in config.members)
+    inference = supervised and name == "soft_kmeans"  # the paper's second row
+    return SEMI_SUPERVISED_INFERENCE if inference else name, module
+
+
+def records(
+    config: FleetConfig,
+    model: str | None,
+    split: Split,
+    shape: EpisodeShape,
+    accuracies: NDArray[np.float64],
+    seconds: float,
+    device: torch.device,
+) -> list[dict[str, Any]]:
+    """One result per run. `model` names the row if it is not the method the run was trained with."""
+    about = {
+        "updates": config.recipe.updates,
+        "seconds": round(seconds, 3),
+        "device": device_name(device),
+        "versions": versions(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
+    return [
+        {
+            "dataset": config.dataset,
+            "preset": config.preset,
+            "model": model or member.model,
+            "options": {} if model else dict(member.options),
+            **asdict(shape),
+            "split": split,
+            "split_seed": member.split_seed,
+            "episodes": len(per_episode),
+            "accuracy": float(per_episode.mean()),
+            "accuracy_ci95": float(1.96 * per_episode.std() / len(per_episode) ** 0.5),
+            "episode_accuracies": [round(float(a), 5) for a in per_episode],
+            "train_distractors": config.shape.distractors,
+            **about,
+        }
+        for member, per_episode in zip(config.members, accuracies, strict=True)
+    ]
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def versions() -> dict[str, str]:
+    return {
+        "semishot": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is the GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"no device {name!r} here; `semishot doctor` lists what there is"
+        ) from error
+    return device

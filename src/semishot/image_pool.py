@@ -1,0 +1,137 @@
+"""The prepared data set on disk: one memory-mapped uint8 array, its classes, and a fingerprint.
+
+A pool is a folder with `images.npy` (I, C, H, W) and `pool.json`. The images of a class lie side by
+side, so a class is a name, a group (alphabet, category), a split, and the range start:start + count.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_cache_dir
+
+from semishot.errors import InputError
+from semishot.files import whole_folder, write_json
+
+FORMAT = 1
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class ImageClass:
+    name: str
+    group: str
+    split: Split
+    start: int
+    count: int
+    digest: str = ""
+    """SHA-256 of the class's pixels, filled in when the pool is saved."""
+
+
+@dataclass(frozen=True)
+class ImagePool:
+    name: str
+    images: NDArray[np.uint8]
+    """(I, C, H, W), read-only memory map when opened from disk."""
+    classes: tuple[ImageClass, ...]
+    about: dict[str, Any] = field(default_factory=dict)
+    """Where the images come from and how they were prepared."""
+
+    def of_split(self, split: Split) -> tuple[ImageClass, ...]:
+        found = tuple(c for c in self.classes if c.split == split)
+        if not found:
+            held = ", ".join(s for s in SPLITS if any(c.split == s for c in self.classes))
+            raise InputError(f"pool {self.name!r} has no {split!r} classes; it holds {held}")
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        """One digest of every class's name, group, split and pixels."""
+        text = json.dumps([[c.name, c.group, c.split, c.count, c.digest] for c in self.classes])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def data_root(given: Path | None = None) -> Path:
+    """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
+    return given or Path(os.environ.get("SEMISHOT_DATA") or user_cache_dir("semishot"))
+
+
+def digest(images: NDArray[np.uint8]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
+
+
+def save_pool(
+    folder: Path,
+    name: str,
+    images: NDArray[np.uint8],
+    classes: Sequence[ImageClass],
+    about: dict[str, Any],
+) -> ImagePool:
+    """Write a pool, whole or not at all, and open it. The classes' digests are computed here."""
+    with_digests = tuple(
+        ImageClass(**{**asdict(c), "digest": digest(images[c.start : c.start + c.count])})
+        for c in classes
+    )
+    pool = ImagePool(name, images, with_digests, about)
+    with whole_folder(folder) as temporary:
+        np.save(temporary / "images.npy", images)
+        write_json(
+            temporary / "pool.json",
+            {
+                "format": FORMAT,
+                "name": name,
+                "fingerprint": pool.fingerprint,
+                "about": about,
+                "classes": [list(asdict(c).values()) for c in with_digests],
+            },
+        )
+    return open_pool(folder)
+
+
+def open_pool(folder: Path) -> ImagePool:
+    """Open a prepared pool in milliseconds, whatever its size: pixels are read when used."""
+    try:
+        written = json.loads((folder / "pool.json").read_text(encoding="utf-8"))
+        images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no image pool in {folder}: run `semishot data prepare NAME` first, or pass --data-root"
+        ) from error
+    except (ValueError, EOFError) as error:
+        raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
+    found = written.get("format") if isinstance(written, dict) else None
+    if found != FORMAT:
+        raise InputError(
+            f"{folder / 'pool.json'} has format {found}, this version reads {FORMAT}; prepare it again"
+        )
+    try:
+        classes = tuple(ImageClass(*row) for row in written["classes"])
+        pool = ImagePool(written["name"], images, classes, written["about"])
+        altered = pool.fingerprint != written["fingerprint"]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
+    if altered:
+        raise InputError(f"damaged image pool in {folder}: pool.json was altered; prepare it again")
+    needed = max((c.start + c.count for c in classes), default=0)
+    if images.dtype != np.uint8 or images.ndim != 4 or len(images) < needed:
+        raise InputError(
+            f"damaged image pool in {folder}: images.npy holds {images.dtype} {images.shape}, but "
+            f"pool.json needs uint8 ({needed}, C, H, W); prepare it again"
+        )
+    return pool
+
+
+def changed_classes(pool: ImagePool) -> list[str]:
+    """The classes whose pixels no longer match the digest taken when the pool was saved."""
+    return [
+        f"{c.split}/{c.group}/{c.name}"
+        for c in pool.classes
+        if digest(pool.images[c.start : c.start + c.count]) != c.digest
+    ]

@@ -1,0 +1,80 @@
+"""ProtoNet: where images meet mathematics. Encode an episode in one pass, refine, score its queries.
+
+Letters: R runs, B images, N classes, D embedding dimensions; S, U, Q support, unlabeled, query images.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import torch
+from torch import Tensor, nn
+
+from semishot import refine
+from semishot.config import SUPERVISED, Member, Recipe
+from semishot.encoder import ConvEncoder
+from semishot.episodes import EpisodeShape
+from semishot.prototypes import class_prototypes, episode_loss
+
+__all__ = ["ProtoNet", "build_fleet", "class_labels"]
+
+
+class ProtoNet(nn.Module):
+    """A fleet of R Prototypical Networks; without a refiner they are supervised."""
+
+    def __init__(
+        self, encoder: ConvEncoder, refiner: nn.Module | None = None, steps: int = 1
+    ) -> None:
+        super().__init__()
+        self.encoder, self.refiner, self.steps = encoder, refiner, steps
+
+    def embed(self, images: Tensor) -> Tensor:
+        """uint8 (R, B, C, H, W) -> (R, B, D)."""
+        embeddings: Tensor = self.encoder(images)
+        return embeddings
+
+    def score(self, embeddings: Tensor, shape: EpisodeShape) -> Tensor:
+        """Embedded episodes (R, ..., S + U + Q, D) -> log-probabilities (R, ..., Q, N)."""
+        support, unlabeled, query = torch.split(embeddings, list(shape.sizes), -2)
+        one_hot = torch.eye(shape.way, dtype=support.dtype, device=support.device)
+        labels = one_hot.repeat_interleave(shape.shot, 0)  # (S, N)
+        labels = labels.expand(*support.shape[:-1], shape.way)
+        prototypes = refine.refined_prototypes(
+            self.refiner, support, labels, unlabeled, self.steps
+        )  # (R, ..., N, D)
+        initial = class_prototypes(support, labels)
+        return refine.query_log_probs(self.refiner, query, prototypes, unlabeled, initial)
+
+    def forward(self, images: Tensor, shape: EpisodeShape) -> Tensor:
+        """uint8 (R, S + U + Q, C, H, W) -> (R,), each run's episode loss.
+
+        Support, unlabeled and query images are one batch, whose statistics batch norm shares.
+        """
+        log_probs = self.score(self.embed(images), shape)  # (R, Q, N)
+        labels = class_labels(shape, images.device).expand(log_probs.shape[:-1])
+        return episode_loss(log_probs, labels)
+
+
+def class_labels(shape: EpisodeShape, device: torch.device | str = "cpu") -> Tensor:
+    """(Q,), the label of each query image: queries come class by class."""
+    return torch.arange(shape.way, device=device).repeat_interleave(shape.query)
+
+
+def build_fleet(members: Sequence[Member], recipe: Recipe, channels: int) -> ProtoNet:
+    """The untrained fleet. Each run is drawn from its own seed, whoever its neighbours are."""
+    encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
+    refiners: list[nn.Module | None] = []
+    counts, first = [], 0
+    for (model, options), group in groupby(members, key=lambda m: (m.model, dict(m.options))):
+        seeds = [member.split_seed for member in group]
+        refiner = None if model == SUPERVISED else refine.build(model, runs=len(seeds), **options)
+        for run, seed in enumerate(seeds):
+            generator = torch.Generator().manual_seed(seed)
+            encoder.reset_run(first + run, generator)
+            if (reset_run := getattr(refiner, "reset_run", None)) is not None:
+                reset_run(run, generator)
+        refiners.append(refiner)
+        counts.append(len(seeds))
+        first += len(seeds)
+    beside = [refiner for refiner in refiners if refiner is not None]
+    refiner = refine.SideBySide(beside, counts) if len(beside) > 1 else refiners[0]
+    return ProtoNet(encoder, refiner, recipe.steps)

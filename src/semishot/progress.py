@@ -1,0 +1,72 @@
+"""Progress on stderr: a bar with rate and time left on a terminal, plain lines when not."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+T = TypeVar("T")
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Meter:
+    """Counts work done; call `advance` as often as you like."""
+
+    def __init__(self, label: str, total: int, unit: str = "") -> None:
+        self.label, self.total, self.unit, self.done = label, total, unit, 0
+        self.skipped = 0  # what an earlier run had done: no part of this one's rate
+        self.console = Console(stderr=True)
+        self.begun = self.last_line = time.monotonic()
+        self.bar: Progress | None = None
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+            rate = TextColumn("{task.fields[rate]}", style="dim")
+            self.bar = Progress(
+                *columns, rate, TimeRemainingColumn(), console=self.console, transient=True
+            )
+            self.task = self.bar.add_task(label, total=total, rate="")
+            self.bar.start()
+
+    def skip(self, amount: int) -> None:
+        """Count work that need not be done again."""
+        self.skipped += amount
+        self.advance(amount)
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self.done += amount
+        now = time.monotonic()
+        rate = (self.done - self.skipped) / max(now - self.begun, 1e-9)
+        if self.bar is not None:
+            about = f"{self.label} {note}".strip()
+            speed = f"{rate:,.0f} {self.unit}/s"
+            self.bar.update(self.task, completed=self.done, description=about, rate=speed)
+        elif now - self.last_line >= SECONDS_BETWEEN_LINES and rate > 0:
+            self.last_line = now
+            share, left = self.done / self.total, (self.total - self.done) / rate
+            line = f"{self.label}: {share:.0%}, {rate:,.0f} {self.unit}/s, {left:.0f} s left {note}"
+            print(line.rstrip(), file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+@contextmanager
+def meter(label: str, total: int, unit: str = "") -> Iterator[Meter]:
+    opened = Meter(label, total, unit)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:
+    """Yield `items`, showing how many of `total` are done."""
+    with meter(label, total) as opened:
+        for item in items:
+            yield item
+            opened.advance()

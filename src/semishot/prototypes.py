@@ -1,0 +1,41 @@
+"""Prototypes, class probabilities and the episode loss (Eqs. 1-3).
+
+Letters: N classes, P examples, Q queries, D embedding dimensions; `...` any leading axes.
+"""
+
+import torch
+from torch import Tensor
+
+__all__ = ["class_log_probs", "class_prototypes", "episode_loss", "squared_distances"]
+
+
+def squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """(..., A, D), (..., B, D) -> (..., A, B), the squared Euclidean distances.
+
+    |a - b|^2 = |a|^2 - 2 ab + |b|^2 never builds the (..., A, B, D) differences. Far from the origin
+    that form loses digits, so both sets are first moved to the mean of b, which no distance notices.
+    """
+    center = b.mean(-2, keepdim=True).detach()  # (..., 1, D)
+    a, b = a - center, b - center
+    aa = a.square().sum(-1).unsqueeze(-1)  # (..., A, 1)
+    bb = b.square().sum(-1).unsqueeze(-2)  # (..., 1, B)
+    return (aa - 2 * a @ b.mT + bb).clamp_min(0)  # (..., A, B)
+
+
+def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:
+    """Eqs. 1, 4, 9: (..., P, D), (..., P, N) -> (..., N, D), the weighted mean per class.
+
+    A class whose weights sum to zero gets the zero vector.
+    """
+    total = weights.sum(-2).unsqueeze(-1)  # (..., N, 1)
+    return weights.mT @ embeddings / torch.where(total == 0, 1, total)
+
+
+def class_log_probs(queries: Tensor, prototypes: Tensor) -> Tensor:
+    """Eq. 2: (..., Q, D), (..., N, D) -> (..., Q, N), log of the softmax over classes."""
+    return (-squared_distances(queries, prototypes)).log_softmax(-1)
+
+
+def episode_loss(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """Eq. 3: (..., Q, N), (..., Q) -> (...), the mean negative log-probability of the labels."""
+    return -log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1).mean(-1)

@@ -1,0 +1,225 @@
+"""A table of the paper -> the fleets it needs -> train and evaluate what is missing -> records."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from semishot import paper, refine
+from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member, Recipe
+from semishot.episodes import EpisodeShape
+from semishot.errors import InputError
+from semishot.evaluate import EPISODES, evaluate, records
+from semishot.files import write_json
+from semishot.image_pool import ImagePool
+from semishot.model import ProtoNet
+from semishot.progress import meter
+from semishot.train import cost, load_model, train, training
+
+Record = dict[str, Any]
+DONE = object()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A fleet to train, and a row of the table to measure on it at some test shapes."""
+
+    config: FleetConfig
+    row: str | None
+    """The model to evaluate as: None is the trained method itself."""
+    tests: tuple[EpisodeShape, ...]
+
+
+def plan_table1(pool: ImagePool, preset: str, recipe: Recipe, splits: int, runs: Path) -> list[Job]:
+    """The supervised fleet, and one fleet of all three methods for each column."""
+    if splits < 1:
+        raise InputError(f"--splits must be at least 1, not {splits}")
+    chosen = paper.preset(preset)
+    fleets = [
+        (replace(chosen.train, unlabeled=0), (SUPERVISED,)),
+        (chosen.train, paper.TRAINED),
+        (replace(chosen.train, distractors=chosen.distractors), paper.TRAINED),
+    ]
+    jobs = []
+    for shape, models in fleets:
+        wanted = [Member(model, seed) for model in models for seed in range(splits)]
+        shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, tuple(wanted))
+        for config in with_existing(shared, runs):
+            jobs += jobs_of(config)
+    return jobs
+
+
+def jobs_of(config: FleetConfig) -> list[Job]:
+    """What Table 1 asks of a trained fleet, at both numbers of unlabeled images."""
+    without, with_distractors = (
+        tuple(replace(test, distractors=h) for test in paper.TABLE1_TEST.values())
+        for h in paper.TABLE1_DISTRACTORS
+    )
+    if config.shape.unlabeled:
+        return [Job(config, None, with_distractors if config.shape.distractors else without)]
+    return [  # the supervised model never looks at the unlabeled: distractors change nothing
+        Job(config, None, without),
+        Job(config, SEMI_SUPERVISED_INFERENCE, without + with_distractors),
+    ]
+
+
+def with_existing(wanted: FleetConfig, runs: Path) -> list[FleetConfig]:
+    """The fleets of these settings below `runs` that hold wanted runs, and one of what is missing.
+
+    A finished fleet serves whatever else it holds; an unfinished one only if all of it is wanted.
+    """
+    missing, configs = list(wanted.members), []
+    for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
+        begun = FleetConfig.from_json(path.read_text(encoding="utf-8"))
+        useful = [member for member in begun.members if member in missing]
+        whole = len(useful) == len(begun.members) or (path.parent / "model.safetensors").exists()
+        if useful and whole and replace(begun, members=wanted.members) == wanted:
+            configs.append(begun)
+            missing = [member for member in missing if member not in useful]
+    if missing:
+        configs.append(replace(wanted, members=tuple(missing)))
+    return configs
+
+
+def fleet_config(
+    pool: ImagePool,
+    preset: str,
+    model: str,
+    split_seeds: Sequence[int],
+    shape: Mapping[str, int | None],
+    updates: int | None = None,
+    filters: int | None = None,
+    labeled_fraction: float | None = None,
+    options: Mapping[str, str] | None = None,
+) -> FleetConfig:
+    """A fleet of one method by the words of the command line; what is None is the preset's."""
+    chosen = paper.preset(preset)
+    recipe = chosen.recipe if updates is None else chosen.recipe.with_updates(updates)
+    if filters is not None:
+        recipe = replace(recipe, filters=filters)
+    if labeled_fraction is not None:
+        recipe = replace(recipe, labeled_fraction=labeled_fraction)
+    train = replace(chosen.train, **{k: v for k, v in shape.items() if v is not None})
+    if model in (SUPERVISED, "basic"):
+        model, train = SUPERVISED, replace(train, unlabeled=0, distractors=0)
+    else:
+        model = refine.resolve(model)
+    values = {name: literal(name, value) for name, value in (options or {}).items()}
+    members = tuple(Member(model, seed, values) for seed in split_seeds)
+    return FleetConfig(pool.name, pool.fingerprint, preset, recipe, train, members)
+
+
+def literal(name: str, value: str) -> Any:
+    """A number or true/false from the command line."""
+    try:
+        return json.loads(value.lower())
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"option {name}: {value!r} is neither a number nor true or false"
+        ) from error
+
+
+def train_one(config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device) -> None:
+    with meter("training", cost(config), "images") as progress:
+        train(config, pool, folder, device, progress)
+
+
+def run_folder(runs: Path, config: FleetConfig) -> Path:
+    return runs / config.dataset / config.preset / config.name
+
+
+def run_jobs(jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device) -> list[Record]:
+    """Train and evaluate what is missing; return every record of these jobs."""
+    configs = list({job.config.name: job.config for job in jobs}.values())
+    side_by_side = len(configs) if device.type == "cuda" else 1
+    seconds = train_all(configs, pool, runs, device, side_by_side)
+    found: list[Record] = []
+    for config in configs:
+        folder = run_folder(runs, config)
+        model = load_model(folder, device)[1]
+        mine = [job for job in jobs if job.config == config]
+        found += measure(mine, model, pool, folder, seconds, device)
+    return found
+
+
+def train_all(
+    configs: list[FleetConfig], pool: ImagePool, runs: Path, device: torch.device, side_by_side: int
+) -> float:
+    """Train every fleet, a few at a time, a chunk of updates each in turn; the seconds it took."""
+    begun = time.monotonic()
+    with meter("training", sum(map(cost, configs)), "images") as progress:
+        waiting = [training(c, pool, run_folder(runs, c), device, progress) for c in configs]
+        active: list[Iterator[None]] = []
+        while active or waiting:
+            while waiting and len(active) < side_by_side:
+                active.append(waiting.pop(0))
+            active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
+    return time.monotonic() - begun
+
+
+def measure(
+    jobs: Iterable[Job],
+    model: ProtoNet,
+    pool: ImagePool,
+    folder: Path,
+    seconds: float,
+    device: torch.device,
+) -> list[Record]:
+    """The records of one trained fleet, read from its `result.json` where they are there."""
+    path = folder / "result.json"
+    held: list[Record] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    found = []
+    for job in jobs:
+        seeds = [member.split_seed for member in job.config.members]
+        as_row = model
+        if job.row == SEMI_SUPERVISED_INFERENCE:
+            as_row = ProtoNet(model.encoder, refine.build("soft_kmeans"), model.steps)
+        missing = [test for test in job.tests if not matching(held, job.row, test, len(seeds))]
+        if missing:
+            accuracies = evaluate(as_row, pool, "test", missing, seeds)
+            for test, each in zip(missing, accuracies, strict=True):
+                held += records(job.config, job.row, "test", test, each, seconds, device)
+            write_json(path, held)
+        for test in job.tests:
+            found += matching(held, job.row, test, len(seeds))
+    return found
+
+
+def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int) -> list[Record]:
+    """The records of one row at one test shape, or none if the row is not complete."""
+    shape = vars(test).items()
+    inference = SEMI_SUPERVISED_INFERENCE
+    rows = [
+        record
+        for record in held
+        if (record["model"] == inference) == (row == inference)
+        and record["episodes"] == EPISODES
+        and all(record[key] == value for key, value in shape)
+    ]
+    return rows if len(rows) == runs else []
+
+
+def table1(
+    pool: ImagePool,
+    preset: str,
+    splits: int,
+    updates: int | None,
+    runs: Path,
+    device: torch.device,
+) -> list[Record]:
+    """Table 1's records: five rows, with and without distractors, M = 5 and 10 at test."""
+    recipe = paper.preset(preset).recipe
+    recipe = recipe if updates is None else recipe.with_updates(updates)
+    jobs = plan_table1(pool, preset, recipe, splits, runs)
+    print(
+        f"{pool.name}: {splits} splits, {recipe.updates:,} updates, {recipe.filters} filters, "
+        f"preset {preset}",
+        file=sys.stderr,
+    )
+    found = run_jobs(jobs, pool, runs, device)
+    return [record for record in found if record["split_seed"] < splits]

@@ -1,0 +1,223 @@
+"""Training a fleet: the loop, its checkpoints, and exact resume.
+
+A run folder holds `config.json`, `log.jsonl`, `state.pt` while training, `model.safetensors` after.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from pickle import UnpicklingError
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from semishot.augment import sample_maps
+from semishot.config import FleetConfig, learning_rate
+from semishot.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.errors import InputError
+from semishot.files import write_whole
+from semishot.image_pool import ImagePool
+from semishot.model import ProtoNet, build_fleet
+from semishot.progress import Meter
+from semishot.splits import labeled_split
+from semishot.update import Chunk, RunChunk, captured_chunk, plain_chunk
+
+CHUNK = 100
+"""Updates whose episodes are drawn together, and between two lines of the log."""
+CHECKPOINT_SECONDS = 10.0
+
+
+def training(
+    config: FleetConfig,
+    pool: ImagePool,
+    folder: Path,
+    device: torch.device,
+    meter: Meter,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Iterator[None]:
+    """Train the fleet in `folder`, from where it stopped if it has begun, and leave its model there.
+
+    A generator: it yields while the device works on a chunk of updates, so that several fleets can
+    share a GPU, each starting its next chunk while the others' run.
+    """
+    check_same(config, folder)
+    if (folder / "model.safetensors").exists():
+        meter.skip(cost(config))
+        return
+    check_enough(
+        labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0), config.shape
+    )
+    model, optimizer, step = begin_or_resume(config, pool, folder, device)
+    meter.skip(cost(config) * step // config.recipe.updates)
+    images = torch.from_numpy(np.array(pool.images)).to(device)  # (I, C, H, W) uint8
+    chunks = draw_chunks(config, pool, step)
+    following = next(chunks, None)
+    if following is not None:
+        model.train()
+        model.encoder.fused = device.type == "cuda" and config.recipe.precision == "bf16"
+        run_chunk = chunk_runner(model, optimizer, images, config.shape, following)
+    saved = time.monotonic()
+    while (chunk := following) is not None:
+        finished = run_chunk(chunk)
+        following = next(chunks, None)  # drawn while the device is at work
+        yield
+        losses = finished().mean(0).tolist()  # (R,)
+        step += len(chunk)
+        append_log(folder, step, chunk.rates[-1], losses)
+        meter.advance(chunk.images.numel(), f"loss {sum(losses) / len(losses):.3f}")
+        if time.monotonic() - saved > checkpoint_seconds:
+            save_state(folder, model, optimizer, step)
+            saved = time.monotonic()
+    save_model(folder, config, model)
+    (folder / "state.pt").unlink(missing_ok=True)
+
+
+def train(
+    config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device, meter: Meter
+) -> ProtoNet:
+    """Train one fleet to the end and return it, ready to evaluate."""
+    for _ in training(config, pool, folder, device, meter):
+        pass
+    return load_model(folder, device)[1]
+
+
+def cost(config: FleetConfig) -> int:
+    """Images the fleet encodes in training, over all its runs: the unit of the progress bar."""
+    return len(config.members) * config.shape.images * config.recipe.updates
+
+
+def draw_chunks(config: FleetConfig, pool: ImagePool, step: int) -> Iterator[Chunk]:
+    """The episodes from update `step` on, up to CHUNK at a time, every run from its own stream."""
+    recipe, shape = config.recipe, config.shape
+    seeds = [member.split_seed for member in config.members]
+    splits = {
+        seed: labeled_split(pool.of_split("train"), recipe.labeled_fraction, seed)
+        for seed in dict.fromkeys(seeds)
+    }
+    while step < recipe.updates:
+        count = min(CHUNK - step % CHUNK, recipe.updates - step)
+        episodes = {
+            seed: sample_episodes(split, shape, seed, "train", step, count).images
+            for seed, split in splits.items()
+        }
+        maps = None
+        if recipe.augment:
+            drawn = {
+                seed: sample_maps(recipe.augment, seed, "train", step, count, shape.images)
+                for seed in splits
+            }
+            maps = torch.from_numpy(np.stack([drawn[seed] for seed in seeds], axis=1))
+        images = torch.from_numpy(np.stack([episodes[seed] for seed in seeds], axis=1))
+        yield Chunk(images, maps, [learning_rate(recipe, step + e) for e in range(count)])
+        step += count
+
+
+def chunk_runner(
+    model: ProtoNet, optimizer: torch.optim.Adam, images: Tensor, shape: EpisodeShape, first: Chunk
+) -> RunChunk:
+    """Captured and replayed on CUDA, plain elsewhere."""
+    if images.device.type != "cuda":
+        return plain_chunk(model, optimizer, images, shape)
+    return captured_chunk(model, optimizer, images, shape, first)
+
+
+def build_optimizer(config: FleetConfig, model: ProtoNet) -> torch.optim.Adam:
+    """Adam, with L2 on the convolution weights alone."""
+    decayed = list(model.encoder.weights)
+    others = [p for p in model.parameters() if all(p is not d for d in decayed)]
+    groups = [
+        {"params": decayed, "weight_decay": config.recipe.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    rate = config.recipe.learning_rate
+    if decayed[0].device.type != "cuda":
+        return torch.optim.Adam(groups, lr=rate)
+    on_device = torch.tensor(rate, device=decayed[0].device)  # a graph reads it when replayed
+    return torch.optim.Adam(groups, lr=on_device, fused=True, capturable=True)
+
+
+def begin_or_resume(
+    config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device
+) -> tuple[ProtoNet, torch.optim.Adam, int]:
+    """The fleet at its last checkpoint, or untrained, with the log cut to match."""
+    model = build_fleet(config.members, config.recipe, pool.images.shape[1]).to(device)
+    optimizer = build_optimizer(config, model)
+    written = folder / "config.json"
+    if not written.exists():
+        write_whole(written, lambda path: path.write_text(config.to_json(), encoding="utf-8"))
+    step, checkpoint = 0, folder / "state.pt"
+    if checkpoint.exists():
+        try:
+            state = torch.load(checkpoint, map_location=device, weights_only=True)
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            step = state["step"]
+        except (RuntimeError, EOFError, KeyError, TypeError, ValueError, UnpicklingError) as error:
+            raise InputError(
+                f"{checkpoint} is damaged ({type(error).__name__}); delete it to train from the start"
+            ) from error
+    cut_log(folder, step)
+    return model, optimizer, step
+
+
+def check_same(config: FleetConfig, folder: Path) -> None:
+    """A folder belongs to one training."""
+    written = folder / "config.json"
+    if written.exists() and FleetConfig.from_json(written.read_text(encoding="utf-8")) != config:
+        raise InputError(
+            f"{written} is another training; choose another --out or delete the folder"
+        )
+
+
+def save_state(folder: Path, model: ProtoNet, optimizer: torch.optim.Adam, step: int) -> None:
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    write_whole(folder / "state.pt", lambda path: torch.save(state, path))
+
+
+def save_model(folder: Path, config: FleetConfig, model: ProtoNet) -> None:
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
+    metadata = {"config": config.to_json()}
+    path = folder / "model.safetensors"
+    write_whole(path, lambda temporary: save_file(tensors, temporary, metadata))
+
+
+def load_model(folder: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
+    """A trained fleet, ready to evaluate."""
+    path = folder / "model.safetensors"
+    if not path.exists():
+        raise InputError(
+            f"no trained model in {folder}: `semishot train` leaves model.safetensors there"
+        )
+    try:
+        with safe_open(path, "pt") as file:
+            config = FleetConfig.from_json((file.metadata() or {}).get("config", "{}"))
+        tensors = load_file(path)
+        channels = tensors["encoder.weights.0"].shape[2]
+        model = build_fleet(config.members, config.recipe, channels)
+        model.load_state_dict(tensors)
+    except (SafetensorError, KeyError, RuntimeError) as error:
+        raise InputError(f"{path} is damaged or no model of ours: {error}") from error
+    return config, model.to(device).eval()
+
+
+def append_log(folder: Path, step: int, rate: float, losses: list[float]) -> None:
+    line = {"step": step, "learning_rate": rate, "loss": [round(loss, 5) for loss in losses]}
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def cut_log(folder: Path, step: int) -> None:
+    """Drop the lines after `step`, and a line cut short by a kill: those updates are done again."""
+    path = folder / "log.jsonl"
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except json.JSONDecodeError:
+            break
+    write_whole(path, lambda temporary: temporary.write_text("".join(kept), encoding="utf-8"))

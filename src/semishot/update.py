@@ -1,0 +1,145 @@
+"""One update of a fleet: run plainly, or captured once as a CUDA graph and replayed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from semishot.augment import warp
+from semishot.episodes import EpisodeShape
+from semishot.model import ProtoNet
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The episodes of E updates, and their learning rates."""
+
+    images: Tensor
+    """(E, R, B) places in the pool."""
+    maps: Tensor | None
+    """(E, R, B, 2, 3), an affine map for each image, if the recipe augments."""
+    rates: Sequence[float]
+
+    def __len__(self) -> int:
+        return len(self.rates)
+
+
+RunChunk = Callable[[Chunk], Callable[[], Tensor]]
+"""Starts the chunk's updates; call the result to wait for their losses, (E, R)."""
+
+WARM_UPS = 3
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def update(
+    model: ProtoNet,
+    optimizer: torch.optim.Adam,
+    images: Tensor,
+    maps: Tensor | None,
+    shape: EpisodeShape,
+) -> Tensor:
+    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam."""
+    loss: Tensor = model(images if maps is None else warp(images, maps), shape)
+    optimizer.zero_grad()
+    loss.sum().backward()  # the runs share no parameter: the sum trains each on its own
+    optimizer.step()
+    return loss.detach()
+
+
+def plain_chunk(
+    model: ProtoNet, optimizer: torch.optim.Adam, pool: Tensor, shape: EpisodeShape
+) -> RunChunk:
+    def run(chunk: Chunk) -> Callable[[], Tensor]:
+        images = chunk.images.to(pool.device)
+        maps = None if chunk.maps is None else chunk.maps.to(pool.device)
+        losses = []
+        for e, rate in enumerate(chunk.rates):
+            set_learning_rate(optimizer, rate)
+            each = None if maps is None else maps[e]
+            losses.append(update(model, optimizer, pool[images[e]], each, shape))
+        return lambda: torch.stack(losses)
+
+    return run
+
+
+def captured_chunk(
+    model: ProtoNet,
+    optimizer: torch.optim.Adam,
+    pool: Tensor,
+    shape: EpisodeShape,
+    first: Chunk,
+) -> RunChunk:
+    """As `plain_chunk`, for chunks no longer than the first: Python only replays one graph."""
+    device = pool.device
+    images = first.images.to(device)  # (E, R, B)
+    maps = None if first.maps is None else first.maps.to(device)
+    losses = torch.zeros(images.shape[:2], device=device)
+    cursor = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def next_update() -> None:
+        chosen = images.index_select(0, cursor).squeeze(0)  # (R, B)
+        moved = None if maps is None else maps.index_select(0, cursor).squeeze(0)
+        loss = update(model, optimizer, pool[chosen], moved, shape)
+        losses.index_copy_(0, cursor, loss.unsqueeze(0))
+        cursor.add_(1).remainder_(len(losses))
+
+    before = _snapshot(model, optimizer)
+    stream = torch.cuda.Stream(device)  # fleets side by side fill each other's gaps
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize(device)
+    with torch.cuda.stream(stream), torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        for _ in range(WARM_UPS):  # libraries choose their algorithms before the capture
+            next_update()
+        _restore(model, optimizer, before)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph, stream=stream):
+            next_update()
+
+    def run(chunk: Chunk) -> Callable[[], Tensor]:
+        count, last = len(chunk), None
+        with torch.cuda.stream(stream):
+            images[:count].copy_(chunk.images.pin_memory(), non_blocking=True)
+            if maps is not None and chunk.maps is not None:
+                maps[:count].copy_(chunk.maps.pin_memory(), non_blocking=True)
+            cursor.zero_()
+            for rate in chunk.rates:
+                if rate != last:
+                    set_learning_rate(optimizer, rate)
+                    last = rate
+                graph.replay()
+
+        def finished() -> Tensor:
+            stream.synchronize()
+            return losses[:count]
+
+        return finished
+
+    return run
+
+
+def _tensors(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tensor]:
+    """Everything an update changes, by name or by parameter and kind of optimizer state."""
+    found: dict[object, Tensor] = {}
+    found.update(model.state_dict().items())
+    for parameter, state in optimizer.state.items():
+        found.update(((parameter, kind), value) for kind, value in state.items())
+    return found
+
+
+def _snapshot(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tensor]:
+    return {name: tensor.clone() for name, tensor in _tensors(model, optimizer).items()}
+
+
+@torch.no_grad()
+def _restore(model: ProtoNet, optimizer: torch.optim.Adam, before: dict[object, Tensor]) -> None:
+    """In place: the graph holds these very tensors. Optimizer state that was not there was zero."""
+    for name, tensor in _tensors(model, optimizer).items():
+        tensor.copy_(before[name]) if name in before else tensor.zero_()

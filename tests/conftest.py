@@ -1,0 +1,49 @@
+"""Fixtures: one CPU thread, and a small learnable pool that stands where the glyphs would."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from semishot.image_pool import ImageClass, ImagePool, Split, open_pool, save_pool
+
+TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
+TINY_IMAGES = 20
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def tiny_images(generator: np.random.Generator, classes: int) -> np.ndarray:
+    """(classes * 20, 1, 28, 28): a blocky pattern per class, moved and covered with noise per image."""
+    patterns = generator.integers(0, 2, (classes, 1, 7, 7)).repeat(4, axis=2).repeat(4, axis=3)
+    images = patterns.repeat(TINY_IMAGES, axis=0) * 160  # (I, 1, 28, 28)
+    for image, shift in zip(images, generator.integers(-1, 2, (len(images), 2)), strict=True):
+        image[:] = np.roll(image, shift, axis=(1, 2))
+    return (images + generator.integers(0, 90, images.shape)).astype(np.uint8)
+
+
+@pytest.fixture(scope="session")
+def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root whose `glyphs` are the tiny pool. Read only: copy it before damaging it."""
+    root = tmp_path_factory.mktemp("data root")
+    classes = [
+        ImageClass(f"{split}{i:02}", f"group{i % 3}", split, 0, TINY_IMAGES)
+        for split, count in TINY_CLASSES.items()
+        for i in range(count)
+    ]
+    placed = [
+        ImageClass(c.name, c.group, c.split, place * TINY_IMAGES, c.count)
+        for place, c in enumerate(classes)
+    ]
+    images = tiny_images(np.random.default_rng(7), len(placed))
+    save_pool(root / "glyphs", "glyphs", images, placed, {"made": "by tests/conftest.py"})
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny_pool(tiny_root: Path) -> ImagePool:
+    return open_pool(tiny_root / "glyphs")

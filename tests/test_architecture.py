@@ -1,0 +1,164 @@
+"""The rooms of DESIGN.md: an import may only point down the list, and each room knows only its own."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "semishot"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+ROOMS = [
+    "__main__",
+    "cli",
+    "doctor",
+    "reproduce",
+    "tables",
+    "paper",
+    "evaluate",
+    "train",
+    "update",
+    "model",
+    "encoder",
+    "fused",
+    "augment",
+    "config",
+    "refine",
+    "prototypes",
+    "datasets",
+    "episodes",
+    "splits",
+    "image_pool",
+    "progress",
+    "files",
+    "errors",
+    "__init__",
+]
+"""From top to bottom; a folder is one room. A new file gets its place here before it gets imports."""
+
+NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
+STANDARD = set(sys.stdlib_module_names)
+MATHEMATICS = {"prototypes", "refine"}
+DATA = {"image_pool", "splits", "episodes", "datasets"}
+WITHOUT_TORCH = {*DATA, "tables", "paper", "config", "cli", "files", "errors", "progress"}
+FRAMEWORKS = {"torch", "triton", "safetensors"}
+MODEL_ROOMS = {"model", "encoder", "fused", "refine", "prototypes", "train", "update", "evaluate"}
+
+
+def room_of(path: Path) -> str:
+    inside = path.relative_to(PACKAGE)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The full name of everything a file imports, wherever in the file it does so."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def rooms_imported(path: Path) -> Iterator[str]:
+    """The rooms of this package that a file imports from."""
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "semishot":
+            second = parts[1] if len(parts) > 1 else ""
+            there = (PACKAGE / f"{second}.py").exists() or (
+                PACKAGE / second / "__init__.py"
+            ).exists()
+            yield second if second and there else "__init__"
+
+
+def outsiders(path: Path) -> set[str]:
+    """Top-level packages from outside the standard library and this one."""
+    return {name.split(".")[0] for name in imports(path)} - STANDARD - {"semishot"}
+
+
+def named(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+every_file = pytest.mark.parametrize("path", FILES, ids=named)
+
+
+@every_file
+def test_every_file_has_a_room(path):
+    assert room_of(path) in ROOMS, f"give {named(path)} its place in ROOMS and in docs/design.md"
+
+
+def test_every_room_exists_once():
+    assert sorted(ROOMS) == sorted({room_of(path) for path in FILES})
+
+
+@every_file
+def test_imports_point_down(path):
+    above = room_of(path)
+    for below in rooms_imported(path):
+        if below == above:
+            continue
+        assert ROOMS.index(above) < ROOMS.index(below), f"{named(path)} imports {below}"
+
+
+@every_file
+def test_within_a_room_no_file_imports_another(path):
+    """A method knows no other method, a data set no other data set: each is one file to add."""
+    assert room_of(path) not in set(rooms_imported(path)), named(path)
+
+
+@pytest.mark.parametrize("room", sorted(MATHEMATICS))
+def test_mathematics_imports_torch_alone(room):
+    for path in (p for p in FILES if room_of(p) == room):
+        assert outsiders(path) <= {"torch"}, named(path)
+        assert set(rooms_imported(path)) <= {"errors", "prototypes"}, named(path)
+
+
+@pytest.mark.parametrize("room", sorted(DATA))
+def test_data_knows_no_model(room):
+    for path in (p for p in FILES if room_of(p) == room):
+        assert not outsiders(path) & FRAMEWORKS, named(path)
+        assert not set(rooms_imported(path)) & MODEL_ROOMS, named(path)
+
+
+@pytest.mark.parametrize("room", sorted(WITHOUT_TORCH))
+def test_no_torch_above_or_beside_the_data(room):
+    for path in (p for p in FILES if room_of(p) == room):
+        assert not outsiders(path) & FRAMEWORKS, named(path)
+
+
+def test_data_tables_and_the_command_load_without_torch():
+    """Not only no import of their own: nothing they import brings it."""
+    rooms = sorted(WITHOUT_TORCH)
+    code = "import sys\n" + "".join(f"import semishot.{room}\n" for room in rooms)
+    code += "sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@every_file
+def test_every_module_begins_with_one_line_that_says_what_lives_there(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert docstring, f"{named(path)} has no docstring"
+    first, *rest = docstring.splitlines()
+    assert first[-1] in ".?!:", f"{named(path)}: the first line is no sentence"
+    assert not rest or not rest[0].strip(), f"{named(path)}: the first line runs on"
+    assert not first.startswith("This module")
+
+
+@every_file
+def test_no_function_lives_in_a_room_without_a_name(path):
+    assert not {part.removesuffix(".py") for part in path.parts} & NAMELESS
+
+
+@every_file
+def test_no_global_seed_in_library_code(path):
+    """Randomness is an argument: no call of torch.manual_seed, numpy.random.seed or random.seed."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in {"torch.manual_seed", "np.random.seed", "random.seed"}, named(path)

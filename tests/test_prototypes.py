@@ -1,0 +1,101 @@
+"""Eqs. 1-3, recomputed with plain loops."""
+
+import math
+
+import pytest
+import torch
+
+from semishot.prototypes import class_log_probs, class_prototypes, episode_loss, squared_distances
+
+N, P, Q, D = 3, 7, 5, 4
+LEAD = (2, 6)
+
+
+def randn(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def literal_distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    return sum((float(x) - float(y)) ** 2 for x, y in zip(a, b, strict=True))
+
+
+def test_squared_distances_match_literal_loops():
+    a, b = randn(*LEAD, P, D), randn(*LEAD, N, D)
+    found = squared_distances(a, b)
+    assert found.shape == (*LEAD, P, N)
+    for i in range(LEAD[0]):
+        for j in range(LEAD[1]):
+            for p in range(P):
+                for n in range(N):
+                    assert math.isclose(
+                        found[i, j, p, n], literal_distance(a[i, j, p], b[i, j, n]), rel_tol=1e-10
+                    )
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_squared_distances_keep_float32_accuracy_far_from_the_origin(offset):
+    a, b = randn(P, 64) + offset, randn(N, 64) + offset
+    exact = (a[:, None] - b[None]).square().sum(-1)
+    found = squared_distances(a.float(), b.float()).double()
+    rounding = 4e-3 if offset else 1e-5  # float32 itself holds 1000.x to 6e-5
+    assert ((found - exact).abs() / exact).max() < rounding
+
+
+def test_squared_distances_of_equal_points_are_zero_with_finite_gradient():
+    a = torch.full((P, D), 3.0, requires_grad=True)
+    squared_distances(a, a[:N]).sum().backward()
+    assert a.grad is not None
+    assert torch.isfinite(a.grad).all()
+    assert squared_distances(a, a).max() == 0
+
+
+def test_eq1_prototypes_are_weighted_means():
+    x, w = randn(*LEAD, P, D), randn(*LEAD, P, N).abs()
+    found = class_prototypes(x, w)
+    for i in range(LEAD[0]):
+        for j in range(LEAD[1]):
+            for n in range(N):
+                total = sum(float(w[i, j, p, n]) for p in range(P))
+                for d in range(D):
+                    mean = sum(float(w[i, j, p, n] * x[i, j, p, d]) for p in range(P)) / total
+                    assert math.isclose(found[i, j, n, d], mean, rel_tol=1e-10)
+
+
+def test_eq1_class_without_weight_is_the_zero_vector():
+    assert class_prototypes(randn(P, D), torch.zeros(P, N, dtype=torch.float64)).eq(0).all()
+
+
+def test_eq2_is_the_softmax_of_negative_squared_distances():
+    q, p = randn(2, Q, D), randn(2, N, D)
+    found = class_log_probs(q, p)
+    for i in range(2):
+        for t in range(Q):
+            scores = [math.exp(-literal_distance(q[i, t], p[i, n])) for n in range(N)]
+            for n in range(N):
+                assert math.isclose(found[i, t, n], math.log(scores[n] / sum(scores)), rel_tol=1e-9)
+
+
+def test_eq3_is_the_mean_negative_log_probability_per_episode():
+    log_probs = randn(2, Q, N).log_softmax(-1)
+    labels = torch.tensor([[0, 2, 1, 1, 0], [2, 2, 0, 1, 1]])
+    found = episode_loss(log_probs, labels)
+    assert found.shape == (2,)
+    for i in range(2):
+        picked = [-float(log_probs[i, t, labels[i, t]]) for t in range(Q)]
+        assert math.isclose(found[i], sum(picked) / Q, rel_tol=1e-12)
+
+
+def test_eqs_1_to_3_gradients_match_finite_differences():
+    labels = torch.tensor([0, 2, 1, 1, 0])
+
+    def loss(support, weights, queries):
+        return episode_loss(class_log_probs(queries, class_prototypes(support, weights)), labels)
+
+    inputs = [randn(P, D), randn(P, N).abs(), randn(Q, D)]
+    assert torch.autograd.gradcheck(loss, [x.requires_grad_() for x in inputs])
+
+
+def test_very_large_distances_stay_finite():
+    log_probs = class_log_probs(torch.full((Q, D), 1e8), torch.zeros(N, D).requires_grad_())
+    assert torch.isfinite(log_probs).all()

@@ -1,0 +1,405 @@
+"""Training: the update, its log, its checkpoints, and that a killed run ends where it would have."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from semishot import train as train_module
+from semishot.config import FleetConfig, Member, Recipe, learning_rate
+from semishot.episodes import EpisodeShape, sample_episodes
+from semishot.errors import InputError
+from semishot.image_pool import ImagePool
+from semishot.model import ProtoNet, build_fleet
+from semishot.progress import Meter
+from semishot.splits import labeled_split
+from semishot.train import CHUNK, build_optimizer, cost, cut_log, load_model, train, training
+
+CPU = torch.device("cpu")
+RECIPE = Recipe(updates=50, halvings=(24, 46), filters=6, init_std=0.1)
+LONG = RECIPE.with_updates(2 * CHUNK + CHUNK // 2)
+FEW = 20
+"""A chunk in most of these tests, so that a short run has several."""
+SHAPE = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
+MEMBERS = (Member("masked_soft_kmeans", 5), Member("soft_kmeans", 2))
+
+
+class StoppingMeter(Meter):
+    """Stops the training like Ctrl-C, within the given chunk."""
+
+    def __init__(self, config: FleetConfig, chunks: int) -> None:
+        super().__init__("training", cost(config))
+        self.chunks = chunks
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        super().advance(amount, note)
+        if note:
+            self.chunks -= 1
+            if self.chunks == 0:
+                raise KeyboardInterrupt
+
+
+def fleet(pool: ImagePool, **changes) -> FleetConfig:
+    config = FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, SHAPE, MEMBERS)
+    return replace(config, **changes)
+
+
+def run(config: FleetConfig, pool: ImagePool, folder: Path) -> ProtoNet:
+    return train(config, pool, folder, CPU, Meter("training", cost(config)))
+
+
+def interrupt(config: FleetConfig, pool: ImagePool, folder: Path, chunks: int) -> None:
+    """Leave `folder` as Ctrl-C would: the log has `chunks` lines, the checkpoint is one behind."""
+    meter = StoppingMeter(config, chunks)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in training(config, pool, folder, CPU, meter, checkpoint_seconds=0):
+            pass
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    """What a finished training leaves, apart from litter of killed processes."""
+    return {name: (folder / name).read_bytes() for name in ("model.safetensors", "log.jsonl")}
+
+
+def log(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def long(tiny_pool, tmp_path_factory) -> Path:
+    """The folder of an undisturbed training of two chunks and a half."""
+    folder = tmp_path_factory.mktemp("run") / "long"
+    run(fleet(tiny_pool, recipe=LONG), tiny_pool, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_pool, tmp_path_factory) -> Path:
+    """The folder of a shorter one, also undisturbed, in chunks of FEW."""
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_module, "CHUNK", FEW)
+        run(fleet(tiny_pool), tiny_pool, folder)
+    return folder
+
+
+@pytest.fixture
+def short_chunks(monkeypatch):
+    monkeypatch.setattr(train_module, "CHUNK", FEW)
+
+
+@pytest.fixture
+def float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_a_run_folder_holds_config_log_and_model(whole, tiny_pool):
+    assert sorted(p.name for p in whole.iterdir()) == [
+        "config.json",
+        "log.jsonl",
+        "model.safetensors",
+    ]
+    config = fleet(tiny_pool)
+    assert FleetConfig.from_json((whole / "config.json").read_text()) == config
+    assert load_model(whole, CPU)[0] == config
+
+
+def test_the_log_has_a_line_per_chunk_with_rate_and_loss_of_each_run(long):
+    lines = log(long)
+    assert [line["step"] for line in lines] == [CHUNK, 2 * CHUNK, LONG.updates]
+    for line in lines:
+        assert line["learning_rate"] == learning_rate(LONG, line["step"] - 1)
+        assert len(line["loss"]) == len(MEMBERS)
+
+
+def test_the_loss_of_each_run_falls(long):
+    first, last = log(long)[0]["loss"], log(long)[-1]["loss"]
+    for run_first, run_last in zip(first, last, strict=True):
+        assert run_last < 0.7 * run_first < np.log(SHAPE.way)
+
+
+def test_the_model_is_found_again(tiny_pool, tmp_path):
+    config = fleet(tiny_pool, recipe=replace(RECIPE, updates=2))
+    trained = run(config, tiny_pool, tmp_path)
+    loaded = load_model(tmp_path, CPU)[1]
+    assert not trained.training
+    assert not loaded.training
+    ours, theirs = trained.state_dict(), loaded.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_weight_decay_falls_on_convolution_weights_alone(tiny_pool):
+    """With no gradient, Adam's first step is rate * g / (|g| + 1e-8) for the L2 term g = decay * w."""
+    config = fleet(tiny_pool, members=(Member("masked_soft_kmeans", 0),))
+    model = build_fleet(config.members, RECIPE, channels=1)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    build_optimizer(config, model).step()
+    for name, p in model.named_parameters():
+        if name.startswith("encoder.weights"):
+            g = RECIPE.weight_decay * before[name]
+            expected = before[name] - RECIPE.learning_rate * g / (g.abs() + 1e-8)
+            assert torch.allclose(p, expected, atol=1e-7)
+            assert not torch.equal(p, before[name])
+        else:
+            assert torch.equal(p, before[name])
+
+
+@pytest.mark.usefixtures("float64")
+def test_updates_are_adam_on_the_episode_loss_written_out(tiny_pool, tmp_path):
+    """Two updates across a halving, against Kingma & Ba's algorithm in plain tensors."""
+    recipe = replace(RECIPE, updates=2, halvings=(1,), weight_decay=0.05)
+    config = fleet(tiny_pool, recipe=recipe)
+    trained = run(config, tiny_pool, tmp_path)
+
+    model = build_fleet(config.members, recipe, channels=1).train()
+    m = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    v = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for step, rate in enumerate((1e-3, 5e-4)):
+        rows = []
+        for member in config.members:
+            split = labeled_split(tiny_pool.of_split("train"), 0.1, member.split_seed)
+            episode = sample_episodes(split, SHAPE, member.split_seed, "train", step, 1)
+            rows.append(episode.images[0])
+        images = torch.from_numpy(tiny_pool.images[np.stack(rows)])  # (R, B, 1, 28, 28)
+        model.zero_grad()
+        model(images, SHAPE).sum().backward()
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                g = torch.zeros_like(p) if p.grad is None else p.grad
+                if name.startswith("encoder.weights"):
+                    g = g + 0.05 * p
+                m[name] = 0.9 * m[name] + 0.1 * g
+                v[name] = 0.999 * v[name] + 0.001 * g * g
+                m_hat = m[name] / (1 - 0.9 ** (step + 1))
+                v_hat = v[name] / (1 - 0.999 ** (step + 1))
+                p -= rate * m_hat / (v_hat.sqrt() + 1e-8)
+    expected = model.state_dict()
+    for name, tensor in trained.state_dict().items():
+        assert torch.allclose(tensor, expected[name], atol=1e-9), name
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_run_in_a_fleet_has_the_weights_it_has_alone(tiny_pool, tmp_path):
+    recipe = replace(RECIPE, updates=12)
+    members = (
+        Member("soft_kmeans", 4),
+        Member("distractor_cluster", 0),
+        Member("masked_soft_kmeans", 4),
+        Member("masked_soft_kmeans", 7),
+    )
+    config = fleet(tiny_pool, recipe=recipe, members=members)
+    together = run(config, tiny_pool, tmp_path / "together").state_dict()
+    places = {"soft_kmeans": (0, 0), "distractor_cluster": (1, 1), "masked_soft_kmeans": (2, 2)}
+    for r, member in enumerate(members):
+        alone = run(replace(config, members=(member,)), tiny_pool, tmp_path / f"alone{r}")
+        group, first = places[member.model]
+        for name, tensor in alone.state_dict().items():
+            if name.startswith("encoder"):
+                mine = together[name][r]
+            else:
+                within = name.replace("refiner.", f"refiner.refiners.{group}.")
+                mine = together[within][r - first]
+            assert torch.allclose(mine, tensor[0], atol=1e-8), (member, name)
+
+
+def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_module, "CHUNK", 7)
+    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    assert left(tmp_path)["model.safetensors"] == left(whole)["model.safetensors"]
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_training_in_two_halves_equals_one_go(whole, tiny_pool, tmp_path, chunks):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks)
+    assert not (tmp_path / "model.safetensors").exists()
+    meter = Meter("training", cost(config))
+    train(config, tiny_pool, tmp_path, CPU, meter)
+    assert left(tmp_path) == left(whole)
+    assert not (tmp_path / "state.pt").exists()
+    assert meter.skipped == cost(config) * (chunks - 1) * FEW // RECIPE.updates
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_state_loads_without_pickled_code(tiny_pool, tmp_path):
+    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks=2)
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert state["step"] == FEW
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_torn_log_line_is_dropped_and_done_again(whole, tiny_pool, tmp_path):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks=2)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"step": 50, "learning_ra')
+    run(config, tiny_pool, tmp_path)
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(0, []), (100, [100]), (199, [100]), (300, [100, 200])])
+def test_the_log_is_cut_to_the_checkpoint(tmp_path, step, kept):
+    lines = [json.dumps({"step": s, "loss": [0.5]}) + "\n" for s in (100, 200)]
+    (tmp_path / "log.jsonl").write_text("".join(lines) + '{"step": 3')
+    cut_log(tmp_path, step)
+    assert (tmp_path / "log.jsonl").read_text() == "".join(lines[: len(kept)])
+
+
+def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tiny_pool, tmp_path):
+    """SIGKILL at moments spread over all our calls and over those of torch.save; then repeatedly."""
+    config = fleet(tiny_pool, recipe=replace(RECIPE, updates=10, halvings=(4, 8)))
+    arguments = {
+        "pool": str(tiny_root / "glyphs"),
+        "work": str(tmp_path),
+        "config": config.to_json(),
+        "moments": 20,
+    }
+    script = Path(__file__).with_name("killed_training.py")
+    found = subprocess.run(
+        [sys.executable, str(script), json.dumps(arguments)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(found.stdout) >= 3
+    assert len(list(tmp_path.glob("killed-*"))) >= 40
+    for folder in tmp_path.iterdir():
+        assert left(folder) == left(tmp_path / "whole-ours"), folder.name
+
+
+ONE_TRAINING = """
+import sys, torch
+from pathlib import Path
+from semishot.config import FleetConfig
+from semishot.image_pool import open_pool
+from semishot.progress import Meter
+from semishot.train import cost, training
+
+torch.set_num_threads(1)
+pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_json(sys.argv[3])
+meter = Meter("training", cost(config))
+for _ in training(config, open_pool(pool), folder, torch.device("cpu"), meter, 0):
+    pass
+"""
+
+
+def test_killed_from_outside_and_restarted_it_ends_bit_identical(
+    long, tiny_root, tiny_pool, tmp_path
+):
+    """Another process, killed as soon as its log has one line, then two, then let through."""
+    folder = tmp_path / "run"
+    config = fleet(tiny_pool, recipe=LONG).to_json()
+    command = [sys.executable, "-c", ONE_TRAINING, str(tiny_root / "glyphs"), str(folder), config]
+    for lines in (1, 2):
+        process = subprocess.Popen(command)
+        path = folder / "log.jsonl"
+        while process.poll() is None:
+            if path.exists() and path.read_bytes().count(b"\n") >= lines:
+                os.kill(process.pid, signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        assert process.wait() == -signal.SIGKILL
+    subprocess.run(command, check=True)
+    assert left(folder) == left(long)
+
+
+def test_a_finished_training_is_not_touched(whole, tiny_pool, monkeypatch):
+    before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()}
+    monkeypatch.setattr(train_module, "draw_chunks", lambda *_: pytest.fail("it trained"))
+    meter = Meter("training", cost(fleet(tiny_pool)))
+    train(fleet(tiny_pool), tiny_pool, whole, CPU, meter)
+    assert {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()} == before
+    assert meter.done == meter.skipped == cost(fleet(tiny_pool))
+
+
+def test_the_meter_counts_images_over_runs_and_updates(tiny_pool, tmp_path):
+    config = fleet(tiny_pool, recipe=replace(RECIPE, updates=3))
+    images = 3 * 1 + (3 + 2) * 4 + 3 * 1
+    assert cost(config) == 2 * images * 3
+    meter = Meter("training", cost(config))
+    train(config, tiny_pool, tmp_path, CPU, meter)
+    assert meter.done == cost(config)
+    assert meter.skipped == 0
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_another_training_in_the_same_folder_is_refused(tiny_pool, tmp_path):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks=1)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    other = replace(config, recipe=replace(RECIPE, learning_rate=0.1))
+    with pytest.raises(InputError, match="another training; choose another --out"):
+        run(other, tiny_pool, tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_another_training_in_a_finished_folder_is_refused(whole, tiny_pool):
+    with pytest.raises(InputError, match="another training; choose another --out"):
+        run(fleet(tiny_pool, members=(Member("soft_kmeans", 0),)), tiny_pool, whole)
+
+
+def test_a_training_that_cannot_begin_leaves_no_folder(tiny_pool, tmp_path):
+    impossible = fleet(tiny_pool, shape=replace(SHAPE, way=40))
+    with pytest.raises(InputError, match="30 classes"):
+        run(impossible, tiny_pool, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_damaged_checkpoint_is_named(tiny_pool, tmp_path):
+    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks=2)
+    path = tmp_path / "state.pt"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"state\.pt"):
+        run(fleet(tiny_pool), tiny_pool, tmp_path)
+
+
+def damaged(folder: Path, whole: Path, change) -> str:
+    (folder / "model.safetensors").write_bytes((whole / "model.safetensors").read_bytes())
+    change(folder / "model.safetensors")
+    with pytest.raises(InputError) as caught:
+        load_model(folder, CPU)
+    return str(caught.value)
+
+
+def without_a_tensor(path: Path) -> None:
+    config = load_model(path.parent, CPU)[0]
+    tensors = load_file(path)
+    del tensors["encoder.scales.2"]
+    save_file(tensors, path, {"config": config.to_json()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-100]),
+        lambda path: path.write_bytes(b"not a model at all"),
+        without_a_tensor,
+        lambda path: save_file({"a": torch.zeros(1)}, path),
+    ],
+    ids=["empty", "truncated", "garbage", "a tensor less", "another program's"],
+)
+def test_a_damaged_model_is_refused(whole, tmp_path, change):
+    line = damaged(tmp_path, whole, change)
+    assert "is damaged or no model of ours" in line or "not a configuration" in line
+
+
+def test_a_folder_without_a_model_says_where_models_come_from(tmp_path):
+    with pytest.raises(InputError, match="no trained model in .*: `semishot train` leaves"):
+        load_model(tmp_path, CPU)
