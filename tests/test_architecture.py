@@ -15,7 +15,9 @@ ROOMS = [
     "__main__",
     "cli",
     "doctor",
+    "ablations",
     "reproduce",
+    "results",
     "tables",
     "paper",
     "evaluate",
@@ -33,6 +35,7 @@ ROOMS = [
     "splits",
     "image_pool",
     "progress",
+    "memory",
     "files",
     "errors",
     "__init__",
@@ -43,7 +46,17 @@ NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 STANDARD = set(sys.stdlib_module_names)
 MATHEMATICS = {"prototypes", "refine"}
 DATA = {"image_pool", "splits", "episodes", "datasets"}
-WITHOUT_TORCH = {*DATA, "tables", "paper", "config", "cli", "files", "errors", "progress"}
+WITHOUT_TORCH = {
+    *DATA,
+    "results",
+    "tables",
+    "paper",
+    "config",
+    "cli",
+    "files",
+    "errors",
+    "progress",
+}
 FRAMEWORKS = {"torch", "triton", "safetensors"}
 MODEL_ROOMS = {"model", "encoder", "fused", "refine", "prototypes", "train", "update", "evaluate"}
 

@@ -105,7 +105,7 @@ def test_help_names_every_command(capsys):
         (["train", "--options", "mask_power", "3"], "mask_power must be 1"),
         (["train", "--options", "mask_powder", "2"], "does not take these options"),
         (["train", "--options", "mask_power", "two"], "neither a number nor true or false"),
-        (["evaluate", "nowhere"], "no trained model in nowhere"),
+        (["evaluate", "--model", "nowhere"], "no trained model in nowhere"),
         (["reproduce", "table1", "--dataset", "glyphs", "--splits", "0"], "--splits must be at"),
         (["reproduce", "table1"], "semishot data prepare"),
         (["data", "verify", "omniglot"], "no image pool in"),
@@ -219,19 +219,19 @@ def test_train_prints_its_folder_and_evaluate_reads_it(capsys, tmp_path):
     assert Path(folder).parts[:3] == ("runs", "glyphs", "tiny")
     assert (tmp_path / folder / "model.safetensors").exists()
 
-    records = json.loads(answer(["evaluate", folder, *SMALL_TEST, "--json"], capsys))
+    records = json.loads(answer(["evaluate", "--model", folder, *SMALL_TEST, "--json"], capsys))
     assert [r["split_seed"] for r in records] == [4, 2]
     for r in records:
         assert (r["model"], r["way"], r["query"], r["episodes"]) == ("masked_soft_kmeans", 3, 4, 6)
 
-    text = answer(["evaluate", folder, *SMALL_TEST], capsys)
+    text = answer(["evaluate", "--model", folder, *SMALL_TEST], capsys)
     assert "± 95 % over episodes" in text
     assert "standard error over 2 splits" in text
 
 
 def test_evaluate_takes_splits_refiners_and_shapes(capsys):
     folder = answer(small_training("--model", "basic"), capsys).strip()
-    shaped = ["evaluate", folder, *SMALL_TEST, "--json"]
+    shaped = ["evaluate", "--model", folder, *SMALL_TEST, "--json"]
     for refiner, row in (("none", "supervised"), ("soft_kmeans", "semi_supervised_inference")):
         (record,) = json.loads(
             answer([*shaped, "--refiner", refiner, "--split", "val", "--distractors", "1"], capsys)
@@ -243,7 +243,7 @@ def test_evaluate_takes_splits_refiners_and_shapes(capsys):
 
 def test_evaluate_tests_with_14_queries_and_600_episodes_unless_told(capsys):
     folder = answer(small_training("--model", "supervised"), capsys).strip()
-    (record,) = json.loads(answer(["evaluate", folder, "--json"], capsys))
+    (record,) = json.loads(answer(["evaluate", "--model", folder, "--json"], capsys))
     assert (record["way"], record["shot"], record["query"]) == (5, 1, 14)
     assert (record["unlabeled"], record["distractors"], record["episodes"]) == (5, 0, 600)
 

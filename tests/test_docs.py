@@ -233,54 +233,9 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported(path: Path, at_load: bool) -> Iterator[str]:
-    """Dotted names a file imports: anywhere in it, or only those that run when it is loaded."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body if at_load else ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{named(path)}: imports here are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def source_files() -> list[Path]:
     return [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
 
 
 def test_design_lists_every_file_and_no_other():
     assert set(rooms()) == {room_of(path) for path in source_files()}
-
-
-def test_imports_only_point_down_the_list_of_rooms():
-    line = {room: place for room, (place, _) in rooms().items()}
-    for path in source_files():
-        for name in imported(path, at_load=False):
-            other = name.split(".")[1] if name.startswith("semishot.") else None
-            if other in line and other != room_of(path):
-                assert line[other] >= line[room_of(path)], f"{named(path)} imports {name}"
-
-
-def test_rooms_without_torch_load_no_torch():
-    loads_torch = {room for room, (_, torch) in rooms().items() if torch}
-    for path in source_files():
-        if room_of(path) not in loads_torch:
-            for name in imported(path, at_load=True):
-                parts = name.split(".")
-                assert parts[0] not in ("torch", "triton"), f"{named(path)} imports {name}"
-                assert parts[0] != "semishot" or parts[1] not in loads_torch, (named(path), name)
-    direct = {
-        room_of(path)
-        for path in source_files()
-        for name in imported(path, at_load=True)
-        if name.split(".")[0] == "torch"
-    }
-    assert direct <= loads_torch
-
-
-def test_mathematics_imports_torch_and_no_data():
-    for path in [PACKAGE / "prototypes.py", *(PACKAGE / "refine").glob("*.py")]:
-        rooms_used = {
-            n.split(".")[1] for n in imported(path, at_load=False) if n.startswith("semishot.")
-        }
-        assert rooms_used <= {"prototypes", "refine", "errors"}, named(path)

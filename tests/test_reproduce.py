@@ -73,7 +73,7 @@ def test_records_keep_600_episodes_and_how_they_were_trained(finished):
         assert record["updates"] == TINY.updates
         assert record["query"] == 19 - record["unlabeled"]
         if record["model"] in paper.TRAINED:  # R28: trained and tested in the same setting
-            assert record["train_distractors"] == record["distractors"]
+            assert record["train"]["distractors"] == record["distractors"]
 
 
 def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):

@@ -11,10 +11,12 @@ import tyro
 from semishot import __version__
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
+from semishot.memory import keep_freed_memory
 
 RUNS = Path("runs")
 Json = Annotated[bool, tyro.conf.arg(name="json")]
 TABLE1_TEST_SHAPE = EpisodeShape(query=14)
+PICK_SHAPE = EpisodeShape(query=14, distractors=5)
 
 
 def demo(
@@ -36,12 +38,13 @@ def demo(
 
 
 def reproduce(
-    table: tyro.conf.Positional[Literal["table1"]],
+    what: tyro.conf.Positional[Literal["table1", "ablations"]],
     dataset: str = "omniglot",
     preset: str = "ren2018",
     splits: int = 10,
     updates: int | None = None,
     runs: Path = RUNS,
+    publish: Path | None = None,
     data_root: Path | None = None,
     device: str = "auto",
     as_json: Json = False,
@@ -49,21 +52,44 @@ def reproduce(
     """Train and test whatever a table of the paper still lacks; print it beside the paper's.
 
     Args:
-        table: Which table.
+        what: A table of the paper, or what happens to it when one thing is changed at a time.
         dataset: A prepared data set; `semishot data list` shows them.
-        preset: ren2018 reproduces the paper, ren2018-text follows the schedule in its text.
+        preset: ren2018 reproduces the paper, ren2018-text follows the schedule in its text, semishot
+            goes beyond it.
         splits: Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error.
         updates: Training updates instead of the preset's; the schedule is stretched with them.
         runs: Where runs are kept, resumed and found again.
+        publish: Write the records to this folder too, for `semishot results`.
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
         device: auto, cpu, cuda or cuda:N.
         as_json: Print the cells as JSON.
     """
-    from semishot import datasets, evaluate, reproduce, tables
+    from semishot import ablations, datasets, evaluate, reproduce, results, tables
 
-    pool = datasets.load(dataset, data_root)
-    records = reproduce.table1(pool, preset, splits, updates, runs, evaluate.pick_device(device))
-    print(tables.table1_as_json(records) if as_json else tables.table1_as_text(records))
+    pool, where = datasets.load(dataset, data_root), evaluate.pick_device(device)
+    if what == "ablations":
+        records = ablations.ablations(pool, splits, runs, where)
+        print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
+    else:
+        records = reproduce.table1(pool, preset, splits, updates, runs, where)
+        print(tables.table1_as_json(records) if as_json else tables.table1_as_text(records))
+    if publish is not None:
+        name = what if what == "ablations" else f"{what}-{preset}"
+        suffix = "" if updates is None else f"-{updates}"
+        results.publish(records, publish / f"{name}{suffix}.json")
+
+
+def results(folder: Path = Path("results"), out: Path = Path("docs/results.md")) -> None:
+    """Write the results page from published result files.
+
+    Args:
+        folder: Where `reproduce --publish` has put them.
+        out: The page.
+    """
+    from semishot import results
+
+    results.write_page(folder, out)
+    print(out)
 
 
 def train(
@@ -125,7 +151,7 @@ def train(
 
 
 def evaluate(
-    run: tyro.conf.Positional[Path],
+    model: str,
     refiner: str | None = None,
     split: Literal["train", "val", "test"] = "test",
     shape: Annotated[EpisodeShape, tyro.conf.arg(name="")] = TABLE1_TEST_SHAPE,
@@ -137,7 +163,7 @@ def evaluate(
     """Test a trained run folder on episodes of any shape.
 
     Args:
-        run: A folder left by `semishot train` or `reproduce`.
+        model: A folder left by `semishot train` or `reproduce`, or pretrained:omniglot.
         refiner: Refine with this method at test instead of the trained one, or with `none`.
         split: Classes to test on.
         shape: The test episode.
@@ -149,8 +175,32 @@ def evaluate(
     from semishot import evaluate, tables
 
     where = evaluate.pick_device(device)
-    records = evaluate.evaluate_folder(run, refiner, split, shape, episodes, data_root, where)
+    records = evaluate.evaluate_folder(model, refiner, split, shape, episodes, data_root, where)
     print(json.dumps(records, indent=1) if as_json else tables.records_as_text(records))
+
+
+def pick(
+    run: tyro.conf.Positional[Path],
+    out: tyro.conf.Positional[Path],
+    model: str = "masked_soft_kmeans",
+    shape: Annotated[EpisodeShape, tyro.conf.arg(name="")] = PICK_SHAPE,
+    data_root: Path | None = None,
+    device: str = "auto",
+) -> None:
+    """Save the run of a fleet that is best on the validation classes as one small file.
+
+    Args:
+        run: A folder left by `semishot train` or `reproduce`.
+        out: The file to write, NAME.safetensors.
+        model: Which of the fleet's methods.
+        shape: The episode to judge by.
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        device: auto, cpu, cuda or cuda:N.
+    """
+    from semishot import evaluate
+
+    where = evaluate.pick_device(device)
+    print(json.dumps(evaluate.pick_best(run, model, out, shape, data_root, where), indent=1))
 
 
 def data() -> None:
@@ -227,6 +277,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "reproduce": reproduce,
     "train": train,
     "evaluate": evaluate,
+    "pick": pick,
+    "results": results,
     "data": data,
     "doctor": doctor,
 }
@@ -246,6 +298,7 @@ def main(arguments: list[str] | None = None) -> None:
     prog, commands = "semishot", COMMANDS
     if args[:1] == ["data"]:
         prog, commands, args = "semishot data", DATA_COMMANDS, args[1:]
+    keep_freed_memory()
     try:
         tyro.extras.subcommand_cli_from_dict(
             commands,

@@ -43,6 +43,12 @@ class Recipe:
         if not self.learning_rate > 0:
             raise InputError(f"the learning rate must be positive, not {self.learning_rate}")
 
+    def changes(self) -> dict[str, Any]:
+        """What differs from the defaults: enough to build it again, short enough for a record."""
+        defaults = asdict(Recipe())
+        changed = {k: v for k, v in asdict(self).items() if v != defaults[k]}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()}
+
     def with_updates(self, updates: int) -> "Recipe":
         """The same recipe over another number of updates: the schedule is stretched with it."""
         halvings = tuple(round(h * updates / self.updates) for h in self.halvings)
@@ -96,8 +102,8 @@ class FleetConfig:
 
     @classmethod
     def from_json(cls, text: str) -> "FleetConfig":
-        written = json.loads(text)
         try:
+            written = json.loads(text)
             recipe, members = written.pop("recipe"), written.pop("members")
             return cls(
                 recipe=Recipe(**{**recipe, "halvings": tuple(recipe["halvings"])}),
@@ -105,5 +111,5 @@ class FleetConfig:
                 members=tuple(Member(**member) for member in members),
                 **written,
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise InputError(f"not a configuration of this version: {error}") from error

@@ -70,13 +70,14 @@ class ConvEncoder(nn.Module):
     def plain_forward(self, pixels: Tensor) -> Tensor:
         """(R, B, C, H, W) -> (B, R * F, H / 16, W / 16): the reference, on any device."""
         x = pixels.transpose(0, 1).flatten(1, 2)  # (B, R * C, H, W)
+        x = x.contiguous(memory_format=torch.channels_last)  # three times faster on a CPU
         if not self.training:
             for block in range(BLOCKS):
                 x = self.folded_block(block, x)
             return x
         weight, shift = self.fold(0, *self.first_statistics(*patch_moments(pixels)))
         x = F.conv2d(x, weight.flatten(0, 1), shift.flatten(), padding=1, groups=self.runs)
-        x = F.relu(F.max_pool2d(x, 2))
+        x = F.relu(F.max_pool2d(x.contiguous(memory_format=torch.channels_last), 2))
         for block in range(1, BLOCKS):
             x = self.block(block, x)  # (B, R * F, H / 2, W / 2)
         return x
@@ -150,8 +151,10 @@ class ConvEncoder(nn.Module):
 
 def patch_moments(pixels: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (R, 9 C) and covariance (R, 9 C, 9 C) of the zero-padded 3x3 patches of each run's images."""
-    runs, batch = pixels.shape[:2]
-    patches = F.unfold(pixels.flatten(0, 1), 3, padding=1)  # (R B, 9 C, H W)
+    runs, batch, _, height, width = pixels.shape
+    padded = F.pad(pixels.flatten(0, 1), (1, 1, 1, 1))
+    shifts = [padded[..., i : i + height, j : j + width] for i in range(3) for j in range(3)]
+    patches = torch.stack(shifts, 2).flatten(1, 2).flatten(2)  # (R B, 9 C, H W)
     mean = patches.mean(-1).unflatten(0, (runs, batch)).mean(1)
     second = (patches @ patches.mT).unflatten(0, (runs, batch)).mean(1) / patches.shape[-1]
     return mean, second - mean.unsqueeze(-1) * mean.unsqueeze(-2)

@@ -1,9 +1,10 @@
 """A trained fleet -> per-episode accuracies -> records. Every test image is embedded once per run."""
 
+import json
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
 from semishot.episodes import EpisodeShape, check_enough, sample_episodes
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool, Split
-from semishot.model import ProtoNet, class_labels
+from semishot.model import ProtoNet, class_labels, take_run
 from semishot.splits import ClassImages, all_labeled
-from semishot.train import load_model
+from semishot.train import load_model, save_model
 
 EPISODES = 600
 EMBED_BATCH = 256
@@ -86,8 +87,20 @@ def evaluate(
     ]
 
 
+def find_model(name: str) -> Path:
+    """A run folder or model file by its path, or a model that comes with the package."""
+    kind, _, rest = name.partition(":")
+    if kind != "pretrained":
+        return Path(name)
+    path = Path(__file__).parent / "pretrained" / f"{rest}.safetensors"
+    if not path.exists():
+        held = ", ".join(f"pretrained:{p.stem}" for p in sorted(path.parent.glob("*.safetensors")))
+        raise InputError(f"no pretrained model {rest!r}; this version has {held or 'none'}")
+    return path
+
+
 def evaluate_folder(
-    folder: Path,
+    source: str | Path,
     refiner: str | None,
     split: Split,
     shape: EpisodeShape,
@@ -98,6 +111,7 @@ def evaluate_folder(
     """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
     if episodes < 1:
         raise InputError(f"--episodes must be at least 1, not {episodes}")
+    folder = find_model(str(source))
     config, model = load_model(folder, device)
     pool = datasets.load(config.dataset, root)
     if pool.fingerprint != config.data_fingerprint:
@@ -132,6 +146,34 @@ def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
     return SEMI_SUPERVISED_INFERENCE if inference else name, module
 
 
+def pick_best(
+    folder: Path,
+    model: str,
+    out: Path,
+    shape: EpisodeShape,
+    root: Path | None,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Save the run of one method that is best on the validation classes, with its test record."""
+    config, fleet = load_model(folder, device)
+    pool = datasets.load(config.dataset, root)
+    runs = [run for run, member in enumerate(config.members) if member.model == model]
+    if not runs:
+        raise InputError(f"{folder} has no run of {model!r}")
+    seeds = [member.split_seed for member in config.members]
+    (accuracies,) = evaluate(fleet, pool, "val", [shape], seeds)
+    best = max(runs, key=lambda run: accuracies[run].mean())
+    member = config.members[best]
+    alone = replace(config, members=(member,))
+    single = take_run(fleet, member, config.recipe, best).to(device)
+    (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
+    (record,) = records(alone, None, "test", shape, tested, 0.0, device)
+    about = {k: v for k, v in record.items() if k != "episode_accuracies"}
+    about["val_accuracy"] = float(accuracies[best].mean())
+    save_model(out, alone, single, {"result": json.dumps(about)})
+    return about
+
+
 def records(
     config: FleetConfig,
     model: str | None,
@@ -162,7 +204,8 @@ def records(
             "accuracy": float(per_episode.mean()),
             "accuracy_ci95": float(1.96 * per_episode.std() / len(per_episode) ** 0.5),
             "episode_accuracies": [round(float(a), 5) for a in per_episode],
-            "train_distractors": config.shape.distractors,
+            "recipe": config.recipe.changes(),
+            "train": asdict(config.shape),
             **about,
         }
         for member, per_episode in zip(config.members, accuracies, strict=True)
@@ -190,7 +233,7 @@ def pick_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         raise InputError(
             f"no device {name!r} here; `semishot doctor` lists what there is"

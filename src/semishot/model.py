@@ -15,7 +15,7 @@ from semishot.encoder import ConvEncoder
 from semishot.episodes import EpisodeShape
 from semishot.prototypes import class_prototypes, episode_loss
 
-__all__ = ["ProtoNet", "build_fleet", "class_labels"]
+__all__ = ["ProtoNet", "build_fleet", "class_labels", "take_run"]
 
 
 class ProtoNet(nn.Module):
@@ -52,6 +52,20 @@ class ProtoNet(nn.Module):
         log_probs = self.score(self.embed(images), shape)  # (R, Q, N)
         labels = class_labels(shape, images.device).expand(log_probs.shape[:-1])
         return episode_loss(log_probs, labels)
+
+
+def take_run(fleet: ProtoNet, member: Member, recipe: Recipe, run: int) -> ProtoNet:
+    """One run of a fleet as a fleet of one."""
+    single = build_fleet([member], recipe, fleet.encoder.channels)
+    refiner, place = fleet.refiner, run
+    if isinstance(refiner, refine.SideBySide):
+        refiner, place = refiner.of_run(run)
+    encoder = {name: t[run : run + 1] for name, t in fleet.encoder.state_dict().items()}
+    single.encoder.load_state_dict(encoder)
+    if refiner is not None and single.refiner is not None:
+        own = {name: t[place : place + 1] for name, t in refiner.state_dict().items()}
+        single.refiner.load_state_dict(own)
+    return single.eval()
 
 
 def class_labels(shape: EpisodeShape, device: torch.device | str = "cpu") -> Tensor:

@@ -21,8 +21,8 @@ def random_words(seed: int, purpose: str, start: int, count: int) -> NDArray[np.
 
     A counter-based generator: any part of a stream is computed without what comes before it.
     """
-    if seed < 0:
-        raise InputError(f"a seed must be 0 or more, not {seed}")
+    if not 0 <= seed < 2**63:
+        raise InputError(f"a seed must be at least 0 and below 2**63, not {seed}")
     key = np.array([seed, zlib.crc32(purpose.encode())], np.uint64)
     words: NDArray[np.uint64] = np.random.Philox(counter=start, key=key).random_raw(count)
     return words

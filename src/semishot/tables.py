@@ -79,20 +79,25 @@ def table1_rows(
 
 
 def as_text(header: list[str], rows: list[list[str]]) -> str:
-    """Columns aligned for a terminal: the first to the left, numbers to the right."""
+    """Columns aligned for a terminal: words to the left, numbers to the right."""
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
+    left = [_words(rows, i) for i in range(len(header))]
 
     def line(cells: list[str]) -> str:
-        sized = [c.rjust(w) for c, w in zip(cells, widths, strict=True)]
-        return "  ".join([cells[0].ljust(widths[0]), *sized[1:]]).rstrip()
+        sized = zip(cells, widths, left, strict=True)
+        return "  ".join(c.ljust(w) if words else c.rjust(w) for c, w, words in sized).rstrip()
 
     rule = "  ".join("-" * width for width in widths)
     return "\n".join([line(header), rule, *map(line, rows)])
 
 
 def as_markdown(header: list[str], rows: list[list[str]]) -> str:
-    rule = ["---"] + ["---:"] * (len(header) - 1)
+    rule = ["---" if _words(rows, i) else "---:" for i in range(len(header))]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+
+
+def _words(rows: list[list[str]], column: int) -> bool:
+    return any(row[column][:1].isalpha() for row in rows)
 
 
 def table1_as_json(records: list[Record]) -> str:

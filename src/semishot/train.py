@@ -5,7 +5,7 @@ A run folder holds `config.json`, `log.jsonl`, `state.pt` while training, `model
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -46,6 +46,7 @@ def training(
     """
     check_same(config, folder)
     if (folder / "model.safetensors").exists():
+        (folder / "state.pt").unlink(missing_ok=True)  # a kill may have come between the two
         meter.skip(cost(config))
         return
     check_enough(
@@ -72,7 +73,7 @@ def training(
         if time.monotonic() - saved > checkpoint_seconds:
             save_state(folder, model, optimizer, step)
             saved = time.monotonic()
-    save_model(folder, config, model)
+    save_model(folder / "model.safetensors", config, model)
     (folder / "state.pt").unlink(missing_ok=True)
 
 
@@ -178,19 +179,20 @@ def save_state(folder: Path, model: ProtoNet, optimizer: torch.optim.Adam, step:
     write_whole(folder / "state.pt", lambda path: torch.save(state, path))
 
 
-def save_model(folder: Path, config: FleetConfig, model: ProtoNet) -> None:
+def save_model(
+    path: Path, config: FleetConfig, model: ProtoNet, about: Mapping[str, str] | None = None
+) -> None:
     tensors = {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
-    metadata = {"config": config.to_json()}
-    path = folder / "model.safetensors"
+    metadata = {"config": config.to_json(), **(about or {})}
     write_whole(path, lambda temporary: save_file(tensors, temporary, metadata))
 
 
-def load_model(folder: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
-    """A trained fleet, ready to evaluate."""
-    path = folder / "model.safetensors"
+def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
+    """A trained fleet from its run folder or its file, ready to evaluate."""
+    path = source if source.suffix == ".safetensors" else source / "model.safetensors"
     if not path.exists():
         raise InputError(
-            f"no trained model in {folder}: `semishot train` leaves model.safetensors there"
+            f"no trained model in {source}: `semishot train` leaves model.safetensors there"
         )
     try:
         with safe_open(path, "pt") as file:

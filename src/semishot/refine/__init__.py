@@ -39,7 +39,7 @@ def resolve(name: str) -> str:
     name = ALIASES.get(name) or name
     if name in names():
         return name
-    choices = [*names(), *(alias for alias, target in ALIASES.items() if target)]
+    choices = ["supervised", *names(), *ALIASES]
     near = difflib.get_close_matches(name, choices, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise InputError(f"unknown refiner {name!r}: choose from {', '.join(choices)}{hint}")
@@ -99,6 +99,14 @@ class SideBySide(nn.Module):
     def forward(self, unlabeled: Tensor, prototypes: Tensor) -> Tensor:
         parts = self._parts(unlabeled, prototypes)
         return torch.cat([refiner(u, p) for refiner, u, p in parts])
+
+    def of_run(self, run: int) -> tuple[nn.Module, int]:
+        """The refiner of one run of the fleet, and which of the refiner's own runs it is."""
+        for refiner, count in zip(self.refiners, self.counts, strict=True):
+            if run < count:
+                return refiner, run
+            run -= count
+        raise IndexError(f"no run {run} beyond the last")
 
     def _parts(self, *tensors: Tensor) -> Iterator[Any]:
         return zip(self.refiners, *(torch.split(t, self.counts) for t in tensors), strict=True)

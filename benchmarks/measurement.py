@@ -1,0 +1,95 @@
+"""What every benchmark shares: its command line, timing in turns, and its result file."""
+
+import argparse
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from semishot.evaluate import device_name, pick_device, versions
+from semishot.files import write_json
+from semishot.memory import keep_freed_memory
+from summarize import table
+
+RESULTS = Path(__file__).parents[1] / "results" / "speed"
+
+Rows = list[dict[str, Any]]
+Measure = Callable[[torch.device, bool], dict[str, Any]]
+"""(device, quick) -> the result, a plain dict."""
+
+
+def time_in_turns(
+    works: Mapping[Any, Callable[[], object]],
+    device: torch.device,
+    rounds: int,
+    seconds: float,
+) -> dict[Any, float]:
+    """Median seconds of each work. They take turns, so that a busy machine slows all of them alike.
+
+    Each runs once as a warm-up. When `seconds` are over, no further round begins.
+    """
+    for work in works.values():
+        work()
+    taken: dict[Any, list[float]] = {name: [] for name in works}
+    end = time.perf_counter() + seconds
+    for _ in range(rounds):
+        for name, work in works.items():
+            wait(device)
+            begun = time.perf_counter()
+            work()
+            wait(device)
+            taken[name].append(time.perf_counter() - begun)
+        if time.perf_counter() > end:
+            break
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def result(
+    benchmark: str, device: torch.device, quick: bool, settings: dict[str, Any], rows: Rows
+) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark,
+        "device": device_name(device),
+        "device_type": device.type,
+        "processor": processor(),
+        "versions": versions(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "quick": quick,
+        "settings": settings,
+        "rows": rows,
+    }
+
+
+def processor() -> str:
+    """The CPU's name where Linux tells it; it also drives the GPU."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} cores" if names else platform.machine()
+
+
+def command(name: str, measure: Measure, arguments: Sequence[str] | None = None) -> None:
+    """`python benchmarks/NAME.py`: measure, print the table, write the JSON."""
+    parser = argparse.ArgumentParser(description=sys.modules[measure.__module__].__doc__)
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto")
+    parser.add_argument("--out", type=Path, help=f"default: results/speed/{name}-DEVICE.json")
+    parser.add_argument("--quick", action="store_true", help="tiny; writes only where --out says")
+    given = parser.parse_args(arguments)
+    keep_freed_memory()  # as the command does; every contender gains by it
+    device = pick_device(given.device)
+    found = measure(device, given.quick)
+    print(table(found))
+    out = given.out or (None if given.quick else RESULTS / f"{name}-{device.type}.json")
+    if out is not None:
+        write_json(out, found)

@@ -1,0 +1,83 @@
+"""Time per update and run: easyfsl, a conventional eager loop, and our fleets (Omniglot shape)."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from conventional import eager_updates, easyfsl_updates
+from fleet import fleet_updates, random_images
+from measurement import Rows, command, result, time_in_turns
+from semishot.config import SUPERVISED
+from semishot.episodes import EpisodeShape
+
+CASES = {
+    "supervised": (None, EpisodeShape(unlabeled=0)),
+    "masked": ("masked_soft_kmeans", EpisodeShape(unlabeled=5)),
+    "masked, distractors": ("masked_soft_kmeans", EpisodeShape(unlabeled=5, distractors=5)),
+}
+
+
+Contender = tuple[str, int]
+"""A name, and how many runs it trains at once."""
+
+
+def measure(device: torch.device, quick: bool) -> dict[str, Any]:
+    gpu = device.type == "cuda"
+    fleets = [1, 2] if quick else [1, 10, 30, 70] if gpu else [1, 10, 30]
+    updates = 2 if quick else 50 if gpu else 6  # of one run between two looks at the clock
+    rounds, seconds = (1, 1.0) if quick else (5, 2.0 if gpu else 4.0)
+    count = 1000 if quick else 82_240  # as many as Omniglot has for training
+    images = random_images(count, 1, 28, device)
+    floats = images.float() / 255
+    rows: Rows = []
+    notes = []
+    for case, (refiner, shape) in CASES.items():
+        works: dict[Contender, Callable[[], object]] = {}
+        if refiner is None:
+            try:
+                works["easyfsl", 1] = easyfsl_updates(shape, floats, updates)
+            except ImportError as error:
+                notes.append(f"easyfsl is left out: {error}.")
+        works["eager loop", 1] = eager_updates(refiner, shape, floats, updates)
+        counts = dict.fromkeys(works, updates)
+        for runs in fleets:
+            counts["our fleet", runs] = many = updates if gpu else max(1, updates // runs)
+            model = refiner or SUPERVISED
+            works["our fleet", runs] = fleet_updates(model, runs, shape, images, many)
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+            taken = time_in_turns(works, device, rounds, seconds)
+        each = {who: taken[who] / counts[who] / who[1] for who in works}
+        rows += table_rows(case, each)
+    settings = {
+        "image": [1, 28, 28],
+        "filters": 64,
+        "episodes": {case: asdict(shape) for case, (_, shape) in CASES.items()},
+        "updates_timed": updates,
+        "rounds_at_most": rounds,
+        "notes": notes,
+    }
+    found = result("update", device, quick, settings, rows)
+    if "easyfsl" in sys.modules:
+        found["versions"]["easyfsl"] = sys.modules["easyfsl"].__version__
+    return found
+
+
+def table_rows(case: str, seconds: dict[Contender, float]) -> Rows:
+    """From seconds per update and run."""
+    return [
+        {
+            "case": case,
+            "contender": contender,
+            "runs": runs,
+            "us_per_update_and_run": each * 1e6,
+            "times_faster_than_eager": seconds["eager loop", 1] / each,
+        }
+        for (contender, runs), each in seconds.items()
+    ]
+
+
+if __name__ == "__main__":
+    command("update", measure)

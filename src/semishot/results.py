@@ -1,0 +1,145 @@
+"""Published results: records in small files under `results/`, and the page made of them alone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semishot import paper, tables
+from semishot.errors import InputError
+from semishot.files import write_whole
+
+Record = dict[str, Any]
+PAGE = """# Results
+
+Generated from the files in `results/` by `semishot results`; do not edit.
+
+Accuracies in %, mean ± standard error over labeled/unlabeled splits (std with ddof = 0 over the
+square root of the number of splits, as in the paper), 600 test episodes per split.
+"""
+
+
+def publish(records: Sequence[Record], path: Path) -> None:
+    """One record per line, without the accuracies of single episodes."""
+    lines = [
+        json.dumps(
+            {k: v for k, v in record.items() if k != "episode_accuracies"}, ensure_ascii=False
+        )
+        for record in records
+    ]
+    text = "[\n" + ",\n".join(lines) + "\n]\n"
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def read(path: Path) -> list[Record]:
+    try:
+        records: list[Record] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"cannot read result file {path}: {error}") from error
+    return records
+
+
+def page(folder: Path) -> str:
+    """`docs/results.md`: every published table, with what it was run on and how to run it again."""
+    parts = [PAGE]
+    for path in sorted(folder.glob("table1-*.json")):
+        parts.append(_table1(read(path)))
+    if (path := folder / "ablations.json").exists():
+        parts.append(_ablations(read(path)))
+    if len(parts) == 1:
+        raise InputError(
+            f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
+        )
+    return "\n".join(parts)
+
+
+def _provenance(records: Sequence[Record], command: str) -> str:
+    first = records[0]
+    versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
+    seeds = sorted({r["split_seed"] for r in records})
+    return (
+        f"Split seeds {seeds[0]} to {seeds[-1]}; {first['device']}; {versions}; {first['date']}. "
+        f"Again: `{command}`.\n"
+    )
+
+
+def _table1(records: list[Record]) -> str:
+    preset, updates = records[0]["preset"], records[0]["updates"]
+    chosen = paper.preset(preset)
+    shortened = "" if updates == chosen.recipe.updates else f" --updates {updates}"
+    parts = [
+        f"## Table 1 (Omniglot, 5-way 1-shot), preset `{preset}`, {updates:,} updates\n",
+        f"{chosen.about.capitalize()}.\n",
+    ]
+    best: dict[tuple[str, int], float] = {}
+    for m in sorted({r["unlabeled"] for r in records}):
+        parts.append(f"M = {m} unlabeled images per class at test:\n")
+        parts.append(tables.as_markdown(*tables.table1_rows(records, m, beside_paper=True)) + "\n")
+        for key, ours in tables.table1_cells(records, m).items():
+            if ours:
+                best[key] = max(best.get(key, -np.inf), ours.mean - paper.TABLE1[key].mean)
+    above = sum(difference >= 0 for difference in best.values())
+    parts.append(
+        f"At the better M, {above} of the {len(best)} cells measured are at or above the paper's; the "
+        f"lowest difference is {min(best.values()):+.2f}.\n"
+    )
+    if len(best) < len(paper.TABLE1):
+        parts.append("Cells marked - have not been run.\n")
+    command = f"semishot reproduce table1 --preset {preset}{shortened}"
+    parts.append(_provenance(records, command))
+    return "\n".join(parts)
+
+
+def write_page(folder: Path, out: Path) -> None:
+    text = page(folder)
+    write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def ablations_as_text(records: list[Record]) -> str:
+    return tables.as_text(*_ablation_rows(records))
+
+
+def _ablation_rows(records: list[Record]) -> tuple[list[str], list[list[str]]]:
+    """Each variant beside the cell it departs from, split by split."""
+    base = {_key(r): r["accuracy"] for r in records if not r["variant"]}
+    groups: dict[tuple[str, int, str, str], dict[int, list[tuple[float, float]]]] = {}
+    for record in records:
+        if record["variant"]:
+            pair = 100 * record["accuracy"], 100 * base[_key(record)]
+            name = record["preset"], record["updates"], record["model"], record["variant"]
+            groups.setdefault(name, {}).setdefault(record["distractors"], []).append(pair)
+    header = ["preset", "updates", "model", "change"]
+    for h in paper.TABLE1_DISTRACTORS:
+        header += [tables.COLUMNS[h], "difference"]
+    rows = []
+    for (preset, updates, model, variant), columns in groups.items():
+        row = [preset, f"{updates:,}", paper.MODELS[model], variant]
+        for h in paper.TABLE1_DISTRACTORS:
+            pairs = np.array(columns.get(h, []))
+            if not len(pairs):
+                row += ["", ""]
+                continue
+            gap = pairs[:, 0] - pairs[:, 1]
+            row.append(f"{pairs[:, 0].mean():.2f}")
+            row.append(f"{gap.mean():+.2f} ± {gap.std() / len(gap) ** 0.5:.2f}")
+        rows.append(row)
+    return header, rows
+
+
+def _ablations(records: list[Record]) -> str:
+    splits = len({r["split_seed"] for r in records})
+    return "\n".join(
+        [
+            "## What made the numbers\n",
+            "One change at a time, M = 5 at test; `difference` is to the preset's own cell, split by "
+            f"split, with the standard error of that difference over {splits} splits.\n",
+            tables.as_markdown(*_ablation_rows(records)) + "\n",
+            _provenance(records, f"semishot reproduce ablations --splits {splits}"),
+        ]
+    )
+
+
+def _key(record: Record) -> tuple[str, str, int, int]:
+    return record["preset"], record["model"], record["distractors"], record["split_seed"]

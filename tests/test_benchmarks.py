@@ -1,0 +1,169 @@
+"""The benchmarks run, their results hold what docs/speed.md promises, and the page is made from them."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from semishot import refine
+from semishot.config import Member, Recipe
+from semishot.episodes import EpisodeShape
+from semishot.model import build_fleet
+
+ROOT = Path(__file__).parents[1]
+NUMBERS = {
+    "update": {"us_per_update_and_run", "times_faster_than_eager"},
+    "sampler": {"episodes_per_second", "seconds_for_20000", "times_faster_than_loop"},
+    "evaluation": {"episodes_per_second", "times_faster_than_loop"},
+    "scaling": {"us_per_update_and_run", "us_per_image", "times_base"},
+}
+
+
+def run(script: str, *arguments: object) -> str:
+    """A script of benchmarks/ in a process of its own, not installed, on one thread."""
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check(result: dict, name: str) -> None:
+    assert result["benchmark"] == name
+    assert result["device_type"] == "cpu"
+    assert result["device"]
+    assert result["processor"]
+    assert set(result["versions"]) >= {"semishot", "torch", "numpy", "python"}
+    assert len(result["date"]) == len("2018-02-15")
+    assert result["quick"] is True
+    assert result["settings"]
+    assert result["rows"]
+    for row in result["rows"]:
+        assert all(math.isfinite(row[field]) and row[field] > 0 for field in NUMBERS[name])
+
+
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The modules of benchmarks/ can be imported, as its scripts import them."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == ROOT / "benchmarks":
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
+    printed = run(f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json")
+    result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    check(result, name)
+    lines = [line for line in printed.splitlines() if line.startswith("|")]
+    assert len(lines) > 3
+    assert len({len(line) for line in lines}) == 1  # aligned
+    if name == "update":
+        measured = any(row["contender"] == "easyfsl" for row in result["rows"])
+        assert measured or "easyfsl is left out" in printed
+
+
+def test_all_of_them_fill_the_page_and_draw_the_plot(tmp_path):
+    run("run_all.py", "--quick", "--device", "cpu", "--out", tmp_path / "results")
+    for name in NUMBERS:
+        written = (tmp_path / "results" / f"{name}-cpu.json").read_text(encoding="utf-8")
+        check(json.loads(written), name)
+    page = shutil.copy(ROOT / "docs" / "speed.md", tmp_path / "speed.md")
+    old = page.read_text(encoding="utf-8")
+    arguments = ["--results", tmp_path / "results", "--page", page, "--plot", tmp_path / "a.png"]
+    printed = run("summarize.py", *arguments)
+    once = page.read_text(encoding="utf-8")
+    assert once.count("A quick trial, not a measurement.") == len(NUMBERS)
+    assert "our fleet of 2" in once
+    assert once.split("<!-- speed tables -->")[0] == old.split("<!-- speed tables -->")[0]
+    assert once.split("<!-- /speed tables -->")[1] == old.split("<!-- /speed tables -->")[1]
+    assert (tmp_path / "a.png").exists() or "no plot" in printed
+    run("summarize.py", *arguments)
+    assert page.read_text(encoding="utf-8") == once  # filled, not appended to
+
+
+def test_summary_without_results_says_what_to_run(tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks" / "summarize.py"), "--results", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "run `python benchmarks/run_all.py` first" in done.stderr
+
+
+def test_committed_results_are_measurements_and_are_on_the_page(benchmarks):
+    summarize = import_module("summarize")
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    for path in sorted((ROOT / "results" / "speed").glob("*-*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        assert result["quick"] is False, path.name
+        assert summarize.table(result) in page, f"{path.name}: run python benchmarks/summarize.py"
+
+
+# What the fleet is compared with does the same work
+
+
+@pytest.mark.parametrize("distractors", [0, 3])
+def test_the_conventional_loop_computes_the_loss_of_a_fleet_of_one(distractors, benchmarks):
+    conventional = import_module("conventional")
+    shape = EpisodeShape(way=3, shot=2, query=2, unlabeled=4, distractors=distractors)
+    fleet = build_fleet([Member("masked_soft_kmeans", 5)], Recipe(init_std=0.1), channels=1)
+    fleet = fleet.double().train()
+    encoder = conventional.conv4(1).double().train()
+    for block in range(4):  # convolution, batch norm, ReLU, pool
+        encoder[4 * block].weight.data = fleet.encoder.weights[block][0].detach().clone()
+    refiner = refine.build("masked_soft_kmeans").double()
+    for ours, theirs in zip(fleet.refiner.parameters(), refiner.parameters(), strict=True):
+        theirs.data = ours[0].detach().clone()
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(256, (shape.images, 1, 28, 28), generator=generator).byte()
+
+    loss = fleet(images.unsqueeze(0), shape)
+    logits = conventional.episode_logits(encoder, refiner, images.double() / 255, shape)
+    labels = torch.arange(3).repeat_interleave(2)
+    torch.testing.assert_close(loss[0], F.cross_entropy(logits, labels))
+
+
+def test_the_conventional_loop_draws_an_episode_of_the_same_kind(benchmarks):
+    shape = EpisodeShape(way=3, shot=1, query=2, unlabeled=4, distractors=2)
+    lists = np.arange(6 * 10).reshape(6, 10)  # six classes of ten images, the first five labeled
+    labeled, unlabeled = list(lists[:, :5]), list(lists[:, 5:])
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        episode = import_module("conventional").draw_episode(rng, labeled, unlabeled, shape)
+        assert len(set(episode)) == shape.images
+        support, pile, query = np.split(episode, np.cumsum(shape.sizes)[:2])
+        assert (support % 10 < 5).all()
+        assert (query % 10 < 5).all()
+        assert (pile % 10 >= 5).all()
+        classes = pile.reshape(5, 4) // 10
+        assert (classes == classes[:, :1]).all()
+        assert len(set(classes[:, 0])) == 5
+        assert (support // 10 == classes[:3, 0]).all()
+        assert (query.reshape(3, 2) // 10 == classes[:3, :1]).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.05813, "0.0581"),
+        (1.0, "1.00"),
+        (45.27, "45.3"),
+        (99.96, "100"),
+        (412.6, "413"),
+        (82_244, "82,200"),
+    ],
+)
+def test_numbers_have_three_digits_that_matter(value, text, benchmarks):
+    assert import_module("summarize").number(value) == text

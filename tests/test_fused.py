@@ -1,0 +1,112 @@
+"""The CUDA path against the plain one: kernels, the captured update, and where it runs at all."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from semishot.config import FleetConfig, Member, Recipe
+from semishot.encoder import ConvEncoder
+from semishot.episodes import EpisodeShape
+from semishot.model import build_fleet
+from semishot.train import build_optimizer
+from semishot.update import Chunk, captured_chunk, plain_chunk
+
+if not torch.cuda.is_available():
+    pytest.skip(
+        "the fused kernels and captured updates need a CUDA device", allow_module_level=True
+    )
+
+from semishot import fused
+
+CUDA = torch.device("cuda")
+RUNS, BATCH = 3, 10
+
+
+def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.double() - exact.double()).norm() / exact.double().norm())
+
+
+@pytest.mark.parametrize(("channels", "side", "filters"), [(1, 28, 64), (3, 84, 64), (1, 28, 16)])
+def test_first_block_and_patch_moments_match_float64(channels, side, filters):
+    images = torch.randint(0, 256, (RUNS, BATCH, channels, side, side), device=CUDA).byte()
+    patches = F.unfold(images.double().flatten(0, 1) / 255, 3, padding=1)
+    patches = torch.cat([patches, torch.ones_like(patches[:, :1])], 1)
+    gram = (patches @ patches.mT).unflatten(0, (RUNS, BATCH)).mean(1) / patches.shape[-1]
+    found, taps = fused.patch_gram(images), 9 * channels
+    assert relative(found[:, : taps + 1, : taps + 1], gram) < 1e-4
+
+    weight = torch.randn(RUNS, taps, filters, device=CUDA) * 0.1 / 255
+    weight = F.pad(weight, (0, 0, 0, found.shape[1] - taps)).requires_grad_()
+    shift = torch.randn(RUNS, filters, device=CUDA, requires_grad=True)
+    out = fused.first_block(images, weight, shift)
+    grad = torch.randn_like(out)
+    out.backward(grad)
+    exact = weight.detach()[:, :taps].mT.reshape(RUNS * filters, channels, 3, 3).double()
+    exact.requires_grad_()
+    moved = shift.detach().double().requires_grad_()
+    pixels = images.transpose(0, 1).flatten(1, 2).double()
+    plain = F.conv2d(pixels, exact, moved.flatten(), padding=1, groups=RUNS)
+    plain = F.relu(F.max_pool2d(plain, 2))
+    plain.backward(grad.double())
+    assert relative(out, plain) < 5e-3
+    assert relative(weight.grad[:, :taps].mT.reshape_as(exact), exact.grad) < 3e-2
+    assert relative(shift.grad, moved.grad) < 3e-2
+
+
+@pytest.mark.parametrize("side", [14, 7, 3, 42, 21])
+def test_norm_relu_pool_matches_float64(side):
+    x = torch.randn(BATCH, RUNS * 64, side, side, device=CUDA).bfloat16()
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    scale, shift = (torch.randn(RUNS, 64, device=CUDA, requires_grad=True) for _ in range(2))
+    mean, var = torch.zeros(RUNS, 64, device=CUDA), torch.ones(RUNS, 64, device=CUDA)
+    out = fused.norm_relu_pool(x, scale, shift, mean, var, 1e-5, 0.1)
+    grad = torch.randn_like(out)
+    out.backward(grad)
+    exact = [t.detach().double().requires_grad_() for t in (x, scale, shift)]
+    averages = (
+        torch.zeros(RUNS * 64, device=CUDA).double(),
+        torch.ones(RUNS * 64, device=CUDA).double(),
+    )
+    plain = F.batch_norm(
+        exact[0], *averages, exact[1].flatten(), exact[2].flatten(), True, 0.1, 1e-5
+    )
+    plain = F.max_pool2d(F.relu(plain), 2)
+    plain.backward(grad.double())
+    assert relative(out, plain) < 5e-3
+    assert relative(x.grad, exact[0].grad) < 5e-3
+    assert relative(scale.grad, exact[1].grad) < 1e-4
+    assert relative(shift.grad, exact[2].grad) < 1e-4
+    assert relative(mean.flatten(), averages[0]) < 1e-5
+    assert relative(var.flatten(), averages[1]) < 1e-5
+
+
+def test_fused_encoder_is_the_plain_one_in_bf16():
+    encoder = ConvEncoder(1, 64, RUNS, init_std=0.1).to(CUDA)
+    images = torch.randint(0, 256, (RUNS, 60, 1, 28, 28), device=CUDA).byte()
+    plain = encoder(images)
+    encoder.fused = True
+    assert relative(encoder(images), plain) < 2e-2
+
+
+@pytest.mark.parametrize("precision", ["bf16", "float32"])
+def test_a_replayed_graph_does_what_the_plain_loop_does(precision):
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
+    members = tuple(Member(m, s) for m in ("soft_kmeans", "masked_soft_kmeans") for s in range(2))
+    recipe = Recipe(filters=16, init_std=0.1)
+    config = FleetConfig("random", "", "none", recipe, shape, members)
+    pool = torch.randint(0, 256, (50, 1, 28, 28), device=CUDA).byte()
+    whole = Chunk(
+        torch.randint(0, 50, (6, 4, shape.images)), None, [1e-3, 1e-3, 1e-3, 5e-4, 5e-4, 5e-4]
+    )
+    short = Chunk(whole.images[:4], None, whole.rates[:4])
+    found = []
+    for runner in (plain_chunk, captured_chunk):
+        model = build_fleet(members, recipe, 1).to(CUDA).train()
+        model.encoder.fused = precision == "bf16"
+        optimizer = build_optimizer(config, model)
+        extra = (whole,) if runner is captured_chunk else ()
+        run = runner(model, optimizer, pool, shape, *extra)
+        losses = [run(chunk)().clone() for chunk in (whole, short)]
+        found.append((*losses, model.encoder.weights[2].detach().clone()))
+    for plain, captured in zip(*found, strict=True):
+        assert relative(captured, plain) < (5e-2 if precision == "bf16" else 1e-2)

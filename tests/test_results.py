@@ -1,0 +1,169 @@
+"""Published records, the page made of them, and the ablations behind its last table."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from semishot import ablations, paper, results, tables
+from semishot.cli import main
+from semishot.config import Recipe
+from semishot.errors import InputError
+from semishot.evaluate import find_model
+from semishot.reproduce import table1
+
+REPOSITORY = Path(__file__).parents[1]
+CPU = torch.device("cpu")
+
+
+def test_the_results_page_is_up_to_date():
+    """After `reproduce --publish results`, run `semishot results`."""
+    written = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
+    assert written == results.page(REPOSITORY / "results")
+
+
+def test_published_files_are_small_and_say_what_they_were_run_with():
+    for path in (REPOSITORY / "results").glob("*.json"):
+        assert path.stat().st_size < 200_000
+        for record in results.read(path):
+            assert "episode_accuracies" not in record
+            assert {"recipe", "train", "split_seed", "device", "versions", "date"} <= set(record)
+            assert Recipe(**record["recipe"]).updates == record["updates"]
+
+
+@pytest.fixture
+def short_presets(monkeypatch):
+    """Two updates of four filters: the plan is what is tested."""
+    for name in ("ren2018", "semishot"):
+        preset = paper.PRESETS[name]
+        recipe = replace(preset.recipe.with_updates(2), filters=4)
+        train = replace(preset.train, way=min(preset.train.way, 6))
+        monkeypatch.setitem(paper.PRESETS, name, replace(preset, recipe=recipe, train=train))
+    monkeypatch.setattr(ablations, "UPDATES", {})
+
+
+@pytest.fixture
+def records(short_presets, tiny_pool, tmp_path):
+    return ablations.ablations(tiny_pool, 2, tmp_path / "runs", CPU)
+
+
+def test_every_variant_and_the_cells_they_depart_from_are_measured(records):
+    found = {(r["preset"], r["model"], r["variant"], r["distractors"]) for r in records}
+    for variant in ablations.VARIANTS:
+        for column in variant.columns:
+            assert (variant.preset, variant.model, variant.name, column) in found
+            assert (variant.preset, variant.model, "", column) in found
+    keys = [
+        (r["preset"], r["model"], r["variant"], r["distractors"], r["split_seed"]) for r in records
+    ]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_variant_changes_what_it_says_and_nothing_else(records):
+    base = {results._key(r): r for r in records if not r["variant"]}
+    for record in records:
+        if record["variant"]:
+            own = base[results._key(record)]
+            changed = {k for k in ("options", "recipe", "train") if record[k] != own[k]}
+            assert len(changed) == 1, record["variant"]
+    by_name = {r["variant"]: r for r in records}
+    assert by_name["mask applied twice"]["options"] == {"mask_power": 2}
+    assert by_name["float32 instead of bf16"]["recipe"]["precision"] == "float32"
+    assert by_name["trained 5-way"]["train"]["way"] == 5
+    assert by_name["no augmentation"]["recipe"].get("augment", 0.0) == 0.0
+
+
+def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_pool, tmp_path):
+    table1(tiny_pool, "ren2018", 1, None, tmp_path, CPU)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
+    ablations.ablations(tiny_pool, 1, tmp_path, CPU)
+    assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+def made_up(variant: str, seed: int, accuracy: float) -> dict:
+    return {
+        "preset": "ren2018",
+        "updates": 20_000,
+        "model": "masked_soft_kmeans",
+        "variant": variant,
+        "distractors": 5,
+        "split_seed": seed,
+        "accuracy": accuracy,
+    }
+
+
+def test_differences_are_taken_split_by_split():
+    base, other = [0.90, 0.94, 0.97], [0.91, 0.93, 0.99]
+    rows = [made_up("", s, a) for s, a in enumerate(base)]
+    rows += [made_up("changed", s, a) for s, a in enumerate(other)]
+    header, (row,) = results._ablation_rows(rows)
+    gaps = [100 * (b - a) for a, b in zip(base, other, strict=True)]
+    mean = sum(gaps) / 3
+    error = (sum((g - mean) ** 2 for g in gaps) / 3) ** 0.5 / 3**0.5
+    assert row[-1] == f"{mean:+.2f} ± {error:.2f}"
+    assert row[header.index("w/ distractors")] == f"{100 * np.mean(other):.2f}"
+
+
+def test_publish_and_results_commands(short_presets, tiny_pool, tiny_root, tmp_path, capsys):
+    common = ["--dataset", "glyphs", "--splits", "1", "--device", "cpu"]
+    folders = ["--runs", str(tmp_path / "runs"), "--publish", str(tmp_path / "results")]
+    main(["reproduce", "table1", *common, *folders, "--data-root", str(tiny_root)])
+    page = tmp_path / "page.md"
+    main(["results", "--folder", str(tmp_path / "results"), "--out", str(page)])
+    assert capsys.readouterr().out.endswith(f"{page}\n")
+    assert "preset `ren2018`, 2 updates" in page.read_text(encoding="utf-8")
+
+
+def test_an_empty_or_broken_results_folder_is_named(tmp_path):
+    with pytest.raises(InputError, match="no result files"):
+        results.page(tmp_path)
+    (tmp_path / "ablations.json").write_text("{")
+    with pytest.raises(InputError, match=r"cannot read result file .*ablations\.json"):
+        results.page(tmp_path)
+
+
+def test_the_pretrained_model_is_there_and_an_unknown_one_is_refused():
+    assert find_model("pretrained:omniglot").stat().st_size < 600_000
+    with pytest.raises(
+        InputError, match="no pretrained model 'birds'; this version has pretrained:omniglot"
+    ):
+        find_model("pretrained:birds")
+
+
+def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
+    source = REPOSITORY.parent / "shared" / "data" / "omniglot"
+    if not source.is_dir():
+        pytest.skip(f"real Omniglot not found at {source}")
+    main(["data", "prepare", "omniglot", "--source", str(source), "--data-root", str(tmp_path)])
+    capsys.readouterr()
+    shape = ["--distractors", "5", "--device", "cpu", "--json"]
+    main(["evaluate", "--model", "pretrained:omniglot", *shape, "--data-root", str(tmp_path)])
+    (record,) = json.loads(capsys.readouterr().out)
+    from safetensors import safe_open
+
+    with safe_open(find_model("pretrained:omniglot"), "pt") as file:
+        published = json.loads(file.metadata()["result"])
+    assert abs(record["accuracy"] - published["accuracy"]) < 5e-4  # another device rounds otherwise
+    assert published["accuracy"] > 0.99
+
+
+def test_the_readme_shows_the_published_cells():
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    shown = {
+        line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
+    }
+    published = results.read(REPOSITORY / "results" / "table1-ren2018.json")
+    cells = tables.table1_cells(published, 10)
+    for model, label in paper.MODELS.items():
+        columns = [
+            c.strip() for c in text[text.index("paper, w/") :].split(f"| {label} |")[1].split("|")
+        ]
+        assert columns[1] == str(cells[model, 0]), label
+        assert columns[3] == str(cells[model, 5]), label
+    beyond = results.read(REPOSITORY / "results" / "table1-semishot-10000.json")
+    masked = tables.table1_cells(beyond, 10)
+    for h in (0, 5):
+        assert str(masked["masked_soft_kmeans", h]) in shown["Masked, preset `semishot`"]
