@@ -48,9 +48,8 @@ def attempt(
     try:
         meter, opened = Meter("training", train.cost(config)), open_pool(pool)
         sys.setprofile(count)
-        for _ in train.training(
-            config, opened, folder, torch.device("cpu"), meter, checkpoint_seconds=0
-        ):
+        images = train.images_on(opened, torch.device("cpu"))
+        for _ in train.training(config, opened, images, folder, meter, checkpoint_seconds=0):
             pass
         sys.setprofile(None)
         os.write(writer, str(seen).encode())

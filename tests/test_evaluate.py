@@ -196,7 +196,7 @@ def test_a_folder_is_evaluated_as_trained_or_with_another_method(tiny_pool, tiny
     model = evaluating.load_model(folders["masked_soft_kmeans"], CPU)[1]
     images = all_labeled(tiny_pool.of_split("test"))
     embedded = embed_classes(model, tiny_pool, images)
-    for refiner, named in (("none", "supervised"), ("soft_kmeans", "soft_kmeans")):
+    for refiner, named in (("none", "not_refined"), ("soft_kmeans", "soft_kmeans")):
         rows = with_refiner(refiner)
         assert {row["model"] for row in rows} == {named}
         for run, (seed, row) in enumerate(zip(SEEDS, rows, strict=True)):

@@ -162,7 +162,7 @@ def test_authors_scoring_is_over_n_plus_one_clusters_with_a_refined_last_one():
     shares = [log_scores(x, initial, torch.zeros(D)).softmax(0)[-1] for x in u]
     last = sum(s * x for s, x in zip(shares, u, strict=True)) / sum(shares)
     expected = torch.stack([log_scores(q, p, last).log_softmax(0) for q in queries])
-    found = refine.query_log_probs(module, queries, p, u, initial)
+    found = refine.query_log_probs(module, queries, p, u, support, labels)
     assert found.shape == (5, N + 1)
     assert torch.allclose(found, expected)
 
@@ -374,7 +374,9 @@ def test_side_by_side_pads_the_scores_of_methods_without_a_distractor_class():
         build("distractor_cluster", runs=1, score_distractors=True),
     ]
     p = class_prototypes(support, labels)
-    scores = refine.query_log_probs(refine.SideBySide(parts, [1, 1]), support, p, u, p)
+    scores = refine.query_log_probs(
+        refine.SideBySide(parts, [1, 1]), support, p, u, support, labels
+    )
     assert scores.shape == (2, S, N + 1)
     assert torch.isneginf(scores[0, :, -1]).all()
     assert torch.isfinite(scores[1]).all()

@@ -26,7 +26,7 @@ def test_the_results_page_is_up_to_date():
 
 
 def test_published_files_are_small_and_say_what_they_were_run_with():
-    for path in (REPOSITORY / "results").glob("*.json"):
+    for path in (REPOSITORY / "results").glob("*/[at]*.json"):
         assert path.stat().st_size < 200_000
         for record in results.read(path):
             assert "episode_accuracies" not in record
@@ -71,7 +71,7 @@ def test_a_variant_changes_what_it_says_and_nothing_else(records):
             assert len(changed) == 1, record["variant"]
     by_name = {r["variant"]: r for r in records}
     assert by_name["mask applied twice"]["options"] == {"mask_power": 2}
-    assert by_name["float32 instead of bf16"]["recipe"]["precision"] == "float32"
+    assert by_name["float32 (TF32) instead of bf16"]["recipe"]["precision"] == "tf32"
     assert by_name["trained 5-way"]["train"]["way"] == 5
     assert by_name["no augmentation"]["recipe"].get("augment", 0.0) == 0.0
 
@@ -81,6 +81,15 @@ def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_pool, tmp_
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
     ablations.ablations(tiny_pool, 1, tmp_path, CPU)
     assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_pool, tmp_path):
+    """Ablations and single trainings leave runs of the same settings in the same folder."""
+    ablations.ablations(tiny_pool, 2, tmp_path, CPU)
+    records = table1(tiny_pool, "ren2018", 2, None, tmp_path, CPU)
+    keys = [(r["model"], r["distractors"], r["unlabeled"], r["split_seed"]) for r in records]
+    assert len(keys) == len(set(keys)) == 2 * 2 * 9  # five rows, two columns, one cell shared
+    assert not any(r["options"] for r in records)
 
 
 def made_up(variant: str, seed: int, accuracy: float) -> dict:
@@ -120,7 +129,8 @@ def test_publish_and_results_commands(short_presets, tiny_pool, tiny_root, tmp_p
 def test_an_empty_or_broken_results_folder_is_named(tmp_path):
     with pytest.raises(InputError, match="no result files"):
         results.page(tmp_path)
-    (tmp_path / "ablations.json").write_text("{")
+    (tmp_path / "omniglot").mkdir()
+    (tmp_path / "omniglot" / "ablations.json").write_text("{")
     with pytest.raises(InputError, match=r"cannot read result file .*ablations\.json"):
         results.page(tmp_path)
 
@@ -155,7 +165,7 @@ def test_the_readme_shows_the_published_cells():
     shown = {
         line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
     }
-    published = results.read(REPOSITORY / "results" / "table1-ren2018.json")
+    published = results.read(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
     cells = tables.table1_cells(published, 10)
     for model, label in paper.MODELS.items():
         columns = [
@@ -163,7 +173,10 @@ def test_the_readme_shows_the_published_cells():
         ]
         assert columns[1] == str(cells[model, 0]), label
         assert columns[3] == str(cells[model, 5]), label
-    beyond = results.read(REPOSITORY / "results" / "table1-semishot-10000.json")
+    beyond = results.read(REPOSITORY / "results" / "omniglot" / "table1-semishot-10000.json")
     masked = tables.table1_cells(beyond, 10)
     for h in (0, 5):
-        assert str(masked["masked_soft_kmeans", h]) in shown["Masked, preset `semishot`"]
+        assert (
+            str(masked["masked_soft_kmeans", h])
+            in shown["Masked, preset `semishot`, 10,000 updates"]
+        )

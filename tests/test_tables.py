@@ -195,7 +195,7 @@ def test_records_as_text_names_both_kinds_of_error():
     assert re.split(r"\s{2,}", lines[2]) == ["soft_kmeans", "0", "80.00", "1.00"]
     assert re.split(r"\s{2,}", lines[3]) == ["soft_kmeans", "1", "90.00", "2.00"]
     mean, error = mean_and_error([80.0, 90.0])
-    assert lines[4] == f"mean {mean:.2f} ± {error:.2f} (standard error over 2 splits)"
+    assert lines[4] == f"soft_kmeans: mean {mean:.2f} ± {error:.2f} (standard error over 2 splits)"
 
 
 def test_one_run_has_no_standard_error_over_splits():

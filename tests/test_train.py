@@ -22,7 +22,16 @@ from semishot.image_pool import ImagePool
 from semishot.model import ProtoNet, build_fleet
 from semishot.progress import Meter
 from semishot.splits import labeled_split
-from semishot.train import CHUNK, build_optimizer, cost, cut_log, load_model, train, training
+from semishot.train import (
+    CHUNK,
+    build_optimizer,
+    cost,
+    cut_log,
+    images_on,
+    load_model,
+    train,
+    training,
+)
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=50, halvings=(24, 46), filters=6, init_std=0.1)
@@ -61,7 +70,7 @@ def interrupt(config: FleetConfig, pool: ImagePool, folder: Path, chunks: int) -
     """Leave `folder` as Ctrl-C would: the log has `chunks` lines, the checkpoint is one behind."""
     meter = StoppingMeter(config, chunks)
     with pytest.raises(KeyboardInterrupt):
-        for _ in training(config, pool, folder, CPU, meter, checkpoint_seconds=0):
+        for _ in training(config, pool, images_on(pool, CPU), folder, meter, checkpoint_seconds=0):
             pass
 
 
@@ -288,12 +297,14 @@ from pathlib import Path
 from semishot.config import FleetConfig
 from semishot.image_pool import open_pool
 from semishot.progress import Meter
-from semishot.train import cost, training
+from semishot.train import images_on, cost, training
 
 torch.set_num_threads(1)
 pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_json(sys.argv[3])
 meter = Meter("training", cost(config))
-for _ in training(config, open_pool(pool), folder, torch.device("cpu"), meter, 0):
+opened = open_pool(pool)
+images = images_on(opened, torch.device("cpu"))
+for _ in training(config, opened, images, folder, meter, 0):
     pass
 """
 

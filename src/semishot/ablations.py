@@ -47,7 +47,11 @@ VARIANTS = (
     ),
     Variant("mask applied twice", "ren2018", MASKED, {"mask_power": 2}),
     Variant(
-        "float32 instead of bf16", "ren2018", MASKED, recipe={"precision": "float32"}, columns=(5,)
+        "float32 (TF32) instead of bf16",
+        "ren2018",
+        MASKED,
+        recipe={"precision": "tf32"},
+        columns=(5,),
     ),
     Variant("trained 5-way", "semishot", MASKED, train={"way": 5}, columns=(5,)),
     Variant("no augmentation", "semishot", MASKED, recipe={"augment": 0.0}, columns=(5,)),
@@ -132,10 +136,9 @@ def ablations(pool: ImagePool, splits: int, runs: Path, device: torch.device) ->
         ]
         unique = tuple(m for i, m in enumerate(members) if m not in members[:i])
         config = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, unique)
-        jobs += [Job(found, None, (test,)) for found in with_existing(config, runs)]
-    records = [r for r in run_jobs(jobs, pool, runs, device) if r["split_seed"] < splits]
+        jobs += [Job(found, None, (test,), wanted) for found, wanted in with_existing(config, runs)]
     labeled = []
-    for record in records:
+    for record in run_jobs(jobs, pool, runs, device):
         names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
         labeled += [{**record, "variant": name} for name in names[:1]]
     return labeled

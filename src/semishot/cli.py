@@ -66,6 +66,10 @@ def reproduce(
     """
     from semishot import ablations, datasets, evaluate, reproduce, results, tables
 
+    if what == "ablations" and (preset, updates) != ("ren2018", None):
+        raise InputError(
+            "ablations have their own presets and updates; drop --preset and --updates"
+        )
     pool, where = datasets.load(dataset, data_root), evaluate.pick_device(device)
     if what == "ablations":
         records = ablations.ablations(pool, splits, runs, where)
@@ -76,7 +80,7 @@ def reproduce(
     if publish is not None:
         name = what if what == "ablations" else f"{what}-{preset}"
         suffix = "" if updates is None else f"-{updates}"
-        results.publish(records, publish / f"{name}{suffix}.json")
+        results.publish(records, publish / dataset / f"{name}{suffix}.json")
 
 
 def results(folder: Path = Path("results"), out: Path = Path("docs/results.md")) -> None:

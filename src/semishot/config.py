@@ -31,8 +31,9 @@ class Recipe:
     filters: int = 64
     init_std: float = 0.01
     labeled_fraction: float = 0.1
-    precision: Literal["bf16", "float32"] = "bf16"
-    """Of the encoder's activations in training on CUDA; everything else is float32."""
+    precision: Literal["bf16", "tf32"] = "bf16"
+    """In training on CUDA: the encoder's activations in bf16, or in float32 with the convolutions'
+    products in TF32, as PyTorch does by default and evaluation always does. CPUs use float32."""
     steps: int = 1
     """Refinement steps, in training and at test."""
 

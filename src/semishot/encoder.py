@@ -84,7 +84,7 @@ class ConvEncoder(nn.Module):
 
     def fused_forward(self, images: Tensor) -> Tensor:
         """The same in training on CUDA: activations in bf16, statistics and parameters in float32."""
-        from semishot import fused  # Triton exists where CUDA does
+        from semishot import fused  # needs Triton
 
         gram = fused.patch_gram(images)  # (R, T, T)
         taps, one = gram.shape[-1], 9 * self.channels

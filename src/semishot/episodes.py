@@ -117,8 +117,13 @@ def distinct(u: NDArray[np.float64], among: Indices | int, taken: Indices | None
     return drawn
 
 
-def check_enough(images: ClassImages, shape: EpisodeShape) -> None:
+def check_enough(images: ClassImages, *shapes: EpisodeShape) -> None:
     """An error before the work: does every class have what an episode may draw from it?"""
+    for shape in shapes:
+        _check_enough(images, shape)
+
+
+def _check_enough(images: ClassImages, shape: EpisodeShape) -> None:
     have, need = len(images.size), shape.way + shape.distractors
     if have < need:
         raise InputError(

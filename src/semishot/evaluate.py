@@ -78,8 +78,7 @@ def evaluate(
 ) -> list[NDArray[np.float64]]:
     """Per-episode accuracies (R, E) for each shape, embedding the images once."""
     images = all_labeled(pool.of_split(split))
-    for shape in shapes:
-        check_enough(images, shape)
+    check_enough(images, *shapes)
     embeddings = embed_classes(model, pool, images)
     return [
         episode_accuracies(model, embeddings, images, shape, seeds, split, episodes)
@@ -111,14 +110,7 @@ def evaluate_folder(
     """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
     if episodes < 1:
         raise InputError(f"--episodes must be at least 1, not {episodes}")
-    folder = find_model(str(source))
-    config, model = load_model(folder, device)
-    pool = datasets.load(config.dataset, root)
-    if pool.fingerprint != config.data_fingerprint:
-        raise InputError(
-            f"{folder} was trained on another version of {config.dataset} than the one prepared here "
-            f"(fingerprint {config.data_fingerprint[:16]}, not {pool.fingerprint[:16]})"
-        )
+    config, model, pool = open_model(find_model(str(source)), root, device)
     name = None
     trained = {member.model for member in config.members}
     if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
@@ -130,18 +122,32 @@ def evaluate_folder(
     return records(config, name, split, shape, accuracies, time.monotonic() - begun, device)
 
 
+def open_model(
+    path: Path, root: Path | None, device: torch.device
+) -> tuple[FleetConfig, ProtoNet, ImagePool]:
+    """A trained fleet and the data it was trained on; other data of that name are refused."""
+    config, model = load_model(path, device)
+    pool = datasets.load(config.dataset, root)
+    if pool.fingerprint != config.data_fingerprint:
+        raise InputError(
+            f"{path} was trained on another version of {config.dataset} than the one prepared here "
+            f"(fingerprint {config.data_fingerprint[:16]}, not {pool.fingerprint[:16]})"
+        )
+    return config, model, pool
+
+
 def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
     """The row's name, and a refiner that was not trained, in place of the trained one."""
-    if refiner in ("none", "basic"):
-        return SUPERVISED, None
+    supervised = all(member.model == SUPERVISED for member in config.members)
+    if refiner in ("none", "basic", SUPERVISED):
+        return SUPERVISED if supervised else "not_refined", None
     name = refine.resolve(refiner)
     module = refine.build(name, runs=len(config.members))
     if any(True for _ in module.parameters()):
         raise InputError(
-            f"{name!r} has learned parameters that this run does not have; "
+            f"{name!r} has learned parameters, so it cannot stand in for the trained methods at test; "
             f"train it with `semishot train --model {name}`"
         )
-    supervised = all(member.model == SUPERVISED for member in config.members)
     inference = supervised and name == "soft_kmeans"  # the paper's second row
     return SEMI_SUPERVISED_INFERENCE if inference else name, module
 
@@ -155,8 +161,9 @@ def pick_best(
     device: torch.device,
 ) -> dict[str, Any]:
     """Save the run of one method that is best on the validation classes, with its test record."""
-    config, fleet = load_model(folder, device)
-    pool = datasets.load(config.dataset, root)
+    if out.suffix != ".safetensors":
+        raise InputError(f"the file to write must end in .safetensors, not {out.name!r}")
+    config, fleet, pool = open_model(folder, root, device)
     runs = [run for run, member in enumerate(config.members) if member.model == model]
     if not runs:
         raise InputError(f"{folder} has no run of {model!r}")
@@ -166,8 +173,10 @@ def pick_best(
     member = config.members[best]
     alone = replace(config, members=(member,))
     single = take_run(fleet, member, config.recipe, best).to(device)
+    begun = time.monotonic()
     (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
-    (record,) = records(alone, None, "test", shape, tested, 0.0, device)
+    seconds = time.monotonic() - begun
+    (record,) = records(alone, None, "test", shape, tested, seconds, device)
     about = {k: v for k, v in record.items() if k != "episode_accuracies"}
     about["val_accuracy"] = float(accuracies[best].mean())
     save_model(out, alone, single, {"result": json.dumps(about)})

@@ -13,7 +13,7 @@ from semishot import refine
 from semishot.config import SUPERVISED, Member, Recipe
 from semishot.encoder import ConvEncoder
 from semishot.episodes import EpisodeShape
-from semishot.prototypes import class_prototypes, episode_loss
+from semishot.prototypes import episode_loss
 
 __all__ = ["ProtoNet", "build_fleet", "class_labels", "take_run"]
 
@@ -41,8 +41,7 @@ class ProtoNet(nn.Module):
         prototypes = refine.refined_prototypes(
             self.refiner, support, labels, unlabeled, self.steps
         )  # (R, ..., N, D)
-        initial = class_prototypes(support, labels)
-        return refine.query_log_probs(self.refiner, query, prototypes, unlabeled, initial)
+        return refine.query_log_probs(self.refiner, query, prototypes, unlabeled, support, labels)
 
     def forward(self, images: Tensor, shape: EpisodeShape) -> Tensor:
         """uint8 (R, S + U + Q, C, H, W) -> (R,), each run's episode loss.

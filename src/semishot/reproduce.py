@@ -12,14 +12,23 @@ import torch
 
 from semishot import paper, refine
 from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member, Recipe
-from semishot.episodes import EpisodeShape
+from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
 from semishot.evaluate import EPISODES, evaluate, records
 from semishot.files import write_json
 from semishot.image_pool import ImagePool
 from semishot.model import ProtoNet
 from semishot.progress import meter
-from semishot.train import cost, load_model, train, training
+from semishot.splits import all_labeled
+from semishot.train import (
+    check_fleet,
+    cost,
+    images_on,
+    load_model,
+    read_config,
+    train,
+    training,
+)
 
 Record = dict[str, Any]
 DONE = object()
@@ -33,6 +42,8 @@ class Job:
     row: str | None
     """The model to evaluate as: None is the trained method itself."""
     tests: tuple[EpisodeShape, ...]
+    members: tuple[Member, ...]
+    """The runs whose records are wanted; a fleet found on disk may hold others too."""
 
 
 def plan_table1(pool: ImagePool, preset: str, recipe: Recipe, splits: int, runs: Path) -> list[Job]:
@@ -49,40 +60,42 @@ def plan_table1(pool: ImagePool, preset: str, recipe: Recipe, splits: int, runs:
     for shape, models in fleets:
         wanted = [Member(model, seed) for model in models for seed in range(splits)]
         shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, tuple(wanted))
-        for config in with_existing(shared, runs):
-            jobs += jobs_of(config)
+        for config, members in with_existing(shared, runs):
+            jobs += jobs_of(config, members)
     return jobs
 
 
-def jobs_of(config: FleetConfig) -> list[Job]:
+def jobs_of(config: FleetConfig, members: tuple[Member, ...]) -> list[Job]:
     """What Table 1 asks of a trained fleet, at both numbers of unlabeled images."""
     without, with_distractors = (
         tuple(replace(test, distractors=h) for test in paper.TABLE1_TEST.values())
         for h in paper.TABLE1_DISTRACTORS
     )
     if config.shape.unlabeled:
-        return [Job(config, None, with_distractors if config.shape.distractors else without)]
+        tests = with_distractors if config.shape.distractors else without
+        return [Job(config, None, tests, members)]
     return [  # the supervised model never looks at the unlabeled: distractors change nothing
-        Job(config, None, without),
-        Job(config, SEMI_SUPERVISED_INFERENCE, without + with_distractors),
+        Job(config, None, without, members),
+        Job(config, SEMI_SUPERVISED_INFERENCE, without + with_distractors, members),
     ]
 
 
-def with_existing(wanted: FleetConfig, runs: Path) -> list[FleetConfig]:
+def with_existing(wanted: FleetConfig, runs: Path) -> list[tuple[FleetConfig, tuple[Member, ...]]]:
     """The fleets of these settings below `runs` that hold wanted runs, and one of what is missing.
 
-    A finished fleet serves whatever else it holds; an unfinished one only if all of it is wanted.
+    Each with the wanted runs in it. A finished fleet may hold others too; an unfinished one is only
+    taken if all of it is wanted.
     """
     missing, configs = list(wanted.members), []
     for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
-        begun = FleetConfig.from_json(path.read_text(encoding="utf-8"))
+        begun = read_config(path)
         useful = [member for member in begun.members if member in missing]
         whole = len(useful) == len(begun.members) or (path.parent / "model.safetensors").exists()
         if useful and whole and replace(begun, members=wanted.members) == wanted:
-            configs.append(begun)
+            configs.append((begun, tuple(useful)))
             missing = [member for member in missing if member not in useful]
     if missing:
-        configs.append(replace(wanted, members=tuple(missing)))
+        configs.append((replace(wanted, members=tuple(missing)), tuple(missing)))
     return configs
 
 
@@ -135,6 +148,10 @@ def run_folder(runs: Path, config: FleetConfig) -> Path:
 
 def run_jobs(jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device) -> list[Record]:
     """Train and evaluate what is missing; return every record of these jobs."""
+    test_images = all_labeled(pool.of_split("test"))
+    for job in jobs:  # errors come before the work
+        check_enough(test_images, *job.tests)
+        check_fleet(job.config, pool, run_folder(runs, job.config))
     configs = list({job.config.name: job.config for job in jobs}.values())
     side_by_side = len(configs) if device.type == "cuda" else 1
     seconds = train_all(configs, pool, runs, device, side_by_side)
@@ -153,7 +170,8 @@ def train_all(
     """Train every fleet, a few at a time, a chunk of updates each in turn; the seconds it took."""
     begun = time.monotonic()
     with meter("training", sum(map(cost, configs)), "images") as progress:
-        waiting = [training(c, pool, run_folder(runs, c), device, progress) for c in configs]
+        images = images_on(pool, device)
+        waiting = [training(c, pool, images, run_folder(runs, c), progress) for c in configs]
         active: list[Iterator[None]] = []
         while active or waiting:
             while waiting and len(active) < side_by_side:
@@ -186,7 +204,8 @@ def measure(
                 held += records(job.config, job.row, "test", test, each, seconds, device)
             write_json(path, held)
         for test in job.tests:
-            found += matching(held, job.row, test, len(seeds))
+            rows = zip(matching(held, job.row, test, len(seeds)), job.config.members, strict=True)
+            found += [record for record, member in rows if member in job.members]
     return found
 
 
@@ -221,5 +240,4 @@ def table1(
         f"preset {preset}",
         file=sys.stderr,
     )
-    found = run_jobs(jobs, pool, runs, device)
-    return [record for record in found if record["split_seed"] < splits]
+    return run_jobs(jobs, pool, runs, device)

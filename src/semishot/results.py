@@ -10,8 +10,8 @@ import numpy as np
 from semishot import paper, tables
 from semishot.errors import InputError
 from semishot.files import write_whole
+from semishot.tables import Record
 
-Record = dict[str, Any]
 PAGE = """# Results
 
 Generated from the files in `results/` by `semishot results`; do not edit.
@@ -44,9 +44,11 @@ def read(path: Path) -> list[Record]:
 def page(folder: Path) -> str:
     """`docs/results.md`: every published table, with what it was run on and how to run it again."""
     parts = [PAGE]
-    for path in sorted(folder.glob("table1-*.json")):
+    for path in sorted(folder.glob("*/table1-*.json")):
         parts.append(_table1(read(path)))
-    if (path := folder / "ablations.json").exists():
+    for path in sorted(folder.glob("*/choice.json")):
+        parts.append(_choice(json.loads(path.read_text(encoding="utf-8"))))
+    for path in sorted(folder.glob("*/ablations.json")):
         parts.append(_ablations(read(path)))
     if len(parts) == 1:
         raise InputError(
@@ -66,30 +68,56 @@ def _provenance(records: Sequence[Record], command: str) -> str:
 
 
 def _table1(records: list[Record]) -> str:
-    preset, updates = records[0]["preset"], records[0]["updates"]
-    chosen = paper.preset(preset)
+    dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
+    splits, chosen = len({r["split_seed"] for r in records}), paper.preset(preset)
     shortened = "" if updates == chosen.recipe.updates else f" --updates {updates}"
     parts = [
-        f"## Table 1 (Omniglot, 5-way 1-shot), preset `{preset}`, {updates:,} updates\n",
+        f"## Table 1 ({dataset}, 5-way 1-shot), preset `{preset}`, {updates:,} updates\n",
         f"{chosen.about.capitalize()}.\n",
     ]
     best: dict[tuple[str, int], float] = {}
     for m in sorted({r["unlabeled"] for r in records}):
         parts.append(f"M = {m} unlabeled images per class at test:\n")
-        parts.append(tables.as_markdown(*tables.table1_rows(records, m, beside_paper=True)) + "\n")
+        parts.append(
+            tables.as_markdown(*tables.table1_rows(records, m, beside_paper=dataset == "omniglot"))
+            + "\n"
+        )
         for key, ours in tables.table1_cells(records, m).items():
             if ours:
                 best[key] = max(best.get(key, -np.inf), ours.mean - paper.TABLE1[key].mean)
     above = sum(difference >= 0 for difference in best.values())
-    parts.append(
-        f"At the better M, {above} of the {len(best)} cells measured are at or above the paper's; the "
-        f"lowest difference is {min(best.values()):+.2f}.\n"
-    )
+    if dataset == "omniglot":
+        parts.append(
+            f"At the better M, {above} of the {len(best)} cells measured are at or above the paper's; "
+            f"the lowest difference is {min(best.values()):+.2f}.\n"
+        )
     if len(best) < len(paper.TABLE1):
-        parts.append("Cells marked - have not been run.\n")
-    command = f"semishot reproduce table1 --preset {preset}{shortened}"
+        parts.append(
+            "Cells marked - have not been run; the others came from `semishot train` and "
+            "`semishot evaluate --json`.\n"
+        )
+    command = f"semishot reproduce table1 --dataset {dataset} --preset {preset} --splits {splits}"
+    command += shortened
     parts.append(_provenance(records, command))
     return "\n".join(parts)
+
+
+def _choice(choice: dict[str, Any]) -> str:
+    """How a recipe was chosen, on validation classes."""
+    rows = [
+        [
+            str(v["round"]),
+            v["change"],
+            *(f"{v[f'accuracy_{h}']:.2f} ± {v[f'half_range_{h}']:.2f}" for h in (0, 5)),
+        ]
+        for v in choice["variants"]
+    ]
+    header = ["round", "recipe", *(tables.COLUMNS[h] for h in paper.TABLE1_DISTRACTORS)]
+    text = "\n".join([f"## {choice['title']}\n", choice["about"] + "\n"])
+    origin = (
+        f"{choice['device']}; {choice['versions']}; {choice['date']}. Again: `{choice['again']}`.\n"
+    )
+    return "\n".join([text, tables.as_markdown(header, rows) + "\n", origin])
 
 
 def write_page(folder: Path, out: Path) -> None:

@@ -32,6 +32,8 @@ def cell(records: Iterable[Record]) -> Measured | None:
     rows = list(records)
     if not rows:
         return None
+    if len({row["split_seed"] for row in rows}) < len(rows):
+        raise ValueError("a cell holds one record per split")
     accuracies = 100 * np.array([row["accuracy"] for row in rows])
     interval = 100 * float(np.mean([row["accuracy_ci95"] for row in rows]))
     error = float(accuracies.std() / len(rows) ** 0.5)
@@ -147,10 +149,13 @@ def records_as_text(records: list[Record]) -> str:
         for r in records
     ]
     text = as_text(["model", "split seed", "accuracy %", "± 95 % over episodes"], rows)
-    mean = cell(records)
-    if mean is None or mean.splits == 1:
-        return text
-    return f"{text}\nmean {mean.mean:.2f} ± {mean.error:.2f} (standard error over {mean.splits} splits)"
+    lines = [text]
+    for model in dict.fromkeys(r["model"] for r in records):
+        mean = cell(r for r in records if r["model"] == model)
+        if mean and mean.splits > 1:
+            error = f"{mean.error:.2f} (standard error over {mean.splits} splits)"
+            lines.append(f"{model}: mean {mean.mean:.2f} ± {error}")
+    return "\n".join(lines)
 
 
 def findings(records: list[Record], unlabeled: int) -> list[str]:

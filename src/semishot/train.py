@@ -4,8 +4,10 @@ A run folder holds `config.json`, `log.jsonl`, `state.pt` while training, `model
 """
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -23,7 +25,7 @@ from semishot.files import write_whole
 from semishot.image_pool import ImagePool
 from semishot.model import ProtoNet, build_fleet
 from semishot.progress import Meter
-from semishot.splits import labeled_split
+from semishot.splits import labeled_split, random_words
 from semishot.update import Chunk, RunChunk, captured_chunk, plain_chunk
 
 CHUNK = 100
@@ -34,32 +36,29 @@ CHECKPOINT_SECONDS = 10.0
 def training(
     config: FleetConfig,
     pool: ImagePool,
+    images: Tensor,
     folder: Path,
-    device: torch.device,
     meter: Meter,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Iterator[None]:
     """Train the fleet in `folder`, from where it stopped if it has begun, and leave its model there.
 
-    A generator: it yields while the device works on a chunk of updates, so that several fleets can
-    share a GPU, each starting its next chunk while the others' run.
+    `images` are the pool's, on the device to train on. A generator: it yields while the device works
+    on a chunk of updates, so that several fleets can share a GPU, each starting its next chunk while
+    the others' run.
     """
-    check_same(config, folder)
+    check_fleet(config, pool, folder)
     if (folder / "model.safetensors").exists():
         (folder / "state.pt").unlink(missing_ok=True)  # a kill may have come between the two
         meter.skip(cost(config))
         return
-    check_enough(
-        labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0), config.shape
-    )
-    model, optimizer, step = begin_or_resume(config, pool, folder, device)
+    model, optimizer, step = begin_or_resume(config, pool, folder, images.device)
     meter.skip(cost(config) * step // config.recipe.updates)
-    images = torch.from_numpy(np.array(pool.images)).to(device)  # (I, C, H, W) uint8
     chunks = draw_chunks(config, pool, step)
     following = next(chunks, None)
     if following is not None:
         model.train()
-        model.encoder.fused = device.type == "cuda" and config.recipe.precision == "bf16"
+        model.encoder.fused = config.recipe.precision == "bf16" and can_fuse(images.device)
         run_chunk = chunk_runner(model, optimizer, images, config.shape, following)
     saved = time.monotonic()
     while (chunk := following) is not None:
@@ -81,9 +80,24 @@ def train(
     config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device, meter: Meter
 ) -> ProtoNet:
     """Train one fleet to the end and return it, ready to evaluate."""
-    for _ in training(config, pool, folder, device, meter):
+    for _ in training(config, pool, images_on(pool, device), folder, meter):
         pass
     return load_model(folder, device)[1]
+
+
+def images_on(pool: ImagePool, device: torch.device) -> Tensor:
+    """(I, C, H, W) uint8; fleets that train side by side share it."""
+    return torch.from_numpy(np.array(pool.images)).to(device)
+
+
+def can_fuse(device: torch.device) -> bool:
+    """Whether the fused bf16 kernels run here; said aloud where a GPU cannot."""
+    if device.type != "cuda":
+        return False
+    if find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0):
+        return True
+    print("no Triton or no bf16 on this GPU: training in float32, slower", file=sys.stderr)
+    return False
 
 
 def cost(config: FleetConfig) -> int:
@@ -100,7 +114,7 @@ def draw_chunks(config: FleetConfig, pool: ImagePool, step: int) -> Iterator[Chu
         for seed in dict.fromkeys(seeds)
     }
     while step < recipe.updates:
-        count = min(CHUNK - step % CHUNK, recipe.updates - step)
+        count = min(CHUNK, recipe.updates - step)
         episodes = {
             seed: sample_episodes(split, shape, seed, "train", step, count).images
             for seed, split in splits.items()
@@ -155,7 +169,8 @@ def begin_or_resume(
         try:
             state = torch.load(checkpoint, map_location=device, weights_only=True)
             model.load_state_dict(state["model"])
-            optimizer.load_state_dict(state["optimizer"])
+            groups = optimizer.state_dict()["param_groups"]  # as this device wants them
+            optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
             step = state["step"]
         except (RuntimeError, EOFError, KeyError, TypeError, ValueError, UnpicklingError) as error:
             raise InputError(
@@ -165,13 +180,24 @@ def begin_or_resume(
     return model, optimizer, step
 
 
-def check_same(config: FleetConfig, folder: Path) -> None:
-    """A folder belongs to one training."""
+def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
+    """Errors before the work: another training's folder, or episodes the pool cannot give."""
     written = folder / "config.json"
-    if written.exists() and FleetConfig.from_json(written.read_text(encoding="utf-8")) != config:
+    if written.exists() and read_config(written) != config:
         raise InputError(
             f"{written} is another training; choose another --out or delete the folder"
         )
+    for seed in {member.split_seed for member in config.members}:
+        random_words(seed, "check", 0, 1)
+    split = labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0)
+    check_enough(split, config.shape)
+
+
+def read_config(path: Path) -> FleetConfig:
+    try:
+        return FleetConfig.from_json(path.read_text(encoding="utf-8"))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def save_state(folder: Path, model: ProtoNet, optimizer: torch.optim.Adam, step: int) -> None:

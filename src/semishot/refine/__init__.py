@@ -48,6 +48,8 @@ def resolve(name: str) -> str:
 def build(name: str, runs: int | None = None, **options: Any) -> nn.Module:
     """A new refiner by name. `runs=R` gives every parameter a leading axis R."""
     refiner = import_module(f"{__name__}.{resolve(name)}").Refiner
+    if "runs" in options:
+        raise InputError(f"refiner {name!r}: `runs` is no option, it follows from the fleet")
     try:
         module: nn.Module = refiner(runs=runs, **options)
     except TypeError as error:
@@ -74,16 +76,17 @@ def query_log_probs(
     queries: Tensor,
     prototypes: Tensor,
     unlabeled: Tensor,
-    initial: Tensor,
+    support: Tensor,
+    labels: Tensor,
 ) -> Tensor:
     """Eq. 2 with the refined prototypes, unless the method has its own way of scoring queries.
 
-    Such a method also gets the unlabeled embeddings and the `initial` prototypes of Eq. 1.
+    Such a method gets the unlabeled embeddings and the initial prototypes of Eq. 1 too.
     """
     own = getattr(refiner, "query_log_probs", None)
     if own is None:
         return class_log_probs(queries, prototypes)  # (..., Q, N)
-    scored: Tensor = own(queries, prototypes, unlabeled, initial)
+    scored: Tensor = own(queries, prototypes, unlabeled, class_prototypes(support, labels))
     return scored
 
 
@@ -116,6 +119,11 @@ class SideBySide(nn.Module):
     ) -> Tensor:
         """A method that scores N classes gets an (N + 1)-th of probability 0 beside one that has it."""
         parts = self._parts(queries, prototypes, unlabeled, initial)
-        scores = [query_log_probs(refiner, *part) for refiner, *part in parts]
+        scores = [
+            refiner.query_log_probs(q, p, u, first)
+            if hasattr(refiner, "query_log_probs")
+            else class_log_probs(q, p)
+            for refiner, q, p, u, first in parts
+        ]
         width = max(s.shape[-1] for s in scores)
         return torch.cat([F.pad(s, (0, width - s.shape[-1]), value=-math.inf) for s in scores])
