@@ -21,6 +21,8 @@ def record(model: str, h: int, m: int, seed: int, accuracy: float, **more: Any) 
         "accuracy": accuracy,
         "accuracy_ci95": 0.01 * (seed + 1),
         "episodes": 600,
+        "updates": 20_000,
+        "recipe": {},
         **more,
     }
 

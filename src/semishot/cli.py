@@ -218,6 +218,7 @@ def data_prepare(
     name: tyro.conf.Positional[str],
     source: Path | None = None,
     download: bool = False,
+    splits: str | None = None,
     data_root: Path | None = None,
 ) -> None:
     """Turn raw files into an image pool below the data root.
@@ -226,11 +227,12 @@ def data_prepare(
         name: Which data set; `semishot data list` shows them.
         source: The folder that holds its published files.
         download: Fetch the published files, checked by their checksums. The only use of the network.
+        splits: Only these splits, as in `train,test`, where a data set may be held in part.
         data_root: Where prepared data go; else $SEMISHOT_DATA, else the cache folder.
     """
     from semishot import datasets
 
-    datasets.prepare(name, source, data_root, download)
+    datasets.prepare(name, source, data_root, download, splits.split(",") if splits else None)
     data_verify(name, data_root)
 
 

@@ -6,9 +6,13 @@ side, so a class is a name, a group (alphabet, category), a split, and the range
 
 import hashlib
 import json
+import multiprocessing
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +22,11 @@ from platformdirs import user_cache_dir
 
 from semishot.errors import InputError
 from semishot.files import whole_folder, write_json
+from semishot.progress import meter
 
 FORMAT = 1
+BATCH = 256
+"""Images that a worker reads at a time."""
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
@@ -75,24 +82,128 @@ def save_pool(
     about: dict[str, Any],
 ) -> ImagePool:
     """Write a pool, whole or not at all, and open it. The classes' digests are computed here."""
-    with_digests = tuple(
-        ImageClass(**{**asdict(c), "digest": digest(images[c.start : c.start + c.count])})
-        for c in classes
-    )
-    pool = ImagePool(name, images, with_digests, about)
+    pool = ImagePool(name, images, _with_digests(images, classes), about)
     with whole_folder(folder) as temporary:
         np.save(temporary / "images.npy", images)
-        write_json(
-            temporary / "pool.json",
-            {
-                "format": FORMAT,
-                "name": name,
-                "fingerprint": pool.fingerprint,
-                "about": about,
-                "classes": [list(asdict(c).values()) for c in with_digests],
-            },
-        )
+        _write_description(temporary, pool)
     return open_pool(folder)
+
+
+def _with_digests(
+    images: NDArray[np.uint8], classes: Sequence[ImageClass]
+) -> tuple[ImageClass, ...]:
+    return tuple(replace(c, digest=digest(images[c.start : c.start + c.count])) for c in classes)
+
+
+def _write_description(folder: Path, pool: ImagePool) -> None:
+    description = {
+        "format": FORMAT,
+        "name": pool.name,
+        "fingerprint": pool.fingerprint,
+        "about": pool.about,
+        "classes": [list(asdict(c).values()) for c in pool.classes],
+    }
+    write_json(folder / "pool.json", description)
+
+
+@dataclass(frozen=True)
+class PlannedClass:
+    """A class of a pool that is about to be built: where each of its images comes from."""
+
+    name: str
+    group: str
+    split: Split
+    sources: tuple[str, ...]
+    """What `read` turns into one image each, in the order of the pool."""
+
+
+def build_pool(
+    folder: Path,
+    name: str,
+    shape: tuple[int, int, int],
+    classes: Sequence[PlannedClass],
+    read: Callable[[str], NDArray[np.uint8]],
+    about: dict[str, Any],
+    workers: int | None = None,
+) -> ImagePool:
+    """Build a pool of any size: images are read by all cores, a batch at a time, into a file.
+
+    Memory stays at a few batches. A build that was killed goes on with the batches it has not done:
+    they are kept in a hidden folder beside `folder`, with the digest of this very plan.
+    """
+    sources = [source for planned in classes for source in planned.sources]
+    starts = np.cumsum([0, *(len(planned.sources) for planned in classes)])
+    building = folder.with_name(f".{folder.name}.building")
+    images, done = _begin_building(building, (len(sources), *shape), name, classes)
+    batches = [b for b in range(0, len(sources), BATCH) if b not in done]
+    log = (building / "done.txt").open("a", encoding="utf-8")
+    with log, meter(f"preparing {name}", len(sources), "images") as progress:
+        progress.skip(len(sources) - sum(len(sources[b : b + BATCH]) for b in batches))
+        try:
+            for first, pixels in _read_batches(read, sources, batches, workers):
+                images[first : first + len(pixels)] = pixels
+                log.write(f"{first}\n")
+                log.flush()
+                progress.advance(len(pixels))
+        except InputError:
+            shutil.rmtree(building)
+            raise
+    images.flush()
+    held = [
+        ImageClass(p.name, p.group, p.split, int(start), len(p.sources))
+        for p, start in zip(classes, starts[:-1], strict=True)
+    ]
+    pool = ImagePool(name, images, _with_digests(images, held), about)
+    _write_description(building, pool)
+    for leftover in ("done.txt", "plan.txt"):
+        (building / leftover).unlink()
+    with whole_folder(folder) as temporary:
+        temporary.rmdir()
+        building.rename(temporary)
+    return open_pool(folder)
+
+
+def _begin_building(
+    building: Path, shape: tuple[int, ...], name: str, classes: Sequence[PlannedClass]
+) -> tuple[np.memmap[Any, np.dtype[np.uint8]], set[int]]:
+    """The file to fill, and the batches an earlier build of the same plan has filled."""
+    plan = hashlib.sha256(repr((name, shape, list(classes))).encode()).hexdigest()
+    written = building / "plan.txt"
+    if not written.exists() or written.read_text(encoding="utf-8") != plan:
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+        np.lib.format.open_memmap(building / "images.npy", "w+", np.uint8, shape).flush()
+        written.write_text(plan, encoding="utf-8")
+    images = np.lib.format.open_memmap(building / "images.npy", "r+")
+    log = building / "done.txt"
+    lines = log.read_text(encoding="utf-8").split("\n")[:-1] if log.exists() else []
+    return images, {int(line) for line in lines}
+
+
+def _read_batches(
+    read: Callable[[str], NDArray[np.uint8]],
+    sources: Sequence[str],
+    batches: Sequence[int],
+    workers: int | None,
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """(first, pixels) of each batch, read by all cores, a few batches ahead of the writing."""
+    count = workers or os.cpu_count() or 1
+    context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
+    with ProcessPoolExecutor(count, context) as pool:
+        waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
+        for first in batches:
+            waiting.append((first, pool.submit(_read_batch, read, sources[first : first + BATCH])))
+            if len(waiting) > 2 * count:
+                place, future = waiting.popleft()
+                yield place, future.result()
+        for place, future in waiting:
+            yield place, future.result()
+
+
+def _read_batch(
+    read: Callable[[str], NDArray[np.uint8]], sources: Sequence[str]
+) -> NDArray[np.uint8]:
+    return np.stack([read(source) for source in sources])
 
 
 def open_pool(folder: Path) -> ImagePool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from semishot import paper
+from semishot.config import Recipe
 
 Record = dict[str, Any]
 
@@ -125,13 +126,15 @@ def table1_as_json(records: list[Record]) -> str:
 
 def table1_as_text(records: list[Record], unlabeled: Iterable[int] = paper.TABLE1_TEST) -> str:
     """Table 1 for a terminal, once for each M at test, and what it says in two sentences."""
-    dataset, episodes = records[0]["dataset"], records[0]["episodes"]
+    dataset, episodes, updates = (records[0][k] for k in ("dataset", "episodes", "updates"))
+    filters = records[0]["recipe"].get("filters", Recipe().filters)
     splits = len({r["split_seed"] for r in records})
     parts = []
     for m in unlabeled:
         title = (
             f"{dataset}, 5-way 1-shot, M = {m} unlabeled per class at test. Accuracy in %,\n"
-            f"mean ± standard error over {splits} splits of {episodes} episodes."
+            f"mean ± standard error over {splits} splits of {episodes} episodes; "
+            f"{updates:,} updates, {filters} filters."
         )
         parts += [title, as_text(*table1_rows(records, m, beside_paper=dataset == "omniglot"))]
     return "\n\n".join([*parts, "\n".join(findings(records, 5))])

@@ -2,7 +2,9 @@
 
 import difflib
 import pkgutil
+from collections.abc import Sequence
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
@@ -31,9 +33,16 @@ def pool_folder(name: str, root: Path | None = None) -> Path:
 
 
 def prepare(
-    name: str, source: Path | None = None, root: Path | None = None, download: bool = False
+    name: str,
+    source: Path | None = None,
+    root: Path | None = None,
+    download: bool = False,
+    splits: Sequence[str] | None = None,
 ) -> ImagePool:
-    """Build the pool `name` below the data root from `source`, or from a download if asked to."""
+    """Build the pool `name` below the data root from `source`, or from a download if asked to.
+
+    `splits` takes only a part of a data set that may be held in part.
+    """
     module, folder = _module(name), pool_folder(name, root)
     if download:
         if source is not None:
@@ -41,8 +50,15 @@ def prepare(
         if not hasattr(module, "download"):
             raise InputError(f"{name} cannot be downloaded; see `semishot data prepare --help`")
         source = module.download(data_root(root) / "downloads" / name)
-    pool: ImagePool = module.prepare(folder, source)
-    return pool
+    if splits is None:
+        whole: ImagePool = module.prepare(folder, source)
+        return whole
+    if "splits" not in signature(module.prepare).parameters:
+        raise InputError(f"{name} is prepared whole; drop --splits")
+    if unknown := [split for split in splits if split not in SPLITS]:
+        raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
+    part: ImagePool = module.prepare(folder, source, tuple(splits))
+    return part
 
 
 def load(name: str, root: Path | None = None) -> ImagePool:

@@ -1,0 +1,176 @@
+"""A reader for the pickles in which data sets circulate: plain values and arrays, never a call.
+
+An ordinary pickle can call any function of the machine that opens it. Here the few names that plain
+values and NumPy arrays need stand for functions of this file, and any other name is refused. NumPy's
+own constructors never see the file, so it may come from any version of NumPy, from Python 2 or 3.
+"""
+
+import pickle
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.errors import InputError
+
+NUMBERS = re.compile(r"[<>=|]?([biu][1248]|f[248]|b1)")
+"""The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""
+PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic)
+NDARRAY = "numpy.ndarray"
+
+
+def load(path: Path) -> Any:
+    """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
+    try:
+        with path.open("rb") as file:
+            return _plain(_Reader(file, path).load(), {})
+    except InputError:
+        raise
+    except Exception as error:  # a damaged pickle raises a dozen types
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"cannot read {path} as a pickle ({reason}); get the file again"
+        ) from error
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: Any, path: Path) -> None:
+        super().__init__(file, encoding="latin1")  # Python 2 strings, which also hold its arrays
+        self.path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        called = f"{module}.{name}"
+        if called == NDARRAY:
+            return NDARRAY
+        known = KNOWN.get(called.replace("numpy._core.", "numpy.core."))
+        if known is None:
+            shown = " ".join(called.split())[:100]
+            raise InputError(f"{self.path} tries to call {shown}: refused; do not trust this file")
+        return _Call(known)
+
+
+class _Call:
+    """A function that a pickle may call but not alter."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def __setstate__(self, state: object) -> NoReturn:
+        raise ValueError("it alters a function")
+
+
+class _Dtype:
+    """Stands for a numpy.dtype while the pickle is read."""
+
+    __slots__ = ("order", "size")
+
+    def __init__(self, name: str, *_align_and_copy: object) -> None:
+        if not isinstance(name, str) or not NUMBERS.fullmatch(name):
+            raise ValueError(f"it holds an array of {str(name)[:20]!r}, not of numbers")
+        self.size, self.order = name.lstrip("<>=|"), "="
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        _version, order, *structure = state
+        if order not in tuple("<>=|") or any(part is not None for part in structure[:3]):
+            raise ValueError("it holds a structured array, not one of numbers")
+        self.order = order
+
+    def array(self, data: str | bytes | bytearray, shape: Sequence[int]) -> NDArray[Any]:
+        """The elements in memory order, without a copy where there are bytes."""
+        if isinstance(data, str):
+            data = data.encode("latin1")
+        if not isinstance(data, bytes | bytearray):
+            raise ValueError(f"it holds an array of {type(data).__name__}, not of numbers")
+        kind = np.dtype(self.order.replace("|", "=") + self.size)
+        if (
+            len(data) != kind.itemsize * int(np.prod(shape, dtype=object))
+            or min(shape, default=0) < 0
+        ):
+            raise ValueError(f"an array of shape {tuple(shape)} has {len(data):,} bytes")
+        return np.frombuffer(data, kind) if data else np.empty(0, kind)
+
+
+class _Array:
+    """Stands for a numpy.ndarray, which a pickle makes empty and fills later."""
+
+    __slots__ = ("value",)
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        _version, shape, kind, fortran, data = state
+        self.value = _from_buffer(data, kind, shape, "F" if fortran else "C")
+
+
+def _empty_array(kind: object, *_shape_and_type: object) -> _Array:
+    if kind != NDARRAY:
+        raise ValueError("it holds a subclass of numpy.ndarray")
+    return _Array()
+
+
+def _from_buffer(
+    data: Any, kind: Any, shape: Any, order: Any, axes: Any = None
+) -> NDArray[Any]:  # as numpy.core.numeric._frombuffer
+    if not isinstance(kind, _Dtype) or not isinstance(shape, tuple):
+        raise ValueError("it holds an array of unknown type or shape")
+    flat = kind.array(data, shape)
+    if order == "K" and axes is not None:
+        return flat.reshape(shape).transpose(axes)
+    return flat.reshape(shape, order="F" if order == "F" else "C")
+
+
+def _scalar(kind: Any, data: Any) -> Any:
+    return _from_buffer(data, kind, (), "C")[()]
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    if encoding not in ("latin1", "latin-1"):
+        raise ValueError(f"it holds bytes in {str(encoding)[:20]!r}, not latin1")
+    return text.encode("latin1")
+
+
+def _no_bytes() -> bytes:
+    return b""
+
+
+KNOWN: dict[str, Callable[..., Any]] = {
+    "numpy.core.multiarray._reconstruct": _empty_array,
+    "numpy.core.multiarray.scalar": _scalar,
+    "numpy.core.numeric._frombuffer": _from_buffer,
+    "numpy.dtype": _Dtype,
+    "_codecs.encode": _encode,  # bytes, in protocols 0 to 2
+    "builtins.bytes": _no_bytes,  # empty bytes, in protocols 0 to 2
+    "builtins.set": set,
+    "builtins.frozenset": frozenset,
+}
+
+
+def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
+    """`value` with its arrays in place of what stood for them; `done` ends circles and repeats."""
+    if isinstance(value, PLAIN | np.ndarray):
+        return value
+    if isinstance(value, _Array):
+        return value.value
+    if id(value) in done:
+        return done[id(value)][1]
+    done[id(value)] = value, value  # the first keeps its id from being given away
+    if isinstance(value, dict):
+        for key, held in value.items():
+            _plain(key, done)
+            value[key] = _plain(held, done)
+    elif isinstance(value, list):
+        value[:] = (_plain(held, done) for held in value)
+    elif isinstance(value, tuple):
+        done[id(value)] = value, tuple(_plain(held, done) for held in value)
+    elif isinstance(value, set | frozenset):
+        for held in value:
+            _plain(held, done)
+    else:
+        raise ValueError("it holds a function or a type, not a value")
+    return done[id(value)][1]

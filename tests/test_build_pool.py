@@ -1,0 +1,97 @@
+"""Pools of any size: built by all cores, the same as in memory, and resumed after a kill."""
+
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot import image_pool
+from semishot.errors import InputError
+from semishot.image_pool import ImageClass, PlannedClass, build_pool, save_pool
+
+SHAPE = (3, 4, 5)
+CLASSES = [
+    PlannedClass("a", "g", "train", tuple(map(str, range(7)))),
+    PlannedClass("b", "g", "val", tuple(map(str, range(7, 10)))),
+    PlannedClass("c", "h", "test", tuple(map(str, range(10, 21)))),
+]
+KILLED = """
+import sys, time
+from functools import partial
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from semishot import image_pool
+from test_build_pool import CLASSES, SHAPE, read
+image_pool.BATCH = 2
+if __name__ == "__main__":
+    slow = partial(read, log=sys.argv[3], seconds=float(sys.argv[4]))
+    image_pool.build_pool(Path(sys.argv[2]), "made", SHAPE, CLASSES, slow, {}, workers=1)
+"""
+
+
+def read(source: str, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
+    if source == bad:
+        raise InputError(f"image {source} is damaged")
+    time.sleep(seconds)
+    if log:
+        with Path(log).open("a") as file:
+            file.write(f"{source}\n")
+    return np.full(SHAPE, int(source), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
+
+
+@pytest.fixture
+def in_memory(tmp_path):
+    images = np.stack([read(str(i)) for i in range(21)])
+    starts = [0, 7, 10]
+    classes = [
+        ImageClass(p.name, p.group, p.split, start, len(p.sources))
+        for p, start in zip(CLASSES, starts, strict=True)
+    ]
+    return save_pool(tmp_path / "in memory", "made", images, classes, {})
+
+
+def test_a_built_pool_is_the_one_saved_from_memory(tmp_path, in_memory, monkeypatch):
+    monkeypatch.setattr(image_pool, "BATCH", 4)
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=2)
+    assert built.fingerprint == in_memory.fingerprint
+    assert (built.images == in_memory.images).all()
+    assert sorted(p.name for p in (tmp_path / "built").iterdir()) == ["images.npy", "pool.json"]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_damaged_image_ends_the_build_and_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match="image 12 is damaged"):
+        build_pool(
+            tmp_path / "built", "made", SHAPE, CLASSES, partial(read, bad="12"), {}, workers=1
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
+    script, folder = tmp_path / "killed.py", tmp_path / "built"
+    script.write_text(KILLED)
+    arguments = [sys.executable, str(script), str(Path(__file__).parent), str(folder)]
+    first = subprocess.Popen([*arguments, str(tmp_path / "first"), "0.15"])
+    while not (tmp_path / "first").exists() or len((tmp_path / "first").read_text().split()) < 8:
+        time.sleep(0.02)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert not folder.exists()
+    subprocess.run([*arguments, str(tmp_path / "second"), "0"], check=True)
+    again = (tmp_path / "second").read_text().split()
+    assert 0 < len(again) < 21  # what was done was not done again
+    assert image_pool.open_pool(folder).fingerprint == in_memory.fingerprint
+
+
+def test_another_plan_begins_anew(tmp_path, in_memory):
+    building = tmp_path / ".built.building"
+    building.mkdir()
+    (building / "plan.txt").write_text("another")
+    (building / "done.txt").write_text("0\n")
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
