@@ -34,6 +34,8 @@ ROOMS = [
     "episodes",
     "splits",
     "image_pool",
+    "pictures",
+    "pickles",
     "progress",
     "memory",
     "files",
@@ -45,7 +47,7 @@ ROOMS = [
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 STANDARD = set(sys.stdlib_module_names)
 MATHEMATICS = {"prototypes", "refine"}
-DATA = {"image_pool", "splits", "episodes", "datasets"}
+DATA = {"image_pool", "splits", "episodes", "datasets", "pictures", "pickles"}
 WITHOUT_TORCH = {
     *DATA,
     "results",

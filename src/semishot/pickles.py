@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from semishot.errors import InputError
 
-NUMBERS = re.compile(r"[<>=|]?([biu][1248]|f[248]|b1)")
+NUMBERS = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 """The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""
-PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic)
+PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic, np.ndarray)
 NDARRAY = "numpy.ndarray"
 
 
@@ -45,7 +45,8 @@ class _Reader(pickle.Unpickler):
         called = f"{module}.{name}"
         if called == NDARRAY:
             return NDARRAY
-        known = KNOWN.get(called.replace("numpy._core.", "numpy.core."))
+        now = called.replace("numpy._core.", "numpy.core.").replace("__builtin__.", "builtins.")
+        known = KNOWN.get(now)
         if known is None:
             shown = " ".join(called.split())[:100]
             raise InputError(f"{self.path} tries to call {shown}: refused; do not trust this file")
@@ -153,7 +154,7 @@ KNOWN: dict[str, Callable[..., Any]] = {
 
 def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
     """`value` with its arrays in place of what stood for them; `done` ends circles and repeats."""
-    if isinstance(value, PLAIN | np.ndarray):
+    if isinstance(value, PLAIN):
         return value
     if isinstance(value, _Array):
         return value.value

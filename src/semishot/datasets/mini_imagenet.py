@@ -1,0 +1,397 @@
+"""miniImageNet: 100 classes x 600 photographs, 84x84, in the split of Ravi and Larochelle (R22).
+
+The images come from the files that the Ravi csv name, from ILSVRC-12, or from the cached pickles.
+
+How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds its ILSVRC file:
+
+- Known: the number is no ILSVRC number, for those run to five digits, and here none exceeds 1,300,
+  the size of the largest class. It counts the files of the class, from 1.
+- Assumed: they are counted in the natural order of their names, n01532829_3.JPEG before
+  n01532829_26.JPEG, and the class is complete. The authors never published the order; the public
+  generators of miniImageNet (gitabcworld, yaoyao-liu/mini-imagenet-tools) count in this one. Where
+  they are wrong, a class gets other 600 images of the same class: a fair data set, but not the one.
+"""
+
+import csv
+import os
+import re
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot import pickles
+from semishot.errors import InputError
+from semishot.image_pool import SPLITS, ImagePool, PlannedClass, Split, build_pool
+from semishot.pictures import decode
+
+__all__ = ["describe", "prepare", "read"]
+
+CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
+IMAGES = 600  # per class
+SIDE = 84
+LARGEST = 16 * 2**20  # bytes of one image file
+PICKLE = "mini-imagenet-cache-{}.pkl"
+ILSVRC_TAR = "ILSVRC2012_img_train.tar"
+ILSVRC_TREES = ("", "train", "ILSVRC2012_img_train", "ILSVRC/Data/CLS-LOC/train", "images")
+ACCEPTED = (
+    "{train,val,test}.csv (filename,label) beside an images/ folder, zips of it, an ILSVRC-12 "
+    f"training tree or {ILSVRC_TAR}; or {PICKLE.format('{train,val,test}')}"
+)
+Listed = dict[Split, dict[str, list[str]]]
+"""split -> class -> its images: csv names at first, then what `read` takes."""
+
+
+def prepare(
+    folder: Path, source: Path | None, splits: tuple[Split, ...] = ("train", "val", "test")
+) -> ImagePool:
+    """Build the pool in `folder` from whichever form of miniImageNet lies in `source`."""
+    if source is None:
+        raise InputError(f"miniImageNet is not generated: pass --source FOLDER with {ACCEPTED}")
+    if not source.is_dir():
+        raise InputError(f"{source} is not a folder; --source is a folder with {ACCEPTED}")
+    if not splits or set(splits) - set(SPLITS):
+        raise InputError(f"--splits is {','.join(splits)!r}; choose from {','.join(SPLITS)}")
+    taken = [split for split in SPLITS if split in splits]
+    held = [split for split in taken if (source / PICKLE.format(split)).is_file()]
+    if held == taken or (held and not any((source / f"{s}.csv").is_file() for s in taken)):
+        _check_present(taken, held, f"no {PICKLE} in {source}")
+        return _prepare_pickles(folder, source, taken)
+    named = _read_csvs(source, taken)
+    pictures = {**_in_zips(source, named), **_in_folder(source / "images", named)}
+    if pictures:
+        return _build(folder, _by_name(source, named, pictures), "the image files of the Ravi csv")
+    return _build(folder, _by_rank(source, named), "ILSVRC-12 by rank, see mini_imagenet.py")
+
+
+def describe(pool: ImagePool) -> list[str]:
+    """What the pool holds, for people."""
+    return [
+        f"{len(pool.classes)} classes of {IMAGES} photographs",
+        str(pool.about["variant"]),
+        f"from {pool.about['form']}",
+    ]
+
+
+def read(source: str) -> NDArray[np.uint8]:
+    """One image (3, 84, 84) from where `prepare` found it; called in many processes."""
+    kind, path, *place = source.split("\0")
+    if kind == "row":
+        return np.ascontiguousarray(_rows(path)[int(place[0])].transpose(2, 0, 1))
+    name = "/".join([path, *place[:1]])
+    with _readable(name):
+        if kind == "file":
+            data = _slice(Path(path), 0, LARGEST + 1)
+            _check_size(len(data), name)
+        elif kind == "zip":
+            with _opened_zip(path).open(place[0]) as file:
+                data = file.read(LARGEST)  # bounded, in case the declared size is a lie
+        else:
+            start, size = map(int, place[1:])
+            data = _slice(Path(path), start, size)
+            if len(data) != size:
+                raise EOFError(f"it ends after {len(data):,} of {size:,} bytes")
+    return decode(data, name, SIDE)
+
+
+def _slice(path: Path, start: int, most: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(most)
+
+
+@lru_cache(maxsize=8)
+def _opened_zip(path: str) -> zipfile.ZipFile:
+    return zipfile.ZipFile(path)
+
+
+@lru_cache(maxsize=3)
+def _rows(path: str) -> NDArray[np.uint8]:
+    rows: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return rows
+
+
+def _build(folder: Path, listed: Listed, form: str) -> ImagePool:
+    planned = [
+        PlannedClass(name, name, split, tuple(sources))
+        for split, classes in listed.items()
+        for name, sources in sorted(classes.items())
+    ]
+    absent = [split for split in SPLITS if split not in listed]
+    about = {
+        "form": form,
+        "images": sum(len(p.sources) for p in planned),
+        "variant": "miniImageNet, Ravi split, "
+        + (f"without {' and '.join(absent)}" if absent else "complete"),
+        "prepared": "84x84 RGB, as decoded by semishot.pictures",
+    }
+    return build_pool(folder, "mini-imagenet", (3, SIDE, SIDE), planned, read, about)
+
+
+def _read_csvs(source: Path, taken: Sequence[Split]) -> Listed:
+    held = [split for split in taken if (source / f"{split}.csv").is_file()]
+    if not held:
+        raise InputError(f"nothing of miniImageNet in {source}: it needs {ACCEPTED}")
+    _check_present(taken, held, f"no {{}}.csv in {source}")
+    named: Listed = {split: _read_csv(source / f"{split}.csv") for split in taken}
+    for split, classes in named.items():
+        _check_counts(split, classes, source / f"{split}.csv")
+    _check_disjoint(named, source)
+    return named
+
+
+def _read_csv(path: Path) -> dict[str, list[str]]:
+    """class -> file names, in the order of the file."""
+    classes: dict[str, list[str]] = {}
+    with _readable(path), path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if not {"filename", "label"} <= set(rows.fieldnames or ()):
+            raise InputError(
+                f"{path} has the columns {','.join(rows.fieldnames or ())}, not filename,label; "
+                "get the csv of https://github.com/twitter/meta-learning-lstm"
+            )
+        for row in rows:
+            if not row["filename"] or not row["label"]:
+                raise InputError(f"{path}, line {rows.line_num}: no filename or no label")
+            classes.setdefault(row["label"], []).append(row["filename"])
+    return classes
+
+
+def _check_counts(split: Split, classes: Mapping[str, Sequence[object]], path: Path) -> None:
+    if len(classes) != CLASSES[split]:
+        raise InputError(
+            f"{path} has {len(classes)} classes, not the {CLASSES[split]} of the Ravi split; "
+            "the split of Vinyals et al. is another one"
+        )
+    for name, images in classes.items():
+        if len(images) != IMAGES or len(set(images)) != IMAGES:
+            raise InputError(
+                f"{path}: class {name} has {len(set(images))} different images in {len(images)} "
+                f"entries, not {IMAGES} in {IMAGES}; get the file again"
+            )
+
+
+def _check_disjoint(listed: Listed, source: Path) -> None:
+    home: dict[str, Split] = {}
+    for split, classes in listed.items():
+        for name in classes:
+            if home.setdefault(name, split) != split:
+                raise InputError(f"class {name} is in both {home[name]} and {split} of {source}")
+
+
+def _check_present(taken: Sequence[Split], held: Sequence[Split], problem: str) -> None:
+    """Raise unless all splits taken are held; `problem` has a place for the absent split."""
+    for split in taken:
+        if split not in held:
+            instead = f", or pass --splits {','.join(held)}" if held else ""
+            raise InputError(f"{problem.replace('{}', split, 1)}; add what is missing{instead}")
+
+
+# The files that the csv name
+
+
+def _in_folder(images: Path, named: Listed) -> dict[str, str]:
+    """File name -> source, for the names of the csv that lie anywhere below images/."""
+    wanted, found = _names(named), {}
+    for parent, _, files in os.walk(images):
+        for name in wanted.intersection(files):
+            path = Path(parent, name)
+            _check_size(path.stat().st_size, path)
+            found[name] = f"file\0{path}"
+    return found
+
+
+def _in_zips(source: Path, named: Listed) -> dict[str, str]:
+    """File name -> source, for the names of the csv with which a member of a zip ends."""
+    wanted, found = _names(named), {}
+    for path in sorted(source.glob("*.zip")):
+        with _readable(path), zipfile.ZipFile(path) as opened:
+            members = opened.infolist()
+        for member in members:
+            name = member.filename.rsplit("/", 1)[-1]
+            if name in wanted:
+                _check_size(member.file_size, f"{path}/{member.filename}")
+                found[name] = f"zip\0{path}\0{member.filename}\0{member.CRC}"
+    return found
+
+
+def _names(named: Listed) -> set[str]:
+    return {name for classes in named.values() for names in classes.values() for name in names}
+
+
+def _by_name(source: Path, named: Listed, pictures: Mapping[str, str]) -> Listed:
+    missing = {
+        split: [name for names in classes.values() for name in names if name not in pictures]
+        for split, classes in named.items()
+    }
+    held = [s for s in named if len(missing[s]) < CLASSES[s] * IMAGES]
+    _check_present(list(named), held, f"the images of {{}}.csv are absent from {source}")
+    for split, names in missing.items():
+        if names:
+            raise InputError(
+                f"{len(names):,} of {CLASSES[split] * IMAGES:,} images of {split}.csv are absent "
+                f"from {source}, such as {names[0]}; get its images again"
+            )
+    return {
+        split: {label: [pictures[name] for name in names] for label, names in classes.items()}
+        for split, classes in named.items()
+    }
+
+
+# ILSVRC-12
+
+
+def _by_rank(source: Path, named: Listed) -> Listed:
+    files = _ilsvrc_files(source, {label for classes in named.values() for label in classes})
+    if not files:
+        raise InputError(f"{source} has csv files but no images: it needs {ACCEPTED}")
+    held = [split for split, classes in named.items() if not files.keys().isdisjoint(classes)]
+    _check_present(list(named), held, f"the classes of {{}}.csv are absent from {source}")
+    return {
+        split: {
+            label: [_ranked(files.get(label, []), name, label, source) for name in names]
+            for label, names in classes.items()
+        }
+        for split, classes in named.items()
+    }
+
+
+def _ranked(files: Sequence[str], name: str, label: str, source: Path) -> str:
+    number = re.fullmatch(re.escape(label) + r"(\d{8})\.jpe?g", name)
+    if number is None or int(number[1]) == 0:
+        raise InputError(f"{name} is not {label} and a number from 00000001; get the Ravi csv")
+    rank = int(number[1])
+    if rank > len(files):
+        raise InputError(
+            f"{name} is file {rank:,} of class {label}, but {source} has {len(files):,}; "
+            "get the complete ILSVRC-12 training images"
+        )
+    return files[rank - 1]
+
+
+def _ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
+    """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
+    found: dict[str, dict[str, str]] = {}
+    if (tar := source / ILSVRC_TAR).is_file():
+        with _readable(tar), tarfile.open(tar, "r:") as opened:  # uncompressed: read in place
+            wanted = {f"{label}.tar": label for label in labels}
+            for member in _members(opened):
+                label = wanted.get(member.name.rsplit("/", 1)[-1], "")
+                inner = opened.extractfile(member) if label and member.isreg() else None
+                if inner is not None:
+                    with inner, tarfile.open(fileobj=inner, mode="r:") as class_tar:
+                        found[label] = _in_tar(class_tar, tar, member.offset_data)
+        return {label: _in_order(label, files) for label, files in found.items()}
+    for label in labels:
+        for tree in map(source.joinpath, ILSVRC_TREES):
+            if (tree / label).is_dir():
+                found[label] = {p.name: f"file\0{p}" for p in (tree / label).iterdir()}
+            elif (tar := tree / f"{label}.tar").is_file():
+                with _readable(tar), tarfile.open(tar, "r:") as class_tar:
+                    found[label] = _in_tar(class_tar, tar, 0)
+    return {label: _in_order(label, files) for label, files in found.items()}
+
+
+def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, str]:
+    found = {}
+    for member in _members(opened):
+        if member.isreg() and not member.issparse():
+            _check_size(member.size, f"{path}/{member.name}")
+            place = f"{start + member.offset_data}\0{member.size}"
+            found[member.name.rsplit("/", 1)[-1]] = f"tar\0{path}\0{member.name}\0{place}"
+    return found
+
+
+def _members(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """All members, or an error: tarfile takes a damaged header for the end, and ranks would shift."""
+    yield from opened
+    assert opened.fileobj is not None
+    opened.fileobj.seek(opened.offset)
+    if opened.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise EOFError(f"it is damaged at byte {opened.offset:,}")
+
+
+def _in_order(label: str, files: Mapping[str, str]) -> list[str]:
+    pattern = re.compile(re.escape(label) + r"_(\d+)\.jpe?g", re.IGNORECASE)
+    numbered = [
+        (int(m[1]), where) for name, where in files.items() if (m := pattern.fullmatch(name))
+    ]
+    return [where for _, where in sorted(numbered)]
+
+
+# The cached pickles
+
+
+def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> ImagePool:
+    """By way of plain arrays beside `folder`, which all workers map: a pickle fills memory once."""
+    spool = folder.with_name(f".{folder.name}.unpickled")
+    spool.mkdir(parents=True, exist_ok=True)
+    try:
+        listed: Listed = {}
+        for split in taken:
+            path = source / PICKLE.format(split)
+            state = path.stat()  # in the name, so that a build never goes on with another file
+            rows = spool / f"{split}-{state.st_size}-{state.st_mtime_ns}.npy"
+            images, classes = _unpickled(path)
+            _check_counts(split, classes, path)
+            np.save(rows, images)
+            listed[split] = {
+                label: [f"row\0{rows}\0{index}" for index in indices]
+                for label, indices in classes.items()
+            }
+            del images
+        _check_disjoint(listed, source)
+        return _build(folder, listed, "the cached pickles")
+    finally:
+        _rows.cache_clear()
+        shutil.rmtree(spool)
+
+
+def _unpickled(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
+    """`image_data` (I, 84, 84, 3) and `class_dict` {class: indices}, checked."""
+    held: Any = pickles.load(path)
+    if not isinstance(held, dict) or not {"image_data", "class_dict"} <= held.keys():
+        keys = ", ".join(map(str, held)) if isinstance(held, dict) else type(held).__name__
+        raise InputError(f"{path} holds {keys[:100]}, not image_data and class_dict")
+    images, classes = held["image_data"], held["class_dict"]
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
+        raise InputError(f"{path}: image_data is not an array (I, {SIDE}, {SIDE}, 3) of uint8")
+    if images.shape[1:] != (SIDE, SIDE, 3):
+        raise InputError(f"{path}: image_data is {images.shape}, not (I, {SIDE}, {SIDE}, 3)")
+    with _readable(path):
+        indices = {str(label): [int(i) for i in rows] for label, rows in classes.items()}
+    for label, rows in indices.items():
+        if not all(0 <= row < len(images) for row in rows):
+            raise InputError(f"{path}: class {label} has an image beyond the {len(images):,} there")
+    every = [row for rows in indices.values() for row in rows]
+    if len(set(every)) < len(every):
+        raise InputError(
+            f"{path}: two entries of class_dict are the same image; get the file again"
+        )
+    return images, indices
+
+
+def _check_size(size: int, where: object) -> None:
+    if size > LARGEST:
+        raise InputError(
+            f"{where} has {size:,} bytes, more than {LARGEST:,}: no image of ILSVRC-12"
+        )
+
+
+@contextmanager
+def _readable(what: object) -> Iterator[None]:
+    """Damaged files raise a dozen types in zipfile, tarfile and csv; all mean: get it again."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"cannot read {what} ({reason}); get the file again") from error

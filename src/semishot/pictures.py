@@ -1,0 +1,121 @@
+"""Encoded images -> pixels: the one place where a PNG, a JPEG or any other file is decoded."""
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+
+from semishot.errors import InputError
+
+__all__ = ["decode", "header"]
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF")
+"""What a data set may hold. Pillow knows more, and runs Ghostscript for some of it."""
+MOST_PIXELS = 64_000_000
+BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0  # of TIFF
+AGAIN = "replace or remove this file"
+
+
+def decode(data: bytes, name: str, side: int, channels: int = 3) -> NDArray[np.uint8]:
+    """The pixels (channels, side, side) of an encoded image; `name` is for messages.
+
+    Upright after EXIF, transparency over white, 16 bits scaled to 8; of an animation the first
+    frame. The aspect ratio is not kept, as in the paper's code.
+    """
+    mode = {1: "L", 3: "RGB"}[channels]
+    with _opened(data, name) as image:
+        sixteen_bits = image.mode == "I" or image.mode.startswith("I;16")
+        eight_bits = _from_16_bits(image, name) if sixteen_bits else _over_white(image)
+        shown = eight_bits.convert(mode)
+        if shown.size != (side, side):
+            shown = shown.resize((side, side), Image.Resampling.BILINEAR)
+        return np.array(shown).reshape(side, side, channels).transpose(2, 0, 1).copy()
+
+
+def header(data: bytes, name: str) -> tuple[int, int, bool]:
+    """Width and height as stored, and whether the image is grayscale, without decoding pixels."""
+    with _opened(data, name, load=False) as image:
+        gray = image.mode in {"1", "L", "LA", "I", "F"} or image.mode.startswith("I;16")
+        if image.mode == "P":
+            palette = np.array(image.getpalette("RGB")).reshape(-1, 3)
+            gray = bool((palette == palette[:, :1]).all())
+        return *image.size, gray
+
+
+@contextmanager
+def _opened(data: bytes, name: str, load: bool = True) -> Iterator[Image.Image]:
+    """The image, upright if loaded. Damage raises a dozen types in Pillow: all become one line."""
+    if not data:
+        raise InputError(f"{name} is empty; {AGAIN}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd metadata, and sizes that are checked here
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                _check_size(image, name)
+                if load:
+                    _correct_transparent_color(image)
+                    image.load()
+                    with suppress(Exception):  # unreadable EXIF is no reason to refuse the pixels
+                        ImageOps.exif_transpose(image, in_place=True)
+                yield image
+    except InputError:
+        raise
+    except UnidentifiedImageError as error:  # its text has an address in memory
+        known = ", ".join(FORMATS)
+        raise InputError(f"{name} is no readable image ({known}); {AGAIN}") from error
+    except Image.DecompressionBombError as error:  # Pillow's own bound, far above ours
+        raise InputError(f"{name} has more than {MOST_PIXELS:,} pixels; {AGAIN}") from error
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"cannot read {name} ({reason}); {AGAIN}") from error
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        raise InputError(
+            f"{name} has {width:,} x {height:,}, more than {MOST_PIXELS:,} pixels; {AGAIN}"
+        )
+
+
+def _correct_transparent_color(image: Image.Image) -> None:
+    """Pillow scales 2, 4 and 3 x 16 bits of a PNG to 8 when loading, but not the color to omit."""
+    key = image.info.get("transparency")
+    match image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.tile else None:
+        case "L;2" if isinstance(key, int):
+            image.info["transparency"] = key * 85
+        case "L;4" if isinstance(key, int):
+            image.info["transparency"] = key * 17
+        case "RGB;16B" if isinstance(key, tuple):
+            image.info["transparency"] = tuple(value >> 8 for value in key)
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    if image.mode == "F":
+        raise ValueError("floating-point pixels have no white; save it with 8 or 16 bits")
+    if not image.has_transparency_data:
+        return image
+    seen = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+
+
+def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
+    """Black to white stays 0 to 255; Pillow's own conversion would clip at 255 of 65,535."""
+    tags: dict[int, Any] = getattr(image, "tag_v2", {})
+    white = 4095 if tags.get(BITS_PER_SAMPLE) == (12,) else 65535
+    pixels = np.asarray(image).astype(np.int64)
+    if pixels.min() < 0 or pixels.max() > white:
+        raise InputError(
+            f"{name} has pixels from {pixels.min():,} to {pixels.max():,}, not from 0 to {white:,}; "
+            "save it with 8 or 16 bits"
+        )
+    if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO:
+        pixels = white - pixels
+    if "transparency" in image.info:
+        pixels[pixels == image.info["transparency"]] = white
+    return Image.fromarray(((pixels * 255 + white // 2) // white).astype(np.uint8))
