@@ -34,6 +34,7 @@ ROOMS = [
     "episodes",
     "splits",
     "image_pool",
+    "archives",
     "pictures",
     "pickles",
     "progress",
@@ -47,7 +48,7 @@ ROOMS = [
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 STANDARD = set(sys.stdlib_module_names)
 MATHEMATICS = {"prototypes", "refine"}
-DATA = {"image_pool", "splits", "episodes", "datasets", "pictures", "pickles"}
+DATA = {"image_pool", "splits", "episodes", "datasets", "archives", "pictures", "pickles"}
 WITHOUT_TORCH = {
     *DATA,
     "results",

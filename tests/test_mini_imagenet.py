@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semishot import image_pool
+from semishot import archives, image_pool
 from semishot.datasets import mini_imagenet
 from semishot.datasets.mini_imagenet import describe, prepare, read
 from semishot.errors import InputError
@@ -127,7 +127,7 @@ def make_tar(source: Path) -> None:
     write_csvs(source)
     inner = {f"{label}.tar": tar_of(files) for label, files in ilsvrc().items()}
     inner["n07777777.tar"] = b"of no interest"
-    (source / mini_imagenet.ILSVRC_TAR).write_bytes(tar_of(inner))
+    (source / archives.ILSVRC_TAR).write_bytes(tar_of(inner))
 
 
 def make_class_tars(source: Path) -> None:
@@ -336,7 +336,7 @@ def test_damaged_zip_member(tmp_path):
 def test_a_member_too_large_is_not_read(tmp_path, monkeypatch, form):
     source = tmp_path / "source"
     FORMS[form](source)
-    monkeypatch.setattr(mini_imagenet, "LARGEST", 100)
+    monkeypatch.setattr(archives, "LARGEST", 100)
     fails(source, r"n0\S+ has \S+ bytes, more than 100")
 
 
@@ -366,7 +366,7 @@ def test_a_name_without_rank(tmp_path):
 def test_damaged_tar(tmp_path, old, new, reason):
     source = tmp_path / "source"
     make_tar(source)
-    tar = source / mini_imagenet.ILSVRC_TAR
+    tar = source / archives.ILSVRC_TAR
     data = tar.read_bytes()
     assert data.count(old) == 1
     tar.write_bytes(data.replace(old, new))

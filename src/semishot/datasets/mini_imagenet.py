@@ -16,10 +16,8 @@ import csv
 import os
 import re
 import shutil
-import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot import pickles
+from semishot import archives, pickles
 from semishot.errors import InputError
 from semishot.image_pool import SPLITS, ImagePool, PlannedClass, Split, build_pool
 from semishot.pictures import decode
@@ -37,13 +35,10 @@ __all__ = ["describe", "prepare", "read"]
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
 IMAGES = 600  # per class
 SIDE = 84
-LARGEST = 16 * 2**20  # bytes of one image file
 PICKLE = "mini-imagenet-cache-{}.pkl"
-ILSVRC_TAR = "ILSVRC2012_img_train.tar"
-ILSVRC_TREES = ("", "train", "ILSVRC2012_img_train", "ILSVRC/Data/CLS-LOC/train", "images")
 ACCEPTED = (
     "{train,val,test}.csv (filename,label) beside an images/ folder, zips of it, an ILSVRC-12 "
-    f"training tree or {ILSVRC_TAR}; or {PICKLE.format('{train,val,test}')}"
+    f"training tree or {archives.ILSVRC_TAR}; or {PICKLE.format('{train,val,test}')}"
 )
 Listed = dict[Split, dict[str, list[str]]]
 """split -> class -> its images: csv names at first, then what `read` takes."""
@@ -82,34 +77,11 @@ def describe(pool: ImagePool) -> list[str]:
 
 def read(source: str) -> NDArray[np.uint8]:
     """One image (3, 84, 84) from where `prepare` found it; called in many processes."""
-    kind, path, *place = source.split("\0")
-    if kind == "row":
-        return np.ascontiguousarray(_rows(path)[int(place[0])].transpose(2, 0, 1))
-    name = "/".join([path, *place[:1]])
-    with _readable(name):
-        if kind == "file":
-            data = _slice(Path(path), 0, LARGEST + 1)
-            _check_size(len(data), name)
-        elif kind == "zip":
-            with _opened_zip(path).open(place[0]) as file:
-                data = file.read(LARGEST)  # bounded, in case the declared size is a lie
-        else:
-            start, size = map(int, place[1:])
-            data = _slice(Path(path), start, size)
-            if len(data) != size:
-                raise EOFError(f"it ends after {len(data):,} of {size:,} bytes")
+    if source.startswith("row\0"):
+        _, path, row = source.split("\0")
+        return np.ascontiguousarray(_rows(path)[int(row)].transpose(2, 0, 1))
+    data, name = archives.read_bytes(source)
     return decode(data, name, SIDE)
-
-
-def _slice(path: Path, start: int, most: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(start)
-        return file.read(most)
-
-
-@lru_cache(maxsize=8)
-def _opened_zip(path: str) -> zipfile.ZipFile:
-    return zipfile.ZipFile(path)
 
 
 @lru_cache(maxsize=3)
@@ -150,7 +122,7 @@ def _read_csvs(source: Path, taken: Sequence[Split]) -> Listed:
 def _read_csv(path: Path) -> dict[str, list[str]]:
     """class -> file names, in the order of the file."""
     classes: dict[str, list[str]] = {}
-    with _readable(path), path.open(encoding="utf-8-sig", newline="") as file:
+    with archives.readable(path), path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
         if not {"filename", "label"} <= set(rows.fieldnames or ()):
             raise InputError(
@@ -203,8 +175,8 @@ def _in_folder(images: Path, named: Listed) -> dict[str, str]:
     for parent, _, files in os.walk(images):
         for name in wanted.intersection(files):
             path = Path(parent, name)
-            _check_size(path.stat().st_size, path)
-            found[name] = f"file\0{path}"
+            archives.check_size(path.stat().st_size, path)
+            found[name] = archives.in_file(path)
     return found
 
 
@@ -212,13 +184,12 @@ def _in_zips(source: Path, named: Listed) -> dict[str, str]:
     """File name -> source, for the names of the csv with which a member of a zip ends."""
     wanted, found = _names(named), {}
     for path in sorted(source.glob("*.zip")):
-        with _readable(path), zipfile.ZipFile(path) as opened:
+        with archives.readable(path), zipfile.ZipFile(path) as opened:
             members = opened.infolist()
         for member in members:
             name = member.filename.rsplit("/", 1)[-1]
             if name in wanted:
-                _check_size(member.file_size, f"{path}/{member.filename}")
-                found[name] = f"zip\0{path}\0{member.filename}\0{member.CRC}"
+                found[name] = archives.in_zip(path, member)
     return found
 
 
@@ -249,7 +220,9 @@ def _by_name(source: Path, named: Listed, pictures: Mapping[str, str]) -> Listed
 
 
 def _by_rank(source: Path, named: Listed) -> Listed:
-    files = _ilsvrc_files(source, {label for classes in named.values() for label in classes})
+    files = archives.ilsvrc_files(
+        source, {label for classes in named.values() for label in classes}
+    )
     if not files:
         raise InputError(f"{source} has csv files but no images: it needs {ACCEPTED}")
     held = [split for split, classes in named.items() if not files.keys().isdisjoint(classes)]
@@ -274,56 +247,6 @@ def _ranked(files: Sequence[str], name: str, label: str, source: Path) -> str:
             "get the complete ILSVRC-12 training images"
         )
     return files[rank - 1]
-
-
-def _ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
-    """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
-    found: dict[str, dict[str, str]] = {}
-    if (tar := source / ILSVRC_TAR).is_file():
-        with _readable(tar), tarfile.open(tar, "r:") as opened:  # uncompressed: read in place
-            wanted = {f"{label}.tar": label for label in labels}
-            for member in _members(opened):
-                label = wanted.get(member.name.rsplit("/", 1)[-1], "")
-                inner = opened.extractfile(member) if label and member.isreg() else None
-                if inner is not None:
-                    with inner, tarfile.open(fileobj=inner, mode="r:") as class_tar:
-                        found[label] = _in_tar(class_tar, tar, member.offset_data)
-        return {label: _in_order(label, files) for label, files in found.items()}
-    for label in labels:
-        for tree in map(source.joinpath, ILSVRC_TREES):
-            if (tree / label).is_dir():
-                found[label] = {p.name: f"file\0{p}" for p in (tree / label).iterdir()}
-            elif (tar := tree / f"{label}.tar").is_file():
-                with _readable(tar), tarfile.open(tar, "r:") as class_tar:
-                    found[label] = _in_tar(class_tar, tar, 0)
-    return {label: _in_order(label, files) for label, files in found.items()}
-
-
-def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, str]:
-    found = {}
-    for member in _members(opened):
-        if member.isreg() and not member.issparse():
-            _check_size(member.size, f"{path}/{member.name}")
-            place = f"{start + member.offset_data}\0{member.size}"
-            found[member.name.rsplit("/", 1)[-1]] = f"tar\0{path}\0{member.name}\0{place}"
-    return found
-
-
-def _members(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """All members, or an error: tarfile takes a damaged header for the end, and ranks would shift."""
-    yield from opened
-    assert opened.fileobj is not None
-    opened.fileobj.seek(opened.offset)
-    if opened.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise EOFError(f"it is damaged at byte {opened.offset:,}")
-
-
-def _in_order(label: str, files: Mapping[str, str]) -> list[str]:
-    pattern = re.compile(re.escape(label) + r"_(\d+)\.jpe?g", re.IGNORECASE)
-    numbered = [
-        (int(m[1]), where) for name, where in files.items() if (m := pattern.fullmatch(name))
-    ]
-    return [where for _, where in sorted(numbered)]
 
 
 # The cached pickles
@@ -365,7 +288,7 @@ def _unpickled(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
         raise InputError(f"{path}: image_data is not an array (I, {SIDE}, {SIDE}, 3) of uint8")
     if images.shape[1:] != (SIDE, SIDE, 3):
         raise InputError(f"{path}: image_data is {images.shape}, not (I, {SIDE}, {SIDE}, 3)")
-    with _readable(path):
+    with archives.readable(path):
         indices = {str(label): [int(i) for i in rows] for label, rows in classes.items()}
     for label, rows in indices.items():
         if not all(0 <= row < len(images) for row in rows):
@@ -376,22 +299,3 @@ def _unpickled(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
             f"{path}: two entries of class_dict are the same image; get the file again"
         )
     return images, indices
-
-
-def _check_size(size: int, where: object) -> None:
-    if size > LARGEST:
-        raise InputError(
-            f"{where} has {size:,} bytes, more than {LARGEST:,}: no image of ILSVRC-12"
-        )
-
-
-@contextmanager
-def _readable(what: object) -> Iterator[None]:
-    """Damaged files raise a dozen types in zipfile, tarfile and csv; all mean: get it again."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"cannot read {what} ({reason}); get the file again") from error
