@@ -76,8 +76,8 @@ UNLABELED = 5
 
 
 @dataclass(frozen=True)
-class Runs:
-    """One cell's runs: a variant at a column, or the preset's own cell that it departs from."""
+class AblationCell:
+    """A variant at a column, or the preset's own cell that it departs from."""
 
     variant: Variant
     column: int
@@ -121,7 +121,7 @@ def ablations(pool: ImagePool, splits: int, runs: Path, device: torch.device) ->
     Runs of the same recipe and episode share a fleet, and fleets that Table 1 has left are used.
     """
     cells = [
-        Runs(variant, column, departs)
+        AblationCell(variant, column, departs)
         for variant in VARIANTS
         for column in variant.columns
         for departs in (False, True)

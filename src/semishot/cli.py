@@ -207,11 +207,8 @@ def pick(
     print(json.dumps(evaluate.pick_best(run, model, out, shape, data_root, where), indent=1))
 
 
-def data() -> None:
+def data() -> None:  # stands in `semishot --help`; main() goes straight to DATA_COMMANDS
     """Prepare, verify and list data sets: `semishot data --help`."""
-    raise InputError(
-        "choose one of: semishot data prepare, semishot data verify, semishot data list"
-    )
 
 
 def data_prepare(

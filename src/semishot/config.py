@@ -71,6 +71,10 @@ class Member:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the refiner, such as the authors' variants."""
 
+    def __post_init__(self) -> None:
+        if "runs" in self.options:
+            raise InputError(f"{self.model}: `runs` is no option, it follows from the fleet")
+
 
 @dataclass(frozen=True)
 class FleetConfig:

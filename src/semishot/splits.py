@@ -16,13 +16,17 @@ from semishot.image_pool import ImageClass
 Indices = NDArray[np.int64]
 
 
+def check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise InputError(f"a seed must be at least 0 and below 2**63, not {seed}")
+
+
 def random_words(seed: int, purpose: str, start: int, count: int) -> NDArray[np.uint64]:
     """`count` 64-bit words of stream (seed, purpose), from block `start`; 4 words are one block.
 
     A counter-based generator: any part of a stream is computed without what comes before it.
     """
-    if not 0 <= seed < 2**63:
-        raise InputError(f"a seed must be at least 0 and below 2**63, not {seed}")
+    check_seed(seed)
     key = np.array([seed, zlib.crc32(purpose.encode())], np.uint64)
     words: NDArray[np.uint64] = np.random.Philox(counter=start, key=key).random_raw(count)
     return words

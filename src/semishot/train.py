@@ -25,7 +25,7 @@ from semishot.files import write_whole
 from semishot.image_pool import ImagePool
 from semishot.model import ProtoNet, build_fleet
 from semishot.progress import Meter
-from semishot.splits import labeled_split, random_words
+from semishot.splits import check_seed, labeled_split
 from semishot.update import Chunk, RunChunk, captured_chunk, plain_chunk
 
 CHUNK = 100
@@ -188,7 +188,7 @@ def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
             f"{written} is another training; choose another --out or delete the folder"
         )
     for seed in {member.split_seed for member in config.members}:
-        random_words(seed, "check", 0, 1)
+        check_seed(seed)
     split = labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0)
     check_enough(split, config.shape)
 

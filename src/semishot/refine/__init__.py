@@ -48,8 +48,6 @@ def resolve(name: str) -> str:
 def build(name: str, runs: int | None = None, **options: Any) -> nn.Module:
     """A new refiner by name. `runs=R` gives every parameter a leading axis R."""
     refiner = import_module(f"{__name__}.{resolve(name)}").Refiner
-    if "runs" in options:
-        raise InputError(f"refiner {name!r}: `runs` is no option, it follows from the fleet")
     try:
         module: nn.Module = refiner(runs=runs, **options)
     except TypeError as error:

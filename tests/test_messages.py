@@ -1,0 +1,89 @@
+"""Errors that no other test produces: each is one clear line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from semishot import refine, tables, train
+from semishot.cli import main
+from semishot.datasets import glyphs
+from semishot.episodes import EpisodeShape
+from semishot.image_pool import save_pool
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["data", "prepare", "omniglot", "--splits", "train"],
+            "omniglot is prepared whole; drop --splits",
+        ),
+        (
+            ["data", "prepare", "mini-imagenet", "--splits", "training"],
+            "unknown split 'training': choose",
+        ),
+        (["data", "prepare", "omniglot", "--source", ".", "--download"], "give either --source or"),
+        (
+            ["reproduce", "ablations", "--updates", "5"],
+            "ablations have their own presets and updates",
+        ),
+        (["train", "--options", "runs", "2"], "`runs` is no option, it follows from the fleet"),
+        (["pick", ".", "best.bin"], "must end in .safetensors, not 'best.bin'"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsys):
+    root = [] if arguments[0] == "reproduce" else ["--data-root", str(tiny_root)]
+    with pytest.raises(SystemExit) as stopped:
+        main([*arguments, *root])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("semishot: ")
+    assert error.count("\n") == 1
+    assert line in error
+
+
+def test_a_cell_with_a_split_twice_is_refused():
+    twice = [{"split_seed": 0, "accuracy": 0.5, "accuracy_ci95": 0.1}] * 2
+    with pytest.raises(ValueError, match="one record per split"):
+        tables.cell(twice)
+
+
+def test_a_run_beyond_the_fleet_is_refused():
+    beside = refine.SideBySide([refine.build("soft_kmeans", runs=2)], [2])
+    assert beside.of_run(1)[1] == 1
+    with pytest.raises(IndexError, match="no run"):
+        beside.of_run(2)
+
+
+def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(train, "find_spec", lambda name: None)
+    assert not train.can_fuse(torch.device("cuda"))
+    assert "no Triton or no bf16 on this GPU" in capsys.readouterr().err
+    assert not train.can_fuse(torch.device("cpu"))
+    assert capsys.readouterr().err == ""
+
+
+def test_the_script_that_chose_the_recipe_runs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "experiments"))
+    import choose_recipe
+
+    images, classes = glyphs.draw(alphabets=5)
+    pool = save_pool(tmp_path / "pool", "omniglot", images, classes, {})
+    number, change, recipe, _ = choose_recipe.VARIANTS[0]
+    small = (number, change, replace(recipe, updates=2, filters=4), EpisodeShape(way=3))
+    monkeypatch.setattr(choose_recipe, "VARIANTS", [small])
+    monkeypatch.setattr(choose_recipe.datasets, "load", lambda name: pool)
+    monkeypatch.setattr(choose_recipe, "pick_device", lambda name: torch.device("cpu"))
+    choose_recipe.main(tmp_path / "runs", tmp_path / "choice.json")
+    (row,) = json.loads((tmp_path / "choice.json").read_text(encoding="utf-8"))["variants"]
+    assert set(row) == {
+        "round",
+        "change",
+        "accuracy_0",
+        "half_range_0",
+        "accuracy_5",
+        "half_range_5",
+    }
