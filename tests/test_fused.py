@@ -5,8 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from semishot.config import FleetConfig, Member, Recipe
-from semishot.encoder import ConvEncoder
+from semishot.encoder import ConvEncoder, patch_moments
 from semishot.episodes import EpisodeShape
+from semishot.errors import InputError
 from semishot.model import build_fleet
 from semishot.train import build_optimizer
 from semishot.update import Chunk, captured_chunk, plain_chunk
@@ -29,37 +30,37 @@ def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
 @pytest.mark.parametrize(("channels", "side", "filters"), [(1, 28, 64), (3, 84, 64), (1, 28, 16)])
 def test_first_block_and_patch_moments_match_float64(channels, side, filters):
     images = torch.randint(0, 256, (RUNS, BATCH, channels, side, side), device=CUDA).byte()
-    patches = F.unfold(images.double().flatten(0, 1) / 255, 3, padding=1)
-    patches = torch.cat([patches, torch.ones_like(patches[:, :1])], 1)
-    gram = (patches @ patches.mT).unflatten(0, (RUNS, BATCH)).mean(1) / patches.shape[-1]
-    found, taps = fused.patch_gram(images), 9 * channels
-    assert relative(found[:, : taps + 1, : taps + 1], gram) < 1e-4
+    for found, exact in zip(
+        fused.patch_moments(images), patch_moments(images.double() / 255), strict=True
+    ):
+        assert relative(found, exact) < 1e-4
 
-    weight = torch.randn(RUNS, taps, filters, device=CUDA) * 0.1 / 255
-    weight = F.pad(weight, (0, 0, 0, found.shape[1] - taps)).requires_grad_()
+    weight = torch.randn(RUNS, filters, channels, 3, 3, device=CUDA, requires_grad=True)
     shift = torch.randn(RUNS, filters, device=CUDA, requires_grad=True)
     out = fused.first_block(images, weight, shift)
     grad = torch.randn_like(out)
     out.backward(grad)
-    exact = weight.detach()[:, :taps].mT.reshape(RUNS * filters, channels, 3, 3).double()
-    exact.requires_grad_()
-    moved = shift.detach().double().requires_grad_()
-    pixels = images.transpose(0, 1).flatten(1, 2).double()
-    plain = F.conv2d(pixels, exact, moved.flatten(), padding=1, groups=RUNS)
+    exact_weight, exact_shift = (t.detach().double().requires_grad_() for t in (weight, shift))
+    pixels = images.transpose(0, 1).flatten(1, 2).double() / 255
+    plain = F.conv2d(
+        pixels, exact_weight.flatten(0, 1), exact_shift.flatten(), padding=1, groups=RUNS
+    )
     plain = F.relu(F.max_pool2d(plain, 2))
     plain.backward(grad.double())
     assert relative(out, plain) < 5e-3
-    assert relative(weight.grad[:, :taps].mT.reshape_as(exact), exact.grad) < 3e-2
-    assert relative(shift.grad, moved.grad) < 3e-2
+    assert relative(weight.grad, exact_weight.grad) < 3e-2
+    assert relative(shift.grad, exact_shift.grad) < 3e-2
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("side", [14, 7, 3, 42, 21])
-def test_norm_relu_pool_matches_float64(side):
+def test_norm_relu_pool_matches_float64(side, dtype):
     x = torch.randn(BATCH, RUNS * 64, side, side, device=CUDA).bfloat16()
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
     scale, shift = (torch.randn(RUNS, 64, device=CUDA, requires_grad=True) for _ in range(2))
     mean, var = torch.zeros(RUNS, 64, device=CUDA), torch.ones(RUNS, 64, device=CUDA)
-    out = fused.norm_relu_pool(x, scale, shift, mean, var, 1e-5, 0.1)
+    out = fused.norm_relu_pool(x, scale, shift, mean, var, 1e-5, 0.1, dtype)
+    assert out.dtype == dtype
     grad = torch.randn_like(out)
     out.backward(grad)
     exact = [t.detach().double().requires_grad_() for t in (x, scale, shift)]
@@ -78,6 +79,13 @@ def test_norm_relu_pool_matches_float64(side):
     assert relative(shift.grad, exact[2].grad) < 1e-4
     assert relative(mean.flatten(), averages[0]) < 1e-5
     assert relative(var.flatten(), averages[1]) < 1e-5
+
+
+def test_activations_that_kernels_cannot_count_are_refused():
+    huge = torch.empty(1, device=CUDA, dtype=torch.bfloat16).expand(2**19, 64, 8, 8)
+    scale = torch.ones(1, 64, device=CUDA)
+    with pytest.raises(InputError, match="train fewer splits at a time"):
+        fused.norm_relu_pool(huge, scale, scale, scale, scale, 1e-5, 0.1)
 
 
 def test_fused_encoder_is_the_plain_one_in_bf16():

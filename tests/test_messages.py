@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ from semishot.image_pool import save_pool
             ["reproduce", "ablations", "--updates", "5"],
             "ablations have their own presets and updates",
         ),
+        (["reproduce", "table1", "--only", "mask"], "--only chooses ablations; table1 has none"),
         (["train", "--options", "runs", "2"], "`runs` is no option, it follows from the fleet"),
         (["pick", ".", "best.bin"], "must end in .safetensors, not 'best.bin'"),
     ],
@@ -60,9 +62,13 @@ def test_a_run_beyond_the_fleet_is_refused():
 
 def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
     monkeypatch.setattr(train, "find_spec", lambda name: None)
-    assert not train.can_fuse(torch.device("cuda"))
-    assert "no Triton or no bf16 on this GPU" in capsys.readouterr().err
-    assert not train.can_fuse(torch.device("cpu"))
+    on_a_gpu = SimpleNamespace(device=torch.device("cuda"), shape=(9, 1, 28, 27))
+    assert not train.can_fuse(on_a_gpu, 48)
+    said = capsys.readouterr().err
+    assert "training in float32, slower: bf16 needs Triton" in said
+    assert "(here 48)" in said
+    assert "(here 28 x 27)" in said
+    assert not train.can_fuse(torch.empty(9, 1, 28, 28), 64)
     assert capsys.readouterr().err == ""
 
 

@@ -10,6 +10,7 @@ import torch
 from semishot import paper
 from semishot.config import SUPERVISED, FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
+from semishot.errors import InputError
 from semishot.image_pool import ImagePool
 from semishot.reproduce import Job, Record, run_jobs, with_existing
 
@@ -46,12 +47,15 @@ VARIANTS = (
         {"two_r_squared": True, "score_distractors": True},
     ),
     Variant("mask applied twice", "ren2018", MASKED, {"mask_power": 2}),
-    Variant(
-        "float32 (TF32) instead of bf16",
-        "ren2018",
-        MASKED,
-        recipe={"precision": "tf32"},
-        columns=(5,),
+    *(
+        Variant(
+            "float32 (TF32) instead of bf16",
+            "ren2018",
+            model,
+            recipe={"precision": "tf32"},
+            columns=(5,),
+        )
+        for model in paper.TRAINED
     ),
     Variant("trained 5-way", "semishot", MASKED, train={"way": 5}, columns=(5,)),
     Variant("no augmentation", "semishot", MASKED, recipe={"augment": 0.0}, columns=(5,)),
@@ -115,14 +119,22 @@ class AblationCell:
         )
 
 
-def ablations(pool: ImagePool, splits: int, runs: Path, device: torch.device) -> list[Record]:
+def ablations(
+    pool: ImagePool, splits: int, runs: Path, device: torch.device, only: str = ""
+) -> list[Record]:
     """Records of every variant (`variant` is its name) and of the cells they depart from (`""`).
+
+    `only` takes the variants whose names contain it.
 
     Runs of the same recipe and episode share a fleet, and fleets that Table 1 has left are used.
     """
+    if not any(only in variant.name for variant in VARIANTS):
+        known = "; ".join(dict.fromkeys(variant.name for variant in VARIANTS))
+        raise InputError(f"no ablation's name contains {only!r}; there are: {known}")
     cells = [
         AblationCell(variant, column, departs)
         for variant in VARIANTS
+        if only in variant.name
         for column in variant.columns
         for departs in (False, True)
     ]

@@ -43,6 +43,7 @@ def reproduce(
     preset: str = "ren2018",
     splits: int = 10,
     updates: int | None = None,
+    only: str = "",
     runs: Path = RUNS,
     publish: Path | None = None,
     data_root: Path | None = None,
@@ -58,6 +59,7 @@ def reproduce(
             goes beyond it.
         splits: Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error.
         updates: Training updates instead of the preset's; the schedule is stretched with them.
+        only: Only the ablations whose names contain this.
         runs: Where runs are kept, resumed and found again.
         publish: Write the records to this folder too, for `semishot results`.
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
@@ -70,15 +72,18 @@ def reproduce(
         raise InputError(
             "ablations have their own presets and updates; drop --preset and --updates"
         )
+    if only and what != "ablations":
+        raise InputError(f"--only chooses ablations; {what} has none")
     pool, where = datasets.load(dataset, data_root), evaluate.pick_device(device)
     if what == "ablations":
-        records = ablations.ablations(pool, splits, runs, where)
+        records = ablations.ablations(pool, splits, runs, where, only)
         print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
     else:
         records = reproduce.table1(pool, preset, splits, updates, runs, where)
         print(tables.table1_as_json(records) if as_json else tables.table1_as_text(records))
     if publish is not None:
-        name = what if what == "ablations" else f"{what}-{preset}"
+        kind = preset if what == "table1" else only.replace(" ", "-")
+        name = f"{what}-{kind}".rstrip("-")
         suffix = "" if updates is None else f"-{updates}"
         results.publish(records, publish / dataset / f"{name}{suffix}.json")
 

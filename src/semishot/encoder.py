@@ -60,8 +60,7 @@ class ConvEncoder(nn.Module):
                 f"this encoder takes images ({self.runs}, B, {self.channels}, H, W) of at least "
                 f"{2**BLOCKS} pixels a side, not {tuple(images.shape)}"
             )
-        tiles = self.filters >= 16 and self.filters & (self.filters - 1) == 0  # as Triton has them
-        if self.fused and self.training and tiles:
+        if self.fused and self.training:
             x = self.fused_forward(images)
         else:
             x = self.plain_forward(images.to(self.weights[0].dtype) / 255)
@@ -83,16 +82,12 @@ class ConvEncoder(nn.Module):
         return x
 
     def fused_forward(self, images: Tensor) -> Tensor:
-        """The same in training on CUDA: activations in bf16, statistics and parameters in float32."""
+        """The same in training on CUDA: activations in bf16; statistics, parameters and the embedding
+        in float32."""
         from semishot import fused  # needs Triton
 
-        gram = fused.patch_gram(images)  # (R, T, T)
-        taps, one = gram.shape[-1], 9 * self.channels
-        mean, second = gram[:, :one, one], gram[:, :one, :one]
-        covariance = second - mean.unsqueeze(-1) * mean.unsqueeze(-2)
-        weight, shift = self.fold(0, *self.first_statistics(mean, covariance))
-        weight = F.pad(weight.flatten(2).mT / 255, (0, 0, 0, taps - one))  # (R, T, F)
-        x = fused.first_block(images, weight.contiguous(), shift)
+        weight, shift = self.fold(0, *self.first_statistics(*fused.patch_moments(images)))
+        x = fused.first_block(images, weight, shift)
         for block in range(1, BLOCKS):
             weight = self.weights[block].flatten(0, 1)
             weight = weight.to(torch.bfloat16, memory_format=torch.channels_last)
@@ -104,8 +99,9 @@ class ConvEncoder(nn.Module):
                 *self.moving_averages(block),
                 EPSILON,
                 MOMENTUM,
+                torch.float32 if block == BLOCKS - 1 else torch.bfloat16,
             )
-        return x.to(self.weights[0].dtype)
+        return x
 
     def moving_averages(self, block: int) -> tuple[Tensor, Tensor]:
         return self.get_buffer(f"mean{block}"), self.get_buffer(f"var{block}")

@@ -48,8 +48,8 @@ def page(folder: Path) -> str:
         parts.append(_table1(read(path)))
     for path in sorted(folder.glob("*/choice.json")):
         parts.append(_choice(json.loads(path.read_text(encoding="utf-8"))))
-    for path in sorted(folder.glob("*/ablations.json")):
-        parts.append(_ablations(read(path)))
+    for path in sorted(folder.glob("*/ablations*.json")):
+        parts.append(_ablations(read(path), only=path.stem.partition("-")[2]))
     if len(parts) == 1:
         raise InputError(
             f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
@@ -156,15 +156,18 @@ def _ablation_rows(records: list[Record]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _ablations(records: list[Record]) -> str:
+def _ablations(records: list[Record], only: str) -> str:
     splits = len({r["split_seed"] for r in records})
+    command = f"semishot reproduce ablations --splits {splits}" + (
+        f" --only {only}" if only else ""
+    )
     return "\n".join(
         [
-            "## What made the numbers\n",
+            "## What made the numbers" + (f": {only}\n" if only else "\n"),
             "One change at a time, M = 5 at test; `difference` is to the preset's own cell, split by "
             f"split, with the standard error of that difference over {splits} splits.\n",
             tables.as_markdown(*_ablation_rows(records)) + "\n",
-            _provenance(records, f"semishot reproduce ablations --splits {splits}"),
+            _provenance(records, command),
         ]
     )
 

@@ -58,7 +58,9 @@ def training(
     following = next(chunks, None)
     if following is not None:
         model.train()
-        model.encoder.fused = config.recipe.precision == "bf16" and can_fuse(images.device)
+        model.encoder.fused = config.recipe.precision == "bf16" and can_fuse(
+            images, config.recipe.filters
+        )
         run_chunk = chunk_runner(model, optimizer, images, config.shape, following)
     saved = time.monotonic()
     while (chunk := following) is not None:
@@ -90,13 +92,20 @@ def images_on(pool: ImagePool, device: torch.device) -> Tensor:
     return torch.from_numpy(np.array(pool.images)).to(device)
 
 
-def can_fuse(device: torch.device) -> bool:
-    """Whether the fused bf16 kernels run here; said aloud where a GPU cannot."""
-    if device.type != "cuda":
+def can_fuse(images: Tensor, filters: int) -> bool:
+    """Whether the fused bf16 kernels can train on these; said aloud where a GPU cannot."""
+    if images.device.type != "cuda":
         return False
-    if find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0):
+    chip = find_spec("triton") and torch.cuda.get_device_capability(images.device) >= (8, 0)
+    tiles = filters >= 16 and filters & (filters - 1) == 0
+    if chip and tiles and images.shape[-2] % 2 == images.shape[-1] % 2 == 0:
         return True
-    print("no Triton or no bf16 on this GPU: training in float32, slower", file=sys.stderr)
+    print(
+        "training in float32, slower: bf16 needs Triton, a GPU of 2020 or later, filters that are a "
+        f"power of two from 16 (here {filters}) and an even image size (here "
+        f"{images.shape[-2]} x {images.shape[-1]})",
+        file=sys.stderr,
+    )
     return False
 
 

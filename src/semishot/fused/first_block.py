@@ -1,6 +1,7 @@
 """The first block from uint8 images: convolution, pool, shift, ReLU, and the patches' moments.
 
-Letters as in `encoder.py`; T = taps of a 3x3 patch and a 1, 9 C + 1, rounded up to a power of two.
+The four 3x3 patches under a 2x2 pooling window lie in one 4x4 window of pixels, which is loaded once.
+Letters as in `encoder.py`; T = taps of such a window, 16 C, rounded up to a power of two.
 """
 
 from typing import Any
@@ -10,50 +11,62 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
-from semishot.fused.layout import ROWS, SLICES, channels_last, empty_activations
+from semishot.fused.layout import channels_last, empty_activations, slices
+
+GRAM, FORWARD, BACKWARD = (128, 4), (64, 4), (32, 4)
+"""Rows of a program and its warps: the fastest measured that fit into registers."""
+OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
+"""Where the 3x3 patches begin in the 4x4 window, in the order in which the pool compares them."""
 
 
 @triton.jit
-def _patches(image, y, x, valid, height, width, C: tl.constexpr, T: tl.constexpr):
-    """(rows, T): the 3x3 patches around (y, x), then a 1 for each valid row, then zeros."""
+def _windows(image, cell, height, width, C: tl.constexpr, T: tl.constexpr):
+    """(rows, T): the 4x4 pixels around each pooling window, channel by channel, then zeros."""
     t = tl.arange(0, T)[None, :]
-    py = y[:, None] + (t % 9) // 3 - 1
-    px = x[:, None] + t % 3 - 1
-    inside = (py >= 0) & (py < height) & (px >= 0) & (px < width) & (t < 9 * C) & valid[:, None]
-    pixels = tl.load(image + (t // 9) * height * width + py * width + px, mask=inside, other=0)
-    return tl.where((t == 9 * C) & valid[:, None], 1, pixels)
+    y = 2 * (cell // (width // 2))[:, None] - 1 + (t % 16) // 4
+    x = 2 * (cell % (width // 2))[:, None] - 1 + t % 4
+    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width) & (t < 16 * C)
+    inside = inside & (cell < (height // 2) * (width // 2))[:, None]
+    return tl.load(image + (t // 16) * height * width + y * width + x, mask=inside, other=0)
 
 
 @triton.jit(do_not_specialize=["height", "width"])
-def _gram_kernel(images, out, height, width, C: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr):
-    """One image: the sum over its pixels of p p^T, for patches p with a 1 appended."""
+def _gram_kernel(
+    images, grams, sums, height, width, C: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr
+):
+    """One image: the sums over its windows w of w w^T and of w."""
     image = images + tl.program_id(0) * C * height * width
-    total = tl.zeros((T, T), tl.float32)
-    for first in range(0, height * width, ROWS):
-        row = first + tl.arange(0, ROWS)
-        p = _patches(image, row // width, row % width, row < height * width, height, width, C, T)
-        p = p.to(tl.bfloat16)  # 0..255 are exact
-        total = tl.dot(tl.trans(p), p, total)
+    gram = tl.zeros((T, T), tl.float32)
+    total = tl.zeros((ROWS, T), tl.float32)
+    for first in range(0, (height // 2) * (width // 2), ROWS):
+        w = _windows(image, first + tl.arange(0, ROWS), height, width, C, T)
+        total += w.to(tl.float32)
+        w = w.to(tl.bfloat16)  # 0..255 are exact
+        gram = tl.dot(tl.trans(w), w, gram)
     t = tl.arange(0, T)
-    tl.store(out + tl.program_id(0) * T * T + t[:, None] * T + t[None, :], total)
+    tl.store(grams + (tl.program_id(0) * T + t[:, None]) * T + t[None, :], gram)
+    tl.store(sums + tl.program_id(0) * T + t, tl.sum(total, 0))
 
 
 @triton.jit
-def _best_of_four(
-    image, weight, py, px, valid, height, width, C: tl.constexpr, T: tl.constexpr, F: tl.constexpr
-):
-    """(rows, F): the largest convolution output in each 2x2 window, and which of the four it was."""
-    w = tl.load(weight + tl.arange(0, T)[:, None] * F + tl.arange(0, F)[None, :])
-    for d in tl.static_range(4):
-        p = _patches(image, 2 * py + d // 2, 2 * px + d % 2, valid, height, width, C, T)
-        value = tl.dot(p.to(tl.float32), w, input_precision="tf32")
-        if d == 0:
-            best = value
-            which = tl.zeros_like(value).to(tl.int32)
-        else:
-            which = tl.where(value > best, d, which)
-            best = tl.maximum(value, best)
+def _convolved(window, weight, d: tl.constexpr, T: tl.constexpr, F: tl.constexpr):
+    """(rows, F): the convolution at place d of the four in each window."""
+    place = (d * T + tl.arange(0, T)[:, None]) * F + tl.arange(0, F)[None, :]
+    return tl.dot(window, tl.load(weight + place))
+
+
+@triton.jit
+def _best_of_four(window, weight, T: tl.constexpr, F: tl.constexpr):
+    """(rows, F): the largest convolution output in each window, and which of the four it was."""
+    window = (window.to(tl.float32) / 256).to(tl.float16)  # exact
+    best = _convolved(window, weight, 0, T, F)
+    which = tl.zeros_like(best).to(tl.int32)
+    for d in tl.static_range(1, 4):
+        value = _convolved(window, weight, d, T, F)
+        which = tl.where(value > best, d, which)
+        best = tl.maximum(value, best)
     return best, which
 
 
@@ -66,58 +79,67 @@ def _first_forward_kernel(
     cells = (height // 2) * (width // 2)
     cell = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     image = images + tl.program_id(0) * C * height * width
-    py, px = cell // (width // 2), cell % (width // 2)
-    best, _ = _best_of_four(
-        image, weight + run * T * F, py, px, cell < cells, height, width, C, T, F
-    )
+    window = _windows(image, cell, height, width, C, T)
+    best, _ = _best_of_four(window, weight + run * 4 * T * F, T, F)
     f = tl.arange(0, F)[None, :]
     value = tl.maximum(best + tl.load(shift + run * F + f), 0)
     place = ((b * cells + cell[:, None]) * runs + run) * F + f
     tl.store(out + place, value.to(tl.bfloat16), mask=(cell < cells)[:, None])
 
 
-@triton.jit(do_not_specialize=["runs", "batch", "height", "width"])
+@triton.jit(do_not_specialize=["runs", "batch", "height", "width", "parts"])
 def _first_backward_kernel(
-    images, weight, shift, grad, out, runs, batch, height, width,
-    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr, SLICES: tl.constexpr,
+    images, weight, shift, grad, weight_grads, shift_grads, runs, batch, height, width, parts,
+    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """A slice of a run's images: the gradient (T, F) of its folded weight and, in row 9 C, shift."""
+    """A slice of a run's windows: the gradients (4, T, F) of the weight and (F,) of the shift."""
     run, part = tl.program_id(0), tl.program_id(1)
     cells = (height // 2) * (width // 2)
+    tiles = tl.cdiv(cells, ROWS)
     t, f = tl.arange(0, T), tl.arange(0, F)[None, :]
     bias = tl.load(shift + run * F + f)
-    total = tl.zeros((T, F), tl.float32)
-    for b in range(part, batch, SLICES):
+    zero = tl.zeros((T, F), tl.float32)
+    total0, total1, total2, total3 = zero, zero, zero, zero
+    shifts = tl.zeros((ROWS, F), tl.float32)
+    for tile in range(part, batch * tiles, parts):
+        b, cell = tile // tiles, (tile % tiles) * ROWS + tl.arange(0, ROWS)
         image = images + (run * batch + b) * C * height * width
-        for first in range(0, cells, ROWS):
-            cell = first + tl.arange(0, ROWS)
-            valid = cell < cells
-            py, px = cell // (width // 2), cell % (width // 2)
-            best, which = _best_of_four(
-                image, weight + run * T * F, py, px, valid, height, width, C, T, F
-            )
-            place = ((b * cells + cell[:, None]) * runs + run) * F + f
-            g = tl.load(grad + place, mask=valid[:, None], other=0).to(tl.float32)
-            g = tl.where(best + bias > 0, g, 0)
-            for d in tl.static_range(4):
-                p = _patches(image, 2 * py + d // 2, 2 * px + d % 2, valid, height, width, C, T)
-                mine = tl.where(which == d, g, 0).to(tl.bfloat16)
-                total = tl.dot(tl.trans(p.to(tl.bfloat16)), mine, total)
-    tl.store(out + ((run * SLICES + part) * T + t[:, None]) * F + f, total)
+        window = _windows(image, cell, height, width, C, T)
+        best, which = _best_of_four(window, weight + run * 4 * T * F, T, F)
+        place = ((b * cells + cell[:, None]) * runs + run) * F + f
+        g = tl.load(grad + place, mask=(cell < cells)[:, None], other=0).to(tl.float32)
+        g = tl.where(best + bias > 0, g, 0)
+        shifts += g
+        g = g.to(tl.bfloat16)
+        taps = tl.trans((window.to(tl.float32) / 256).to(tl.bfloat16))  # (T, rows), exact
+        total0 = tl.dot(taps, tl.where(which == 0, g, 0), total0)
+        total1 = tl.dot(taps, tl.where(which == 1, g, 0), total1)
+        total2 = tl.dot(taps, tl.where(which == 2, g, 0), total2)
+        total3 = tl.dot(taps, tl.where(which == 3, g, 0), total3)
+    out = weight_grads + ((run * parts + part) * 4 * T + t[:, None]) * F + f
+    tl.store(out, total0)
+    tl.store(out + T * F, total1)
+    tl.store(out + 2 * T * F, total2)
+    tl.store(out + 3 * T * F, total3)
+    tl.store(shift_grads + (run * parts + part) * F + tl.arange(0, F), tl.sum(shifts, 0))
 
 
 class FirstBlock(torch.autograd.Function):
-    """Convolution by a folded weight (R, T, F), max-pool, shift (R, F), ReLU, from uint8 images."""
+    """Convolution at the four places of each window, max-pool, shift (R, F), ReLU."""
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+        """`weight` (R, 4, T, F) is for pixels over 256; float16 has as many digits as TF32."""
         runs, batch, channels, height, width = images.shape
-        taps, filters = weight.shape[1:]
+        taps, filters = weight.shape[2:]
+        weight = weight.to(torch.float16).contiguous()
         out = empty_activations(images, batch, runs * filters, height // 2, width // 2)
-        grid = (runs * batch, triton.cdiv((height // 2) * (width // 2), ROWS))
+        rows, warps = FORWARD
+        grid = (runs * batch, triton.cdiv((height // 2) * (width // 2), rows))
         _first_forward_kernel[grid](
-            images, weight, shift, out, runs, batch, height, width, channels, taps, filters, ROWS
-        )
+            images, weight, shift, out, runs, batch, height, width,
+            channels, taps, filters, rows, num_warps=warps,
+        )  # fmt: skip
         ctx.save_for_backward(images, weight, shift)
         return out
 
@@ -126,31 +148,49 @@ class FirstBlock(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
         images, weight, shift = ctx.saved_tensors
         runs, batch, channels, height, width = images.shape
-        taps, filters = weight.shape[1:]
-        parts = torch.empty(runs, SLICES, taps, filters, device=grad.device)
-        _first_backward_kernel[(runs, SLICES)](
-            images, weight, shift, channels_last(grad), parts, runs, batch, height, width,
-            channels, taps, filters, ROWS, SLICES,
+        taps, filters = weight.shape[2:]
+        rows, warps = BACKWARD
+        parts = slices(runs, 512)
+        weight_grads = torch.empty(runs, parts, 4, taps, filters, device=grad.device)
+        shift_grads = torch.empty(runs, parts, filters, device=grad.device)
+        _first_backward_kernel[(runs, parts)](
+            images, weight, shift, channels_last(grad), weight_grads, shift_grads,
+            runs, batch, height, width, parts, channels, taps, filters, rows, num_warps=warps,
         )  # fmt: skip
-        total = parts.sum(1)  # (R, T, F)
-        return None, total, total[:, 9 * channels]
+        return None, weight_grads.sum(1), shift_grads.sum(1)
 
 
 def first_block(images: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
-    out: Tensor = FirstBlock.apply(images, weight, shift)  # type: ignore[no-untyped-call]
+    """uint8 (R, B, C, H, W), (R, F, C, 3, 3), (R, F) -> (B, R * F, H / 2, W / 2) in bf16."""
+    channels = images.shape[2]
+    placed = [F.pad(weight, (x, 1 - x, y, 1 - y)) for y, x in OFFSETS]  # (R, F, C, 4, 4) each
+    windows = torch.stack(placed, 1).flatten(3).mT * (256 / 255)  # (R, 4, 16 C, F)
+    padded = F.pad(windows, (0, 0, 0, taps_of(channels) - 16 * channels))
+    out: Tensor = FirstBlock.apply(images, padded, shift)  # type: ignore[no-untyped-call]
     return out
 
 
-def patch_gram(images: Tensor) -> Tensor:
-    """uint8 (R, B, C, H, W) -> (R, T, T): the mean of p p^T over a run's pixels, p in [0, 1] with a 1."""
+def patch_moments(images: Tensor) -> tuple[Tensor, Tensor]:
+    """`encoder.patch_moments` of uint8 images of even height and width."""
     runs, batch, channels, height, width = images.shape
-    taps = taps_of(channels)
-    sums = torch.empty(runs, batch, taps, taps, device=images.device)
-    _gram_kernel[(runs * batch,)](images, sums, height, width, channels, taps, ROWS)
-    scale = torch.ones(taps, device=images.device)
-    scale[: 9 * channels] = 1 / 255
-    return sums.sum(1) * (scale[:, None] * scale[None, :] / (batch * height * width))
+    taps, used = taps_of(channels), 16 * channels
+    grams = torch.empty(runs, batch, taps, taps, device=images.device)
+    sums = torch.empty(runs, batch, taps, device=images.device)
+    rows, warps = GRAM
+    _gram_kernel[(runs * batch,)](
+        images, grams, sums, height, width, channels, taps, rows, num_warps=warps
+    )
+    gram = grams.sum(1)[:, :used, :used].reshape(runs, channels, 4, 4, channels, 4, 4)
+    total = sums.sum(1)[:, :used].reshape(runs, channels, 4, 4)
+    pixels = batch * height * width
+    mean = torch.stack([total[:, :, y : y + 3, x : x + 3] for y, x in OFFSETS]).sum(0)
+    second = torch.stack(
+        [gram[:, :, y : y + 3, x : x + 3, :, y : y + 3, x : x + 3] for y, x in OFFSETS]
+    ).sum(0)  # (R, C, 3, 3, C, 3, 3)
+    mean = mean.flatten(1) / (255 * pixels)  # (R, 9 C)
+    second = second.flatten(4).flatten(1, 3) / (255**2 * pixels)  # (R, 9 C, 9 C)
+    return mean, second - mean.unsqueeze(-1) * mean.unsqueeze(-2)
 
 
 def taps_of(channels: int) -> int:
-    return max(16, int(triton.next_power_of_2(9 * channels + 1)))
+    return int(triton.next_power_of_2(16 * channels))

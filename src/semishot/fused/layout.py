@@ -4,17 +4,17 @@ Activations lie as (B, H, W, R * F). A program handles some rows (pixels) of the
 """
 
 import torch
+import triton
 from torch import Tensor
 
-ROWS = 32
-SLICES = 16
-"""Partial sums per channel: enough programs to fill the chip, summed in a fixed order."""
+
+def slices(runs: int, programs: int) -> int:
+    """Partial sums per run, added up in a fixed order: about `programs` in all to fill the chip."""
+    return min(128, max(4, int(triton.next_power_of_2(triton.cdiv(programs, runs)))))
 
 
-def empty_activations(like: Tensor, *shape: int) -> Tensor:
-    return torch.empty(
-        shape, dtype=torch.bfloat16, device=like.device, memory_format=torch.channels_last
-    )
+def empty_activations(like: Tensor, *shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device=like.device, memory_format=torch.channels_last)
 
 
 def channels_last(x: Tensor) -> Tensor:

@@ -11,17 +11,19 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from semishot.fused.layout import ROWS, SLICES, channels_last, empty_activations
+from semishot.errors import InputError
+from semishot.fused.layout import channels_last, empty_activations, slices
+
+ROWS = 32
+PROGRAMS = 1024
 
 
-@triton.jit(do_not_specialize=["rows"])
-def _statistics_kernel(
-    x, out, rows, channels, F: tl.constexpr, ROWS: tl.constexpr, SLICES: tl.constexpr
-):
+@triton.jit(do_not_specialize=["rows", "parts"])
+def _statistics_kernel(x, out, rows, channels, parts, F: tl.constexpr, ROWS: tl.constexpr):
     """A slice of the rows: the sum and the sum of squares of F channels."""
     f = tl.program_id(0) * F + tl.arange(0, F)[None, :]
     one, two = tl.zeros((ROWS, F), tl.float32), tl.zeros((ROWS, F), tl.float32)
-    for first in range(tl.program_id(1) * ROWS, rows, SLICES * ROWS):
+    for first in range(tl.program_id(1) * ROWS, rows, parts * ROWS):
         row = first + tl.arange(0, ROWS)[:, None]
         value = tl.load(x + row * channels + f, mask=row < rows, other=0).to(tl.float32)
         one += value
@@ -68,7 +70,7 @@ def _pool_forward_kernel(
         place = corner + ((d // 2) * width + d % 2) * channels
         value = tl.load(x + place, mask=valid, other=0).to(tl.float32)
         best = tl.maximum(best, value * gain + offset)
-    tl.store(out + cell * channels + f, best.to(tl.bfloat16), mask=valid)
+    tl.store(out + cell * channels + f, best.to(out.dtype.element_ty), mask=valid)
 
 
 @triton.jit
@@ -88,16 +90,15 @@ def _winner(x, norm, corner, valid, width, channels, f, F: tl.constexpr, ROWS: t
     return winner, which, best > 0
 
 
-@triton.jit(do_not_specialize=["batch", "height", "width"])
+@triton.jit(do_not_specialize=["batch", "height", "width", "parts"])
 def _pool_sums_kernel(
-    x, norm, grad, out, batch, height, width, channels,
-    F: tl.constexpr, ROWS: tl.constexpr, SLICES: tl.constexpr,
-):  # fmt: skip
+    x, norm, grad, out, batch, height, width, channels, parts, F: tl.constexpr, ROWS: tl.constexpr
+):
     """A slice of the windows: the sums of g and of g x over the winners, for F channels."""
     across, cells = width // 2, (height // 2) * (width // 2)
     f = tl.program_id(0) * F + tl.arange(0, F)[None, :]
     one, two = tl.zeros((ROWS, F), tl.float32), tl.zeros((ROWS, F), tl.float32)
-    for first in range(tl.program_id(1) * ROWS, batch * cells, SLICES * ROWS):
+    for first in range(tl.program_id(1) * ROWS, batch * cells, parts * ROWS):
         cell = first + tl.arange(0, ROWS)[:, None]
         valid = cell < batch * cells
         b, within = cell // cells, cell % cells
@@ -171,19 +172,26 @@ class NormReluPool(torch.autograd.Function):
         moving_var: Tensor,
         eps: float,
         momentum: float,
+        dtype: torch.dtype,
     ) -> Tensor:
+        if x.numel() >= 2**31:
+            raise InputError(
+                f"an update of {scale.shape[0]} runs has {x.numel():,} activations in one layer, more "
+                "than 2**31; train fewer splits at a time"
+            )
         x = channels_last(x)
         batch, channels, height, width = x.shape
         filters, groups = scale.shape[-1], scale.shape[0]
         rows = batch * height * width
-        parts = torch.empty(SLICES, 2, channels, device=x.device)
+        count = slices(groups, PROGRAMS)
+        parts = torch.empty(count, 2, channels, device=x.device)
         norm = torch.empty(4, channels, device=x.device)
-        _statistics_kernel[(groups, SLICES)](x, parts, rows, channels, filters, ROWS, SLICES)
+        _statistics_kernel[(groups, count)](x, parts, rows, channels, count, filters, ROWS)
         _fold_kernel[(groups,)](
             parts, scale, shift, moving_mean, moving_var, norm, rows, channels, eps, momentum,
-            filters, SLICES,
+            filters, count,
         )  # fmt: skip
-        out = empty_activations(x, batch, channels, height // 2, width // 2)
+        out = empty_activations(x, batch, channels, height // 2, width // 2, dtype=dtype)
         cells = batch * (height // 2) * (width // 2)
         _pool_forward_kernel[(triton.cdiv(cells, ROWS), groups)](
             x, norm, out, batch, height, width, channels, filters, ROWS
@@ -199,13 +207,14 @@ class NormReluPool(torch.autograd.Function):
         grad = channels_last(grad)
         batch, channels, height, width = x.shape
         filters = channels // ctx.groups
-        parts = torch.empty(SLICES, 2, channels, device=x.device)
+        count = slices(ctx.groups, PROGRAMS)
+        parts = torch.empty(count, 2, channels, device=x.device)
         grads = torch.empty(4, channels, device=x.device)
-        _pool_sums_kernel[(ctx.groups, SLICES)](
-            x, norm, grad, parts, batch, height, width, channels, filters, ROWS, SLICES
+        _pool_sums_kernel[(ctx.groups, count)](
+            x, norm, grad, parts, batch, height, width, channels, count, filters, ROWS
         )
         _fold_backward_kernel[(ctx.groups,)](
-            parts, norm, grads, batch * height * width, channels, filters, SLICES
+            parts, norm, grads, batch * height * width, channels, filters, count
         )
         out = torch.empty_like(x)
         cells = batch * ((height + 1) // 2) * ((width + 1) // 2)
@@ -213,7 +222,7 @@ class NormReluPool(torch.autograd.Function):
             x, norm, grads, grad, out, batch, height, width, channels, filters, ROWS
         )
         shape = (ctx.groups, filters)
-        return out, grads[0].view(shape), grads[1].view(shape), None, None, None, None
+        return out, grads[0].view(shape), grads[1].view(shape), None, None, None, None, None
 
 
 def norm_relu_pool(
@@ -224,8 +233,10 @@ def norm_relu_pool(
     moving_var: Tensor,
     eps: float,
     momentum: float,
+    dtype: torch.dtype = torch.bfloat16,
 ) -> Tensor:
+    """(B, R * F, H, W) in bf16 -> (B, R * F, H / 2, W / 2) in `dtype`."""
     out: Tensor = NormReluPool.apply(  # type: ignore[no-untyped-call]
-        x, scale, shift, moving_mean, moving_var, eps, momentum
+        x, scale, shift, moving_mean, moving_var, eps, momentum, dtype
     )
     return out
