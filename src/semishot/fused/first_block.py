@@ -17,6 +17,9 @@ from semishot.fused.layout import channels_last, empty_activations, slices
 
 GRAM, FORWARD, BACKWARD = (128, 4), (64, 4), (32, 4)
 """Rows of a program and its warps: the fastest measured that fit into registers."""
+PROGRAMS = 512
+NOBODY = tl.constexpr(4)
+"""In place of the winner of a window where the ReLU lets nothing through."""
 OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """Where the 3x3 patches begin in the 4x4 window, in the order in which the pool compares them."""
 
@@ -57,39 +60,35 @@ def _convolved(window, weight, d: tl.constexpr, T: tl.constexpr, F: tl.constexpr
     return tl.dot(window, tl.load(weight + place))
 
 
-@triton.jit
-def _best_of_four(window, weight, T: tl.constexpr, F: tl.constexpr):
-    """(rows, F): the largest convolution output in each window, and which of the four it was."""
+@triton.jit(do_not_specialize=["runs", "batch", "height", "width"])
+def _first_forward_kernel(
+    images, weight, shift, out, winner, runs, batch, height, width,
+    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The largest convolution output in each window, shifted, above 0; and which of the four it was."""
+    run, b = tl.program_id(0) // batch, tl.program_id(0) % batch
+    cells = (height // 2) * (width // 2)
+    cell = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    window = _windows(images + tl.program_id(0) * C * height * width, cell, height, width, C, T)
     window = (window.to(tl.float32) / 256).to(tl.float16)  # exact
+    weight += run * 4 * T * F
     best = _convolved(window, weight, 0, T, F)
     which = tl.zeros_like(best).to(tl.int32)
     for d in tl.static_range(1, 4):
         value = _convolved(window, weight, d, T, F)
         which = tl.where(value > best, d, which)
         best = tl.maximum(value, best)
-    return best, which
-
-
-@triton.jit(do_not_specialize=["runs", "batch", "height", "width"])
-def _first_forward_kernel(
-    images, weight, shift, out, runs, batch, height, width,
-    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    run, b = tl.program_id(0) // batch, tl.program_id(0) % batch
-    cells = (height // 2) * (width // 2)
-    cell = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    image = images + tl.program_id(0) * C * height * width
-    window = _windows(image, cell, height, width, C, T)
-    best, _ = _best_of_four(window, weight + run * 4 * T * F, T, F)
     f = tl.arange(0, F)[None, :]
-    value = tl.maximum(best + tl.load(shift + run * F + f), 0)
+    value = best + tl.load(shift + run * F + f)
     place = ((b * cells + cell[:, None]) * runs + run) * F + f
-    tl.store(out + place, value.to(tl.bfloat16), mask=(cell < cells)[:, None])
+    valid = (cell < cells)[:, None]
+    tl.store(out + place, tl.maximum(value, 0).to(tl.bfloat16), mask=valid)
+    tl.store(winner + place, tl.where(value > 0, which, NOBODY).to(tl.uint8), mask=valid)
 
 
 @triton.jit(do_not_specialize=["runs", "batch", "height", "width", "parts"])
 def _first_backward_kernel(
-    images, weight, shift, grad, weight_grads, shift_grads, runs, batch, height, width, parts,
+    images, winner, grad, weight_grads, shift_grads, runs, batch, height, width, parts,
     C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """A slice of a run's windows: the gradients (4, T, F) of the weight and (F,) of the shift."""
@@ -97,21 +96,20 @@ def _first_backward_kernel(
     cells = (height // 2) * (width // 2)
     tiles = tl.cdiv(cells, ROWS)
     t, f = tl.arange(0, T), tl.arange(0, F)[None, :]
-    bias = tl.load(shift + run * F + f)
     zero = tl.zeros((T, F), tl.float32)
     total0, total1, total2, total3 = zero, zero, zero, zero
     shifts = tl.zeros((ROWS, F), tl.float32)
     for tile in range(part, batch * tiles, parts):
         b, cell = tile // tiles, (tile % tiles) * ROWS + tl.arange(0, ROWS)
-        image = images + (run * batch + b) * C * height * width
-        window = _windows(image, cell, height, width, C, T)
-        best, which = _best_of_four(window, weight + run * 4 * T * F, T, F)
-        place = ((b * cells + cell[:, None]) * runs + run) * F + f
-        g = tl.load(grad + place, mask=(cell < cells)[:, None], other=0).to(tl.float32)
-        g = tl.where(best + bias > 0, g, 0)
-        shifts += g
-        g = g.to(tl.bfloat16)
+        window = _windows(
+            images + (run * batch + b) * C * height * width, cell, height, width, C, T
+        )
         taps = tl.trans((window.to(tl.float32) / 256).to(tl.bfloat16))  # (T, rows), exact
+        place = ((b * cells + cell[:, None]) * runs + run) * F + f
+        valid = (cell < cells)[:, None]
+        which = tl.load(winner + place, mask=valid, other=NOBODY)
+        g = tl.load(grad + place, mask=valid, other=0)
+        shifts += tl.where(which == NOBODY, 0, g).to(tl.float32)
         total0 = tl.dot(taps, tl.where(which == 0, g, 0), total0)
         total1 = tl.dot(taps, tl.where(which == 1, g, 0), total1)
         total2 = tl.dot(taps, tl.where(which == 2, g, 0), total2)
@@ -132,29 +130,31 @@ class FirstBlock(torch.autograd.Function):
         """`weight` (R, 4, T, F) is for pixels over 256; float16 has as many digits as TF32."""
         runs, batch, channels, height, width = images.shape
         taps, filters = weight.shape[2:]
-        weight = weight.to(torch.float16).contiguous()
-        out = empty_activations(images, batch, runs * filters, height // 2, width // 2)
+        shape = (batch, runs * filters, height // 2, width // 2)
+        out = empty_activations(images, *shape)
+        winner = empty_activations(images, *shape, dtype=torch.uint8)
         rows, warps = FORWARD
         grid = (runs * batch, triton.cdiv((height // 2) * (width // 2), rows))
         _first_forward_kernel[grid](
-            images, weight, shift, out, runs, batch, height, width,
-            channels, taps, filters, rows, num_warps=warps,
+            images, weight.to(torch.float16).contiguous(), shift, out, winner,
+            runs, batch, height, width, channels, taps, filters, rows, num_warps=warps,
         )  # fmt: skip
-        ctx.save_for_backward(images, weight, shift)
+        ctx.save_for_backward(images, winner)
+        ctx.shape = runs, taps, filters
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
-        images, weight, shift = ctx.saved_tensors
-        runs, batch, channels, height, width = images.shape
-        taps, filters = weight.shape[2:]
+        images, winner = ctx.saved_tensors
+        batch, channels, height, width = images.shape[1:]
+        runs, taps, filters = ctx.shape
         rows, warps = BACKWARD
-        parts = slices(runs, 512)
+        parts = slices(runs, PROGRAMS)
         weight_grads = torch.empty(runs, parts, 4, taps, filters, device=grad.device)
         shift_grads = torch.empty(runs, parts, filters, device=grad.device)
         _first_backward_kernel[(runs, parts)](
-            images, weight, shift, channels_last(grad), weight_grads, shift_grads,
+            images, winner, channels_last(grad), weight_grads, shift_grads,
             runs, batch, height, width, parts, channels, taps, filters, rows, num_warps=warps,
         )  # fmt: skip
         return None, weight_grads.sum(1), shift_grads.sum(1)
