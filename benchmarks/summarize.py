@@ -13,6 +13,7 @@ TITLES = {
     "sampler": "Drawing episodes",
     "evaluation": "Evaluation",
     "scaling": "How the cost grows",
+    "build_pool": "Preparing tieredImageNet",
 }
 COLORS = {"easyfsl": "#c44e52", "eager loop": "#dd8452", "our fleet": "#4c72b0"}
 
@@ -24,9 +25,13 @@ Result = dict[str, Any]
 
 def table(result: Result) -> str:
     """One result as a Markdown table, aligned so that it also reads well in a terminal."""
-    return {"update": updates, "sampler": draws, "evaluation": episodes, "scaling": growth}[
-        result["benchmark"]
-    ](result)
+    return {
+        "update": updates,
+        "sampler": draws,
+        "evaluation": episodes,
+        "scaling": growth,
+        "build_pool": builds,
+    }[result["benchmark"]](result)
 
 
 def updates(result: Result) -> str:
@@ -90,6 +95,24 @@ def growth(result: Result) -> str:
                 ratio(row["times_base"]),
             ]
         )
+    return markdown(head, rows)
+
+
+def builds(result: Result) -> str:
+    every = result["settings"]["all"]
+    head = ["build", "images", "s", "images / s", f"min for {every:,}"]
+    head += ["parent, MiB", "largest worker, MiB", "together, MiB"]
+    rows = [
+        [
+            row["build"],
+            f"{row['images']:,}",
+            number(row["seconds"]),
+            number(row["images_per_second"]),
+            number(row["minutes_for_all"]),
+            *(f"{row[name]:,.0f}" for name in ("parent_mib", "worker_mib", "together_mib")),
+        ]
+        for row in result["rows"]
+    ]
     return markdown(head, rows)
 
 

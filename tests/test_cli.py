@@ -15,6 +15,7 @@ import semishot
 from semishot import datasets, paper
 from semishot.cli import main
 from semishot.config import FleetConfig, Recipe
+from semishot.episodes import EpisodeShape
 from semishot.image_pool import ImageClass, save_pool
 
 TINY = paper.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
@@ -100,6 +101,10 @@ def test_help_names_every_command(capsys):
         (["train", "--updates", "0"], "updates must be at least 1, not 0"),
         (["train", "--way", "1"], "an episode's way must be at least 2, not 1"),
         (["train", "--way", "31"], "30 classes but an episode needs 31 + 0"),
+        (
+            ["train", "--way", "11", "--within-group"],
+            "'group0', has 10 classes but an episode with",
+        ),
         (["train", "--shot", "2"], "2 labeled images but an episode needs 2 support + 1 query"),
         (["train", "--labeled-fraction", "1.5"], "must be in (0, 1], not 1.5"),
         (["train", "--options", "mask_power", "3"], "mask_power must be 1"),
@@ -260,6 +265,16 @@ def test_train_takes_the_authors_names_and_options(capsys):
     assert member.options == {"mask_power": 2}
 
 
+def test_training_and_test_within_a_group(capsys):
+    folder = answer(small_training("--within-group"), capsys).strip()
+    assert config_of(folder).shape.within_group
+    for within in ([], ["--within-group"]):
+        out = answer(["evaluate", "--model", folder, *SMALL_TEST, *within, "--json"], capsys)
+        (record,) = json.loads(out)
+        assert record["train"]["within_group"] is True
+        assert record.get("within_group", False) == bool(within)
+
+
 def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
     words = {"way": 4, "shot": 2, "query": 3, "unlabeled": 6, "distractors": 1}
     flags = [part for name, value in words.items() for part in (f"--{name}", str(value))]
@@ -267,7 +282,7 @@ def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
     arguments = ["train", "--preset", "tiny", "--out", "here", *flags, *more]
     assert answer(arguments, capsys) == "here\n"
     config = config_of("here")
-    assert vars(config.shape) == words
+    assert config.shape == EpisodeShape(**words)
     assert config.recipe == replace(TINY.recipe, updates=2, filters=5, labeled_fraction=0.3)
     assert [m.split_seed for m in config.members] == [7]
 

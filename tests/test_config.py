@@ -1,5 +1,6 @@
 """Recipes and fleets: schedules as pure functions, JSON there and back, errors at the door."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -98,6 +99,25 @@ def test_a_fleet_survives_json():
     again = FleetConfig.from_json(FLEET.to_json())
     assert again == FLEET
     assert again.name == FLEET.name
+
+
+def test_within_a_group_is_told_and_json_without_it_means_across_groups():
+    """Folders are named by a digest of this JSON: it may not change for what was there before."""
+    assert json.loads(FLEET.to_json())["shape"] == {
+        "way": 3,
+        "shot": 2,
+        "query": 4,
+        "unlabeled": 5,
+        "distractors": 6,
+    }
+    within = replace(FLEET, shape=replace(FLEET.shape, within_group=True))
+    assert json.loads(within.to_json())["shape"]["within_group"] is True
+    assert FleetConfig.from_json(within.to_json()) == within
+    assert within.name.startswith("3way-2shot-M5-H6-within-group-12updates-2runs-")
+
+
+def test_names_of_older_versions_are_still_the_names():
+    assert FLEET.name == "3way-2shot-M5-H6-12updates-2runs-ec9c558c"
 
 
 def test_a_fleets_name_tells_its_shape_and_every_difference():

@@ -1,5 +1,7 @@
 """Every promise of an episode: who is in it, in which order, how often, and at which address."""
 
+from collections import Counter
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -162,6 +164,62 @@ def test_changing_m_or_h_leaves_the_rest_as_it_was(shared):
 def test_no_unlabeled_images_is_an_empty_pile():
     drawn = draw(split(False), 4, EpisodeShape(N, K, Q, unlabeled=0, distractors=0))
     assert drawn.unlabeled.shape == (4, 0)
+
+
+GROUPS = ["b", "c", "a", "b", "d", "a", "b", "c", "a", "b", "a"]  # four a, four b, two c, one d
+WITHIN = EpisodeShape(way=2, shot=1, query=2, unlabeled=3, distractors=1, within_group=True)
+
+
+def grouped(shared: bool) -> ClassImages:
+    some = [replace(c, group=group) for c, group in zip(classes(), GROUPS, strict=True)]
+    return all_labeled(some) if shared else labeled_split(some, 0.35, seed=1)
+
+
+@both
+def test_within_a_group_all_classes_and_images_are_of_one_group(shared):
+    drawn = draw(grouped(shared), shape=WITHIN)
+    for chosen, images in zip(drawn.classes, drawn.images, strict=True):
+        assert len(set(chosen.tolist())) == 3
+        assert len({GROUPS[c] for c in chosen}) == 1
+        assert {GROUPS[CLASS_OF[i]] for i in images} == {GROUPS[chosen[0]]}
+        assert len(set(images.tolist())) == WITHIN.images
+    assert {GROUPS[c] for c in drawn.classes.ravel()} == {"a", "b"}  # c and d have too few classes
+
+
+def test_within_a_group_every_class_that_may_be_drawn_is_as_likely_in_every_place():
+    counts = Counter(GROUPS)
+    for need, able in ((3, "ab"), (2, "abc")):
+        shape = replace(WITHIN, distractors=need - 2)
+        allowed = [c for c, group in enumerate(GROUPS) if group in able]
+        assert all((counts[group] >= need) == (group in able) for group in counts)
+        for place in draw(grouped(True), count=6000, shape=shape).classes.T:
+            assert set(place.tolist()) == set(allowed)
+            assert stats.chisquare(np.bincount(place, minlength=11)[allowed]).pvalue > P
+
+
+@both
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_within_a_group_the_address_says_it_all(shared, chunk):
+    images = grouped(shared)
+    whole = draw(images, count=14, shape=WITHIN, start=5)
+    for first in range(0, 14, chunk):
+        part = draw(images, count=chunk, shape=WITHIN, start=5 + first)
+        assert np.array_equal(part.images, whole.images[first : first + chunk])
+    more = draw(images, count=14, shape=replace(WITHIN, unlabeled=4), start=5)
+    assert np.array_equal(more.support, whole.support)
+    assert np.array_equal(more.classes[:, :2], whole.classes[:, :2])
+
+
+def test_one_group_of_all_classes_is_no_group():
+    """Where all classes are of one group, within it or across are the same episodes."""
+    assert same(draw(split(True)), draw(split(True), shape=replace(SHAPE, within_group=True)))
+
+
+def test_no_group_has_enough_classes():
+    line = complaint(grouped(True), replace(WITHIN, distractors=3))
+    assert "the largest group, 'b', has 4 classes but an episode within a group needs 2 + 3" in line
+    assert "lower --way or --distractors, or drop --within-group" in line
+    check_enough(grouped(True), replace(WITHIN, distractors=2))
 
 
 def uniform(values: np.ndarray, among: int) -> None:

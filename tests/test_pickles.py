@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semishot.errors import InputError
-from semishot.pickles import load
+from semishot.pickles import find_bytes, load, unescape
 
 ARRAYS = {
     "bytes": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
@@ -102,6 +102,35 @@ def test_python_2(tmp_path, data):
     assert read["n01"] == [0]
     assert read["image_data"].dtype == np.uint8
     assert read["image_data"].tolist() == [[1, 200]]
+
+
+@pytest.mark.parametrize("protocol", range(1, 6))
+def test_byte_strings_are_found_where_they_lie(tmp_path, protocol):
+    """Short and long ones, plain and in arrays, in the order of the file, and nothing else."""
+    strings = [b"\x89PNG" + bytes(range(256)) * times for times in (0, 1, 300)]
+    arrays = [np.frombuffer(string, np.uint8)[:, None].copy() for string in strings]
+    held = {"images": arrays, "others": [b"PNG", "\x88PNG", 9], "last": strings[1]}
+    path = written(tmp_path, pickle.dumps(held, protocol))
+    found = find_bytes(path, b"\x89PNG")
+    parts = [path.read_bytes()[start : start + size] for start, size in found]
+    assert [unescape(part, b"\x89PNG") for part in parts] == [*strings, strings[1]]
+
+
+def test_byte_strings_of_python_2(tmp_path):
+    path = written(tmp_path, PYTHON_2_PROTOCOL_2)
+    ((start, size),) = find_bytes(path, b"\x01\xc8")
+    assert path.read_bytes()[start : start + size] == b"\x01\xc8"
+
+
+def test_nothing_large_is_read_and_damage_is_one_line(tmp_path):
+    data = pickle.dumps(bytes(2**16))
+    large = data.replace((2**16).to_bytes(4, "little"), (2**30).to_bytes(4, "little"))
+    for damaged, reason in (
+        (large, "it holds 1,073,741,824 bytes in one piece"),
+        (data[:99], "byt"),
+    ):
+        with pytest.raises(InputError, match=f"cannot read .*data.pkl as a pickle .*{reason}"):
+            find_bytes(written(tmp_path, damaged), b"\x89PNG")
 
 
 def test_circles_and_repeats_end(tmp_path):

@@ -11,6 +11,7 @@ import torch
 
 from semishot import paper, reproduce, tables, train
 from semishot.config import FleetConfig, Member, Recipe
+from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool
 from semishot.progress import Meter
@@ -268,3 +269,13 @@ def test_a_meter_of_a_finished_table_stands_at_its_end(finished, tiny_pool, monk
     table1(tiny_pool, finished[0], splits=2)
     assert [(m.done, m.skipped) for m in meters] == [(m.total, m.total) for m in meters]
     assert meters
+
+
+def test_records_within_a_group_are_others_and_older_ones_are_across_groups():
+    shape = EpisodeShape(way=3)
+    within = replace(shape, within_group=True)
+    about = {"model": "soft_kmeans", "episodes": reproduce.EPISODES}
+    held = [{**about, **shape.as_dict()}, {**about, **within.as_dict()}]
+    assert "within_group" not in held[0]
+    assert reproduce.matching(held, None, shape, 1) == held[:1]
+    assert reproduce.matching(held, None, within, 1) == held[1:]

@@ -1,7 +1,7 @@
 """What made the numbers: variants of Table 1's cells, trained beside the cells they depart from."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ class Variant:
     options: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the preset's recipe."""
-    train: Mapping[str, int] = field(default_factory=dict)
+    train: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the training episode."""
     columns: tuple[int, ...] = paper.TABLE1_DISTRACTORS
     """Distractor classes at test."""
@@ -114,7 +114,7 @@ class AblationCell:
             (record["preset"], record["model"]) == (self.variant.preset, self.variant.model)
             and record["options"] == self.options
             and record["recipe"] == self.recipe.changes()
-            and record["train"] == asdict(self.train)
+            and record["train"] == self.train.as_dict()
             and record["distractors"] == self.column
         )
 

@@ -46,9 +46,15 @@ def in_zip(path: Path, member: zipfile.ZipInfo) -> str:
     return f"zip\0{path}\0{member.filename}\0{member.CRC}"
 
 
+def in_slice(path: Path, name: str, start: int, size: int, kind: str = "slice") -> str:
+    """A part of a file, such as a member of a tar; `name` is for messages, `kind` for its reader."""
+    check_size(size, f"{path}/{name}")
+    return f"{kind}\0{path}\0{name}\0{start}\0{size}"
+
+
 def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
     """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, list[str]] = {}
     if (tar := source / ILSVRC_TAR).is_file():
         with readable(tar), tarfile.open(tar, "r:") as opened:  # uncompressed: read in place
             wanted = {f"{label}.tar": label for label in labels}
@@ -57,25 +63,27 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
                 inner = opened.extractfile(member) if label and member.isreg() else None
                 if inner is not None:
                     with inner, tarfile.open(fileobj=inner, mode="r:") as class_tar:
-                        found[label] = _in_tar(class_tar, tar, member.offset_data)
-        return {label: _in_order(label, files) for label, files in found.items()}
+                        files = _in_tar(class_tar, tar, member.offset_data)
+                    found[label] = _in_order(label, files)
+        return found
     for label in labels:
         for tree in map(source.joinpath, ILSVRC_TREES):
             if (tree / label).is_dir():
-                found[label] = {p.name: in_file(p) for p in (tree / label).iterdir()}
+                files = {p.name: in_file(p) for p in (tree / label).iterdir()}
+                found[label] = _in_order(label, files)
             elif (tar := tree / f"{label}.tar").is_file():
                 with readable(tar), tarfile.open(tar, "r:") as class_tar:
-                    found[label] = _in_tar(class_tar, tar, 0)
-    return {label: _in_order(label, files) for label, files in found.items()}
+                    found[label] = _in_order(label, _in_tar(class_tar, tar, 0))
+    return found
 
 
 def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, str]:
     found = {}
     for member in _members(opened):
         if member.isreg() and not member.issparse():
-            check_size(member.size, f"{path}/{member.name}")
-            place = f"{start + member.offset_data}\0{member.size}"
-            found[member.name.rsplit("/", 1)[-1]] = f"tar\0{path}\0{member.name}\0{place}"
+            place = start + member.offset_data
+            name = member.name.rsplit("/", 1)[-1]
+            found[name] = in_slice(path, member.name, place, member.size)
     return found
 
 

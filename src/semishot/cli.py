@@ -111,6 +111,7 @@ def train(
     query: int | None = None,
     unlabeled: int | None = None,
     distractors: int | None = None,
+    within_group: bool = False,
     updates: int | None = None,
     filters: int | None = None,
     labeled_fraction: float | None = None,
@@ -132,6 +133,7 @@ def train(
         query: Query images per class, likewise.
         unlabeled: Unlabeled images per class, likewise.
         distractors: Further classes that give only unlabeled images, likewise.
+        within_group: Draw all classes of an episode from one group: an alphabet, a category.
         updates: Instead of the preset's; the schedule is stretched with them.
         filters: Encoder width instead of the preset's.
         labeled_fraction: Share of each class's images that is labeled, instead of the preset's.
@@ -150,6 +152,7 @@ def train(
         "query": query,
         "unlabeled": unlabeled,
         "distractors": distractors,
+        "within_group": within_group,
     }
     config = reproduce.fleet_config(
         pool, preset, model, split_seeds, shape, updates, filters, labeled_fraction, options or {}
@@ -221,6 +224,7 @@ def data_prepare(
     source: Path | None = None,
     download: bool = False,
     splits: str | None = None,
+    partial: bool = False,
     data_root: Path | None = None,
 ) -> None:
     """Turn raw files into an image pool below the data root.
@@ -230,11 +234,13 @@ def data_prepare(
         source: The folder that holds its published files.
         download: Fetch the published files, checked by their checksums. The only use of the network.
         splits: Only these splits, as in `train,test`, where a data set may be held in part.
+        partial: Go without the classes that the source lacks, where a data set may be held in part.
         data_root: Where prepared data go; else $SEMISHOT_DATA, else the cache folder.
     """
     from semishot import datasets
 
-    datasets.prepare(name, source, data_root, download, splits.split(",") if splits else None)
+    taken = splits.split(",") if splits else None
+    datasets.prepare(name, source, data_root, download, taken, partial)
     data_verify(name, data_root)
 
 

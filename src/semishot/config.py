@@ -100,10 +100,11 @@ class FleetConfig:
         """A folder name: what it is, and a digest of all of it."""
         s, digest = self.shape, hashlib.sha256(self.to_json().encode()).hexdigest()[:8]
         way = f"{s.way}way-{s.shot}shot-M{s.unlabeled}-H{s.distractors}"
+        way += "-within-group" if s.within_group else ""
         return f"{way}-{self.recipe.updates}updates-{len(self.members)}runs-{digest}"
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+        return json.dumps({**asdict(self), "shape": self.shape.as_dict()}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "FleetConfig":

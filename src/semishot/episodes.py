@@ -3,7 +3,8 @@
 Letters: E episodes, N way, K shot, Q query per class, M unlabeled per class, H distractor classes.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ class EpisodeShape:
     """M, unlabeled images per class."""
     distractors: int = 0
     """H, further classes that give only unlabeled images."""
+    within_group: bool = False
+    """Draw all N + H classes of an episode from one group: an alphabet, a category."""
 
     def __post_init__(self) -> None:
         least = {"way": 2, "shot": 1, "query": 1, "unlabeled": 0, "distractors": 0}
@@ -43,6 +46,10 @@ class EpisodeShape:
     @property
     def images(self) -> int:
         return sum(self.sizes)
+
+    def as_dict(self) -> dict[str, int]:
+        """For JSON. `within_group` is there only where it holds: older files do not know it."""
+        return {k: v for k, v in asdict(self).items() if k != "within_group" or v}
 
 
 @dataclass(frozen=True)
@@ -70,18 +77,21 @@ def sample_episodes(
     """Episodes start .. start + count of a stream.
 
     Classes, support and query have one stream, unlabeled images a second and distractors a third:
-    changing M or H leaves the rest of an episode as it was.
+    changing M or H leaves the rest of an episode as it was. Within groups, a fourth says which group.
     """
     check_enough(images, shape)
     n, kq, m, h = shape.way, shape.shot + shape.query, shape.unlabeled, shape.distractors
+    u = draws(seed, f"{purpose}: group", start, count, int(shape.within_group))
+    order, first, among = _classes_to_draw(images, n + h, u)
     u = draws(seed, f"{purpose}: labeled", start, count, n + n * kq)
-    classes = distinct(u[:, :n], len(images.size))  # (E, N)
+    places = distinct(u[:, :n], among)  # (E, N)
+    classes = order[first + places]  # (E, N)
     labeled = distinct(u[:, n:].reshape(count, n, kq), images.labeled[classes])  # (E, N, K + Q)
 
     u = draws(seed, f"{purpose}: unlabeled", start, count, n * m).reshape(count, n, m)
     unlabeled = _unlabeled(images, u, classes, labeled)  # (E, N, M)
     u = draws(seed, f"{purpose}: distractors", start, count, h + h * m)
-    others = distinct(u[:, :h], len(images.size), taken=classes)  # (E, H)
+    others = order[first + distinct(u[:, :h], among, taken=places)]  # (E, H)
     nothing = np.empty((count, h, 0), np.int64)
     irrelevant = _unlabeled(images, u[:, h:].reshape(count, h, m), others, nothing)  # (E, H, M)
 
@@ -94,6 +104,25 @@ def sample_episodes(
         query=labeled_images[..., shape.shot :].reshape(count, -1),
         classes=everyone,
     )
+
+
+def _classes_to_draw(
+    images: ClassImages, need: int, u: NDArray[np.float64]
+) -> tuple[Indices, Indices, Indices]:
+    """An order of the classes (C,), and each episode's slice of it: first (E, 1) and size (E,).
+
+    All of them where `u` is (E, 0). Where it is (E, 1), the group of a class drawn among those whose
+    group has `need` classes: each of them is as likely in an episode, whatever the size of its group.
+    """
+    everyone, episodes = len(images.size), len(u)
+    if not u.shape[1]:
+        return np.arange(everyone), np.zeros((episodes, 1), np.int64), np.full(episodes, everyone)
+    _, group = np.unique([c.group for c in images.classes], return_inverse=True)  # (C,)
+    size = np.bincount(group)  # (G,)
+    able = np.flatnonzero(size[group] >= need)
+    drawn = group[able[(u[:, 0] * len(able)).astype(np.int64)]]  # (E,)
+    first = np.cumsum(size) - size  # (G,)
+    return np.argsort(group, kind="stable"), first[drawn][:, None], size[drawn]
 
 
 def distinct(u: NDArray[np.float64], among: Indices | int, taken: Indices | None = None) -> Indices:
@@ -130,6 +159,14 @@ def _check_enough(images: ClassImages, shape: EpisodeShape) -> None:
             f"the split has {have} classes but an episode needs {shape.way} + {shape.distractors} "
             "distractor classes; lower --way or --distractors"
         )
+    if shape.within_group:
+        group, have = Counter(c.group for c in images.classes).most_common(1)[0]
+        if have < need:
+            raise InputError(
+                f"the largest group, {group!r}, has {have} classes but an episode within a group needs "
+                f"{shape.way} + {shape.distractors} distractor classes; lower --way or --distractors, "
+                "or drop --within-group"
+            )
     wanted = shape.shot + shape.query + (shape.unlabeled if images.shared else 0)
     poorest = int(images.labeled.argmin())
     if images.labeled[poorest] < wanted:

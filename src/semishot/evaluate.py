@@ -4,7 +4,7 @@ import json
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,7 @@ def records(
             "preset": config.preset,
             "model": model or member.model,
             "options": {} if model else dict(member.options),
-            **asdict(shape),
+            **shape.as_dict(),
             "split": split,
             "split_seed": member.split_seed,
             "episodes": len(per_episode),
@@ -214,7 +214,7 @@ def records(
             "accuracy_ci95": float(1.96 * per_episode.std() / len(per_episode) ** 0.5),
             "episode_accuracies": [round(float(a), 5) for a in per_episode],
             "recipe": config.recipe.changes(),
-            "train": asdict(config.shape),
+            "train": config.shape.as_dict(),
             **about,
         }
         for member, per_episode in zip(config.members, accuracies, strict=True)

@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -27,6 +28,8 @@ from semishot.progress import meter
 FORMAT = 1
 BATCH = 256
 """Images that a worker reads at a time."""
+MOST_WORKERS = 16
+"""Each takes 50 MB, and more of them would wait for the disk."""
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
@@ -167,7 +170,10 @@ def _begin_building(
     building: Path, shape: tuple[int, ...], name: str, classes: Sequence[PlannedClass]
 ) -> tuple[np.memmap[Any, np.dtype[np.uint8]], set[int]]:
     """The file to fill, and the batches an earlier build of the same plan has filled."""
-    plan = hashlib.sha256(repr((name, shape, list(classes))).encode()).hexdigest()
+    whole = hashlib.sha256(repr((name, shape)).encode())
+    for planned in classes:  # one after the other: together they are a hundred megabytes of text
+        whole.update(repr(planned).encode())
+    plan = whole.hexdigest()
     written = building / "plan.txt"
     if not written.exists() or written.read_text(encoding="utf-8") != plan:
         shutil.rmtree(building, ignore_errors=True)
@@ -187,9 +193,9 @@ def _read_batches(
     workers: int | None,
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """(first, pixels) of each batch, read by all cores, a few batches ahead of the writing."""
-    count = workers or os.cpu_count() or 1
+    count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
-    with ProcessPoolExecutor(count, context) as pool:
+    with ProcessPoolExecutor(count, context, _end_with_parent) as pool:
         waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
         for first in batches:
             waiting.append((first, pool.submit(_read_batch, read, sources[first : first + BATCH])))
@@ -198,6 +204,18 @@ def _read_batches(
                 yield place, future.result()
         for place, future in waiting:
             yield place, future.result()
+
+
+def _end_with_parent() -> None:
+    """In a worker: end when the parent is killed, instead of waiting for its next batch forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _read_batch(

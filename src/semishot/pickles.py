@@ -5,9 +5,12 @@ values and NumPy arrays need stand for functions of this file, and any other nam
 own constructors never see the file, so it may come from any version of NumPy, from Python 2 or 3.
 """
 
+import io
 import pickle
+import pickletools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,13 +23,60 @@ NUMBERS = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 """The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""
 PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic, np.ndarray)
 NDARRAY = "numpy.ndarray"
+LARGEST = 16 * 2**20  # bytes of one value that `find_bytes` reads
+# fmt: off
+ENCODINGS = {
+    "BINSTRING": "latin1", "SHORT_BINSTRING": "latin1", "BINBYTES": "latin1",
+    "SHORT_BINBYTES": "latin1", "BINBYTES8": "latin1", "BYTEARRAY8": "latin1",
+    "BINUNICODE": "utf-8", "SHORT_BINUNICODE": "utf-8", "BINUNICODE8": "utf-8",
+}
+# fmt: on
+"""How a pickle holds bytes: as they are, or as UTF-8 of latin1 text (Python 3, protocols 1 and 2)."""
 
 
 def load(path: Path) -> Any:
     """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
+    with _readable(path), path.open("rb") as file:
+        return _plain(_Reader(file, path).load(), {})
+
+
+def find_bytes(path: Path, prefix: bytes) -> list[tuple[int, int]]:
+    """Where the byte strings that begin with `prefix` lie in the file: (start, size), in its order.
+
+    The pickle is looked through, not loaded: one of any size takes hardly any memory, and nothing in
+    it is called. Protocol 0 is not searched. What lies there is for `unescape`.
+    """
+    found = []
+    with _readable(path), _Bounded(path.open("rb", buffering=0)) as file:
+        for code, value, _ in pickletools.genops(file):
+            if code.name in ENCODINGS:
+                text: Any = (
+                    value.decode("latin1") if isinstance(value, bytes | bytearray) else value
+                )
+                if text.startswith(prefix.decode("latin1")):
+                    size = len(text.encode(ENCODINGS[code.name]))
+                    found.append((file.tell() - size, size))
+    return found
+
+
+def unescape(data: bytes, prefix: bytes) -> bytes:
+    """The byte string that begins with `prefix`, whichever way the pickle holds it."""
+    return data if data.startswith(prefix) else data.decode().encode("latin1")
+
+
+class _Bounded(io.BufferedReader):
+    """A file of which no value is larger than it may be, whatever its pickle says."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > LARGEST:
+            raise ValueError(f"it holds {size:,} bytes in one piece")
+        return super().read(size)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as file:
-            return _plain(_Reader(file, path).load(), {})
+        yield
     except InputError:
         raise
     except Exception as error:  # a damaged pickle raises a dozen types

@@ -21,11 +21,14 @@ BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0  # of TIFF
 AGAIN = "replace or remove this file"
 
 
-def decode(data: bytes, name: str, side: int, channels: int = 3) -> NDArray[np.uint8]:
+def decode(
+    data: bytes, name: str, side: int, channels: int = 3, bicubic: bool = False
+) -> NDArray[np.uint8]:
     """The pixels (channels, side, side) of an encoded image; `name` is for messages.
 
     Upright after EXIF, transparency over white, 16 bits scaled to 8; of an animation the first
-    frame. The aspect ratio is not kept, as in the paper's code.
+    frame. Resized with Pillow's bilinear or bicubic filter, which looks at every pixel. The aspect
+    ratio is not kept, as in the paper's code.
     """
     mode = {1: "L", 3: "RGB"}[channels]
     with _opened(data, name) as image:
@@ -33,7 +36,8 @@ def decode(data: bytes, name: str, side: int, channels: int = 3) -> NDArray[np.u
         eight_bits = _from_16_bits(image, name) if sixteen_bits else _over_white(image)
         shown = eight_bits.convert(mode)
         if shown.size != (side, side):
-            shown = shown.resize((side, side), Image.Resampling.BILINEAR)
+            filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
+            shown = shown.resize((side, side), filter)
         return np.array(shown).reshape(side, side, channels).transpose(2, 0, 1).copy()
 
 

@@ -104,7 +104,7 @@ def fleet_config(
     preset: str,
     model: str,
     split_seeds: Sequence[int],
-    shape: Mapping[str, int | None],
+    shape: Mapping[str, Any],
     updates: int | None = None,
     filters: int | None = None,
     labeled_fraction: float | None = None,
@@ -218,7 +218,7 @@ def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int)
         for record in held
         if (record["model"] == inference) == (row == inference)
         and record["episodes"] == EPISODES
-        and all(record[key] == value for key, value in shape)
+        and all(record.get(key, False) == value for key, value in shape)
     ]
     return rows if len(rows) == runs else []
 

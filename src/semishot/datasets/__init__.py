@@ -7,6 +7,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from semishot.errors import InputError
 from semishot.image_pool import SPLITS, ImagePool, changed_classes, data_root, open_pool
@@ -38,10 +39,12 @@ def prepare(
     root: Path | None = None,
     download: bool = False,
     splits: Sequence[str] | None = None,
+    partial: bool = False,
 ) -> ImagePool:
     """Build the pool `name` below the data root from `source`, or from a download if asked to.
 
-    `splits` takes only a part of a data set that may be held in part.
+    `splits` takes only these splits, `partial` whatever classes are there, where a data set may be
+    held in part.
     """
     module, folder = _module(name), pool_folder(name, root)
     if download:
@@ -50,15 +53,18 @@ def prepare(
         if not hasattr(module, "download"):
             raise InputError(f"{name} cannot be downloaded; see `semishot data prepare --help`")
         source = module.download(data_root(root) / "downloads" / name)
-    if splits is None:
-        whole: ImagePool = module.prepare(folder, source)
-        return whole
-    if "splits" not in signature(module.prepare).parameters:
-        raise InputError(f"{name} is prepared whole; drop --splits")
-    if unknown := [split for split in splits if split not in SPLITS]:
+    options: dict[str, Any] = {}
+    if splits is not None:
+        options["splits"] = tuple(splits)
+    if partial:
+        options["partial"] = True
+    for option in options:
+        if option not in signature(module.prepare).parameters:
+            raise InputError(f"{name} is prepared whole; drop --{option}")
+    if unknown := [split for split in splits or () if split not in SPLITS]:
         raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
-    part: ImagePool = module.prepare(folder, source, tuple(splits))
-    return part
+    pool: ImagePool = module.prepare(folder, source, **options)
+    return pool
 
 
 def load(name: str, root: Path | None = None) -> ImagePool:

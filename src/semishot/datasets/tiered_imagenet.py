@@ -1,0 +1,212 @@
+"""tieredImageNet: 608 classes of ILSVRC-12 in 34 categories, 84x84; a category has one split (R23).
+
+The images come from ILSVRC-12, all files of each class, or from what the paper's authors published:
+
+- `*_images_png.pkl`, PNGs; or `*_images.npz`, the array they decode to with OpenCV, which is BGR.
+  Pools are RGB. The PNGs were written from BGR by OpenCV, so that other readers see RGB.
+- `*_labels.pkl`, which name a class in words; `class_names.txt` and `synsets.txt` beside them tell
+  its WordNet id. Their categories (`label_general`) are wrong; ours come from the list of classes.
+"""
+
+import struct
+import zipfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot import archives, pickles
+from semishot.errors import InputError
+from semishot.image_pool import SPLITS, ImagePool, PlannedClass, Split, build_pool
+from semishot.pictures import decode
+
+__all__ = ["class_list", "describe", "prepare", "read"]
+
+CLASSES = Path(__file__).with_name("tiered_imagenet_classes.txt")
+"""A line for each category: its split, its WordNet id, and those of its classes (Appendix B)."""
+TABLE4: dict[Split, tuple[int, int]] = {
+    "train": (351, 448_695),
+    "val": (97, 124_261),
+    "test": (160, 206_209),
+}
+"""Classes and images of each split."""
+SIDE = 84
+PNG = b"\x89PNG\r\n\x1a\n"
+LABELS, PNGS, ARRAY = "{}_labels.pkl", "{}_images_png.pkl", "{}_images.npz"
+NAMES, IDS = "class_names.txt", "synsets.txt"
+ACCEPTED = (
+    f"an ILSVRC-12 training tree, its classes' tars or {archives.ILSVRC_TAR}; or the authors' "
+    f"{PNGS.format('{train,val,test}')} with {LABELS.format('*')}, {NAMES} and {IDS}"
+)
+
+
+def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePool:
+    """Build the pool in `folder` from `source`; `partial` accepts one that lacks classes."""
+    if source is None:
+        raise InputError(f"tieredImageNet is not generated: pass --source FOLDER with {ACCEPTED}")
+    if not source.is_dir():
+        raise InputError(f"{source} is not a folder; --source is a folder with {ACCEPTED}")
+    known = class_list()
+    if any((source / LABELS.format(split)).is_file() for split in SPLITS):
+        form, files = "the authors' published files", _published(source, known)
+    else:
+        form = "the ILSVRC-12 training images"
+        files = archives.ilsvrc_files(source, [c.name for c in known])
+    planned = [replace(c, sources=tuple(files[c.name])) for c in known if files.get(c.name)]
+    del files
+    missing = [c for c in known if c.name not in {p.name for p in planned}]
+    if not planned:
+        raise InputError(f"nothing of tieredImageNet in {source}: it needs {ACCEPTED}")
+    if missing and not partial:
+        raise InputError(
+            f"{source} lacks {len(missing)} of tieredImageNet's {len(known)} classes, first "
+            f"{missing[0].name} of {missing[0].split}; add them, or pass --partial to go without"
+        )
+    about = {"form": form, "prepared": "84x84 RGB, Pillow bicubic where it was larger"}
+    return build_pool(folder, "tiered-imagenet", (3, SIDE, SIDE), planned, read, about)
+
+
+def class_list() -> list[PlannedClass]:
+    """The 608 classes by split, category and WordNet id, as yet without images."""
+    rows = [line.split() for line in CLASSES.read_text(encoding="utf-8").splitlines()]
+    return [
+        PlannedClass(name, category, split, ())
+        for split in SPLITS
+        for its_split, category, *names in rows
+        if its_split == split
+        for name in names
+    ]
+
+
+def describe(pool: ImagePool) -> list[str]:
+    """What the pool holds, for people: which variant, and how it differs from Table 4."""
+    categories = len({c.group for c in pool.classes})
+    lines = [f"{len(pool.classes)} classes in {categories} categories, from {pool.about['form']}"]
+    differs = False
+    for split, (classes, images) in TABLE4.items():
+        counts = [c.count for c in pool.classes if c.split == split]
+        more = sum(counts) - images
+        compared = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
+        held = f"{split}: {len(counts)} of {classes} classes, {sum(counts):,} images"
+        lines.append(f"{held}, {compared} in Table 4")
+        differs |= more != 0
+    missing = sum(classes for classes, _ in TABLE4.values()) - len(pool.classes)
+    if missing:
+        return [*lines, f"partial: {missing} classes are missing; no published number refers to it"]
+    return [*lines, "every class, but other images than the paper's" if differs else "complete"]
+
+
+def read(source: str) -> NDArray[np.uint8]:
+    """One image (3, 84, 84) from where `prepare` found it; called in many processes."""
+    data, name = archives.read_bytes(source)
+    if source.startswith("bgr\0"):
+        rgb = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)[..., ::-1]
+        return np.ascontiguousarray(rgb.transpose(2, 0, 1))
+    if source.startswith("png\0"):
+        data = pickles.unescape(data, PNG)
+    return decode(data, name, SIDE, bicubic=True)
+
+
+# What the authors published
+
+
+def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[str]]:
+    """class -> where its images lie, in the order of the files."""
+    found: dict[str, list[str]] = {}
+    ids = _ids_of_names(source)
+    for split in SPLITS:
+        path = source / LABELS.format(split)
+        if not path.is_file():
+            continue
+        labels, names = _labels(path)
+        classes: list[str] = []
+        own = {c.name for c in known if c.split == split}
+        for name in names:
+            fitting = own.difference(classes).intersection([name, *ids.get(name, [])])
+            if len(fitting) != 1:
+                raise InputError(
+                    f"{path}: {name!r} is no {split} class of tieredImageNet, or one named twice; "
+                    f"put {NAMES} and {IDS} beside it, as published"
+                )
+            classes += fitting
+        places = _images(source, split)
+        if len(places) != len(labels):
+            raise InputError(f"{path} has {len(labels):,} labels for {len(places):,} images")
+        for label, wnid in enumerate(classes):
+            found[wnid] = [places[i] for i in np.flatnonzero(labels == label)]
+    return found
+
+
+def _ids_of_names(source: Path) -> Mapping[str, list[str]]:
+    """Name -> WordNet ids; ILSVRC-12 has two cranes."""
+    ids: dict[str, list[str]] = {}
+    if (source / NAMES).is_file() and (source / IDS).is_file():
+        names, wnids = (
+            (source / name).read_text(encoding="latin1").splitlines() for name in (NAMES, IDS)
+        )
+        if len(names) != len(wnids):
+            raise InputError(
+                f"{source / NAMES} has {len(names)} lines and {IDS} {len(wnids)}; get them again"
+            )
+        for name, wnid in zip(names, wnids, strict=True):
+            ids.setdefault(name.strip(), []).append(wnid.strip())
+    return ids
+
+
+def _labels(path: Path) -> tuple[NDArray[np.integer[Any]], list[str]]:
+    """Every image's label, and every label's name."""
+    read: Any = pickles.load(path)
+    held = {_text(k): v for k, v in read.items()} if isinstance(read, dict) else {}
+    if not {"label_specific", "label_specific_str"} <= held.keys():
+        keys = ", ".join(held) or type(read).__name__
+        raise InputError(f"{path} holds {keys[:100]}, not label_specific and label_specific_str")
+    with archives.readable(path):
+        labels = np.asarray(held["label_specific"])
+        names = [_text(name) for name in held["label_specific_str"]]
+    count = Counter(labels.tolist()) if labels.ndim == 1 and labels.dtype.kind in "iu" else {}
+    if not count or not set(count) <= set(range(len(names))):
+        raise InputError(f"{path}: label_specific is no list of numbers below {len(names)}")
+    return labels, names
+
+
+def _text(value: object) -> str:
+    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+
+
+def _images(source: Path, split: Split) -> list[str]:
+    pngs, array = source / PNGS.format(split), source / ARRAY.format(split)
+    if pngs.is_file():
+        return [
+            archives.in_slice(pngs, f"image {place}", start, size, "png")
+            for place, (start, size) in enumerate(pickles.find_bytes(pngs, PNG))
+        ]
+    if not array.is_file():
+        raise InputError(f"no {pngs.name} and no {array.name} in {source}; put it there")
+    start, shape, kind = _array_in_npz(array)
+    if kind != np.uint8 or shape[1:] != (SIDE, SIDE, 3):
+        raise InputError(f"{array}: images are {kind} {shape}, not uint8 (I, {SIDE}, {SIDE}, 3)")
+    size = SIDE * SIDE * 3
+    return [
+        archives.in_slice(array, f"image {place}", start + place * size, size, "bgr")
+        for place in range(shape[0])
+    ]
+
+
+def _array_in_npz(path: Path) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
+    """Where the elements of `images` begin in the file, their shape and type."""
+    with archives.readable(path), zipfile.ZipFile(path) as opened, path.open("rb") as file:
+        member = opened.getinfo("images.npy")
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise InputError(f"{path} is compressed; save it with numpy.savez")
+        file.seek(member.header_offset + 26)  # of zip's local header, which has 30 bytes
+        before = 30 + sum(struct.unpack("<HH", file.read(4)))  # and a name and extra fields
+        file.seek(member.header_offset + before)
+        np.lib.format.read_magic(file)
+        shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
+        if fortran:
+            raise ValueError("its array is in Fortran's order")
+        return file.tell(), shape, kind
