@@ -53,7 +53,8 @@ def main(runs: Path, out: Path) -> None:
         for _, _, recipe, shape in VARIANTS
     ]
     train_all(configs, pool, runs, device, side_by_side=11)
-    tests = [replace(paper.TABLE1_TEST[5], distractors=h) for h in paper.TABLE1_DISTRACTORS]
+    at_test = paper.TABLES["table1"].tests[5]
+    tests = [replace(at_test, distractors=h) for h in paper.DISTRACTORS]
     rows = []
     for (number, change, _, _), config in zip(VARIANTS, configs, strict=True):
         model = load_model(run_folder(runs, config), device)[1]

@@ -49,7 +49,7 @@ def attempt(
         meter, opened = Meter("training", train.cost(config)), open_pool(pool)
         sys.setprofile(count)
         images = train.images_on(opened, torch.device("cpu"))
-        for _ in train.training(config, opened, images, folder, meter, checkpoint_seconds=0):
+        for _ in train.training(config, opened, images, folder, torch.device("cpu"), meter, 0):
             pass
         sys.setprofile(None)
         os.write(writer, str(seen).encode())

@@ -100,3 +100,20 @@ def test_an_augmented_training_does_not_depend_on_its_chunks(tiny_pool, tmp_path
         weights.append(model.encoder.weights[0])
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
+
+
+def test_mirror_turns_about_half_of_the_images_around():
+    maps = sample_maps(0.0, 1, "train", 0, 200, B, mirror=True)
+    turned = maps[..., 0, 0] < 0
+    assert np.array_equal(np.abs(maps), np.abs(sample_maps(0.0, 1, "train", 0, 200, B)))
+    assert turned.mean() == pytest.approx(0.5, abs=0.05)
+    image = torch.arange(2 * 3 * 4, dtype=torch.uint8).view(1, 1, 1, 4, 6)
+    mirror = torch.tensor([[-1.0, 0, 0], [0, 1, 0]]).view(1, 1, 2, 3)
+    assert torch.equal(warp(image, mirror), image.flip(-1))
+
+
+def test_photographs_are_reflected_at_the_border_where_drawings_have_paper():
+    drawing = torch.full((1, 1, 1, 8, 8), 200, dtype=torch.uint8)
+    shifted = torch.tensor([[1.0, 0, 0.5], [0, 1, 0]]).view(1, 1, 2, 3)
+    assert warp(drawing, shifted).min() == 0
+    assert warp(drawing.expand(1, 1, 3, 8, 8), shifted).min() == 200

@@ -316,7 +316,7 @@ def test_reproduce_table1_from_the_command_line(capsys):
     arguments = ["reproduce", "table1", "--dataset", "glyphs", "--preset", "tiny", "--splits", "1"]
     cells = json.loads(answer([*arguments, "--updates", "2", "--json"], capsys))
     assert {(c["model"], c["distractors"], c["unlabeled"]) for c in cells} == {
-        (model, h, m) for model, h in paper.TABLE1 for m in (5, 10)
+        (model, h, m) for model in paper.MODELS for h in (0, 5) for m in (5, 10)
     }
     assert {FleetConfig.from_json(p.read_text()).recipe.updates for p in configs()} == {2}
 

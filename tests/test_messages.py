@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ from semishot.image_pool import save_pool
         (["data", "prepare", "omniglot", "--source", ".", "--download"], "give either --source or"),
         (
             ["reproduce", "ablations", "--updates", "5"],
-            "ablations have their own presets and updates",
+            "ablations have their own presets and rows; only --only chooses",
         ),
         (["reproduce", "table1", "--only", "mask"], "--only chooses ablations; table1 has none"),
         (["train", "--options", "runs", "2"], "`runs` is no option, it follows from the fleet"),
@@ -62,13 +61,12 @@ def test_a_run_beyond_the_fleet_is_refused():
 
 def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
     monkeypatch.setattr(train, "find_spec", lambda name: None)
-    on_a_gpu = SimpleNamespace(device=torch.device("cuda"), shape=(9, 1, 28, 27))
-    assert not train.can_fuse(on_a_gpu, 48)
+    assert not train.can_fuse(torch.device("cuda"), (28, 27), 48)
     said = capsys.readouterr().err
     assert "training in float32, slower: bf16 needs Triton" in said
     assert "(here 48)" in said
     assert "(here 28 x 27)" in said
-    assert not train.can_fuse(torch.empty(9, 1, 28, 28), 64)
+    assert not train.can_fuse(torch.device("cpu"), (28, 28), 64)
     assert capsys.readouterr().err == ""
 
 

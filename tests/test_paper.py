@@ -17,7 +17,7 @@ def printed_table(label: str) -> dict[str, list[tuple[float, float]]]:
     if not SOURCE.exists():
         pytest.skip(f"the paper's source is not at {SOURCE}")
     tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", SOURCE.read_text(), re.DOTALL)
-    (table,) = [t for t in tables if f"\\label{{{label}}}" in t]
+    table = next(t for t in tables if f"\\label{{{label}}}" in t)  # Table 5 has Table 3's label
     rows = {}
     for line in table.splitlines():
         if numbers := NUMBER.findall(line):
@@ -26,22 +26,38 @@ def printed_table(label: str) -> dict[str, list[tuple[float, float]]]:
     return rows
 
 
-def test_table1_is_what_the_paper_prints():
-    printed = printed_table("tab:omniglot")
+PRINTED = {
+    "table1": ("tab:omniglot", [(1, 0), (1, 5)]),
+    "table2": ("tab:miniImageNet", [(1, 0), (5, 0), (1, 5), (5, 5)]),
+    "table3": ("tab:tieredImageNet", [(1, 0), (5, 0), (1, 5), (5, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_tables_are_what_the_paper_prints(name):
+    label, columns = PRINTED[name]
+    printed = printed_table(label)
     assert list(printed) == list(paper.MODELS.values())
-    for model, label in paper.MODELS.items():
-        for h, numbers in zip(paper.TABLE1_DISTRACTORS, printed[label], strict=True):
-            cell = paper.TABLE1[model, h]
+    for model, row in paper.MODELS.items():
+        for (shot, h), numbers in zip(columns, printed[row], strict=True):
+            cell = paper.TABLES[name].cells[model, shot, h]
             assert (cell.mean, cell.error) == numbers
 
 
-def test_table1_has_five_rows_and_two_columns():
+@pytest.mark.parametrize("name", paper.TABLES)
+def test_tables_have_five_rows_and_a_column_for_each_shot_and_pile(name):
+    table = paper.TABLES[name]
     assert len(paper.MODELS) == 5
-    assert set(paper.TABLE1) == {(m, h) for m in paper.MODELS for h in (0, 5)}
+    assert set(table.cells) == {
+        (m, k, h) for m in paper.MODELS for k in table.shots for h in (0, 5)
+    }
 
 
-def test_r19_the_supervised_model_has_one_number():
-    assert paper.TABLE1["supervised", 0] == paper.TABLE1["supervised", 5]
+@pytest.mark.parametrize("name", paper.TABLES)
+def test_r19_the_supervised_model_has_one_number(name):
+    for shot in paper.TABLES[name].shots:
+        cells = paper.TABLES[name].cells
+        assert cells["supervised", shot, 0] == cells["supervised", shot, 5]
 
 
 def test_every_row_is_a_method_or_one_of_the_two_baselines():
@@ -61,7 +77,7 @@ def test_r26_training_episodes_are_5_way_1_shot_with_5_unlabeled(name):
 
 @pytest.mark.parametrize("unlabeled", [5, 10])
 def test_a18_test_episodes_use_all_twenty_drawings_of_a_class(unlabeled):
-    shape = paper.TABLE1_TEST[unlabeled]
+    shape = paper.TABLES["table1"].tests[unlabeled]
     assert (shape.way, shape.shot, shape.unlabeled) == (5, 1, unlabeled)
     assert shape.shot + shape.query + shape.unlabeled == 20
 
@@ -78,6 +94,37 @@ def test_presets_of_the_paper_are_its_protocol(name):
     assert recipe.steps == 1
     assert not recipe.cosine
     assert recipe.augment == 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "fraction"), [("mini-imagenet", 0.4), ("tiered-imagenet", 0.1)]
+)
+def test_r24_r29_photographs_have_their_own_protocol(dataset, fraction):
+    """200K updates, halved from 50K every 25K (PROTOCOL 2.8); 5 queries in training, 20 at test."""
+    preset = paper.preset("ren2018", dataset)
+    assert preset.recipe.updates == 200_000
+    assert preset.recipe.halvings == (50_000, 75_000, 100_000, 125_000, 150_000, 175_000)
+    assert paper.preset("ren2018-text", dataset).recipe.halvings[:2] == (25_000, 50_000)
+    assert preset.recipe.labeled_fraction == fraction
+    assert preset.train.sizes == (5, 25, 25)
+    assert paper.preset("semishot", dataset).recipe.labeled_fraction == fraction
+    (test,) = (
+        t
+        for table in paper.TABLES.values()
+        for t in table.tests.values()
+        if table.dataset == dataset
+    )
+    assert (test.query, test.unlabeled) == (20, 20)
+
+
+@pytest.mark.parametrize("dataset", ["omniglot", "mini-imagenet"])
+def test_figure_4_keeps_the_queries_whatever_m(dataset):
+    table = paper.table("figure-unlabeled", dataset)
+    assert list(table.tests) == [
+        m for m in (0, 1, 2, 5, 10, 15, 20, 25) if dataset != "omniglot" or m <= 10
+    ]
+    assert len({test.query for test in table.tests.values()}) == 1
+    assert all(test.unlabeled == m for m, test in table.tests.items())
 
 
 def test_every_preset_says_what_it_is_for():

@@ -37,10 +37,10 @@ def folder(tiny_pool, tmp_path_factory):
 
 @pytest.mark.parametrize("run", range(len(MEMBERS)))
 def test_one_run_scores_alone_as_it_does_in_its_fleet(folder, tiny_pool, run):
-    config, fleet = load_model(folder, CPU)
+    _, fleet = load_model(folder, CPU)
     seeds = [member.split_seed for member in MEMBERS]
     (together,) = evaluate(fleet, tiny_pool, "test", [SHAPE], seeds, 20)
-    single = take_run(fleet, MEMBERS[run], config.recipe, run)
+    single = take_run(fleet, run)
     (alone,) = evaluate(single, tiny_pool, "test", [SHAPE], seeds[run : run + 1], 20)
     assert (together[run] == alone[0]).all()
 

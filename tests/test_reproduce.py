@@ -19,6 +19,7 @@ from semishot.progress import Meter
 CPU = torch.device("cpu")
 TINY = Recipe(updates=6, filters=3, halvings=(3,), init_std=0.1)
 PRESET = paper.Preset("a test's", TINY)
+TABLE1 = paper.TABLES["table1"]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,7 @@ def tiny_preset(monkeypatch):
 
 
 def table1(pool: ImagePool, runs: Path, splits: int, updates: int | None = None) -> list[dict]:
-    return reproduce.table1(pool, "tiny", splits, updates, runs, CPU)
+    return reproduce.table("table1", pool, "tiny", splits, updates, runs, CPU)
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +59,12 @@ def members_begun(runs: Path) -> list[tuple[Member, ...]]:
 
 def test_table1_has_ten_cells_at_both_m_for_every_split(finished):
     _, records = finished
-    measured = [(m, h) for m, h in paper.TABLE1 if (m, h) != ("supervised", 5)]
+    cells = [(m, h) for m in paper.MODELS for h in (0, 5)]
+    measured = [(m, h) for m, h in cells if (m, h) != ("supervised", 5)]
     expected = itertools.product(measured, (5, 10), (0, 1))
     assert sorted(map(key, records)) == sorted((m, h, u, s) for (m, h), u, s in expected)
     for m in (5, 10):
-        cells = tables.table1_cells(records, m)
+        cells = tables.cells(records, 1, m)
         assert len(cells) == 10
         assert all(cell.splits == 2 for cell in cells.values())
 
@@ -85,7 +87,7 @@ def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
         for path in runs.glob("*/*/*/result.json")
         if any(r["model"] == "supervised" for r in json.loads(path.read_text()))
     ]
-    shape = replace(paper.TABLE1_TEST[5], distractors=5)
+    shape = replace(paper.TABLES["table1"].tests[5], distractors=5)
     model = train.load_model(folder, CPU)[1]
     as_soft = reproduce.ProtoNet(model.encoder, reproduce.refine.build("soft_kmeans"), 1)
     (expected,) = reproduce.evaluate(as_soft, tiny_pool, "test", [shape], [0, 1])
@@ -140,7 +142,7 @@ def test_a_split_is_the_same_whether_trained_alone_or_with_others(finished, tiny
 def test_other_settings_find_nothing_to_share(finished, tiny_pool):
     runs, _ = finished
     for recipe in (TINY, TINY.with_updates(7), replace(TINY, filters=4)):
-        plan = reproduce.plan_table1(tiny_pool, "tiny", recipe, 2, runs)
+        plan = reproduce.plan(TABLE1, tiny_pool, "tiny", recipe, 2, runs)
         there = [reproduce.run_folder(runs, job.config).exists() for job in plan]
         assert all(there) == any(there) == (recipe == TINY)
 
@@ -191,7 +193,7 @@ def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path, monkeypatch):
 
 
 def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
-    jobs = reproduce.plan_table1(tiny_pool, "tiny", TINY, 2, tmp_path)
+    jobs = reproduce.plan(TABLE1, tiny_pool, "tiny", TINY, 2, tmp_path)
     configs = list({job.config.name: job.config for job in jobs}.values())
     reproduce.train_all(configs, tiny_pool, tmp_path, CPU, side_by_side=3)
     for config in configs:
@@ -279,3 +281,56 @@ def test_records_within_a_group_are_others_and_older_ones_are_across_groups():
     assert "within_group" not in held[0]
     assert reproduce.matching(held, None, shape, 1) == held[:1]
     assert reproduce.matching(held, None, within, 1) == held[1:]
+
+
+def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, monkeypatch):
+    """Rows trained one after the other are the rows of one go, and what is there can be shown."""
+    whole = {key(r): r["accuracy"] for r in finished[1]}
+    arguments = ("table1", tiny_pool, "tiny", 2, None, tmp_path, CPU)
+    with pytest.raises(InputError, match="nothing of table1 is finished below .*; drop --finished"):
+        reproduce.table(*arguments, finished=True)
+    masked = reproduce.table(*arguments, models=["masked_soft_kmeans"])
+    assert {r["model"] for r in masked} == {"masked_soft_kmeans"}
+    inference = reproduce.table(*arguments, models=["semi_supervised_inference"])
+    assert {r["model"] for r in inference} == {"semi_supervised_inference"}
+    with monkeypatch.context() as patch:
+        forbid_training(patch)
+        shown = reproduce.table(*arguments, finished=True)
+    assert {r["model"] for r in shown} == {
+        "masked_soft_kmeans",
+        "semi_supervised_inference",
+        "supervised",
+    }
+    rest = reproduce.table(*arguments)
+    found = {key(r): r["accuracy"] for r in rest}
+    assert found.keys() == whole.keys()
+    assert found == pytest.approx(whole, abs=0.01)  # fleets of other sizes round differently
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"shots": (5,)}, "--shots 5 is not in this table: choose from 1"),
+        ({"models": ("x",)}, "--models x is not in this table: choose from supervised, semi_"),
+    ],
+)
+def test_shots_and_models_that_a_table_has_not_are_refused(choice, message, tiny_pool, tmp_path):
+    with pytest.raises(InputError, match=message):
+        reproduce.table("table1", tiny_pool, "tiny", 1, None, tmp_path, CPU, **choice)
+
+
+def test_figure_4_is_measured_on_the_fleets_of_the_table(finished, tiny_pool, monkeypatch):
+    forbid_training(monkeypatch)
+    runs, records = finished
+    arguments = ("figure-unlabeled", tiny_pool, "tiny", 2, None, runs, CPU)
+    found = reproduce.table(*arguments)
+    assert {r["unlabeled"] for r in found} == {0, 1, 2, 5, 10}
+    assert {r["query"] for r in found} == {9}
+    at_10 = {key(r): r["accuracy"] for r in found if r["unlabeled"] == 10}
+    assert at_10 == {key(r): r["accuracy"] for r in records if r["unlabeled"] == 10}
+    nothing = [
+        r for r in found if r["unlabeled"] == 0 and r["model"] == "semi_supervised_inference"
+    ]
+    supervised = {r["split_seed"]: r["accuracy"] for r in found if r["model"] == "supervised"}
+    for record in nothing:  # no unlabeled image: the supervised model
+        assert record["accuracy"] == supervised[record["split_seed"]]

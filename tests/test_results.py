@@ -13,7 +13,7 @@ from semishot.cli import main
 from semishot.config import Recipe
 from semishot.errors import InputError
 from semishot.evaluate import find_model
-from semishot.reproduce import table1
+from semishot.reproduce import table
 
 REPOSITORY = Path(__file__).parents[1]
 CPU = torch.device("cpu")
@@ -86,7 +86,7 @@ def test_some_ablations_alone_and_none_by_that_name(short_presets, tiny_pool, tm
 
 
 def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_pool, tmp_path):
-    table1(tiny_pool, "ren2018", 1, None, tmp_path, CPU)
+    table("table1", tiny_pool, "ren2018", 1, None, tmp_path, CPU)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
     ablations.ablations(tiny_pool, 1, tmp_path, CPU)
     assert before == {p: p.stat().st_mtime_ns for p in before}
@@ -95,7 +95,7 @@ def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_pool, tmp_
 def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_pool, tmp_path):
     """Ablations and single trainings leave runs of the same settings in the same folder."""
     ablations.ablations(tiny_pool, 2, tmp_path, CPU)
-    records = table1(tiny_pool, "ren2018", 2, None, tmp_path, CPU)
+    records = table("table1", tiny_pool, "ren2018", 2, None, tmp_path, CPU)
     keys = [(r["model"], r["distractors"], r["unlabeled"], r["split_seed"]) for r in records]
     assert len(keys) == len(set(keys)) == 2 * 2 * 9  # five rows, two columns, one cell shared
     assert not any(r["options"] for r in records)
@@ -175,7 +175,7 @@ def test_the_readme_shows_the_published_cells():
         line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
     }
     published = results.read(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
-    cells = tables.table1_cells(published, 10)
+    cells = tables.cells(published, 1, 10)
     for model, label in paper.MODELS.items():
         columns = [
             c.strip() for c in text[text.index("paper, w/") :].split(f"| {label} |")[1].split("|")
@@ -183,6 +183,6 @@ def test_the_readme_shows_the_published_cells():
         assert columns[1] == str(cells[model, 0]), label
         assert columns[3] == str(cells[model, 5]), label
     beyond = results.read(REPOSITORY / "results" / "omniglot" / "table1-semishot.json")
-    masked = tables.table1_cells(beyond, 10)
+    masked = tables.cells(beyond, 1, 10)
     for h in (0, 5):
         assert str(masked["masked_soft_kmeans", h]) in shown["Masked, preset `semishot`"]

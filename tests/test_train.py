@@ -70,7 +70,7 @@ def interrupt(config: FleetConfig, pool: ImagePool, folder: Path, chunks: int) -
     """Leave `folder` as Ctrl-C would: the log has `chunks` lines, the checkpoint is one behind."""
     meter = StoppingMeter(config, chunks)
     with pytest.raises(KeyboardInterrupt):
-        for _ in training(config, pool, images_on(pool, CPU), folder, meter, checkpoint_seconds=0):
+        for _ in training(config, pool, images_on(pool, CPU), folder, CPU, meter, 0):
             pass
 
 
@@ -304,7 +304,7 @@ pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_js
 meter = Meter("training", cost(config))
 opened = open_pool(pool)
 images = images_on(opened, torch.device("cpu"))
-for _ in training(config, opened, images, folder, meter, 0):
+for _ in training(config, opened, images, folder, torch.device("cpu"), meter, 0):
     pass
 """
 
@@ -414,3 +414,21 @@ def test_a_damaged_model_is_refused(whole, tmp_path, change):
 def test_a_folder_without_a_model_says_where_models_come_from(tmp_path):
     with pytest.raises(InputError, match="no trained model in .*: `semishot train` leaves"):
         load_model(tmp_path, CPU)
+
+
+@pytest.mark.parametrize("augment", [0.0, 1.0])
+def test_images_brought_chunk_by_chunk_train_the_same(augment, tiny_pool, tmp_path, monkeypatch):
+    """A pool that the device cannot hold: the same episodes, the same model, the same log."""
+    monkeypatch.setattr("semishot.train.CHUNK", 4)
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
+    recipe = Recipe(updates=10, filters=3, init_std=0.1, augment=augment, mirror=augment > 0)
+    members = (Member("masked_soft_kmeans", 5), Member("soft_kmeans", 2))
+    config = FleetConfig(tiny_pool.name, tiny_pool.fingerprint, "tiny", recipe, shape, members)
+    held, brought = tmp_path / "held", tmp_path / "brought"
+    for folder, room, most in ((held, 2**31, 2**28), (brought, 0, 3 * 2 * 24 * 784)):
+        monkeypatch.setattr("semishot.train.HELD_BY_A_CPU", room)
+        monkeypatch.setattr("semishot.train.CHUNK_BYTES", most)
+        assert (images_on(tiny_pool, CPU) is None) == (folder == brought)
+        train(config, tiny_pool, folder, CPU, Meter("training", cost(config)))
+    assert (held / "log.jsonl").read_text() == (brought / "log.jsonl").read_text()
+    assert (held / "model.safetensors").read_bytes() == (brought / "model.safetensors").read_bytes()

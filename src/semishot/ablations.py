@@ -26,7 +26,7 @@ class Variant:
     """Changes to the preset's recipe."""
     train: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the training episode."""
-    columns: tuple[int, ...] = paper.TABLE1_DISTRACTORS
+    columns: tuple[int, ...] = paper.DISTRACTORS
     """Distractor classes at test."""
 
 
@@ -107,7 +107,7 @@ class AblationCell:
 
     @property
     def test(self) -> EpisodeShape:
-        return replace(paper.TABLE1_TEST[UNLABELED], distractors=self.column)
+        return replace(paper.TABLES["table1"].tests[UNLABELED], distractors=self.column)
 
     def holds(self, record: Record) -> bool:
         return (

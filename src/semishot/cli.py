@@ -30,66 +30,87 @@ def demo(
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
         as_json: Print the cells as JSON.
     """
-    from semishot import datasets, evaluate, reproduce, tables
+    from semishot import datasets, evaluate, paper, reproduce, tables
 
-    pool = datasets.load(datasets.EMBEDDED, data_root)
-    records = reproduce.table1(pool, "demo", splits, None, runs, evaluate.pick_device("cpu"))
-    print(tables.table1_as_json(records) if as_json else tables.table1_as_text(records, [5]))
+    pool, cpu = datasets.load(datasets.EMBEDDED, data_root), evaluate.pick_device("cpu")
+    records = reproduce.table("table1", pool, "demo", splits, None, runs, cpu)
+    table = paper.table("table1", pool.name)
+    if as_json:
+        print(tables.table_as_json(table, records))
+    else:
+        print(tables.table_as_text(table, [r for r in records if r["unlabeled"] == 5]))
 
 
 def reproduce(
-    what: tyro.conf.Positional[Literal["table1", "ablations"]],
-    dataset: str = "omniglot",
+    what: tyro.conf.Positional[
+        Literal["table1", "table2", "table3", "figure-unlabeled", "ablations"]
+    ],
+    dataset: str | None = None,
     preset: str = "ren2018",
     splits: int = 10,
+    shots: tuple[int, ...] = (),
+    models: tuple[str, ...] = (),
     updates: int | None = None,
     only: str = "",
+    finished: bool = False,
     runs: Path = RUNS,
     publish: Path | None = None,
     data_root: Path | None = None,
     device: str = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train and test whatever a table of the paper still lacks; print it beside the paper's.
+    """Train and test whatever a table or figure still lacks; print it beside the paper's.
 
     Args:
-        what: A table of the paper, or what happens to it when one thing is changed at a time.
-        dataset: A prepared data set; `semishot data list` shows them.
+        what: A table or figure of the paper, or what happens when one thing is changed at a time.
+        dataset: A prepared data set, instead of the table's; `semishot data list` shows them.
         preset: ren2018 reproduces the paper, ren2018-text follows the schedule in its text, semishot
             goes beyond it.
         splits: Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error.
+        shots: Only these columns, as in `--shots 1`.
+        models: Only these rows, as in `--models supervised masked_soft_kmeans`.
         updates: Training updates instead of the preset's; the schedule is stretched with them.
         only: Only the ablations whose names contain this.
+        finished: Train nothing: show what earlier runs have finished.
         runs: Where runs are kept, resumed and found again.
-        publish: Write the records to this folder too, for `semishot results`.
+        publish: Add the records to the result files in this folder, for `semishot results`.
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
         device: auto, cpu, cuda or cuda:N.
         as_json: Print the cells as JSON.
     """
-    from semishot import ablations, datasets, evaluate, reproduce, results, tables
+    from semishot import ablations, datasets, evaluate, paper, reproduce, results, tables
 
-    if what == "ablations" and (preset, updates) != ("ren2018", None):
+    if what == "ablations" and (preset, updates, shots, models, finished) != (
+        *("ren2018", None, (), ()),
+        False,
+    ):
         raise InputError(
-            "ablations have their own presets and updates; drop --preset and --updates"
+            "ablations have their own presets and rows; only --only chooses among them"
         )
     if only and what != "ablations":
         raise InputError(f"--only chooses ablations; {what} has none")
+    if dataset is None:
+        dataset = paper.TABLES[what].dataset if what in paper.TABLES else "omniglot"
     pool, where = datasets.load(dataset, data_root), evaluate.pick_device(device)
     if what == "ablations":
         records = ablations.ablations(pool, splits, runs, where, only)
         print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
     else:
-        records = reproduce.table1(pool, preset, splits, updates, runs, where)
-        print(tables.table1_as_json(records) if as_json else tables.table1_as_text(records))
+        table = paper.table(what, dataset)
+        records = reproduce.table(
+            what, pool, preset, splits, updates, runs, where, shots, models, finished
+        )
+        as_words = tables.table_as_text if what in paper.TABLES else tables.curves_as_text
+        print((tables.table_as_json if as_json else as_words)(table, records))
     if publish is not None:
-        kind = preset if what == "table1" else only.replace(" ", "-")
+        kind = only.replace(" ", "-") if what == "ablations" else preset
         name = f"{what}-{kind}".rstrip("-")
         suffix = "" if updates is None else f"-{updates}"
         results.publish(records, publish / dataset / f"{name}{suffix}.json")
 
 
 def results(folder: Path = Path("results"), out: Path = Path("docs/results.md")) -> None:
-    """Write the results page from published result files.
+    """Write the results page and its figures from published result files.
 
     Args:
         folder: Where `reproduce --publish` has put them.

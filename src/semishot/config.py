@@ -26,6 +26,8 @@ class Recipe:
     """Let the learning rate fall to zero along a cosine."""
     augment: float = 0.0
     """Strength of the random affine map of every training image; 0 is none."""
+    mirror: bool = False
+    """Turn every second training image around, left to right: for photographs, not for characters."""
     weight_decay: float = 5e-5
     """L2 on the convolution weights only."""
     filters: int = 64
@@ -43,6 +45,10 @@ class Recipe:
                 raise InputError(f"{name} must be at least 1, not {value}")
         if not self.learning_rate > 0:
             raise InputError(f"the learning rate must be positive, not {self.learning_rate}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. `mirror` is there only where it holds: older files do not know it."""
+        return {k: v for k, v in asdict(self).items() if k != "mirror" or v}
 
     def changes(self) -> dict[str, Any]:
         """What differs from the defaults: enough to build it again, short enough for a record."""
@@ -104,7 +110,8 @@ class FleetConfig:
         return f"{way}-{self.recipe.updates}updates-{len(self.members)}runs-{digest}"
 
     def to_json(self) -> str:
-        return json.dumps({**asdict(self), "shape": self.shape.as_dict()}, indent=1)
+        parts = {"recipe": self.recipe.as_dict(), "shape": self.shape.as_dict()}
+        return json.dumps({**asdict(self), **parts}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "FleetConfig":

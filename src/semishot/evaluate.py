@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from semishot import __version__, datasets, refine
 from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
+from semishot.encoder import BLOCKS
 from semishot.episodes import EpisodeShape, check_enough, sample_episodes
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool, Split
@@ -26,6 +27,8 @@ from semishot.train import load_model, save_model
 EPISODES = 600
 EMBED_BATCH = 256
 SCORE_BATCH = 100
+EMBEDDING_BYTES = 2**33
+"""Embeddings that may be held together."""
 
 
 @torch.inference_mode()
@@ -76,14 +79,29 @@ def evaluate(
     seeds: Sequence[int],
     episodes: int = EPISODES,
 ) -> list[NDArray[np.float64]]:
-    """Per-episode accuracies (R, E) for each shape, embedding the images once."""
+    """Per-episode accuracies (R, E) for each shape, embedding the images once.
+
+    One run at a time where the embeddings of all would take too much memory.
+    """
     images = all_labeled(pool.of_split(split))
     check_enough(images, *shapes)
+    if len(seeds) > 1 and embedding_bytes(model, pool, images) > EMBEDDING_BYTES:
+        alone = [
+            evaluate(take_run(model, run), pool, split, shapes, [seed], episodes)
+            for run, seed in enumerate(seeds)
+        ]
+        return [np.concatenate(parts) for parts in zip(*alone, strict=True)]
     embeddings = embed_classes(model, pool, images)
     return [
         episode_accuracies(model, embeddings, images, shape, seeds, split, episodes)
         for shape in shapes
     ]
+
+
+def embedding_bytes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> int:
+    encoder = model.encoder
+    cells = np.prod([side // 2**BLOCKS for side in pool.images.shape[-2:]])
+    return int(encoder.runs * len(images.order) * encoder.filters * cells * 4)
 
 
 def find_model(name: str) -> Path:
@@ -172,7 +190,7 @@ def pick_best(
     best = max(runs, key=lambda run: accuracies[run].mean())
     member = config.members[best]
     alone = replace(config, members=(member,))
-    single = take_run(fleet, member, config.recipe, best).to(device)
+    single = take_run(fleet, best)
     begun = time.monotonic()
     (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
     seconds = time.monotonic() - begun

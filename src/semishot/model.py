@@ -4,6 +4,7 @@ Letters: R runs, B images, N classes, D embedding dimensions; S, U, Q support, u
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import groupby
 
 import torch
@@ -53,18 +54,17 @@ class ProtoNet(nn.Module):
         return episode_loss(log_probs, labels)
 
 
-def take_run(fleet: ProtoNet, member: Member, recipe: Recipe, run: int) -> ProtoNet:
+def take_run(fleet: ProtoNet, run: int) -> ProtoNet:
     """One run of a fleet as a fleet of one."""
-    single = build_fleet([member], recipe, fleet.encoder.channels)
-    refiner, place = fleet.refiner, run
+    encoder, refiner, place = fleet.encoder, fleet.refiner, run
     if isinstance(refiner, refine.SideBySide):
         refiner, place = refiner.of_run(run)
-    encoder = {name: t[run : run + 1] for name, t in fleet.encoder.state_dict().items()}
-    single.encoder.load_state_dict(encoder)
-    if refiner is not None and single.refiner is not None:
-        own = {name: t[place : place + 1] for name, t in refiner.state_dict().items()}
-        single.refiner.load_state_dict(own)
-    return single.eval()
+    alone = ConvEncoder(encoder.channels, encoder.filters, 1, encoder.init_std)
+    alone.load_state_dict({name: t[run : run + 1] for name, t in encoder.state_dict().items()})
+    refiner = deepcopy(refiner)
+    for parameter in refiner.parameters() if refiner is not None else ():
+        parameter.data = parameter.data[place : place + 1].clone()
+    return ProtoNet(alone.to(encoder.weights[0].device), refiner, fleet.steps).eval()
 
 
 def class_labels(shape: EpisodeShape, device: torch.device | str = "cpu") -> Tensor:

@@ -46,38 +46,62 @@ class Job:
     """The runs whose records are wanted; a fleet found on disk may hold others too."""
 
 
-def plan_table1(pool: ImagePool, preset: str, recipe: Recipe, splits: int, runs: Path) -> list[Job]:
-    """The supervised fleet, and one fleet of all three methods for each column."""
+def plan(
+    table: paper.Table,
+    pool: ImagePool,
+    preset: str,
+    recipe: Recipe,
+    splits: int,
+    runs: Path,
+    shots: Sequence[int] = (),
+    models: Sequence[str] = (),
+) -> list[Job]:
+    """For each shot the supervised fleet, and one fleet of all methods for each column."""
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
-    chosen = paper.preset(preset)
-    fleets = [
-        (replace(chosen.train, unlabeled=0), (SUPERVISED,)),
-        (chosen.train, paper.TRAINED),
-        (replace(chosen.train, distractors=chosen.distractors), paper.TRAINED),
-    ]
+    chosen = paper.preset(preset, pool.name)
     jobs = []
-    for shape, models in fleets:
-        wanted = [Member(model, seed) for model in models for seed in range(splits)]
-        shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, tuple(wanted))
-        for config, members in with_existing(shared, runs):
-            jobs += jobs_of(config, members)
+    for shot in _chosen("--shots", shots, table.shots):
+        rows = _chosen("--models", models, tuple(paper.MODELS))
+        episode = replace(chosen.train, shot=shot)
+        methods = [model for model in paper.TRAINED if model in rows]
+        fleets = [(episode, methods), (replace(episode, distractors=chosen.distractors), methods)]
+        if {SUPERVISED, SEMI_SUPERVISED_INFERENCE} & set(rows):
+            fleets.insert(0, (replace(episode, unlabeled=0), [SUPERVISED]))
+        for shape, trained in fleets:
+            wanted = tuple(Member(model, seed) for model in trained for seed in range(splits))
+            if wanted:
+                shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, wanted)
+                for config, members in with_existing(shared, runs):
+                    jobs += jobs_of(config, members, table, rows)
     return jobs
 
 
-def jobs_of(config: FleetConfig, members: tuple[Member, ...]) -> list[Job]:
-    """What Table 1 asks of a trained fleet, at both numbers of unlabeled images."""
+def _chosen(option: str, wanted: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
+    """What the table has of what is wanted; everything if nothing is said."""
+    if unknown := [value for value in wanted if value not in known]:
+        raise InputError(
+            f"{option} {unknown[0]} is not in this table: choose from {', '.join(map(str, known))}"
+        )
+    return [value for value in known if value in wanted] if wanted else known
+
+
+def jobs_of(
+    config: FleetConfig, members: tuple[Member, ...], table: paper.Table, rows: Sequence[str]
+) -> list[Job]:
+    """What a table asks of a trained fleet, at each number of unlabeled images."""
     without, with_distractors = (
-        tuple(replace(test, distractors=h) for test in paper.TABLE1_TEST.values())
-        for h in paper.TABLE1_DISTRACTORS
+        tuple(replace(t, shot=config.shape.shot, distractors=h) for t in table.tests.values())
+        for h in paper.DISTRACTORS
     )
     if config.shape.unlabeled:
         tests = with_distractors if config.shape.distractors else without
         return [Job(config, None, tests, members)]
-    return [  # the supervised model never looks at the unlabeled: distractors change nothing
+    both = [  # the supervised model never looks at the unlabeled: distractors change nothing
         Job(config, None, without, members),
         Job(config, SEMI_SUPERVISED_INFERENCE, without + with_distractors, members),
     ]
+    return [job for job in both if (job.row or SUPERVISED) in rows]
 
 
 def with_existing(wanted: FleetConfig, runs: Path) -> list[tuple[FleetConfig, tuple[Member, ...]]]:
@@ -111,7 +135,7 @@ def fleet_config(
     options: Mapping[str, str] | None = None,
 ) -> FleetConfig:
     """A fleet of one method by the words of the command line; what is None is the preset's."""
-    chosen = paper.preset(preset)
+    chosen = paper.preset(preset, pool.name)
     recipe = chosen.recipe if updates is None else chosen.recipe.with_updates(updates)
     if filters is not None:
         recipe = replace(recipe, filters=filters)
@@ -171,7 +195,9 @@ def train_all(
     begun = time.monotonic()
     with meter("training", sum(map(cost, configs)), "images") as progress:
         images = images_on(pool, device)
-        waiting = [training(c, pool, images, run_folder(runs, c), progress) for c in configs]
+        waiting = [
+            training(c, pool, images, run_folder(runs, c), device, progress) for c in configs
+        ]
         active: list[Iterator[None]] = []
         while active or waiting:
             while waiting and len(active) < side_by_side:
@@ -223,18 +249,29 @@ def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int)
     return rows if len(rows) == runs else []
 
 
-def table1(
+def table(
+    name: str,
     pool: ImagePool,
     preset: str,
     splits: int,
     updates: int | None,
     runs: Path,
     device: torch.device,
+    shots: Sequence[int] = (),
+    models: Sequence[str] = (),
+    finished: bool = False,
 ) -> list[Record]:
-    """Table 1's records: five rows, with and without distractors, M = 5 and 10 at test."""
-    recipe = paper.preset(preset).recipe
+    """The records of a table or figure; `finished` trains nothing and takes what earlier runs left."""
+    recipe = paper.preset(preset, pool.name).recipe
     recipe = recipe if updates is None else recipe.with_updates(updates)
-    jobs = plan_table1(pool, preset, recipe, splits, runs)
+    jobs = plan(paper.table(name, pool.name), pool, preset, recipe, splits, runs, shots, models)
+    if finished:
+        done = [run_folder(runs, job.config) / "model.safetensors" for job in jobs]
+        jobs = [job for job, model in zip(jobs, done, strict=True) if model.exists()]
+        if not jobs:
+            raise InputError(
+                f"nothing of {name} is finished below {runs}; drop --finished to train"
+            )
     print(
         f"{pool.name}: {splits} splits, {recipe.updates:,} updates, {recipe.filters} filters, "
         f"preset {preset}",

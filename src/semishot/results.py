@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from semishot import paper, tables
+from semishot import paper, plots, tables
 from semishot.errors import InputError
 from semishot.files import write_whole
 from semishot.tables import Record
@@ -21,16 +21,25 @@ square root of the number of splits, as in the paper), 600 test episodes per spl
 """
 
 
+SETTINGS = (
+    *("dataset", "preset", "model", "options", "variant", "split", "split_seed", "episodes"),
+    *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
+)
+"""What a record is a measurement of: a second one of the same takes the place of the first."""
+
+
 def publish(records: Sequence[Record], path: Path) -> None:
-    """One record per line, without the accuracies of single episodes."""
-    lines = [
-        json.dumps(
-            {k: v for k, v in record.items() if k != "episode_accuracies"}, ensure_ascii=False
-        )
-        for record in records
-    ]
+    """Add records to a result file, one per line, without the accuracies of single episodes."""
+    merged = {_settings(record): record for record in (read(path) if path.exists() else [])}
+    for record in records:
+        merged[_settings(record)] = {k: v for k, v in record.items() if k != "episode_accuracies"}
+    lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
     text = "[\n" + ",\n".join(lines) + "\n]\n"
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _settings(record: Record) -> str:
+    return json.dumps([record.get(name) for name in SETTINGS])
 
 
 def read(path: Path) -> list[Record]:
@@ -44,61 +53,105 @@ def read(path: Path) -> list[Record]:
 def page(folder: Path) -> str:
     """`docs/results.md`: every published table, with what it was run on and how to run it again."""
     parts = [PAGE]
-    for path in sorted(folder.glob("*/table1-*.json")):
-        parts.append(_table1(read(path)))
-    for path in sorted(folder.glob("*/choice.json")):
+    for name, table in paper.TABLES.items():
+        found = sorted(folder.glob(f"*/{name}-*.json"))
+        parts += [_table(name, table, read(path)) for path in found]
+        if not found:
+            parts.append(_not_run(name, table))
+    for path in figures(folder):
+        parts.append(_figure(path, read(path)))
+    for path in sorted(folder.glob("*/choice*.json")):
         parts.append(_choice(json.loads(path.read_text(encoding="utf-8"))))
     for path in sorted(folder.glob("*/ablations*.json")):
         parts.append(_ablations(read(path), only=path.stem.partition("-")[2]))
-    if len(parts) == 1:
+    if not any(folder.glob("*/*.json")):
         raise InputError(
             f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
         )
     return "\n".join(parts)
 
 
+def figures(folder: Path) -> list[Path]:
+    """The result files that become a figure of the page."""
+    return sorted(folder.glob(f"*/{paper.FIGURE_UNLABELED}-*.json"))
+
+
+def picture_name(path: Path) -> str:
+    return f"{path.stem}-{path.parent.name}.png"
+
+
 def _provenance(records: Sequence[Record], command: str) -> str:
-    first = records[0]
-    versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
+    def each(key: str) -> str:
+        return ", ".join(sorted({str(r[key]) for r in records}))
+
+    versions = ", ".join(f"{k} {v}" for k, v in records[0]["versions"].items())
     seeds = sorted({r["split_seed"] for r in records})
     return (
-        f"Split seeds {seeds[0]} to {seeds[-1]}; {first['device']}; {versions}; {first['date']}. "
+        f"Split seeds {seeds[0]} to {seeds[-1]}; {each('device')}; {versions}; {each('date')}. "
         f"Again: `{command}`.\n"
     )
 
 
-def _table1(records: list[Record]) -> str:
+def _command(name: str, table: paper.Table, records: Sequence[Record]) -> str:
+    """The command that measures these records, of a table that may not be complete."""
     dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
-    splits, chosen = len({r["split_seed"] for r in records}), paper.preset(preset)
-    shortened = "" if updates == chosen.recipe.updates else f" --updates {updates}"
+    command = f"semishot reproduce {name} --dataset {dataset} --preset {preset}"
+    command += f" --splits {len({r['split_seed'] for r in records})}"
+    if updates != paper.preset(preset, dataset).recipe.updates:
+        command += f" --updates {updates}"
+    for option, key, known in (("shots", "shot", table.shots), ("models", "model", paper.MODELS)):
+        held = {r[key] for r in records}
+        if held < set(known):
+            command += f" --{option} " + " ".join(str(value) for value in known if value in held)
+    return command
+
+
+def _table(name: str, table: paper.Table, records: list[Record]) -> str:
+    dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
     parts = [
-        f"## Table 1 ({dataset}, 5-way 1-shot), preset `{preset}`, {updates:,} updates\n",
-        f"{chosen.about.capitalize()}.\n",
+        f"## {table.title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates\n",
+        f"{paper.preset(preset, dataset).about.capitalize()}.\n",
     ]
-    best: dict[tuple[str, int], float] = {}
-    for m in sorted({r["unlabeled"] for r in records}):
-        parts.append(f"M = {m} unlabeled images per class at test:\n")
+    beside_paper = dataset == table.dataset
+    best: dict[tuple[str, int, int], float] = {}
+    for shot, m in tables.parts_of(table, records):
+        measured = tables.cells(records, shot, m)
+        splits = max(ours.splits for ours in measured.values() if ours)
+        parts.append(f"{shot}-shot, M = {m} unlabeled images per class at test, {splits} splits:\n")
+        rows = tables.table_rows(table, records, shot, m, beside_paper)
+        parts.append(tables.as_markdown(*rows) + "\n")
+        for (model, h), ours in measured.items():
+            if ours and beside_paper:
+                key = model, shot, h
+                best[key] = max(best.get(key, -np.inf), ours.mean - table.cells[key].mean)
+    if beside_paper:
+        above, better = sum(gap >= 0 for gap in best.values()), "At the better M, "
         parts.append(
-            tables.as_markdown(*tables.table1_rows(records, m, beside_paper=dataset == "omniglot"))
-            + "\n"
+            f"{better if len(table.tests) > 1 else ''}{above} of the {len(best)} cells measured are "
+            f"at or above the paper's; the lowest difference is {min(best.values()):+.2f}.\n"
         )
-        for key, ours in tables.table1_cells(records, m).items():
-            if ours:
-                best[key] = max(best.get(key, -np.inf), ours.mean - paper.TABLE1[key].mean)
-    above = sum(difference >= 0 for difference in best.values())
-    if dataset == "omniglot":
-        parts.append(
-            f"At the better M, {above} of the {len(best)} cells measured are at or above the paper's; "
-            f"the lowest difference is {min(best.values()):+.2f}.\n"
-        )
-    if len(best) < len(paper.TABLE1):
-        parts.append(
-            "Cells marked - have not been run; the others came from `semishot train` and "
-            "`semishot evaluate --json`.\n"
-        )
-    command = f"semishot reproduce table1 --dataset {dataset} --preset {preset} --splits {splits}"
-    command += shortened
-    parts.append(_provenance(records, command))
+    if len(best) < len(table.cells):
+        parts.append("Cells marked - and shots not shown have not been run.\n")
+    parts.append(_provenance(records, _command(name, table, records)))
+    return "\n".join(parts)
+
+
+def _not_run(name: str, table: paper.Table) -> str:
+    return (
+        f"## {table.title} ({table.dataset})\n\nNot run: no result file. With the data at hand: "
+        f"`semishot data prepare {table.dataset} --source FOLDER`, then `semishot reproduce {name}`.\n"
+    )
+
+
+def _figure(path: Path, records: list[Record]) -> str:
+    """A picture and the numbers under it: accuracy at each M, for each model and column."""
+    dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
+    table = paper.table(paper.FIGURE_UNLABELED, dataset)
+    title = f"{table.title}: {dataset}, preset `{preset}`, {updates:,} updates"
+    parts = [f"## {title}\n", f"![{title}]({picture_name(path)})\n"]
+    for shot in sorted({r["shot"] for r in records}):
+        parts.append(tables.as_markdown(*tables.curve_rows(table, records, shot)) + "\n")
+    parts.append(_provenance(records, _command(paper.FIGURE_UNLABELED, table, records)))
     return "\n".join(parts)
 
 
@@ -112,7 +165,7 @@ def _choice(choice: dict[str, Any]) -> str:
         ]
         for v in choice["variants"]
     ]
-    header = ["round", "recipe", *(tables.COLUMNS[h] for h in paper.TABLE1_DISTRACTORS)]
+    header = ["round", "recipe", *(tables.COLUMNS[h] for h in paper.DISTRACTORS)]
     text = "\n".join([f"## {choice['title']}\n", choice["about"] + "\n"])
     origin = (
         f"{choice['device']}; {choice['versions']}; {choice['date']}. Again: `{choice['again']}`.\n"
@@ -121,7 +174,10 @@ def _choice(choice: dict[str, Any]) -> str:
 
 
 def write_page(folder: Path, out: Path) -> None:
+    """The page, and the pictures beside it."""
     text = page(folder)
+    for path in figures(folder):
+        plots.accuracy_over_unlabeled(read(path), out.with_name(picture_name(path)))
     write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
@@ -139,12 +195,12 @@ def _ablation_rows(records: list[Record]) -> tuple[list[str], list[list[str]]]:
             name = record["preset"], record["updates"], record["model"], record["variant"]
             groups.setdefault(name, {}).setdefault(record["distractors"], []).append(pair)
     header = ["preset", "updates", "model", "change"]
-    for h in paper.TABLE1_DISTRACTORS:
+    for h in paper.DISTRACTORS:
         header += [tables.COLUMNS[h], "difference"]
     rows = []
     for (preset, updates, model, variant), columns in groups.items():
         row = [preset, f"{updates:,}", paper.MODELS[model], variant]
-        for h in paper.TABLE1_DISTRACTORS:
+        for h in paper.DISTRACTORS:
             pairs = np.array(columns.get(h, []))
             if not len(pairs):
                 row += ["", ""]

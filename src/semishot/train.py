@@ -30,47 +30,55 @@ from semishot.update import Chunk, RunChunk, captured_chunk, plain_chunk
 
 CHUNK = 100
 """Updates whose episodes are drawn together, and between two lines of the log."""
+CHUNK_BYTES = 2**28
+"""Images that a chunk may bring along, where the device does not hold the pool."""
+HELD_BY_A_CPU = 2**31
+"""Bytes of the largest pool that is copied to a CPU's memory."""
 CHECKPOINT_SECONDS = 10.0
 
 
 def training(
     config: FleetConfig,
     pool: ImagePool,
-    images: Tensor,
+    images: Tensor | None,
     folder: Path,
+    device: torch.device,
     meter: Meter,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Iterator[None]:
     """Train the fleet in `folder`, from where it stopped if it has begun, and leave its model there.
 
-    `images` are the pool's, on the device to train on. A generator: it yields while the device works
-    on a chunk of updates, so that several fleets can share a GPU, each starting its next chunk while
-    the others' run.
+    `images` are the pool's, on the device; None sends each chunk's ahead of its updates. A generator:
+    it yields while the device works on a chunk of updates, so that several fleets can share a GPU,
+    each starting its next chunk while the others' run.
     """
     check_fleet(config, pool, folder)
     if (folder / "model.safetensors").exists():
         (folder / "state.pt").unlink(missing_ok=True)  # a kill may have come between the two
         meter.skip(cost(config))
         return
-    model, optimizer, step = begin_or_resume(config, pool, folder, images.device)
+    model, optimizer, step = begin_or_resume(config, pool, folder, device)
     meter.skip(cost(config) * step // config.recipe.updates)
-    chunks = draw_chunks(config, pool, step)
+    chunks = draw_chunks(config, pool, step, bring_images=images is None)
     following = next(chunks, None)
     if following is not None:
         model.train()
         model.encoder.fused = config.recipe.precision == "bf16" and can_fuse(
-            images, config.recipe.filters
+            device, pool.images.shape[-2:], config.recipe.filters
         )
         run_chunk = chunk_runner(model, optimizer, images, config.shape, following)
-    saved = time.monotonic()
+    saved, recent = time.monotonic(), []
     while (chunk := following) is not None:
         finished = run_chunk(chunk)
         following = next(chunks, None)  # drawn while the device is at work
         yield
-        losses = finished().mean(0).tolist()  # (R,)
+        recent.append(finished().clone())  # (E, R)
         step += len(chunk)
-        append_log(folder, step, chunk.rates[-1], losses)
-        meter.advance(chunk.images.numel(), f"loss {sum(losses) / len(losses):.3f}")
+        meter.advance(chunk.images.numel(), f"loss {recent[-1].mean():.3f}")
+        if step % CHUNK and step < config.recipe.updates:
+            continue
+        append_log(folder, step, chunk.rates[-1], torch.cat(recent).mean(0).tolist())
+        recent.clear()
         if time.monotonic() - saved > checkpoint_seconds:
             save_state(folder, model, optimizer, step)
             saved = time.monotonic()
@@ -82,28 +90,33 @@ def train(
     config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device, meter: Meter
 ) -> ProtoNet:
     """Train one fleet to the end and return it, ready to evaluate."""
-    for _ in training(config, pool, images_on(pool, device), folder, meter):
+    for _ in training(config, pool, images_on(pool, device), folder, device, meter):
         pass
     return load_model(folder, device)[1]
 
 
-def images_on(pool: ImagePool, device: torch.device) -> Tensor:
-    """(I, C, H, W) uint8; fleets that train side by side share it."""
+def images_on(pool: ImagePool, device: torch.device) -> Tensor | None:
+    """(I, C, H, W) uint8, which fleets that train side by side share; None if there is no room."""
+    room = HELD_BY_A_CPU
+    if device.type == "cuda":
+        room = torch.cuda.mem_get_info(device)[0] // 2
+    if pool.images.nbytes > room:
+        return None
     return torch.from_numpy(np.array(pool.images)).to(device)
 
 
-def can_fuse(images: Tensor, filters: int) -> bool:
-    """Whether the fused bf16 kernels can train on these; said aloud where a GPU cannot."""
-    if images.device.type != "cuda":
+def can_fuse(device: torch.device, size: tuple[int, ...], filters: int) -> bool:
+    """Whether the fused bf16 kernels can train on images of this size; said aloud if a GPU cannot."""
+    if device.type != "cuda":
         return False
-    chip = find_spec("triton") and torch.cuda.get_device_capability(images.device) >= (8, 0)
+    chip = find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0)
     tiles = filters >= 16 and filters & (filters - 1) == 0
-    if chip and tiles and images.shape[-2] % 2 == images.shape[-1] % 2 == 0:
+    if chip and tiles and not any(side % 2 for side in size):
         return True
     print(
         "training in float32, slower: bf16 needs Triton, a GPU of 2020 or later, filters that are a "
         f"power of two from 16 (here {filters}) and an even image size (here "
-        f"{images.shape[-2]} x {images.shape[-1]})",
+        f"{' x '.join(map(str, size))})",
         file=sys.stderr,
     )
     return False
@@ -114,7 +127,9 @@ def cost(config: FleetConfig) -> int:
     return len(config.members) * config.shape.images * config.recipe.updates
 
 
-def draw_chunks(config: FleetConfig, pool: ImagePool, step: int) -> Iterator[Chunk]:
+def draw_chunks(
+    config: FleetConfig, pool: ImagePool, step: int, bring_images: bool
+) -> Iterator[Chunk]:
     """The episodes from update `step` on, up to CHUNK at a time, every run from its own stream."""
     recipe, shape = config.recipe, config.shape
     seeds = [member.split_seed for member in config.members]
@@ -122,29 +137,44 @@ def draw_chunks(config: FleetConfig, pool: ImagePool, step: int) -> Iterator[Chu
         seed: labeled_split(pool.of_split("train"), recipe.labeled_fraction, seed)
         for seed in dict.fromkeys(seeds)
     }
+    most = CHUNK
+    if bring_images:
+        most = max(
+            1, min(CHUNK, CHUNK_BYTES // (len(seeds) * shape.images * pool.images[0].nbytes))
+        )
     while step < recipe.updates:
-        count = min(CHUNK, recipe.updates - step)
+        count = min(most, CHUNK - step % CHUNK, recipe.updates - step)
         episodes = {
             seed: sample_episodes(split, shape, seed, "train", step, count).images
             for seed, split in splits.items()
         }
-        maps = None
-        if recipe.augment:
+        images = np.stack([episodes[seed] for seed in seeds], axis=1)  # (E, R, B)
+        maps = pixels = None
+        if recipe.augment or recipe.mirror:
             drawn = {
-                seed: sample_maps(recipe.augment, seed, "train", step, count, shape.images)
+                seed: sample_maps(
+                    recipe.augment, seed, "train", step, count, shape.images, recipe.mirror
+                )
                 for seed in splits
             }
             maps = torch.from_numpy(np.stack([drawn[seed] for seed in seeds], axis=1))
-        images = torch.from_numpy(np.stack([episodes[seed] for seed in seeds], axis=1))
-        yield Chunk(images, maps, [learning_rate(recipe, step + e) for e in range(count)])
+        if bring_images:
+            places, within = np.unique(images, return_inverse=True)
+            images, pixels = within.reshape(images.shape), torch.from_numpy(pool.images[places])
+        rates = [learning_rate(recipe, step + e) for e in range(count)]
+        yield Chunk(torch.from_numpy(images), maps, rates, pixels)
         step += count
 
 
 def chunk_runner(
-    model: ProtoNet, optimizer: torch.optim.Adam, images: Tensor, shape: EpisodeShape, first: Chunk
+    model: ProtoNet,
+    optimizer: torch.optim.Adam,
+    images: Tensor | None,
+    shape: EpisodeShape,
+    first: Chunk,
 ) -> RunChunk:
     """Captured and replayed on CUDA, plain elsewhere."""
-    if images.device.type != "cuda":
+    if model.encoder.weights[0].device.type != "cuda":
         return plain_chunk(model, optimizer, images, shape)
     return captured_chunk(model, optimizer, images, shape, first)
 

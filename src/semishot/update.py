@@ -16,10 +16,12 @@ class Chunk:
     """The episodes of E updates, and their learning rates."""
 
     images: Tensor
-    """(E, R, B) places in the pool."""
+    """(E, R, B) places in the pool, or in `pixels`."""
     maps: Tensor | None
     """(E, R, B, 2, 3), an affine map for each image, if the recipe augments."""
     rates: Sequence[float]
+    pixels: Tensor | None = None
+    """(I, C, H, W), the images of this chunk alone, where the device does not hold the pool."""
 
     def __len__(self) -> int:
         return len(self.rates)
@@ -55,16 +57,21 @@ def update(
 
 
 def plain_chunk(
-    model: ProtoNet, optimizer: torch.optim.Adam, pool: Tensor, shape: EpisodeShape
+    model: ProtoNet, optimizer: torch.optim.Adam, pool: Tensor | None, shape: EpisodeShape
 ) -> RunChunk:
+    """`pool` are the pool's images on the device, None where chunks bring their own."""
+    device = model.encoder.weights[0].device
+
     def run(chunk: Chunk) -> Callable[[], Tensor]:
-        images = chunk.images.to(pool.device)
-        maps = None if chunk.maps is None else chunk.maps.to(pool.device)
+        source = pool if chunk.pixels is None else chunk.pixels.to(device)
+        assert source is not None
+        images = chunk.images.to(device)
+        maps = None if chunk.maps is None else chunk.maps.to(device)
         losses = []
         for e, rate in enumerate(chunk.rates):
             set_learning_rate(optimizer, rate)
             each = None if maps is None else maps[e]
-            losses.append(update(model, optimizer, pool[images[e]], each, shape))
+            losses.append(update(model, optimizer, source[images[e]], each, shape))
         return lambda: torch.stack(losses)
 
     return run
@@ -73,21 +80,29 @@ def plain_chunk(
 def captured_chunk(
     model: ProtoNet,
     optimizer: torch.optim.Adam,
-    pool: Tensor,
+    pool: Tensor | None,
     shape: EpisodeShape,
     first: Chunk,
 ) -> RunChunk:
     """As `plain_chunk`, for chunks no longer than the first: Python only replays one graph."""
-    device = pool.device
+    device = model.encoder.weights[0].device
     images = first.images.to(device)  # (E, R, B)
     maps = None if first.maps is None else first.maps.to(device)
     losses = torch.zeros(images.shape[:2], device=device)
     cursor = torch.zeros(1, dtype=torch.int64, device=device)
+    if first.pixels is None:
+        assert pool is not None
+        source = pool
+    else:  # room for a chunk in which no image comes twice
+        source = torch.empty(
+            images.numel(), *first.pixels.shape[1:], dtype=torch.uint8, device=device
+        )
+        source[: len(first.pixels)].copy_(first.pixels)
 
     def next_update() -> None:
         chosen = images.index_select(0, cursor).squeeze(0)  # (R, B)
         moved = None if maps is None else maps.index_select(0, cursor).squeeze(0)
-        loss = update(model, optimizer, pool[chosen], moved, shape)
+        loss = update(model, optimizer, source[chosen], moved, shape)
         losses.index_copy_(0, cursor, loss.unsqueeze(0))
         cursor.add_(1).remainder_(len(losses))
 
@@ -103,12 +118,17 @@ def captured_chunk(
         with torch.cuda.graph(graph, stream=stream):
             next_update()
 
+    def send(values: Tensor | None, to: Tensor | None) -> None:
+        """From pinned memory, in the stream's turn: Python does not wait, nor does what runs there."""
+        if values is not None and to is not None:
+            to[: len(values)].copy_(values.pin_memory(), non_blocking=True)
+
     def run(chunk: Chunk) -> Callable[[], Tensor]:
         count, last = len(chunk), None
         with torch.cuda.stream(stream):
-            images[:count].copy_(chunk.images.pin_memory(), non_blocking=True)
-            if maps is not None and chunk.maps is not None:
-                maps[:count].copy_(chunk.maps.pin_memory(), non_blocking=True)
+            send(chunk.images, images)
+            send(chunk.maps, maps)
+            send(chunk.pixels, source)
             cursor.zero_()
             for rate in chunk.rates:
                 if rate != last:

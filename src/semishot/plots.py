@@ -1,0 +1,69 @@
+"""Figures from records: accuracy over the number of unlabeled images (Figures 4 and 6)."""
+
+from pathlib import Path
+from typing import Any
+
+from semishot import paper, tables
+from semishot.errors import InputError
+from semishot.files import write_whole
+from semishot.tables import Record
+
+STYLES = {
+    "supervised": ("#555555", "o", ":"),
+    "semi_supervised_inference": ("#56B4E9", "v", "--"),
+    "soft_kmeans": ("#E69F00", "s", "-"),
+    "distractor_cluster": ("#009E73", "D", "-"),
+    "masked_soft_kmeans": ("#D55E00", "^", "-"),
+}
+"""Colors that the color-blind can tell apart (Okabe and Ito), markers for everyone."""
+
+
+def pyplot() -> Any:
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise InputError("figures need matplotlib: pip install semishot[plots]") from error
+    return pyplot
+
+
+def accuracy_over_unlabeled(records: list[Record], path: Path) -> None:
+    figure = unlabeled_figure(records)
+    write_whole(path, lambda temporary: figure.savefig(temporary, dpi=110, format="png"))
+    pyplot().close(figure)
+
+
+def unlabeled_figure(records: list[Record]) -> Any:
+    """One panel per shot and column, a line per model, standard errors over splits."""
+    table = paper.table(paper.FIGURE_UNLABELED, records[0]["dataset"])
+    shots = sorted({r["shot"] for r in records})
+    at = {(shot, m): tables.cells(records, shot, m) for shot in shots for m in table.tests}
+    plt = pyplot()
+    figure, panels = plt.subplots(
+        len(shots), 2, figsize=(10, 4.2 * len(shots)), sharey="row", squeeze=False
+    )
+    for row, shot in zip(panels, shots, strict=True):
+        for panel, h in zip(row, paper.DISTRACTORS, strict=True):
+            for model, (color, marker, line) in STYLES.items():
+                found = [(m, at[shot, m][model, h]) for m in table.tests]
+                points = [(m, ours.mean, ours.error) for m, ours in found if ours]
+                if points:
+                    panel.errorbar(
+                        *zip(*[(m, mean) for m, mean, _ in points], strict=True),
+                        yerr=[error for *_, error in points],
+                        color=color,
+                        marker=marker,
+                        linestyle=line,
+                        capsize=3,
+                        label=paper.MODELS[model],
+                    )
+            panel.set_title(f"5-way {shot}-shot, {tables.COLUMNS[h]}")
+            panel.set_xlabel("unlabeled images per class at test")
+            panel.set_xticks(list(table.tests))
+            panel.grid(alpha=0.3)
+        row[0].set_ylabel("accuracy (%)")
+    panels[0][0].legend(frameon=False)
+    figure.tight_layout()
+    return figure
