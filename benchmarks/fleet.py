@@ -1,15 +1,17 @@
 """Our fleet on random images, ready to be timed: the pieces that `semishot.train` is made of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from semishot.config import FleetConfig, Member
 from semishot.episodes import EpisodeShape
-from semishot.model import build_fleet
+from semishot.image_pool import ImagePool
+from semishot.model import ProtoNet, build_fleet
 from semishot.paper import PRESETS
-from semishot.train import build_optimizer, chunk_runner
+from semishot.train import CHUNK_BYTES, build_optimizer, can_fuse, chunk_runner, pixels_of
 from semishot.update import Chunk
 
 
@@ -24,13 +26,53 @@ def fleet_updates(
     model: str, runs: int, shape: EpisodeShape, images: Tensor, updates: int
 ) -> Callable[[], Tensor]:
     """A function that does some updates of a fleet and returns their losses, (E, R)."""
+    fleet = _fleet(model, runs, shape, images.shape[1:], images.device)
+    places = _places(len(images), updates, runs, shape)
+    chunk = Chunk(places, None, [1e-3] * updates)
+    run = chunk_runner(*fleet, images, shape, chunk)
+    return lambda: run(chunk)()
+
+
+def brought_updates(
+    model: str, runs: int, shape: EpisodeShape, pool: ImagePool, updates: int, device: torch.device
+) -> Callable[[], Tensor]:
+    """The same from a pool that the device does not hold: each chunk brings its images along."""
+    places = _places(len(pool.images), updates, runs, shape)
+    most = max(1, CHUNK_BYTES // (runs * shape.images * pool.images[0].nbytes))
+
+    def chunks() -> Iterator[Chunk]:
+        for first in range(0, updates, most):
+            images, within = np.unique(places[first : first + most], return_inverse=True)
+            rates = [1e-3] * len(places[first : first + most])
+            within = torch.from_numpy(within.reshape(len(rates), runs, -1))
+            yield Chunk(within, None, rates, pixels_of(pool, images))
+
+    fleet = _fleet(model, runs, shape, pool.images.shape[1:], device)
+    run = chunk_runner(*fleet, None, shape, next(chunks()))
+
+    def work() -> Tensor:
+        waiting = chunks()
+        following = next(waiting, None)
+        while (chunk := following) is not None:
+            finished = run(chunk)
+            following = next(waiting, None)  # gathered while the device is at work
+            losses = finished()
+        return losses
+
+    return work
+
+
+def _places(images: int, updates: int, runs: int, shape: EpisodeShape) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(images, (updates, runs, shape.images), generator=generator)
+
+
+def _fleet(
+    model: str, runs: int, shape: EpisodeShape, image: tuple[int, ...], device: torch.device
+) -> tuple[ProtoNet, torch.optim.Adam]:
     recipe = PRESETS["ren2018"].recipe
     members = tuple(Member(model, seed) for seed in range(runs))
     config = FleetConfig("random", "", "ren2018", recipe, shape, members)
-    fleet = build_fleet(members, recipe, images.shape[1]).to(images.device).train()
-    fleet.encoder.fused = images.device.type == "cuda" and recipe.precision == "bf16"
-    generator = torch.Generator().manual_seed(0)
-    places = torch.randint(len(images), (updates, runs, shape.images), generator=generator)
-    chunk = Chunk(places, None, [recipe.learning_rate] * updates)
-    run = chunk_runner(fleet, build_optimizer(config, fleet), images, shape, chunk)
-    return lambda: run(chunk)()
+    fleet = build_fleet(members, recipe, image[0]).to(device).train()
+    fleet.encoder.fused = can_fuse(device, image[1:], recipe.filters)
+    return fleet, build_optimizer(config, fleet)

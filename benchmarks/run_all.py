@@ -1,4 +1,4 @@
-"""All four benchmarks in one process: one import of torch, kernels compiled once."""
+"""All benchmarks of training and evaluation in one process: one import of torch, kernels compiled once."""
 
 import argparse
 import time
@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 import evaluation
+import photographs
 import sampler
 import scaling
 import update
@@ -17,6 +18,7 @@ from summarize import table
 
 BENCHMARKS = {
     "update": update.measure,
+    "photographs": photographs.measure,
     "sampler": sampler.measure,
     "evaluation": evaluation.measure,
     "scaling": scaling.measure,

@@ -23,6 +23,7 @@ from semishot.model import build_fleet
 ROOT = Path(__file__).parents[1]
 NUMBERS = {
     "update": {"us_per_update_and_run", "times_faster_than_eager"},
+    "photographs": {"us_per_update_and_run", "times_faster_than_eager"},
     "sampler": {"episodes_per_second", "seconds_for_20000", "times_faster_than_loop"},
     "evaluation": {"episodes_per_second", "times_faster_than_loop"},
     "scaling": {"us_per_update_and_run", "us_per_image", "times_base"},

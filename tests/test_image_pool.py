@@ -16,6 +16,7 @@ from semishot.image_pool import (
     ImagePool,
     changed_classes,
     data_root,
+    gather,
     open_pool,
     save_pool,
 )
@@ -228,3 +229,11 @@ def test_a_pool_may_move(tmp_path):
     before = saved(tmp_path / "pool").fingerprint
     shutil.move(tmp_path / "pool", tmp_path / "moved")
     assert open_pool(tmp_path / "moved").fingerprint == before
+
+
+def test_gather_is_indexing(tiny_pool):
+    places = np.array([5, 3, 3, 40, 0, 7, 7, 7, 11, 2])
+    out = np.empty((len(places), *tiny_pool.images.shape[1:]), np.uint8)
+    gather(tiny_pool.images, places, out)
+    for row, place in zip(out, places, strict=True):
+        assert np.array_equal(row, tiny_pool.images[place])

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.splits import ClassImages, Indices, random_words, uniforms
+from semishot.image_pool import Indices
+from semishot.splits import ClassImages, random_words, uniforms
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ BATCH = 256
 """Images that a worker reads at a time."""
 MOST_WORKERS = 16
 """Each takes 50 MB, and more of them would wait for the disk."""
+Indices = NDArray[np.int64]
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
@@ -255,6 +256,19 @@ def open_pool(folder: Path) -> ImagePool:
             f"pool.json needs uint8 ({needed}, C, H, W); prepare it again"
         )
     return pool
+
+
+def gather(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:
+    """out[i] = images[places[i]], by several threads: they wait for memory and the disk together."""
+    threads = min(8, os.cpu_count() or 1)
+    parts = zip(np.array_split(places, threads), np.array_split(out, threads), strict=True)
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(_take, images, some, there) for some, there in parts]:
+            done.result()
+
+
+def _take(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:
+    np.take(images, places, axis=0, out=out, mode="clip")  # `raise` would make a second copy
 
 
 def changed_classes(pool: ImagePool) -> list[str]:

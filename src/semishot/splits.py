@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.image_pool import ImageClass
-
-Indices = NDArray[np.int64]
+from semishot.image_pool import ImageClass, Indices
 
 
 def check_seed(seed: int) -> None:

@@ -22,7 +22,7 @@ from semishot.config import FleetConfig, learning_rate
 from semishot.episodes import EpisodeShape, check_enough, sample_episodes
 from semishot.errors import InputError
 from semishot.files import write_whole
-from semishot.image_pool import ImagePool
+from semishot.image_pool import ImagePool, Indices, gather
 from semishot.model import ProtoNet, build_fleet
 from semishot.progress import Meter
 from semishot.splits import check_seed, labeled_split
@@ -160,10 +160,18 @@ def draw_chunks(
             maps = torch.from_numpy(np.stack([drawn[seed] for seed in seeds], axis=1))
         if bring_images:
             places, within = np.unique(images, return_inverse=True)
-            images, pixels = within.reshape(images.shape), torch.from_numpy(pool.images[places])
+            images, pixels = within.reshape(images.shape), pixels_of(pool, places)
         rates = [learning_rate(recipe, step + e) for e in range(count)]
         yield Chunk(torch.from_numpy(images), maps, rates, pixels)
         step += count
+
+
+def pixels_of(pool: ImagePool, places: Indices) -> Tensor:
+    """(I, C, H, W), in memory from which a GPU can fetch them while others work."""
+    shape = (len(places), *pool.images.shape[1:])
+    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+    gather(pool.images, places, pixels.numpy())
+    return pixels
 
 
 def chunk_runner(
