@@ -7,12 +7,16 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from semishot import datasets, paper
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
 from semishot.evaluate import device_name, evaluate, pick_device, versions
 from semishot.files import write_json
+from semishot.image_pool import ImagePool
 from semishot.reproduce import run_folder, train_all
 from semishot.train import load_model
 
@@ -23,7 +27,11 @@ SECOND = replace(FIRST, updates=15_000, learning_rate=2e-3)
 WIDER = replace(WIDE, way=30, distractors=5)
 SCALED_HALVINGS = tuple(h // 2 for h in paper.CODE_HALVINGS)
 
-VARIANTS = [
+Variants = list[tuple[int, str, Recipe, EpisodeShape]]
+"""A round, what is changed in it, and the recipe and training episode that result."""
+Rows = list[dict[str, Any]]
+
+VARIANTS: Variants = [
     (1, "20-way, H = 20, affine 1, cosine, rate 1e-3, 10,000 updates", FIRST, WIDE),
     (1, "H = 5", FIRST, replace(WIDE, distractors=5)),
     (1, "halved as in ren2018", replace(FIRST, cosine=False, halvings=SCALED_HALVINGS), WIDE),
@@ -47,42 +55,56 @@ VARIANTS = [
 
 def main(runs: Path, out: Path) -> None:
     pool, device = datasets.load("omniglot"), pick_device("auto")
+    found = judge(VARIANTS, pool, paper.TABLES["table1"].tests[5], runs, device)
+    write_choice(
+        out,
+        "How the preset `semishot` was chosen",
+        "Masked Soft k-Means trained with distractors, accuracy in % on the 688 validation "
+        "classes, M = 5, splits 0 and 1, mean ± half their difference. Each row changes its round's "
+        "first row. From round 1 the wider episodes with few distractors, the higher rate and longer "
+        "training were taken; round 2 settled on 40-way. With two splits most differences within a "
+        "round are noise.",
+        found,
+        device,
+    )
+
+
+def judge(
+    variants: Variants, pool: ImagePool, at_test: EpisodeShape, runs: Path, device: torch.device
+) -> Rows:
+    """Train each variant of Masked with distractors; its accuracy on the pool's validation classes."""
     members = tuple(Member("masked_soft_kmeans", seed) for seed in SEEDS)
     configs = [
         FleetConfig(pool.name, pool.fingerprint, "choice", recipe, shape, members)
-        for _, _, recipe, shape in VARIANTS
+        for _, _, recipe, shape in variants
     ]
     train_all(configs, pool, runs, device, side_by_side=11)
-    at_test = paper.TABLES["table1"].tests[5]
     tests = [replace(at_test, distractors=h) for h in paper.DISTRACTORS]
     rows = []
-    for (number, change, _, _), config in zip(VARIANTS, configs, strict=True):
+    for (number, change, _, _), config in zip(variants, configs, strict=True):
         model = load_model(run_folder(runs, config), device)[1]
         row = {"round": number, "change": change}
         for test, accuracies in zip(tests, evaluate(model, pool, "val", tests, SEEDS), strict=True):
             each = 100 * accuracies.mean(1)
             row[f"accuracy_{test.distractors}"] = round(float(each.mean()), 2)
             row[f"half_range_{test.distractors}"] = round(float(each.max() - each.min()) / 2, 2)
+        print(row, flush=True)
         rows.append(row)
-    about = ", ".join(f"{name} {version}" for name, version in versions().items())
-    today = datetime.now(UTC).strftime("%Y-%m-%d")
-    write_json(out, page_entry(rows, device_name(device), about, today))
+    return rows
 
 
-def page_entry(rows: list[dict], device: str, about: str, date: str, note: str = "") -> dict:
-    return {
-        "title": "How the preset `semishot` was chosen",
-        "about": "Masked Soft k-Means trained with distractors, accuracy in % on the 688 validation "
-        "classes, M = 5, splits 0 and 1, mean ± half their difference. Each row changes its round's "
-        "first row. From round 1 the wider episodes with few distractors, the higher rate and longer "
-        "training were taken; round 2 settled on 40-way. With two splits most differences within a "
-        "round are noise. " + note,
+def write_choice(out: Path, title: str, about: str, rows: Rows, device: torch.device) -> None:
+    """What `semishot results` shows of a choice."""
+    choice = {
+        "title": title,
+        "about": about,
         "variants": rows,
-        "device": device,
-        "versions": about,
-        "date": date,
-        "again": "python experiments/choose_recipe.py",
+        "device": device_name(device),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "again": f"python experiments/{Path(sys.argv[0]).name}",
     }
+    write_json(out, choice)
 
 
 if __name__ == "__main__":

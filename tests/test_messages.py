@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -70,18 +71,21 @@ def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_the_script_that_chose_the_recipe_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["choose_recipe", "choose_mini_recipe"])
+def test_the_scripts_that_chose_the_recipes_run(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "experiments"))
-    import choose_recipe
-
-    images, classes = glyphs.draw(alphabets=5)
+    script = import_module(name)
+    images, classes = glyphs.draw(alphabets=7)
     pool = save_pool(tmp_path / "pool", "omniglot", images, classes, {})
-    number, change, recipe, _ = choose_recipe.VARIANTS[0]
+    number, change, recipe, _ = script.VARIANTS[0]
     small = (number, change, replace(recipe, updates=2, filters=4), EpisodeShape(way=3))
-    monkeypatch.setattr(choose_recipe, "VARIANTS", [small])
-    monkeypatch.setattr(choose_recipe.datasets, "load", lambda name: pool)
-    monkeypatch.setattr(choose_recipe, "pick_device", lambda name: torch.device("cpu"))
-    choose_recipe.main(tmp_path / "runs", tmp_path / "choice.json")
+    monkeypatch.setattr(script, "VARIANTS", [small])
+    monkeypatch.setattr(script.datasets, "load", lambda name: pool)
+    monkeypatch.setattr(script, "pick_device", lambda name: torch.device("cpu"))
+    at_test = {20: EpisodeShape(query=2, unlabeled=2)}  # glyphs have no 41 drawings of a class
+    few = replace(script.paper.TABLES["table2"], tests=at_test)
+    monkeypatch.setitem(script.paper.TABLES, "table2", few)
+    script.main(tmp_path / "runs", tmp_path / "choice.json")
     (row,) = json.loads((tmp_path / "choice.json").read_text(encoding="utf-8"))["variants"]
     assert set(row) == {
         "round",

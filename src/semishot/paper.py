@@ -62,7 +62,7 @@ PRESETS = {
 
 _PHOTOS = Recipe(updates=200_000, halvings=PHOTO_HALVINGS)
 _TEXT = replace(_PHOTOS, halvings=(25_000, *PHOTO_HALVINGS))
-_BEYOND = Recipe(updates=30_000, cosine=True, augment=1.0, mirror=True)
+_BEYOND = Recipe(updates=30_000, cosine=True, mirror=True, weight_decay=5e-4)
 FOR_DATASET = {
     ("ren2018", MINI): replace(
         PRESETS["ren2018"], recipe=replace(_PHOTOS, labeled_fraction=0.4), train=PHOTO_TRAIN
@@ -75,10 +75,10 @@ FOR_DATASET = {
     ("semishot", MINI): replace(
         PRESETS["semishot"],
         recipe=replace(_BEYOND, labeled_fraction=0.4),
-        train=replace(PHOTO_TRAIN, way=20),
+        train=replace(PHOTO_TRAIN, way=30, query=3),
     ),
     ("semishot", TIERED): replace(
-        PRESETS["semishot"], recipe=_BEYOND, train=replace(PHOTO_TRAIN, way=20)
+        PRESETS["semishot"], recipe=_BEYOND, train=replace(PHOTO_TRAIN, way=30, query=3)
     ),
 }
 """Presets that are others for a data set of the paper."""

@@ -138,7 +138,7 @@ def _table(name: str, table: paper.Table, records: list[Record]) -> str:
 
 def _not_run(name: str, table: paper.Table) -> str:
     return (
-        f"## {table.title} ({table.dataset})\n\nNot run: no result file. With the data at hand: "
+        f"## {table.title} ({table.dataset})\n\nThis table has not been run. With the data at hand: "
         f"`semishot data prepare {table.dataset} --source FOLDER`, then `semishot reproduce {name}`.\n"
     )
 

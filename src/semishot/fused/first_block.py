@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from semishot.fused.layout import channels_last, empty_activations, slices
 
-GRAM, FORWARD, BACKWARD = (128, 4), (64, 4), (32, 4)
+GRAM, FORWARD, BACKWARD = (128, 4), (64, 4), (64, 4)
 """Rows of a program and its warps: the fastest measured that fit into registers."""
-PROGRAMS = 512
+PROGRAMS = 1024
 NOBODY = tl.constexpr(4)
 """In place of the winner of a window where the ReLU lets nothing through."""
 OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
