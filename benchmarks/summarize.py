@@ -15,6 +15,7 @@ TITLES = {
     "evaluation": "Evaluation",
     "scaling": "How the cost grows",
     "build_pool": "Preparing tieredImageNet",
+    "logistic": "Table 5's classifiers",
 }
 COLORS = {"easyfsl": "#c44e52", "eager loop": "#dd8452", "our fleet": "#4c72b0"}
 
@@ -33,6 +34,7 @@ def table(result: Result) -> str:
         "evaluation": episodes,
         "scaling": growth,
         "build_pool": builds,
+        "logistic": fits,
     }[result["benchmark"]](result)
 
 
@@ -112,6 +114,22 @@ def builds(result: Result) -> str:
             number(row["images_per_second"]),
             number(row["minutes_for_all"]),
             *(f"{row[name]:,.0f}" for name in ("parent_mib", "worker_mib", "together_mib")),
+        ]
+        for row in result["rows"]
+    ]
+    return markdown(head, rows)
+
+
+def fits(result: Result) -> str:
+    head = ["classifier", "shot", "features", "s for 600 episodes", "scikit-learn, s", "ratio"]
+    rows = [
+        [
+            row["classifier"],
+            str(row["shot"]),
+            f"{row['features']:,}",
+            number(row["seconds_for_600"]),
+            number(row["loop_seconds_for_600"]),
+            ratio(row["times_faster_than_loop"]),
         ]
         for row in result["rows"]
     ]

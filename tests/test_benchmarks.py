@@ -28,8 +28,9 @@ NUMBERS = {
     "evaluation": {"episodes_per_second", "times_faster_than_loop"},
     "scaling": {"us_per_update_and_run", "us_per_image", "times_base"},
     "build_pool": {"images_per_second", "minutes_for_all", "parent_mib", "worker_mib"},
+    "logistic": {"seconds_for_600", "loop_seconds_for_600", "times_faster_than_loop"},
 }
-TOGETHER = [name for name in NUMBERS if name != "build_pool"]  # which needs no GPU, but a disk
+TOGETHER = [name for name in NUMBERS if name not in ("build_pool", "logistic")]  # which need no GPU
 
 
 def run(script: str, *arguments: object) -> str:

@@ -131,7 +131,7 @@ def test_commands_in_the_documents_parse(line, monkeypatch):
 
         return record
 
-    for table in (cli.COMMANDS, cli.DATA_COMMANDS):
+    for table in (cli.COMMANDS, cli.REPRODUCE_COMMANDS, *cli.GROUPS.values()):
         for name, function in table.items():
             monkeypatch.setitem(table, name, recorder(function))
     cli.main(shlex.split(line, comments=True)[1:])
@@ -167,7 +167,7 @@ def exists(token: str) -> bool | None:
     if match := re.fullmatch(r"(\w+)\((\w+)=(.+)\)", token):  # an option of a refiner
         refine.build(match[1], **{match[2]: ast.literal_eval(match[3])})
         return True
-    if re.fullmatch(r"[a-z_]+(\.\w+)+", token):
+    if re.fullmatch(r"[a-z_][a-z_0-9]*(\.\w+)+", token):
         return has_name(token)
     return None
 

@@ -31,7 +31,8 @@ def test_published_files_are_small_and_say_what_they_were_run_with():
         for record in results.read(path):
             assert "episode_accuracies" not in record
             assert {"recipe", "train", "split_seed", "device", "versions", "date"} <= set(record)
-            assert Recipe(**record["recipe"]).updates == record["updates"]
+            if record["updates"]:  # pixels and random weights have none
+                assert Recipe(**record["recipe"]).updates == record["updates"]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from semishot import __version__
+from semishot.appendix_commands import REPRODUCE_COMMANDS, SHOW_COMMANDS
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.memory import keep_freed_memory
@@ -43,7 +44,15 @@ def demo(
 
 def reproduce(
     what: tyro.conf.Positional[
-        Literal["table1", "table2", "table3", "figure-unlabeled", "ablations"]
+        Literal[
+            "table1",
+            "table2",
+            "table3",
+            "table5",
+            "figure-unlabeled",
+            "figure-masks",
+            "ablations",
+        ]
     ],
     dataset: str | None = None,
     preset: str = "ren2018",
@@ -80,6 +89,10 @@ def reproduce(
     """
     from semishot import ablations, datasets, evaluate, paper, reproduce, results, tables
 
+    if what in REPRODUCE_COMMANDS:
+        raise InputError(
+            f"{what} has arguments of its own: they follow `semishot reproduce {what}`"
+        )
     if what == "ablations" and (preset, updates, shots, models, finished) != (
         *("ren2018", None, (), ()),
         False,
@@ -107,6 +120,10 @@ def reproduce(
         name = f"{what}-{kind}".rstrip("-")
         suffix = "" if updates is None else f"-{updates}"
         results.publish(records, publish / dataset / f"{name}{suffix}.json")
+
+
+def show() -> None:  # stands in `semishot --help`; main() goes straight to SHOW_COMMANDS
+    """Draw an episode or a refinement: `semishot show --help`."""
 
 
 def results(folder: Path = Path("results"), out: Path = Path("docs/results.md")) -> None:
@@ -314,6 +331,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "pick": pick,
     "results": results,
+    "show": show,
     "data": data,
     "doctor": doctor,
 }
@@ -323,6 +341,8 @@ DATA_COMMANDS: dict[str, Callable[..., Any]] = {
     "list": data_list,
 }
 
+GROUPS = {"data": DATA_COMMANDS, "show": SHOW_COMMANDS}
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command. Wrong input ends in one line and exit code 2; Ctrl-C in 130, resumable."""
@@ -331,8 +351,10 @@ def main(arguments: list[str] | None = None) -> None:
         print(__version__)
         return
     prog, commands = "semishot", COMMANDS
-    if args[:1] == ["data"]:
-        prog, commands, args = "semishot data", DATA_COMMANDS, args[1:]
+    if args and args[0] in GROUPS:
+        prog, commands, args = f"semishot {args[0]}", GROUPS[args[0]], args[1:]
+    elif args[:1] == ["reproduce"] and args[1:2] and args[1] in REPRODUCE_COMMANDS:
+        prog, commands, args = "semishot reproduce", REPRODUCE_COMMANDS, args[1:]
     keep_freed_memory()
     try:
         tyro.extras.subcommand_cli_from_dict(

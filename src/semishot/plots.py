@@ -1,4 +1,4 @@
-"""Figures from records: accuracy over the number of unlabeled images (Figures 4 and 6)."""
+"""Figures by matplotlib: how they are made, and accuracy over unlabeled images (Figures 4 and 6)."""
 
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,26 @@ STYLES = {
 """Colors that the color-blind can tell apart (Okabe and Ito), markers for everyone."""
 
 
-def pyplot() -> Any:
+def canvas(width: float, height: float) -> Any:
+    """A figure of matplotlib without its global state."""
     try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
+        from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError("figures need matplotlib: pip install semishot[plots]") from error
-    return pyplot
+        raise InputError("drawing needs matplotlib: pip install semishot[plots]") from error
+    return Figure(figsize=(width, height), dpi=120, layout="constrained")
+
+
+def save(figure: Any, out: Path) -> None:
+    """PNG, PDF or SVG, by the name of the file."""
+    known = figure.canvas.get_supported_filetypes()
+    kind = out.suffix.removeprefix(".").lower()
+    if kind not in known:
+        raise InputError(f"cannot draw to {out.name!r}: the name must end in .png, .pdf or .svg")
+    write_whole(out, lambda temporary: figure.savefig(temporary, format=kind))
 
 
 def accuracy_over_unlabeled(records: list[Record], path: Path) -> None:
-    figure = unlabeled_figure(records)
-    write_whole(path, lambda temporary: figure.savefig(temporary, dpi=110, format="png"))
-    pyplot().close(figure)
+    save(unlabeled_figure(records), path)
 
 
 def unlabeled_figure(records: list[Record]) -> Any:
@@ -40,10 +45,8 @@ def unlabeled_figure(records: list[Record]) -> Any:
     table = paper.table(paper.FIGURE_UNLABELED, records[0]["dataset"])
     shots = sorted({r["shot"] for r in records})
     at = {(shot, m): tables.cells(records, shot, m) for shot in shots for m in table.tests}
-    plt = pyplot()
-    figure, panels = plt.subplots(
-        len(shots), 2, figsize=(10, 4.2 * len(shots)), sharey="row", squeeze=False
-    )
+    figure = canvas(9, 3.8 * len(shots))
+    panels = figure.subplots(len(shots), 2, sharey="row", squeeze=False)
     for row, shot in zip(panels, shots, strict=True):
         for panel, h in zip(row, paper.DISTRACTORS, strict=True):
             for model, (color, marker, line) in STYLES.items():
@@ -65,5 +68,4 @@ def unlabeled_figure(records: list[Record]) -> Any:
             panel.grid(alpha=0.3)
         row[0].set_ylabel("accuracy (%)")
     panels[0][0].legend(frameon=False)
-    figure.tight_layout()
     return figure

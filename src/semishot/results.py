@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from semishot import paper, plots, tables
+from semishot import baseline_tables, mask_tables, paper, plots, tables
 from semishot.errors import InputError
 from semishot.files import write_whole
 from semishot.tables import Record
@@ -22,7 +22,8 @@ square root of the number of splits, as in the paper), 600 test episodes per spl
 
 
 SETTINGS = (
-    *("dataset", "preset", "model", "options", "variant", "split", "split_seed", "episodes"),
+    *("dataset", "preset", "model", "features", "options", "variant", "source"),
+    *("split", "split_seed", "episodes"),
     *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
 )
 """What a record is a measurement of: a second one of the same takes the place of the first."""
@@ -64,6 +65,10 @@ def page(folder: Path) -> str:
         parts.append(_choice(json.loads(path.read_text(encoding="utf-8"))))
     for path in sorted(folder.glob("*/ablations*.json")):
         parts.append(_ablations(read(path), only=path.stem.partition("-")[2]))
+    for path in sorted(folder.glob("*/table5*.json")):
+        parts.append(baseline_tables.table5_section(read(path)))
+    for path in sorted(folder.glob("*/figure-masks.json")):
+        parts.append(mask_tables.masks_section(read(path)))
     if not any(folder.glob("*/*.json")):
         raise InputError(
             f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
