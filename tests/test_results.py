@@ -102,6 +102,44 @@ def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_pool, tmp
     assert not any(r["options"] for r in records)
 
 
+def test_photographs_have_ablations_under_their_own_protocol():
+    for variant in ablations.variants_of("mini-imagenet"):
+        base, departing = (
+            ablations.AblationCell("mini-imagenet", variant, 0, departs)
+            for departs in (False, True)
+        )
+        assert departing.recipe.updates == 200_000
+        assert (departing.recipe, departing.train) == (base.recipe, base.train)  # one fleet
+        assert departing.options != base.options == {}
+        assert departing.train.sizes == (5, 25, 25)
+        assert (departing.test.query, departing.test.unlabeled) == (20, 20)
+
+
+def test_a_second_measurement_takes_the_place_of_the_first(tmp_path):
+    def one(seed: int, accuracy: float, **more: object) -> dict:
+        return {"model": "masked", "split_seed": seed, "accuracy": accuracy, **more}
+
+    path = tmp_path / "some.json"
+    results.publish([one(0, 0.5, episode_accuracies=[0.5]), one(1, 0.6)], path)
+    results.publish([one(1, 0.7), one(2, 0.8), one(1, 0.9, features="pixels")], path)
+    assert results.read(path) == [
+        one(0, 0.5),
+        one(1, 0.7),
+        one(2, 0.8),
+        one(1, 0.9, features="pixels"),
+    ]
+
+
+def test_a_table_that_was_not_run_says_so_and_how(records, tmp_path):
+    results.publish(records, tmp_path / "glyphs" / "ablations.json")
+    page = results.page(tmp_path)
+    for name in ("table2", "table3"):
+        dataset = paper.TABLES[name].dataset
+        assert f"`semishot data prepare {dataset} --source FOLDER`" in page
+        assert f"`semishot reproduce {name}`" in page
+    assert page.count("This table has not been run") == 3
+
+
 def made_up(variant: str, seed: int, accuracy: float) -> dict:
     return {
         "preset": "ren2018",

@@ -31,7 +31,7 @@ def fleet(tiny_pool, tmp_path):
 
 
 def test_a_scene_is_the_episode_and_the_predictions_of_the_model(fleet, tiny_pool, tiny_root):
-    folder, model, members = fleet
+    folder, model, _ = fleet
     scene = scenes.look(folder, None, SHAPE, 7, 11, run=1, root=tiny_root)
     images = all_labeled(tiny_pool.of_split("test"))
     drawn = sample_episodes(images, SHAPE, 7, "test", 11, 1)

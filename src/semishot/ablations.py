@@ -73,29 +73,45 @@ VARIANTS = (
 )
 
 
+PHOTO_VARIANTS = (
+    Variant("mask applied twice", "ren2018", MASKED, {"mask_power": 2}, columns=(0,)),
+    Variant(
+        "no gradient through assignments",
+        "ren2018",
+        "soft_kmeans",
+        {"detach_assignments": True},
+        columns=(0,),
+    ),
+)
+"""For miniImageNet and tieredImageNet: what could lie behind the column without distractors."""
+
+
+def variants_of(dataset: str) -> tuple[Variant, ...]:
+    return PHOTO_VARIANTS if dataset in (paper.MINI, paper.TIERED) else VARIANTS
+
+
 UPDATES = {"semishot": 10_000}
 """Fewer than the preset's: enough to tell its ingredients apart."""
-UNLABELED = 5
-"""M at test."""
 
 
 @dataclass(frozen=True)
 class AblationCell:
     """A variant at a column, or the preset's own cell that it departs from."""
 
+    dataset: str
     variant: Variant
     column: int
     departs: bool
 
     @property
     def recipe(self) -> Recipe:
-        recipe = paper.preset(self.variant.preset).recipe
+        recipe = paper.preset(self.variant.preset, self.dataset).recipe
         recipe = replace(recipe, **self.variant.recipe) if self.departs else recipe
         return recipe.with_updates(UPDATES.get(self.variant.preset, recipe.updates))
 
     @property
     def train(self) -> EpisodeShape:
-        chosen = paper.preset(self.variant.preset)
+        chosen = paper.preset(self.variant.preset, self.dataset)
         if self.variant.model == SUPERVISED:
             return replace(chosen.train, unlabeled=0)
         shape = replace(chosen.train, distractors=chosen.distractors if self.column else 0)
@@ -107,7 +123,10 @@ class AblationCell:
 
     @property
     def test(self) -> EpisodeShape:
-        return replace(paper.TABLES["table1"].tests[UNLABELED], distractors=self.column)
+        """At the first M of the data set's table."""
+        known = {table.dataset: table for table in paper.TABLES.values()}
+        tests = known.get(self.dataset, paper.TABLES["table1"]).tests
+        return replace(next(iter(tests.values())), distractors=self.column)
 
     def holds(self, record: Record) -> bool:
         return (
@@ -126,14 +145,15 @@ def ablations(
 
     `only` takes the variants whose names contain it.
 
-    Runs of the same recipe and episode share a fleet, and fleets that Table 1 has left are used.
+    Runs of the same recipe and episode share a fleet, and fleets that a table has left are used.
     """
-    if not any(only in variant.name for variant in VARIANTS):
-        known = "; ".join(dict.fromkeys(variant.name for variant in VARIANTS))
+    variants = variants_of(pool.name)
+    if not any(only in variant.name for variant in variants):
+        known = "; ".join(dict.fromkeys(variant.name for variant in variants))
         raise InputError(f"no ablation's name contains {only!r}; there are: {known}")
     cells = [
-        AblationCell(variant, column, departs)
-        for variant in VARIANTS
+        AblationCell(pool.name, variant, column, departs)
+        for variant in variants
         if only in variant.name
         for column in variant.columns
         for departs in (False, True)

@@ -218,14 +218,14 @@ def _ablation_rows(records: list[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def _ablations(records: list[Record], only: str) -> str:
-    splits = len({r["split_seed"] for r in records})
-    command = f"semishot reproduce ablations --splits {splits}" + (
-        f" --only {only}" if only else ""
-    )
+    splits, dataset = len({r["split_seed"] for r in records}), records[0]["dataset"]
+    command = f"semishot reproduce ablations --dataset {dataset} --splits {splits}"
+    command += f" --only {only}" if only else ""
+    (m,) = {r["unlabeled"] for r in records}
     return "\n".join(
         [
-            "## What made the numbers" + (f": {only}\n" if only else "\n"),
-            "One change at a time, M = 5 at test; `difference` is to the preset's own cell, split by "
+            f"## What made the numbers ({dataset})" + (f": {only}\n" if only else "\n"),
+            f"One change at a time, M = {m} at test; `difference` is to the preset's own cell, split by "
             f"split, with the standard error of that difference over {splits} splits.\n",
             tables.as_markdown(*_ablation_rows(records)) + "\n",
             _provenance(records, command),
