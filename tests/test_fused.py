@@ -118,3 +118,27 @@ def test_a_replayed_graph_does_what_the_plain_loop_does(precision):
         found.append((*losses, model.encoder.weights[2].detach().clone()))
     for plain, captured in zip(*found, strict=True):
         assert relative(captured, plain) < (5e-2 if precision == "bf16" else 1e-2)
+
+
+def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
+    members = tuple(Member("masked_soft_kmeans", s) for s in range(3))
+    recipe = Recipe(filters=16, init_std=0.1)
+    config = FleetConfig("random", "", "none", recipe, shape, members)
+    pool = torch.randint(0, 256, (50, 1, 28, 28)).byte()
+    places = [torch.randint(0, 50, (4, 3, shape.images)) for _ in range(5)]
+    found = []
+    for brought in (False, True):
+        model = build_fleet(members, recipe, 1).to(CUDA).train()
+        model.encoder.fused = True
+        chunks = []
+        for chosen in places:
+            needed, within = chosen.unique(return_inverse=True)
+            own = pool[needed].pin_memory() if brought else None
+            chunks.append(Chunk(within if brought else chosen, None, [1e-3] * 4, own))
+        resident = None if brought else pool.to(CUDA)
+        run = captured_chunk(model, build_optimizer(config, model), resident, shape, chunks[0])
+        losses = [run(chunk)().clone() for chunk in chunks]
+        found.append((*losses, model.encoder.weights[2].detach().clone()))
+    for held, sent in zip(*found, strict=True):
+        assert relative(sent, held) < 1e-2
