@@ -27,5 +27,5 @@ clean:
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots]
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots,tensorboard]
 	touch $@

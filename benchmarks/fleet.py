@@ -6,12 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from semishot.chunks import CHUNK_BYTES, pixels_of
 from semishot.config import FleetConfig, Member
 from semishot.episodes import EpisodeShape
 from semishot.image_pool import ImagePool
 from semishot.model import ProtoNet, build_fleet
 from semishot.paper import PRESETS
-from semishot.train import CHUNK_BYTES, build_optimizer, can_fuse, chunk_runner, pixels_of
+from semishot.train import build_optimizer, can_fuse, chunk_runner
 from semishot.update import Chunk
 
 

@@ -32,11 +32,16 @@ ROOMS = [
     "baselines",
     "pretrain",
     "train",
+    "follow",
+    "board",
+    "validation",
+    "chunks",
     "update",
     "model",
     "encoder",
     "fused",
     "augment",
+    "fleet_table",
     "config",
     "refine",
     "prototypes",
@@ -49,6 +54,7 @@ ROOMS = [
     "pickles",
     "progress",
     "memory",
+    "log",
     "files",
     "errors",
     "__init__",
@@ -71,12 +77,27 @@ WITHOUT_TORCH = {
     "config",
     "cli",
     "appendix_commands",
+    "fleet_table",
+    "log",
     "files",
     "errors",
     "progress",
 }
 FRAMEWORKS = {"torch", "triton", "safetensors"}
-MODEL_ROOMS = {"model", "encoder", "fused", "refine", "prototypes", "train", "update", "evaluate"}
+MODEL_ROOMS = {
+    "model",
+    "encoder",
+    "fused",
+    "refine",
+    "prototypes",
+    "train",
+    "follow",
+    "board",
+    "validation",
+    "chunks",
+    "update",
+    "evaluate",
+}
 
 
 def room_of(path: Path) -> str:

@@ -10,8 +10,8 @@ import torch
 from semishot.augment import ROTATION, SHEAR, SHIFT, STRETCH, sample_maps, warp
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape, draws
-from semishot.progress import Meter
-from semishot.train import cost, train
+from semishot.fleet_table import row_of
+from semishot.train import train
 
 E, B = 5, 7
 
@@ -95,8 +95,8 @@ def test_an_augmented_training_does_not_depend_on_its_chunks(tiny_pool, tmp_path
     weights = []
     for name, chosen, chunk in (("a", config, 100), ("b", config, 4), ("c", plain, 100)):
         monkeypatch.setattr("semishot.train.CHUNK", chunk)
-        meter = Meter("training", cost(chosen))
-        model = train(chosen, tiny_pool, tmp_path / name, torch.device("cpu"), meter)
+        row = row_of(chosen)
+        model = train(chosen, tiny_pool, tmp_path / name, torch.device("cpu"), row)
         weights.append(model.encoder.weights[0])
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])

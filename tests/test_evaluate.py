@@ -20,11 +20,11 @@ from semishot.evaluate import (
     pick_device,
     records,
 )
+from semishot.fleet_table import row_of
 from semishot.image_pool import ImagePool
 from semishot.model import ProtoNet, build_fleet
-from semishot.progress import Meter
 from semishot.splits import all_labeled
-from semishot.train import cost, train
+from semishot.train import train
 
 CPU = torch.device("cpu")
 N, K, Q, M, H = 3, 2, 4, 5, 6
@@ -44,7 +44,7 @@ def trained(pool: ImagePool, model: str, folder: Path) -> tuple[FleetConfig, Pro
     shape = EpisodeShape(way=3, unlabeled=0 if model == "supervised" else 3)
     members = tuple(Member(model, seed) for seed in SEEDS)
     config = FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, shape, members)
-    return config, train(config, pool, folder, CPU, Meter("training", cost(config)))
+    return config, train(config, pool, folder, CPU, row_of(config))
 
 
 @pytest.fixture(scope="module")

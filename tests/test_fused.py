@@ -1,5 +1,6 @@
 """The CUDA path against the plain one: kernels, the captured update, and where it runs at all."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -11,6 +12,7 @@ from semishot.errors import InputError
 from semishot.model import build_fleet
 from semishot.train import build_optimizer
 from semishot.update import Chunk, captured_chunk, plain_chunk
+from semishot.validation import fixed_episodes
 
 if not torch.cuda.is_available():
     pytest.skip(
@@ -142,3 +144,26 @@ def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():
         found.append((*losses, model.encoder.weights[2].detach().clone()))
     for held, sent in zip(*found, strict=True):
         assert relative(sent, held) < 1e-2
+
+
+def test_looking_between_replays_changes_nothing(tiny_pool):
+    """Validation reads the tensors that the graph writes, by other kernels and on another stream."""
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
+    members = tuple(Member(m, s) for m in ("soft_kmeans", "masked_soft_kmeans") for s in range(2))
+    recipe = Recipe(filters=16, init_std=0.1)
+    config = FleetConfig("glyphs", tiny_pool.fingerprint, "none", recipe, shape, members)
+    pool = torch.from_numpy(np.array(tiny_pool.images)).to(CUDA)
+    chunk = Chunk(torch.randint(0, len(pool), (6, 4, shape.images)), None, [1e-3] * 6)
+    episodes = fixed_episodes(config, tiny_pool, CUDA, 100)
+    found = []
+    for times in (0, 2):
+        model = build_fleet(members, recipe, 1).to(CUDA).train()
+        model.encoder.fused = True
+        run = captured_chunk(model, build_optimizer(config, model), pool, shape, chunk)
+        first = run(chunk)().clone()
+        seen = [episodes.look(model) for _ in range(times)]
+        assert all(each.accuracy == seen[0].accuracy for each in seen)
+        assert model.training
+        found.append((first, run(chunk)().clone(), model.encoder.weights[2].detach().clone()))
+    for alone, watched in zip(*found, strict=True):
+        assert relative(watched, alone) < 5e-2

@@ -10,9 +10,9 @@ from semishot.config import FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.evaluate import evaluate, evaluate_folder, pick_best
+from semishot.fleet_table import row_of
 from semishot.model import take_run
-from semishot.progress import Meter
-from semishot.train import cost, load_model, train
+from semishot.train import load_model, train
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=1, query=4, unlabeled=5, distractors=2)
@@ -31,7 +31,7 @@ def folder(tiny_pool, tmp_path_factory):
     shape = EpisodeShape(way=3, unlabeled=3)
     config = FleetConfig("glyphs", tiny_pool.fingerprint, "tiny", recipe, shape, MEMBERS)
     where = tmp_path_factory.mktemp("fleet")
-    train(config, tiny_pool, where, CPU, Meter("training", cost(config)))
+    train(config, tiny_pool, where, CPU, row_of(config))
     return where
 
 

@@ -4,17 +4,17 @@ import itertools
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from semishot import paper, reproduce, tables, train
+from semishot import fleet_table, follow, paper, reproduce, tables, train
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool
-from semishot.progress import Meter
 
 CPU = torch.device("cpu")
 TINY = Recipe(updates=6, filters=3, halvings=(3,), init_std=0.1)
@@ -150,24 +150,25 @@ def test_other_settings_find_nothing_to_share(finished, tiny_pool):
 def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypatch):
     """Stop the last of the three fleets after a checkpoint: the next call trains only its rest."""
     monkeypatch.setattr(train, "CHUNK", 2)
-    monkeypatch.setattr(reproduce, "training", lambda *args: train.training(*args, 0))
+    often = partial(train.training, checkpoint_seconds=0)
+    monkeypatch.setattr(reproduce, "training", often)
     chunks = itertools.count(1)
-    log = train.append_log
+    log = follow.append_log
 
     def stop_in_the_eighth(*args):
         if next(chunks) == 8:  # 3 chunks for each of the first two fleets, then 2
             raise KeyboardInterrupt
-        log(*args)
+        return log(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "append_log", stop_in_the_eighth)
+        patch.setattr(follow, "append_log", stop_in_the_eighth)
         with pytest.raises(KeyboardInterrupt):
             table1(tiny_pool, tmp_path, splits=2)
     assert len(list(tmp_path.rglob("state.pt"))) == 1
     assert len(list(tmp_path.rglob("model.safetensors"))) == 2
 
     steps = []
-    monkeypatch.setattr(train, "append_log", lambda folder, step, *more: steps.append(step))
+    monkeypatch.setattr(follow, "append_log", lambda folder, step, *more: steps.append(step))
     records = table1(tiny_pool, tmp_path, splits=2)
     assert steps == [4, 6]
     assert [r["episode_accuracies"] for r in records] == [
@@ -259,18 +260,19 @@ def test_an_option_that_is_neither_is_refused(tiny_pool):
         words(tiny_pool, options={"mask_power": "twice"})
 
 
-def test_a_meter_of_a_finished_table_stands_at_its_end(finished, tiny_pool, monkeypatch):
-    meters: list[Meter] = []
-    made = Meter.__init__
+def test_the_rows_of_a_finished_table_stand_at_their_end(finished, tiny_pool, monkeypatch):
+    tables_shown: list[fleet_table.FleetTable] = []
+    made = fleet_table.FleetTable.__init__
 
-    def remember(self, *args):
-        made(self, *args)
-        meters.append(self)
+    def remember(self, rows):
+        made(self, rows)
+        tables_shown.append(self)
 
-    monkeypatch.setattr(Meter, "__init__", remember)
+    monkeypatch.setattr(fleet_table.FleetTable, "__init__", remember)
     table1(tiny_pool, finished[0], splits=2)
-    assert [(m.done, m.skipped) for m in meters] == [(m.total, m.total) for m in meters]
-    assert meters
+    (shown,) = tables_shown
+    assert [(row.done, row.skipped) for row in shown.rows] == [(6, 6)] * 3
+    assert shown.whole() == "training: 100%"
 
 
 def test_records_within_a_group_are_others_and_older_ones_are_across_groups():

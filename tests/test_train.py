@@ -18,15 +18,14 @@ from semishot import train as train_module
 from semishot.config import FleetConfig, Member, Recipe, learning_rate
 from semishot.episodes import EpisodeShape, sample_episodes
 from semishot.errors import InputError
+from semishot.fleet_table import Row, row_of
 from semishot.image_pool import ImagePool
+from semishot.log import cut_log
 from semishot.model import ProtoNet, build_fleet
-from semishot.progress import Meter
 from semishot.splits import labeled_split
 from semishot.train import (
     CHUNK,
     build_optimizer,
-    cost,
-    cut_log,
     images_on,
     load_model,
     train,
@@ -42,19 +41,17 @@ SHAPE = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
 MEMBERS = (Member("masked_soft_kmeans", 5), Member("soft_kmeans", 2))
 
 
-class StoppingMeter(Meter):
-    """Stops the training like Ctrl-C, within the given chunk."""
+class StoppingRow(Row):
+    """Stops the training like Ctrl-C, after the given update."""
 
-    def __init__(self, config: FleetConfig, chunks: int) -> None:
-        super().__init__("training", cost(config))
-        self.chunks = chunks
+    def __init__(self, config: FleetConfig, stop: int) -> None:
+        super().__init__(**vars(row_of(config)))
+        self.stop = stop
 
-    def advance(self, amount: int = 1, note: str = "") -> None:
-        super().advance(amount, note)
-        if note:
-            self.chunks -= 1
-            if self.chunks == 0:
-                raise KeyboardInterrupt
+    def advance(self, updates: int, loss: float) -> None:
+        super().advance(updates, loss)
+        if self.done >= self.stop:
+            raise KeyboardInterrupt
 
 
 def fleet(pool: ImagePool, **changes) -> FleetConfig:
@@ -63,14 +60,14 @@ def fleet(pool: ImagePool, **changes) -> FleetConfig:
 
 
 def run(config: FleetConfig, pool: ImagePool, folder: Path) -> ProtoNet:
-    return train(config, pool, folder, CPU, Meter("training", cost(config)))
+    return train(config, pool, folder, CPU, row_of(config))
 
 
 def interrupt(config: FleetConfig, pool: ImagePool, folder: Path, chunks: int) -> None:
-    """Leave `folder` as Ctrl-C would: the log has `chunks` lines, the checkpoint is one behind."""
-    meter = StoppingMeter(config, chunks)
+    """Leave `folder` as Ctrl-C would, just before the line of the log after chunks * FEW updates."""
+    row = StoppingRow(config, min(chunks * FEW, config.recipe.updates))
     with pytest.raises(KeyboardInterrupt):
-        for _ in training(config, pool, images_on(pool, CPU), folder, CPU, meter, 0):
+        for _ in training(config, pool, images_on(pool, CPU), folder, CPU, row, 0):
             pass
 
 
@@ -237,11 +234,11 @@ def test_training_in_two_halves_equals_one_go(whole, tiny_pool, tmp_path, chunks
     config = fleet(tiny_pool)
     interrupt(config, tiny_pool, tmp_path, chunks)
     assert not (tmp_path / "model.safetensors").exists()
-    meter = Meter("training", cost(config))
-    train(config, tiny_pool, tmp_path, CPU, meter)
+    row = row_of(config)
+    train(config, tiny_pool, tmp_path, CPU, row)
     assert left(tmp_path) == left(whole)
     assert not (tmp_path / "state.pt").exists()
-    assert meter.skipped == cost(config) * (chunks - 1) * FEW // RECIPE.updates
+    assert row.skipped == (chunks - 1) * FEW
 
 
 @pytest.mark.usefixtures("short_chunks")
@@ -276,6 +273,7 @@ def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tin
         "pool": str(tiny_root / "glyphs"),
         "work": str(tmp_path),
         "config": config.to_json(),
+        "watched": ["ours", "saving"],
         "moments": 20,
     }
     script = Path(__file__).with_name("killed_training.py")
@@ -296,15 +294,15 @@ import sys, torch
 from pathlib import Path
 from semishot.config import FleetConfig
 from semishot.image_pool import open_pool
-from semishot.progress import Meter
-from semishot.train import images_on, cost, training
+from semishot.fleet_table import row_of
+from semishot.train import images_on, training
 
 torch.set_num_threads(1)
 pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_json(sys.argv[3])
-meter = Meter("training", cost(config))
+row = row_of(config)
 opened = open_pool(pool)
 images = images_on(opened, torch.device("cpu"))
-for _ in training(config, opened, images, folder, torch.device("cpu"), meter, 0):
+for _ in training(config, opened, images, folder, torch.device("cpu"), row, 0):
     pass
 """
 
@@ -332,20 +330,18 @@ def test_killed_from_outside_and_restarted_it_ends_bit_identical(
 def test_a_finished_training_is_not_touched(whole, tiny_pool, monkeypatch):
     before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()}
     monkeypatch.setattr(train_module, "draw_chunks", lambda *_: pytest.fail("it trained"))
-    meter = Meter("training", cost(fleet(tiny_pool)))
-    train(fleet(tiny_pool), tiny_pool, whole, CPU, meter)
+    row = row_of(fleet(tiny_pool))
+    train(fleet(tiny_pool), tiny_pool, whole, CPU, row)
     assert {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()} == before
-    assert meter.done == meter.skipped == cost(fleet(tiny_pool))
+    assert row.done == row.skipped == row.updates == RECIPE.updates
 
 
-def test_the_meter_counts_images_over_runs_and_updates(tiny_pool, tmp_path):
+def test_a_row_counts_updates_and_knows_the_images_of_one_over_all_runs(tiny_pool, tmp_path):
     config = fleet(tiny_pool, recipe=replace(RECIPE, updates=3))
-    images = 3 * 1 + (3 + 2) * 4 + 3 * 1
-    assert cost(config) == 2 * images * 3
-    meter = Meter("training", cost(config))
-    train(config, tiny_pool, tmp_path, CPU, meter)
-    assert meter.done == cost(config)
-    assert meter.skipped == 0
+    row = row_of(config)
+    assert row.images == 2 * (3 * 1 + (3 + 2) * 4 + 3 * 1)
+    train(config, tiny_pool, tmp_path, CPU, row)
+    assert (row.done, row.skipped) == (3, 0)
 
 
 @pytest.mark.usefixtures("short_chunks")
@@ -427,8 +423,8 @@ def test_images_brought_chunk_by_chunk_train_the_same(augment, tiny_pool, tmp_pa
     held, brought = tmp_path / "held", tmp_path / "brought"
     for folder, room, most in ((held, 2**31, 2**28), (brought, 0, 3 * 2 * 24 * 784)):
         monkeypatch.setattr("semishot.train.HELD_BY_A_CPU", room)
-        monkeypatch.setattr("semishot.train.CHUNK_BYTES", most)
+        monkeypatch.setattr("semishot.chunks.CHUNK_BYTES", most)
         assert (images_on(tiny_pool, CPU) is None) == (folder == brought)
-        train(config, tiny_pool, folder, CPU, Meter("training", cost(config)))
+        train(config, tiny_pool, folder, CPU, row_of(config))
     assert (held / "log.jsonl").read_text() == (brought / "log.jsonl").read_text()
     assert (held / "model.safetensors").read_bytes() == (brought / "model.safetensors").read_bytes()

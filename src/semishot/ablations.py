@@ -139,7 +139,12 @@ class AblationCell:
 
 
 def ablations(
-    pool: ImagePool, splits: int, runs: Path, device: torch.device, only: str = ""
+    pool: ImagePool,
+    splits: int,
+    runs: Path,
+    device: torch.device,
+    only: str = "",
+    tensorboard: bool = False,
 ) -> list[Record]:
     """Records of every variant (`variant` is its name) and of the cells they depart from (`""`).
 
@@ -170,7 +175,7 @@ def ablations(
         config = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, unique)
         jobs += [Job(found, None, (test,), wanted) for found, wanted in with_existing(config, runs)]
     labeled = []
-    for record in run_jobs(jobs, pool, runs, device):
+    for record in run_jobs(jobs, pool, runs, device, tensorboard):
         names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
         labeled += [{**record, "variant": name} for name in names[:1]]
     return labeled

@@ -21,7 +21,11 @@ PICK_SHAPE = EpisodeShape(query=14, distractors=5)
 
 
 def demo(
-    splits: int = 3, runs: Path = RUNS, data_root: Path | None = None, as_json: Json = False
+    splits: int = 3,
+    runs: Path = RUNS,
+    data_root: Path | None = None,
+    tensorboard: bool = False,
+    as_json: Json = False,
 ) -> None:
     """Train and test the paper's five models on generated glyphs, in minutes on a laptop.
 
@@ -29,12 +33,15 @@ def demo(
         splits: Labeled/unlabeled splits, trained side by side; the ± is their standard error.
         runs: Where runs are kept, resumed and found again.
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+        tensorboard: Leave event files in the run folders too, for TensorBoard.
         as_json: Print the cells as JSON.
     """
     from semishot import datasets, evaluate, paper, reproduce, tables
 
     pool, cpu = datasets.load(datasets.EMBEDDED, data_root), evaluate.pick_device("cpu")
-    records = reproduce.table("table1", pool, "demo", splits, None, runs, cpu)
+    records = reproduce.table(
+        "table1", pool, "demo", splits, None, runs, cpu, tensorboard=tensorboard
+    )
     table = paper.table("table1", pool.name)
     if as_json:
         print(tables.table_as_json(table, records))
@@ -66,6 +73,7 @@ def reproduce(
     publish: Path | None = None,
     data_root: Path | None = None,
     device: str = "auto",
+    tensorboard: bool = False,
     as_json: Json = False,
 ) -> None:
     """Train and test whatever a table or figure still lacks; print it beside the paper's.
@@ -85,6 +93,7 @@ def reproduce(
         publish: Add the records to the result files in this folder, for `semishot results`.
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
         device: auto, cpu, cuda or cuda:N.
+        tensorboard: Leave event files in the run folders too, for TensorBoard.
         as_json: Print the cells as JSON.
     """
     from semishot import ablations, datasets, evaluate, paper, reproduce, results, tables
@@ -106,12 +115,12 @@ def reproduce(
         dataset = paper.TABLES[what].dataset if what in paper.TABLES else "omniglot"
     pool, where = datasets.load(dataset, data_root), evaluate.pick_device(device)
     if what == "ablations":
-        records = ablations.ablations(pool, splits, runs, where, only)
+        records = ablations.ablations(pool, splits, runs, where, only, tensorboard)
         print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
     else:
         table = paper.table(what, dataset)
         records = reproduce.table(
-            what, pool, preset, splits, updates, runs, where, shots, models, finished
+            what, pool, preset, splits, updates, runs, where, shots, models, finished, tensorboard
         )
         as_words = tables.table_as_text if what in paper.TABLES else tables.curves_as_text
         print((tables.table_as_json if as_json else as_words)(table, records))
@@ -158,6 +167,7 @@ def train(
     runs: Path = RUNS,
     data_root: Path | None = None,
     device: str = "auto",
+    tensorboard: bool = False,
 ) -> None:
     """Train a fleet: one method, one run per split seed, side by side. Prints the run folder.
 
@@ -180,6 +190,7 @@ def train(
         runs: Where runs are kept.
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
         device: auto, cpu, cuda or cuda:N.
+        tensorboard: Leave event files in the run folders too, for TensorBoard.
     """
     from semishot import datasets, evaluate, reproduce
 
@@ -196,7 +207,7 @@ def train(
         pool, preset, model, split_seeds, shape, updates, filters, labeled_fraction, options or {}
     )
     folder = out or reproduce.run_folder(runs, config)
-    reproduce.train_one(config, pool, folder, evaluate.pick_device(device))
+    reproduce.train_one(config, pool, folder, evaluate.pick_device(device), tensorboard)
     print(folder)
 
 

@@ -11,22 +11,21 @@ from typing import Any
 import torch
 
 from semishot import paper, refine
+from semishot.board import announce
 from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
 from semishot.evaluate import EPISODES, evaluate, records
 from semishot.files import write_json
+from semishot.fleet_table import fleet_table, row_of
 from semishot.image_pool import ImagePool
 from semishot.model import ProtoNet
-from semishot.progress import meter
 from semishot.splits import all_labeled
 from semishot.train import (
     check_fleet,
-    cost,
     images_on,
     load_model,
     read_config,
-    train,
     training,
 )
 
@@ -161,16 +160,30 @@ def literal(name: str, value: str) -> Any:
         ) from error
 
 
-def train_one(config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device) -> None:
-    with meter("training", cost(config), "images") as progress:
-        train(config, pool, folder, device, progress)
+def train_one(
+    config: FleetConfig,
+    pool: ImagePool,
+    folder: Path,
+    device: torch.device,
+    tensorboard: bool = False,
+) -> None:
+    """One fleet in its folder; `tensorboard` leaves event files there too."""
+    if tensorboard:
+        announce(folder)
+    row = row_of(config)
+    with fleet_table([row]) as shown:
+        images = images_on(pool, device)
+        for _ in training(config, pool, images, folder, device, row, tensorboard=tensorboard):
+            shown.tell()
 
 
 def run_folder(runs: Path, config: FleetConfig) -> Path:
     return runs / config.dataset / config.preset / config.name
 
 
-def run_jobs(jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device) -> list[Record]:
+def run_jobs(
+    jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device, tensorboard: bool = False
+) -> list[Record]:
     """Train and evaluate what is missing; return every record of these jobs."""
     test_images = all_labeled(pool.of_split("test"))
     for job in jobs:  # errors come before the work
@@ -178,7 +191,9 @@ def run_jobs(jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device)
         check_fleet(job.config, pool, run_folder(runs, job.config))
     configs = list({job.config.name: job.config for job in jobs}.values())
     side_by_side = len(configs) if device.type == "cuda" else 1
-    seconds = train_all(configs, pool, runs, device, side_by_side)
+    if tensorboard:
+        announce(runs)
+    seconds = train_all(configs, pool, runs, device, side_by_side, tensorboard)
     found: list[Record] = []
     for config in configs:
         folder = run_folder(runs, config)
@@ -189,20 +204,28 @@ def run_jobs(jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device)
 
 
 def train_all(
-    configs: list[FleetConfig], pool: ImagePool, runs: Path, device: torch.device, side_by_side: int
+    configs: list[FleetConfig],
+    pool: ImagePool,
+    runs: Path,
+    device: torch.device,
+    side_by_side: int,
+    tensorboard: bool = False,
 ) -> float:
     """Train every fleet, a few at a time, a chunk of updates each in turn; the seconds it took."""
     begun = time.monotonic()
-    with meter("training", sum(map(cost, configs)), "images") as progress:
+    rows = [row_of(config) for config in configs]
+    with fleet_table(rows) as shown:
         images = images_on(pool, device)
         waiting = [
-            training(c, pool, images, run_folder(runs, c), device, progress) for c in configs
+            training(c, pool, images, run_folder(runs, c), device, row, tensorboard=tensorboard)
+            for c, row in zip(configs, rows, strict=True)
         ]
         active: list[Iterator[None]] = []
         while active or waiting:
             while waiting and len(active) < side_by_side:
                 active.append(waiting.pop(0))
             active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
+            shown.tell()
     return time.monotonic() - begun
 
 
@@ -260,6 +283,7 @@ def table(
     shots: Sequence[int] = (),
     models: Sequence[str] = (),
     finished: bool = False,
+    tensorboard: bool = False,
 ) -> list[Record]:
     """The records of a table or figure; `finished` trains nothing and takes what earlier runs left."""
     recipe = paper.preset(preset, pool.name).recipe
@@ -277,4 +301,4 @@ def table(
         f"preset {preset}",
         file=sys.stderr,
     )
-    return run_jobs(jobs, pool, runs, device)
+    return run_jobs(jobs, pool, runs, device, tensorboard)

@@ -1,9 +1,9 @@
 """Training a fleet: the loop, its checkpoints, and exact resume.
 
-A run folder holds `config.json`, `log.jsonl`, `state.pt` while training, `model.safetensors` after.
+A run folder holds `config.json`, `log.jsonl`, `state.pt` while training, `model.safetensors` after, and
+event files of TensorBoard if asked for.
 """
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -17,21 +17,24 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from semishot.augment import sample_maps
-from semishot.config import FleetConfig, learning_rate
-from semishot.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.board import Board
+from semishot.chunks import draw_chunks
+from semishot.config import FleetConfig
+from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
 from semishot.files import write_whole
-from semishot.image_pool import ImagePool, Indices, gather
+from semishot.fleet_table import Row
+from semishot.follow import following
+from semishot.image_pool import ImagePool
+from semishot.log import cut_log
 from semishot.model import ProtoNet, build_fleet
-from semishot.progress import Meter
 from semishot.splits import check_seed, labeled_split
 from semishot.update import Chunk, RunChunk, captured_chunk, plain_chunk
 
 CHUNK = 100
-"""Updates whose episodes are drawn together, and between two lines of the log."""
-CHUNK_BYTES = 2**28
-"""Images that a chunk may bring along, where the device does not hold the pool."""
+"""Updates between two lines of the log; on a GPU their episodes are drawn together."""
+CPU_CHUNK = 10
+"""Elsewhere fewer: they take seconds, and someone may be watching."""
 HELD_BY_A_CPU = 2**31
 """Bytes of the largest pool that is copied to a CPU's memory."""
 CHECKPOINT_SECONDS = 10.0
@@ -43,54 +46,58 @@ def training(
     images: Tensor | None,
     folder: Path,
     device: torch.device,
-    meter: Meter,
+    row: Row,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    tensorboard: bool = False,
 ) -> Iterator[None]:
     """Train the fleet in `folder`, from where it stopped if it has begun, and leave its model there.
 
     `images` are the pool's, on the device; None sends each chunk's ahead of its updates. A generator:
     it yields while the device works on a chunk of updates, so that several fleets can share a GPU,
-    each starting its next chunk while the others' run.
+    each starting its next chunk while the others' run. `row` tells how far it is.
     """
     check_fleet(config, pool, folder)
     if (folder / "model.safetensors").exists():
         (folder / "state.pt").unlink(missing_ok=True)  # a kill may have come between the two
-        meter.skip(cost(config))
+        row.begin(config.recipe.updates)
+        if tensorboard:
+            Board(folder, config, config.recipe.updates).close()
         return
     model, optimizer, step = begin_or_resume(config, pool, folder, device)
-    meter.skip(cost(config) * step // config.recipe.updates)
-    chunks = draw_chunks(config, pool, step, bring_images=images is None)
-    following = next(chunks, None)
-    if following is not None:
+    most = CHUNK if device.type == "cuda" else CPU_CHUNK
+    chunks = draw_chunks(config, pool, step, CHUNK, most, bring_images=images is None)
+    coming = next(chunks, None)
+    if coming is not None:
         model.train()
         model.encoder.fused = config.recipe.precision == "bf16" and can_fuse(
             device, pool.images.shape[-2:], config.recipe.filters
         )
-        run_chunk = chunk_runner(model, optimizer, images, config.shape, following)
+        run_chunk = chunk_runner(model, optimizer, images, config.shape, coming)
     saved, recent = time.monotonic(), []
-    while (chunk := following) is not None:
-        finished = run_chunk(chunk)
-        following = next(chunks, None)  # drawn while the device is at work
-        yield
-        recent.append(finished().clone())  # (E, R)
-        step += len(chunk)
-        meter.advance(chunk.images.numel(), f"loss {recent[-1].mean():.3f}")
-        if step % CHUNK and step < config.recipe.updates:
-            continue
-        append_log(folder, step, chunk.rates[-1], torch.cat(recent).mean(0).tolist())
-        recent.clear()
-        if time.monotonic() - saved > checkpoint_seconds:
-            save_state(folder, model, optimizer, step)
-            saved = time.monotonic()
+    with following(config, pool, folder, device, row, step, CHUNK, tensorboard) as follower:
+        while (chunk := coming) is not None:
+            finished = run_chunk(chunk)
+            coming = next(chunks, None)  # drawn while the device is at work
+            yield
+            recent.append(finished().clone())  # (E, R)
+            step += len(chunk)
+            row.advance(len(chunk), recent[-1].mean().item())
+            if step % CHUNK and step < config.recipe.updates:
+                continue
+            follower.line(step, chunk.rates[-1], torch.cat(recent).mean(0).tolist(), model)
+            recent.clear()
+            if time.monotonic() - saved > checkpoint_seconds:
+                save_state(folder, model, optimizer, step)
+                saved = time.monotonic()
     save_model(folder / "model.safetensors", config, model)
     (folder / "state.pt").unlink(missing_ok=True)
 
 
 def train(
-    config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device, meter: Meter
+    config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device, row: Row
 ) -> ProtoNet:
     """Train one fleet to the end and return it, ready to evaluate."""
-    for _ in training(config, pool, images_on(pool, device), folder, device, meter):
+    for _ in training(config, pool, images_on(pool, device), folder, device, row):
         pass
     return load_model(folder, device)[1]
 
@@ -120,58 +127,6 @@ def can_fuse(device: torch.device, size: tuple[int, ...], filters: int) -> bool:
         file=sys.stderr,
     )
     return False
-
-
-def cost(config: FleetConfig) -> int:
-    """Images the fleet encodes in training, over all its runs: the unit of the progress bar."""
-    return len(config.members) * config.shape.images * config.recipe.updates
-
-
-def draw_chunks(
-    config: FleetConfig, pool: ImagePool, step: int, bring_images: bool
-) -> Iterator[Chunk]:
-    """The episodes from update `step` on, up to CHUNK at a time, every run from its own stream."""
-    recipe, shape = config.recipe, config.shape
-    seeds = [member.split_seed for member in config.members]
-    splits = {
-        seed: labeled_split(pool.of_split("train"), recipe.labeled_fraction, seed)
-        for seed in dict.fromkeys(seeds)
-    }
-    most = CHUNK
-    if bring_images:
-        most = max(
-            1, min(CHUNK, CHUNK_BYTES // (len(seeds) * shape.images * pool.images[0].nbytes))
-        )
-    while step < recipe.updates:
-        count = min(most, CHUNK - step % CHUNK, recipe.updates - step)
-        episodes = {
-            seed: sample_episodes(split, shape, seed, "train", step, count).images
-            for seed, split in splits.items()
-        }
-        images = np.stack([episodes[seed] for seed in seeds], axis=1)  # (E, R, B)
-        maps = pixels = None
-        if recipe.augment or recipe.mirror:
-            drawn = {
-                seed: sample_maps(
-                    recipe.augment, seed, "train", step, count, shape.images, recipe.mirror
-                )
-                for seed in splits
-            }
-            maps = torch.from_numpy(np.stack([drawn[seed] for seed in seeds], axis=1))
-        if bring_images:
-            places, within = np.unique(images, return_inverse=True)
-            images, pixels = within.reshape(images.shape), pixels_of(pool, places)
-        rates = [learning_rate(recipe, step + e) for e in range(count)]
-        yield Chunk(torch.from_numpy(images), maps, rates, pixels)
-        step += count
-
-
-def pixels_of(pool: ImagePool, places: Indices) -> Tensor:
-    """(I, C, H, W), in memory from which a GPU can fetch them while others work."""
-    shape = (len(places), *pool.images.shape[1:])
-    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
-    gather(pool.images, places, pixels.numpy())
-    return pixels
 
 
 def chunk_runner(
@@ -277,22 +232,3 @@ def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNe
     except (SafetensorError, KeyError, RuntimeError) as error:
         raise InputError(f"{path} is damaged or no model of ours: {error}") from error
     return config, model.to(device).eval()
-
-
-def append_log(folder: Path, step: int, rate: float, losses: list[float]) -> None:
-    line = {"step": step, "learning_rate": rate, "loss": [round(loss, 5) for loss in losses]}
-    with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def cut_log(folder: Path, step: int) -> None:
-    """Drop the lines after `step`, and a line cut short by a kill: those updates are done again."""
-    path = folder / "log.jsonl"
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
-        except json.JSONDecodeError:
-            break
-    write_whole(path, lambda temporary: temporary.write_text("".join(kept), encoding="utf-8"))
