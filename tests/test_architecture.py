@@ -19,6 +19,7 @@ ROOMS = [
     "ablations",
     "masks",
     "reproduce",
+    "report",
     "results",
     "scenes",
     "show",
@@ -67,6 +68,7 @@ MATHEMATICS = {"prototypes", "refine"}
 DATA = {"image_pool", "splits", "episodes", "datasets", "archives", "pictures", "pickles"}
 WITHOUT_TORCH = {
     *DATA,
+    "report",
     "results",
     "plots",
     "show",

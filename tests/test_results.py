@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from semishot import ablations, paper, results, tables
+from semishot import ablations, paper, plots, results, tables
 from semishot.cli import main
 from semishot.config import Recipe
 from semishot.errors import InputError
@@ -23,6 +24,14 @@ def test_the_results_page_is_up_to_date():
     """After `reproduce --publish results`, run `semishot results`."""
     written = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
     assert written == results.page(REPOSITORY / "results")
+
+
+def test_the_figures_of_the_results_page_are_up_to_date():
+    """A picture says which records it was drawn from; `semishot results` draws them all."""
+    folder = REPOSITORY / "results"
+    for path in (*results.figures(folder), *results.mask_figures(folder)):
+        with Image.open(REPOSITORY / "docs" / results.picture_name(path)) as image:
+            assert image.info["Description"] == plots.fingerprint(results.read(path)), path
 
 
 def test_published_files_are_small_and_say_what_they_were_run_with():
@@ -156,7 +165,7 @@ def test_differences_are_taken_split_by_split():
     base, other = [0.90, 0.94, 0.97], [0.91, 0.93, 0.99]
     rows = [made_up("", s, a) for s, a in enumerate(base)]
     rows += [made_up("changed", s, a) for s, a in enumerate(other)]
-    header, (row,) = results._ablation_rows(rows)
+    header, (row,) = results.ablation_rows(rows)
     gaps = [100 * (b - a) for a, b in zip(base, other, strict=True)]
     mean = sum(gaps) / 3
     error = (sum((g - mean) ** 2 for g in gaps) / 3) ** 0.5 / 3**0.5

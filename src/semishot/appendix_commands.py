@@ -46,7 +46,7 @@ def table5(
         device: auto, cpu, cuda or cuda:N.
         as_json: Print the cells as JSON.
     """
-    from semishot import baseline_tables, datasets, evaluate, results, table5
+    from semishot import baseline_tables, datasets, evaluate, report, results, table5
 
     pool, where = datasets.load(dataset, data_root), evaluate.pick_device(device)
     records = table5.table5(pool, features, splits, updates, runs, where, with_scale_bug)
@@ -58,6 +58,7 @@ def table5(
     if publish is not None:
         suffix = "" if updates is None else f"-{updates}"
         results.publish(records, publish / dataset / f"table5{suffix}.json")
+    report.report_on_runs(runs, data_root)
 
 
 def figure_masks(
@@ -91,7 +92,7 @@ def figure_masks(
         device: auto, cpu, cuda or cuda:N.
         as_json: Print one record per run.
     """
-    from semishot import evaluate, mask_tables, masks, results, show
+    from semishot import evaluate, mask_tables, masks, report, results, show
 
     where = evaluate.pick_device(device)
     records = masks.figure_masks(
@@ -101,6 +102,8 @@ def figure_masks(
     print(json.dumps(records, indent=1) if as_json else mask_tables.masks_as_text(records))
     if publish is not None:
         results.publish(records, publish / records[0]["dataset"] / "figure-masks.json")
+    results.publish(records, runs / records[0]["dataset"] / "figure-masks.json")  # for the report
+    report.report_on_runs(runs, data_root)
 
 
 def episode(

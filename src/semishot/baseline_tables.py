@@ -1,6 +1,7 @@
 """The baselines of Table 5 (Appendix C): the paper's cells, and records beside them."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,7 +148,13 @@ def table5_section(records: Sequence[Record]) -> str:
     dataset, bug = records[0]["dataset"], any(r["options"] for r in records)
     updates = max(r["updates"] for r in records)
     trained = f", pre-trained for {updates:,} updates" if updates else ""
-    command = f"semishot reproduce table5 --dataset {dataset}" + (" --with-scale-bug" * bug)
     parts = [f"## Table 5 ({dataset}, 5-way){trained}\n", f"{NOTE}\n"]
     parts += [f"{SCALE_BUG}\n"] if bug else []
-    return "\n".join([*parts, as_markdown(*table5_rows(records)) + "\n", origin(records, command)])
+    again = origin(records, table5_command(records))
+    return "\n".join([*parts, as_markdown(*table5_rows(records)) + "\n", again])
+
+
+def table5_command(records: Sequence[Record]) -> str:
+    which = f"--dataset {shlex.quote(records[0]['dataset'])}"
+    bug = any(r["options"] for r in records)
+    return f"semishot reproduce table5 {which}" + (" --with-scale-bug" * bug)

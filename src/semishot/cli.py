@@ -36,7 +36,7 @@ def demo(
         tensorboard: Leave event files in the run folders too, for TensorBoard.
         as_json: Print the cells as JSON.
     """
-    from semishot import datasets, evaluate, paper, reproduce, tables
+    from semishot import datasets, evaluate, paper, report, reproduce, tables
 
     pool, cpu = datasets.load(datasets.EMBEDDED, data_root), evaluate.pick_device("cpu")
     records = reproduce.table(
@@ -47,6 +47,7 @@ def demo(
         print(tables.table_as_json(table, records))
     else:
         print(tables.table_as_text(table, [r for r in records if r["unlabeled"] == 5]))
+    report.report_on_runs(runs, data_root)
 
 
 def reproduce(
@@ -96,7 +97,7 @@ def reproduce(
         tensorboard: Leave event files in the run folders too, for TensorBoard.
         as_json: Print the cells as JSON.
     """
-    from semishot import ablations, datasets, evaluate, paper, reproduce, results, tables
+    from semishot import ablations, datasets, evaluate, paper, report, reproduce, results, tables
 
     if what in REPRODUCE_COMMANDS:
         raise InputError(
@@ -129,6 +130,7 @@ def reproduce(
         name = f"{what}-{kind}".rstrip("-")
         suffix = "" if updates is None else f"-{updates}"
         results.publish(records, publish / dataset / f"{name}{suffix}.json")
+    report.report_on_runs(runs, data_root)
 
 
 def show() -> None:  # stands in `semishot --help`; main() goes straight to SHOW_COMMANDS
@@ -145,6 +147,26 @@ def results(folder: Path = Path("results"), out: Path = Path("docs/results.md"))
     from semishot import results
 
     results.write_page(folder, out)
+    print(out)
+
+
+def report(
+    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RESULTS")],
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+    episodes: int = 2,
+    data_root: Path | None = None,
+) -> None:
+    """Write one self-contained HTML page from result files: tables, charts, episodes, settings.
+
+    Args:
+        source: A folder of published results or of runs, or one result file.
+        out: The page.
+        episodes: Test episodes to show of each trained model whose data are prepared.
+        data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
+    """
+    from semishot.report import write_report
+
+    write_report(source, out, data_root, episodes)
     print(out)
 
 
@@ -342,6 +364,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "pick": pick,
     "results": results,
+    "report": report,
     "show": show,
     "data": data,
     "doctor": doctor,

@@ -1,5 +1,6 @@
 """Mask values and what tells distractors (Figure 7): records -> a table and a sentence."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -101,18 +102,20 @@ def masks_as_text(records: Sequence[Record]) -> str:
 
 def masks_section(records: Sequence[Record]) -> str:
     """For docs/results.md."""
-    dataset, preset = records[0]["dataset"], records[0]["preset"]
-    splits = len({r["split_seed"] for r in records})
-    which = f"--dataset {dataset} --preset {preset} --splits {splits}"
-    if "source" in records[0]:
-        which = f"--model {records[0]['source']}"
-    command = f"semishot reproduce figure-masks {which}"
     return "\n".join(
         [
-            f"## Figure 7 ({dataset}): mask values, and what tells distractors\n",
+            f"## Figure 7 ({records[0]['dataset']}): mask values, and what tells distractors\n",
             f"{MASK_NOTE}\n",
             as_markdown(*mask_rows(records)) + "\n",
             f"{mask_findings(records)}\n",
-            origin(records, command),
+            origin(records, masks_command(records)),
         ]
     )
+
+
+def masks_command(records: Sequence[Record]) -> str:
+    first, splits = records[0], len({r["split_seed"] for r in records})
+    which = ["--dataset", first["dataset"], "--preset", first["preset"], "--splits", str(splits)]
+    if "source" in first:
+        which = ["--model", first["source"]]
+    return "semishot reproduce figure-masks " + shlex.join(which)

@@ -1,5 +1,8 @@
 """Figures by matplotlib: how they are made, and accuracy over unlabeled images (Figures 4 and 6)."""
 
+import hashlib
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +30,24 @@ def canvas(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
-def save(figure: Any, out: Path) -> None:
-    """PNG, PDF or SVG, by the name of the file."""
+def save(figure: Any, out: Path, records: Sequence[Record] = ()) -> None:
+    """PNG, PDF or SVG, by the name of the file; a PNG says which records it was made of."""
     known = figure.canvas.get_supported_filetypes()
     kind = out.suffix.removeprefix(".").lower()
     if kind not in known:
         raise InputError(f"cannot draw to {out.name!r}: the name must end in .png, .pdf or .svg")
-    write_whole(out, lambda temporary: figure.savefig(temporary, format=kind))
+    about = {"Description": fingerprint(records)} if kind == "png" and records else None
+    write_whole(out, lambda temporary: figure.savefig(temporary, format=kind, metadata=about))
+
+
+def fingerprint(records: Sequence[Record]) -> str:
+    """Of records as they are published: another one means that a picture of them is out of date."""
+    kept = [{k: v for k, v in r.items() if k != "episode_accuracies"} for r in records]
+    return "records " + hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def accuracy_over_unlabeled(records: list[Record], path: Path) -> None:
-    save(unlabeled_figure(records), path)
+    save(unlabeled_figure(records), path, records)
 
 
 def unlabeled_figure(records: list[Record]) -> Any:

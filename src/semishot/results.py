@@ -1,13 +1,14 @@
 """Published results: records in small files under `results/`, and the page made of them alone."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semishot import baseline_tables, mask_tables, paper, plots, tables
+from semishot import baseline_tables, mask_tables, paper, plots, show, tables
 from semishot.errors import InputError
 from semishot.files import write_whole
 from semishot.tables import Record
@@ -31,15 +32,16 @@ SETTINGS = (
 
 def publish(records: Sequence[Record], path: Path) -> None:
     """Add records to a result file, one per line, without the accuracies of single episodes."""
-    merged = {_settings(record): record for record in (read(path) if path.exists() else [])}
+    merged = {settings(record): record for record in (read(path) if path.exists() else [])}
     for record in records:
-        merged[_settings(record)] = {k: v for k, v in record.items() if k != "episode_accuracies"}
+        merged[settings(record)] = {k: v for k, v in record.items() if k != "episode_accuracies"}
     lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
     text = "[\n" + ",\n".join(lines) + "\n]\n"
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def _settings(record: Record) -> str:
+def settings(record: Record) -> str:
+    """The same for two measurements of the same."""
     return json.dumps([record.get(name) for name in SETTINGS])
 
 
@@ -67,8 +69,9 @@ def page(folder: Path) -> str:
         parts.append(_ablations(read(path), only=path.stem.partition("-")[2]))
     for path in sorted(folder.glob("*/table5*.json")):
         parts.append(baseline_tables.table5_section(read(path)))
-    for path in sorted(folder.glob("*/figure-masks.json")):
-        parts.append(mask_tables.masks_section(read(path)))
+    for path in mask_figures(folder):
+        picture = f"![Mask values ({path.parent.name})]({picture_name(path)})\n"
+        parts += [mask_tables.masks_section(read(path)), picture]
     if not any(folder.glob("*/*.json")):
         raise InputError(
             f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
@@ -79,6 +82,10 @@ def page(folder: Path) -> str:
 def figures(folder: Path) -> list[Path]:
     """The result files that become a figure of the page."""
     return sorted(folder.glob(f"*/{paper.FIGURE_UNLABELED}-*.json"))
+
+
+def mask_figures(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/figure-masks.json"))
 
 
 def picture_name(path: Path) -> str:
@@ -97,11 +104,11 @@ def _provenance(records: Sequence[Record], command: str) -> str:
     )
 
 
-def _command(name: str, table: paper.Table, records: Sequence[Record]) -> str:
+def rerun(name: str, table: paper.Table, records: Sequence[Record]) -> str:
     """The command that measures these records, of a table that may not be complete."""
     dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
-    command = f"semishot reproduce {name} --dataset {dataset} --preset {preset}"
-    command += f" --splits {len({r['split_seed'] for r in records})}"
+    which = shlex.join(["--dataset", dataset, "--preset", preset])
+    command = f"semishot reproduce {name} {which} --splits {_splits(records)}"
     if updates != paper.preset(preset, dataset).recipe.updates:
         command += f" --updates {updates}"
     for option, key, known in (("shots", "shot", table.shots), ("models", "model", paper.MODELS)):
@@ -118,27 +125,40 @@ def _table(name: str, table: paper.Table, records: list[Record]) -> str:
         f"{paper.preset(preset, dataset).about.capitalize()}.\n",
     ]
     beside_paper = dataset == table.dataset
-    best: dict[tuple[str, int, int], float] = {}
     for shot, m in tables.parts_of(table, records):
         measured = tables.cells(records, shot, m)
         splits = max(ours.splits for ours in measured.values() if ours)
         parts.append(f"{shot}-shot, M = {m} unlabeled images per class at test, {splits} splits:\n")
         rows = tables.table_rows(table, records, shot, m, beside_paper)
         parts.append(tables.as_markdown(*rows) + "\n")
-        for (model, h), ours in measured.items():
-            if ours and beside_paper:
-                key = model, shot, h
-                best[key] = max(best.get(key, -np.inf), ours.mean - table.cells[key].mean)
+    best = best_differences(table, records) if beside_paper else {}
     if beside_paper:
-        above, better = sum(gap >= 0 for gap in best.values()), "At the better M, "
-        parts.append(
-            f"{better if len(table.tests) > 1 else ''}{above} of the {len(best)} cells measured are "
-            f"at or above the paper's; the lowest difference is {min(best.values()):+.2f}.\n"
-        )
+        parts.append(verdict(table, best) + "\n")
     if len(best) < len(table.cells):
         parts.append("Cells marked - and shots not shown have not been run.\n")
-    parts.append(_provenance(records, _command(name, table, records)))
+    parts.append(_provenance(records, rerun(name, table, records)))
     return "\n".join(parts)
+
+
+def best_differences(
+    table: paper.Table, records: list[Record]
+) -> dict[tuple[str, int, int], float]:
+    """How far each cell is above the paper's, in points, at the M where it is highest."""
+    best: dict[tuple[str, int, int], float] = {}
+    for shot, m in tables.parts_of(table, records):
+        for (model, h), ours in tables.cells(records, shot, m).items():
+            if ours:
+                key = model, shot, h
+                best[key] = max(best.get(key, -np.inf), ours.mean - table.cells[key].mean)
+    return best
+
+
+def verdict(table: paper.Table, best: dict[tuple[str, int, int], float]) -> str:
+    above, better = sum(gap >= 0 for gap in best.values()), "At the better M, "
+    return (
+        f"{better if len(table.tests) > 1 else ''}{above} of the {len(best)} cells measured are "
+        f"at or above the paper's; the lowest difference is {min(best.values()):+.2f}."
+    )
 
 
 def _not_run(name: str, table: paper.Table) -> str:
@@ -156,12 +176,20 @@ def _figure(path: Path, records: list[Record]) -> str:
     parts = [f"## {title}\n", f"![{title}]({picture_name(path)})\n"]
     for shot in sorted({r["shot"] for r in records}):
         parts.append(tables.as_markdown(*tables.curve_rows(table, records, shot)) + "\n")
-    parts.append(_provenance(records, _command(paper.FIGURE_UNLABELED, table, records)))
+    parts.append(_provenance(records, rerun(paper.FIGURE_UNLABELED, table, records)))
     return "\n".join(parts)
 
 
 def _choice(choice: dict[str, Any]) -> str:
     """How a recipe was chosen, on validation classes."""
+    text = "\n".join([f"## {choice['title']}\n", choice["about"] + "\n"])
+    origin = (
+        f"{choice['device']}; {choice['versions']}; {choice['date']}. Again: `{choice['again']}`.\n"
+    )
+    return "\n".join([text, tables.as_markdown(*choice_rows(choice)) + "\n", origin])
+
+
+def choice_rows(choice: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             str(v["round"]),
@@ -170,12 +198,7 @@ def _choice(choice: dict[str, Any]) -> str:
         ]
         for v in choice["variants"]
     ]
-    header = ["round", "recipe", *(tables.COLUMNS[h] for h in paper.DISTRACTORS)]
-    text = "\n".join([f"## {choice['title']}\n", choice["about"] + "\n"])
-    origin = (
-        f"{choice['device']}; {choice['versions']}; {choice['date']}. Again: `{choice['again']}`.\n"
-    )
-    return "\n".join([text, tables.as_markdown(header, rows) + "\n", origin])
+    return ["round", "recipe", *(tables.COLUMNS[h] for h in paper.DISTRACTORS)], rows
 
 
 def write_page(folder: Path, out: Path) -> None:
@@ -183,14 +206,16 @@ def write_page(folder: Path, out: Path) -> None:
     text = page(folder)
     for path in figures(folder):
         plots.accuracy_over_unlabeled(read(path), out.with_name(picture_name(path)))
+    for path in mask_figures(folder):
+        show.draw_masks(read(path), out.with_name(picture_name(path)))
     write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def ablations_as_text(records: list[Record]) -> str:
-    return tables.as_text(*_ablation_rows(records))
+    return tables.as_text(*ablation_rows(records))
 
 
-def _ablation_rows(records: list[Record]) -> tuple[list[str], list[list[str]]]:
+def ablation_rows(records: list[Record]) -> tuple[list[str], list[list[str]]]:
     """Each variant beside the cell it departs from, split by split."""
     base = {_key(r): r["accuracy"] for r in records if not r["variant"]}
     groups: dict[tuple[str, int, str, str], dict[int, list[tuple[float, float]]]] = {}
@@ -218,19 +243,33 @@ def _ablation_rows(records: list[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def _ablations(records: list[Record], only: str) -> str:
-    splits, dataset = len({r["split_seed"] for r in records}), records[0]["dataset"]
-    command = f"semishot reproduce ablations --dataset {dataset} --splits {splits}"
-    command += f" --only {only}" if only else ""
-    (m,) = {r["unlabeled"] for r in records}
     return "\n".join(
         [
-            f"## What made the numbers ({dataset})" + (f": {only}\n" if only else "\n"),
-            f"One change at a time, M = {m} at test; `difference` is to the preset's own cell, split by "
-            f"split, with the standard error of that difference over {splits} splits.\n",
-            tables.as_markdown(*_ablation_rows(records)) + "\n",
-            _provenance(records, command),
+            f"## What made the numbers ({records[0]['dataset']})"
+            + (f": {only}\n" if only else "\n"),
+            ablations_note(records) + "\n",
+            tables.as_markdown(*ablation_rows(records)) + "\n",
+            _provenance(records, ablations_command(records, only)),
         ]
     )
+
+
+def ablations_note(records: Sequence[Record]) -> str:
+    (m,) = {r["unlabeled"] for r in records}
+    return (
+        f"One change at a time, M = {m} at test; `difference` is to the preset's own cell, split by split, "
+        f"with the standard error of that difference over {_splits(records)} splits."
+    )
+
+
+def ablations_command(records: Sequence[Record], only: str) -> str:
+    dataset = records[0]["dataset"]
+    command = f"semishot reproduce ablations --dataset {dataset} --splits {_splits(records)}"
+    return f"{command} --only {shlex.quote(only)}" if only else command
+
+
+def _splits(records: Sequence[Record]) -> int:
+    return len({r["split_seed"] for r in records})
 
 
 def _key(record: Record) -> tuple[str, str, int, int]:

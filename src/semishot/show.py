@@ -244,4 +244,4 @@ def draw_masks(records: Sequence[Record], out: Path) -> None:
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=11)
-    save(figure, out)
+    save(figure, out, records)

@@ -1,0 +1,170 @@
+"""Test episodes through a trained model, as small pictures for a page. Loads torch if it draws any."""
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from semishot import datasets
+from semishot.config import FleetConfig
+from semishot.episodes import EpisodeShape
+from semishot.errors import InputError
+from semishot.report.reading import Results
+from semishot.show import Bytes, Scene
+
+SHAPE = EpisodeShape(query=3, unlabeled=3, distractors=5)
+MASKED = "masked_soft_kmeans"
+MOST_MODELS = 2
+"""Of each data set."""
+MOST_BYTES = 3_000_000
+"""Of all pictures: a page stays below 5 MB."""
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    source: str
+    """A data URI."""
+    about: str
+    """What it shows, for those who do not see it."""
+    mark: str = ""
+    tone: str = ""
+    share: int | None = None
+    """How much of it the refinement uses, in percent."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    title: str
+    said: str
+    command: str
+    support: Sequence[Sequence[Thumbnail]]
+    """By class."""
+    unlabeled: Sequence[Thumbnail]
+    query: Sequence[Sequence[Thumbnail]]
+    """By class."""
+
+    @property
+    def bytes(self) -> int:
+        images = [*self.unlabeled, *(i for row in (*self.support, *self.query) for i in row)]
+        return sum(len(image.source) for image in images)
+
+
+def draw_episodes(
+    found: Results, root: Path | None, episodes: int
+) -> tuple[list[Episode], list[str]]:
+    """The first test episodes through a model or two of each data set, and what is left out."""
+    drawn: list[Episode] = []
+    left_out: list[str] = []
+    models = trained_models(found) or shipped_models()
+    for dataset in sorted({r["dataset"] for records in found.files.values() for r in records}):
+        own = [(model, run) for name, model, run in models if name == dataset]
+        if not own:
+            left_out.append(f"No episodes of {dataset}: there is no trained model of it here.")
+        elif not is_prepared(dataset, root):
+            left_out.append(f"No episodes of {dataset}: its images are not prepared here.")
+        for model, run in own[:MOST_MODELS] if is_prepared(dataset, root) else []:
+            try:
+                drawn += [draw(model, run, number, root) for number in range(episodes)]
+            except InputError as error:
+                left_out.append(f"No episodes of {dataset}: {error}.")
+    sizes = np.cumsum([episode.bytes for episode in drawn])
+    fitting = int((sizes <= MOST_BYTES).sum())
+    if fitting < len(drawn):
+        left_out.append(f"{len(drawn) - fitting} more episodes are left out: the page is full.")
+    return drawn[:fitting], left_out
+
+
+def trained_models(found: Results) -> list[tuple[str, str, int]]:
+    """Data set, folder and run: of each data set and preset one fleet, with distractors and masks
+    if there is one."""
+    best: dict[tuple[str, str], tuple[tuple[bool, int], str, str, int]] = {}
+    for folder in found.runs:
+        if not (folder / "model.safetensors").exists():
+            continue
+        config = FleetConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+        masked = [run for run, member in enumerate(config.members) if member.model == MASKED]
+        worth = bool(masked), config.shape.distractors
+        key = config.dataset, config.preset
+        if key not in best or worth > best[key][0]:
+            best[key] = worth, config.dataset, str(folder), masked[0] if masked else 0
+    return [(dataset, folder, run) for _, dataset, folder, run in best.values()]
+
+
+def shipped_models() -> list[tuple[str, str, int]]:
+    """The models that come with the package."""
+    held = (Path(__file__).parents[1] / "pretrained").glob("*.safetensors")
+    return [(path.stem, f"pretrained:{path.stem}", 0) for path in sorted(held)]
+
+
+def is_prepared(dataset: str, root: Path | None) -> bool:
+    known = dataset in datasets.names()
+    return known and (datasets.pool_folder(dataset, root) / "pool.json").exists()
+
+
+def draw(model: str, run: int, number: int, root: Path | None) -> Episode:
+    from semishot import scenes
+
+    scene = scenes.look(model, None, SHAPE, 0, number, run, root)
+    which = f"--model {model} --run {run}" if run else f"--model {model}"
+    return as_thumbnails(
+        scene, f"episode {number}", f"semishot show episode {which} --episode {number}"
+    )
+
+
+def as_thumbnails(scene: Scene, name: str, command: str) -> Episode:
+    way, per_class = scene.after.shape[0], scene.unlabeled.shape[1]
+    support = [
+        [Thumbnail(data_uri(image), f"labeled, class {row + 1}") for image in images]
+        for row, images in enumerate(scene.support)
+    ]
+    pile = [
+        unlabeled_thumbnail(
+            scene.unlabeled[row, column], row, way, float(scene.weights[row, column])
+        )
+        for row, column in np.ndindex(len(scene.unlabeled), per_class)
+    ]
+    mixed = np.random.default_rng(0).permutation(len(pile))  # as the model meets them: in no order
+    query = [
+        [
+            query_thumbnail(image, row, before, after)
+            for image, before, after in zip(
+                images, scene.before[row], scene.after[row], strict=True
+            )
+        ]
+        for row, images in enumerate(scene.query)
+    ]
+    truth = np.arange(way)[:, None]
+    before, after = (int((predicted == truth).sum()) for predicted in (scene.before, scene.after))
+    said = f"{before} of {scene.after.size} queries are right before refinement, {after} after it."
+    shuffled = [pile[place] for place in mixed]
+    return Episode(f"{scene.title}, {name}", said, command, support, shuffled, query)
+
+
+def unlabeled_thumbnail(image: Bytes, row: int, way: int, weight: float) -> Thumbnail:
+    share = round(100 * min(max(weight, 0.0), 1.0))
+    about = f"distractor, {share} % used" if row >= way else f"of class {row + 1}, {share} % used"
+    mark, tone = ("−", "below") if row >= way else ("+", "above")
+    return Thumbnail(data_uri(image), about, mark, tone, share)
+
+
+def query_thumbnail(image: Bytes, row: int, before: int, after: int) -> Thumbnail:
+    """Marked with the class predicted, before and after the refinement where they differ."""
+    sign, tone = ("✓", "above") if after == row else ("✗", "below")
+    predicted = str(after + 1) if before == after else f"{before + 1}→{after + 1}"
+    about = f"query of class {row + 1}, predicted {after + 1}, before refinement {before + 1}"
+    return Thumbnail(data_uri(image), about, f"{predicted} {sign}", tone)
+
+
+def data_uri(image: Bytes) -> str:
+    """(C, H, W) -> a PNG of ink on paper, or a JPEG of a photograph."""
+    file = io.BytesIO()
+    if len(image) == 1:
+        Image.fromarray(255 - image[0]).save(file, "png", optimize=True)
+    else:
+        Image.fromarray(image.transpose(1, 2, 0)).save(file, "jpeg", quality=85)
+    kind = "png" if len(image) == 1 else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

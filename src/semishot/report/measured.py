@@ -1,0 +1,142 @@
+"""Which records make up a table or a figure of the paper, and which are something else."""
+
+import json
+from dataclasses import dataclass, field, replace
+
+from semishot import paper, results, tables
+from semishot.config import Recipe
+from semishot.tables import Record
+
+Files = dict[str, list[Record]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records of a table or figure: one data set, preset and number of updates."""
+
+    name: str
+    table: paper.Table
+    records: list[Record]
+
+
+@dataclass
+class SortedOut:
+    tables: list[Group] = field(default_factory=list)
+    figures: list[Group] = field(default_factory=list)
+    baselines: Files = field(default_factory=dict)
+    masks: Files = field(default_factory=dict)
+    ablations: Files = field(default_factory=dict)
+    others: list[tuple[str, Record]] = field(default_factory=list)
+    """With the file each comes from."""
+
+
+def sort_out(files: Files) -> SortedOut:
+    out = SortedOut()
+    kinds = {"features": out.baselines, "tells_distractors": out.masks, "variant": out.ablations}
+    plain: dict[tuple[str, str, int], dict[str, tuple[str, Record]]] = {}
+    for name, records in files.items():
+        marked = [kind for kind in kinds if records and all(kind in r for r in records)]
+        if marked:
+            kinds[marked[0]][name] = records
+            continue
+        for record in records:
+            key = record["dataset"], record["preset"], record["updates"]
+            # measured twice, for a table and for a figure: the later file's counts
+            plain.setdefault(key, {})[results.settings(record)] = name, record
+    for (dataset, *_), own in sorted(plain.items()):
+        used = set()
+        figure = paper.table(paper.FIGURE_UNLABELED, dataset)
+        for name, table, least, place in (
+            (*table_of(dataset), 1, out.tables),
+            (paper.FIGURE_UNLABELED, figure, 2, out.figures),
+        ):
+            records = [r for _, r in own.values() if is_by_its_preset(r) and is_of_table(r, table)]
+            if len({r["unlabeled"] for r in records}) >= least:
+                place.append(Group(name, table, records))
+                used |= {results.settings(r) for r in records}
+        out.others += [pair for key, pair in own.items() if key not in used]
+    out.tables.sort(key=lambda group: group.name)
+    return out
+
+
+def table_of(dataset: str) -> tuple[str, paper.Table]:
+    """The paper's table of a data set; others are measured as Table 1 is."""
+    named = [(n, t) for n, t in paper.TABLES.items() if t.dataset == dataset]
+    return named[0] if named else ("table1", paper.TABLES["table1"])
+
+
+def is_of_table(record: Record, table: paper.Table) -> bool:
+    """Tested on the episodes of this table."""
+    test = table.tests.get(record["unlabeled"])
+    return (
+        test is not None
+        and (record["way"], record["query"]) == (test.way, test.query)
+        and record["model"] in paper.MODELS
+        and record["shot"] in table.shots
+        and record["distractors"] in paper.DISTRACTORS
+    )
+
+
+def is_by_its_preset(record: Record) -> bool:
+    """Trained as its preset says, with nothing changed but the number of updates."""
+    if record["preset"] not in paper.PRESETS or record["options"] or record["split"] != "test":
+        return False
+    preset = paper.preset(record["preset"], record["dataset"])
+    refines = record["model"] in paper.TRAINED
+    distractors = preset.distractors if refines and record["distractors"] else 0
+    unlabeled = preset.train.unlabeled if refines else 0
+    train = replace(preset.train, shot=record["shot"], unlabeled=unlabeled, distractors=distractors)
+    recipe = preset.recipe.with_updates(max(record["updates"], 1))
+    return (record["train"], record["recipe"]) == (train.as_dict(), recipe.changes())
+
+
+def other_rows(others: list[tuple[str, Record]]) -> tuple[list[str], list[list[str]]]:
+    """One row for the splits of the same settings in the same file."""
+    apart = [name for name in results.SETTINGS if name != "split_seed"]
+    groups: dict[str, list[tuple[str, Record]]] = {}
+    for name, record in others:
+        key = json.dumps([name, record["updates"], *(record.get(k) for k in apart)])
+        groups.setdefault(key, []).append((name, record))
+    rows = []
+    for pairs in groups.values():
+        name, r = pairs[0]
+        episode = (
+            f"{r['way']}-way {r['shot']}-shot, M = {r['unlabeled']}, H = {r['distractors']}, "
+            f"{r['query']} queries, {r['split']} classes"
+        )
+        measured = tables.cell(record for _, record in pairs)
+        rows.append(
+            [
+                paper.MODELS.get(r["model"], r["model"]),
+                str(measured),
+                str(len(pairs)),
+                r["dataset"],
+                r["preset"],
+                f"{r['updates']:,}",
+                episode,
+                departures(r),
+                name,
+            ]
+        )
+    header = ["model", "accuracy", "splits", "data set", "preset", "updates", "test episode"]
+    return [*header, "changed", "file"], rows
+
+
+def departures(record: Record) -> str:
+    """Options of the method, and where the recipe or the training episode is not the preset's."""
+    changed = dict(record["options"])
+    if record["preset"] in paper.PRESETS:
+        preset = paper.preset(record["preset"], record["dataset"])
+        usual = preset.recipe.with_updates(max(record["updates"], 1)).as_dict()
+        changed |= {
+            name: value
+            for name, value in (Recipe().as_dict() | record["recipe"]).items()
+            if json.dumps(usual.get(name)) != json.dumps(value)
+        }
+        shape = preset.train.as_dict()
+        changed |= {
+            f"training {name}": value
+            for name, value in record["train"].items()
+            if name in ("way", "query", "batch") and shape.get(name) != value
+        }
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changed.items()) or "-"
