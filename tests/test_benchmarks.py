@@ -29,8 +29,10 @@ NUMBERS = {
     "scaling": {"us_per_update_and_run", "us_per_image", "times_base"},
     "build_pool": {"images_per_second", "minutes_for_all", "parent_mib", "worker_mib"},
     "logistic": {"seconds_for_600", "loop_seconds_for_600", "times_faster_than_loop"},
+    "classifier": {"fit_seconds"},
 }
-TOGETHER = [name for name in NUMBERS if name not in ("build_pool", "logistic")]  # which need no GPU
+ALONE = ("build_pool", "logistic", "classifier")  # which need no GPU
+TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
 def run(script: str, *arguments: object) -> str:
@@ -69,7 +71,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
-    if name == "build_pool" and not Path("/proc/self/status").exists():
+    if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")
     printed = run(f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json")
     result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
@@ -115,6 +117,64 @@ def test_committed_results_are_measurements_and_are_on_the_page(benchmarks):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert result["quick"] is False, path.name
         assert summarize.table(result) in page, f"{path.name}: run python benchmarks/summarize.py"
+
+
+# The estimator beside others
+
+
+def test_the_accuracy_of_the_estimator_is_measured_and_tabled(tmp_path, benchmarks):
+    out = tmp_path / "quick.json"
+    printed = run("classifier_accuracy.py", "--quick", "--out", out)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert result["quick"] is True
+    assert {row["contender"] for row in result["rows"]} >= {"supervised", "ours", "LabelSpreading"}
+    assert len(printed.splitlines()) == len(result["rows"])
+    for row in result["rows"]:
+        assert 0 <= row["accuracy"] <= 1
+        assert 0 <= row["ece"] <= 1
+    page = import_module("classifier_page")
+    filled = page.fill(f"before {page.BEGIN} old {page.END} after", [result])
+    assert "1, 20, 50%" in filled
+    assert page.fill(filled, [result]) == filled
+
+
+def test_the_page_of_the_estimator_is_made_from_committed_results(benchmarks):
+    page = import_module("classifier_page")
+    results = page.published()
+    assert {result["dataset"] for result in results} == {"omniglot", "mini-imagenet"}
+    assert not any(result["quick"] for result in results)
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.fill(text, results) == text, "run python benchmarks/classifier_page.py"
+
+
+def test_a_task_has_what_its_cell_says(benchmarks):
+    tasks = import_module("tasks")
+    features = np.arange(7 * 30 * 2, dtype=np.float32).reshape(7, 30, 2)  # row -> class, image
+    cell = tasks.Cell(way=3, shot=2, pile=20, distractors=0.25, query=4)
+    assert tasks.possible(cell, features)
+    assert not tasks.possible(tasks.Cell(3, 2, 100, 0.0, 4), features)
+    for seed in range(10):
+        task = tasks.draw(features, cell, seed)
+        assert task.features.shape == (26, 2)
+        assert (task.labels >= 0).sum() == 6
+        assert (task.truth == -1).sum() == 5
+        rows = np.concatenate([task.features, task.queries])[:, 0] // 2
+        assert len(set(rows)) == 26 + 12  # nothing twice
+        owners = rows // 30
+        truth = np.concatenate([task.truth, task.answers])
+        for c in range(3):
+            assert len(set(owners[truth == c])) == 1
+        assert not set(owners[truth == -1]) & set(owners[truth >= 0])
+    confident, right = np.array([0.95, 0.95, 0.5, 0.52]), np.array([True, False, True, True])
+    assert tasks.calibration_error(confident, right) == pytest.approx((0.9 + 0.98) / 4)
+
+
+def test_features_have_the_shape_that_tasks_are_drawn_from(tiny_pool, benchmarks, monkeypatch):
+    features = import_module("features")
+    found = features.omniglot(tiny_pool, "test")
+    assert found.shape == (12, 20, 64)
+    monkeypatch.setattr(features, "efficientnet_lite0", lambda: lambda x: x.float().mean((2, 3)))
+    assert features.photographs(tiny_pool, "test").shape == (12, 20, 1)
 
 
 # What the fleet is compared with does the same work

@@ -58,6 +58,16 @@ def test_the_example_of_a_pool_runs():
     run(code, "docs/datasets.md")
 
 
+def test_the_example_of_the_estimator_shows_what_the_pile_buys(capsys):
+    ((_, code),) = blocks(ROOT / "docs/estimator.md", "python")
+    run(code, "docs/estimator.md")
+    message, together, alone, refined = capsys.readouterr().out.strip().split("\n")
+    assert "nothing tells whether the pile helps" in message
+    right = [int(re.search(r"(\d+)%", line)[1]) for line in (together, alone, refined)]
+    assert right[0] > 90
+    assert right[1] + 5 < right[2]
+
+
 @pytest.fixture
 def example_refiners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The refiner files of docs/adding_a_refiner.md, where `semishot.refine` finds them."""

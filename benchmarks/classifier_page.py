@@ -1,0 +1,123 @@
+"""Fill docs/estimator.md with tables from results/classifier/: `python benchmarks/classifier_page.py`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from summarize import markdown, number
+
+ROOT = Path(__file__).parents[1]
+PAGE, RESULTS = ROOT / "docs" / "estimator.md", ROOT / "results" / "classifier"
+BEGIN, END = "<!-- classifier tables -->", "<!-- /classifier tables -->"
+THEIRS = ("LabelSpreading", "LabelPropagation", "SelfTraining")
+COLUMNS = ("supervised", "ours", "ours, soft_kmeans", "ours, learned mask", *THEIRS)
+FEATURES = {
+    "omniglot": "Omniglot's test classes, 20 at a time, by `pretrained:omniglot` (64 features)",
+    "mini-imagenet": "miniImageNet's test classes, 5 at a time, by EfficientNet-Lite0 (1,280 features)",
+}
+
+Result = dict[str, Any]
+Row = dict[str, Any]
+
+
+def cells(result: Result) -> dict[tuple[int, int, float], dict[str, Row]]:
+    """(shot, pile, distractors) -> contender -> row."""
+    found: dict[tuple[int, int, float], dict[str, Row]] = {}
+    for row in result["rows"]:
+        place = row["shot"], row["pile"], row["distractors"]
+        found.setdefault(place, {})[row["contender"]] = row
+    return found
+
+
+def accuracies(result: Result) -> str:
+    names = [name for name in COLUMNS if any(name in held for held in cells(result).values())]
+    head = ["shots, pile, distractors", *names, "ours - supervised", "tasks"]
+    rows = []
+    for (shot, pile, share), held in cells(result).items():
+        gain = f"{100 * held['ours']['gain']:+.2f} ± {100 * held['ours']['gain_ci95']:.2f}"
+        values = [f"{100 * held[name]['accuracy']:.2f}" for name in names]
+        tasks = str(held["ours"]["tasks"])
+        rows.append([f"{shot}, {pile:,}, {share:.0%}", *values, gain, tasks])
+    return markdown(head, rows)
+
+
+def verdicts(result: Result) -> str:
+    head = ["shots, pile, distractors", "ECE at temperature 1", "ECE", "AUROC", "false rejects"]
+    head += ["distractors found", "pile used"]
+    rows = []
+    for (shot, pile, share), held in cells(result).items():
+        ours = held["ours"]
+        values = [held["ours, temperature 1"]["ece"], ours["ece"]]
+        values += [ours.get(name) for name in ("auroc", "false_rejects", "found", "helps")]
+        texts = ["" if value is None else f"{100 * value:.1f}" for value in values]
+        rows.append([f"{shot}, {pile:,}, {share:.0%}", *texts])
+    return markdown(head, rows)
+
+
+def shortfalls(result: Result) -> str:
+    """The cells in which ours is below someone by more than the interval of the difference."""
+    lines = []
+    for (shot, pile, share), held in cells(result).items():
+        ours, place = held["ours"], f"{shot} shots, pile {pile:,}, {share:.0%}"
+        if ours["gain"] + ours["gain_ci95"] < 0:
+            lines.append(f"{place}: below supervised by {-100 * ours['gain']:.2f}")
+        best = max(THEIRS, key=lambda name: held[name]["accuracy"])
+        if held[best]["accuracy"] > ours["accuracy"]:
+            lines.append(
+                f"{place}: {best} {100 * held[best]['accuracy']:.2f}, "
+                f"ours {100 * ours['accuracy']:.2f}"
+            )
+    return "\n".join(f"- {line}" for line in lines) or "- none"
+
+
+def seconds(result: Result) -> str:
+    """Mean seconds of a fit, by size of the pile."""
+    sizes = sorted({pile for _, pile, _ in cells(result)})
+    names = ["ours", *THEIRS]
+    rows = []
+    for name in names:
+        means = []
+        for size in sizes:
+            taken = [
+                h[name]["seconds"] for (_, pile, _), h in cells(result).items() if pile == size
+            ]
+            means.append(number(1000 * sum(taken) / len(taken)))
+        rows.append([name, *means])
+    return markdown(["fit, ms", *(f"pile of {size:,}" for size in sizes)], rows)
+
+
+def section(result: Result) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    about = f"{result['device']} ({result['processor']}); {versions}; {result['date']}."
+    return "\n\n".join(
+        [
+            f"### {FEATURES[result['dataset']]}",
+            about,
+            "Accuracy in %:",
+            accuracies(result),
+            "Cells in which the default is below supervised by more than the 95 % interval of the "
+            "difference, or below one of scikit-learn's classifiers at all:",
+            shortfalls(result),
+            "Calibration and the verdict on distractors, in %, at a stated 5 % of false rejects:",
+            verdicts(result),
+            seconds(result),
+        ]
+    )
+
+
+def fill(document: str, results: Sequence[Result]) -> str:
+    before, rest = document.split(BEGIN)
+    _, after = rest.split(END)
+    text = "\n\n".join(section(result) for result in results)
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+
+
+def published() -> list[Result]:
+    paths = sorted(RESULTS.glob("*.json"), reverse=True)  # Omniglot first
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), published()), encoding="utf-8")
+    print(PAGE)

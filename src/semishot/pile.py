@@ -1,0 +1,155 @@
+"""Features of any number in blocks: scaled on the way, and seen by a refiner in N + 1 coordinates.
+
+Letters: M examples, N classes, D features. Nothing here holds more than M x N numbers and one block.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from semishot.prototypes import class_log_probs, class_prototypes, squared_distances
+
+BLOCK = 2**19
+"""Numbers in a block: 2 MB in float32, which stay in the cache from one operation to the next."""
+
+NORMALIZATIONS = ("centered", "unit", "none")
+"""Directions seen from their mean; directions; features as they are."""
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where distances are measured: raw features, or their directions seen from `center`; over `length`.
+
+    Eq. 2's softmax has no temperature. Dividing by `length` gives it the temperature length^2, since
+    squared distances shrink by that much.
+    """
+
+    normalization: str
+    center: Tensor
+    length: float = 1.0
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """(..., D) -> (..., D)."""
+        if self.normalization == "centered":
+            features = F.normalize(features, dim=-1) - self.center
+        if self.normalization != "none":
+            features = F.normalize(features, dim=-1)
+        return features / self.length
+
+    def settle(self, prototypes: Tensor) -> Tensor:
+        """Means of directions become directions again, whatever the number of examples behind them.
+
+        Else a mean of few would be longer than one of many, and farther from everything.
+        """
+        if self.normalization == "none":
+            return prototypes
+        return F.normalize(prototypes, dim=-1) / self.length
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Blocks are small: threads that wait for each other at every operation would cost more than they
+    bring, on a busy machine many times more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def blocks(features: Array) -> Iterator[tuple[slice, Tensor]]:
+    """The rows in blocks, each a copy: a memory map is never read whole."""
+    rows = max(1, BLOCK // features.shape[1])
+    for first in range(0, len(features), rows):
+        part = slice(first, first + rows)
+        yield part, torch.from_numpy(np.array(features[part]))
+
+
+def mean_direction(features: Array) -> Tensor:
+    """(M, D) -> (D,), the mean of the features at unit length."""
+    total = torch.zeros(features.shape[1], dtype=torch.float64)
+    for _, block in blocks(features):
+        total += F.normalize(block, dim=-1).sum(0)
+    return (total / len(features)).to(block)
+
+
+def coordinates(features: Array, space: Space, prototypes: Tensor) -> tuple[Tensor, Tensor]:
+    """(M, D), (N, D) -> (M, N + 1), (N, N + 1) with the same distances to prototypes and origin.
+
+    The prototypes span at most N dimensions. Of the rest of an example only its length matters to
+    those distances, and it becomes the last coordinate. A refiner that looks at nothing else gives
+    the same weights, whatever D is.
+    """
+    basis = torch.linalg.qr(prototypes.mT).Q  # (D, N), or (D, D) if that is less
+    seen = basis.new_empty(
+        len(features), basis.shape[1] + 1
+    )  # whole at once: parts would litter memory
+    for part, block in blocks(features):
+        scaled = space(block)  # (B, D)
+        along = scaled @ basis  # (B, N)
+        seen[part, :-1] = along
+        rest = scaled.square().sum(-1) - along.square().sum(-1)  # (B,)
+        seen[part, -1] = rest.clamp_min(0).sqrt()
+    return seen, F.pad(prototypes @ basis, (0, 1))
+
+
+def log_probs_in_blocks(features: Array, space: Space, prototypes: Tensor) -> Tensor:
+    """Eq. 2: (M, D), (N, D) -> (M, N)."""
+    found = prototypes.new_empty(len(features), len(prototypes))
+    for part, block in blocks(features):
+        found[part] = class_log_probs(space(block.to(found)), prototypes)
+    return found
+
+
+def nearest_in_blocks(features: Array, space: Space, prototypes: Tensor) -> tuple[Tensor, Tensor]:
+    """(M, D), (N, D) -> the squared distance to the nearest prototype and which it is, (M,) and (M,)."""
+    distances = prototypes.new_empty(len(features))
+    places = torch.empty(len(features), dtype=torch.int64)
+    for part, block in blocks(features):
+        distances[part], places[part] = squared_distances(
+            space(block.to(distances)), prototypes
+        ).min(-1)
+    return distances, places
+
+
+def prototypes_in_blocks(features: Array, space: Space, weights: Tensor) -> Tensor:
+    """Eqs. 1, 4, 9: (M, D), (M, N) -> (N, D), what `class_prototypes` gives for the scaled features.
+
+    The weighted mean of a whole is the weighted mean of its blocks' means.
+    """
+    mean = torch.zeros(weights.shape[1], features.shape[1], dtype=weights.dtype)
+    total = weights.new_zeros(weights.shape[1], 1)
+    for part, block in blocks(features):
+        own = weights[part].sum(0).unsqueeze(-1)  # (N, 1)
+        total = total + own
+        share = own / torch.where(total == 0, 1, total)
+        mean = mean + share * (class_prototypes(space(block), weights[part]) - mean)
+    return mean
+
+
+@torch.no_grad()
+def refined_in_blocks(
+    refiner: nn.Module | None, features: Array, labels: Tensor, space: Space, steps: int
+) -> Tensor:
+    """`refine.refined_prototypes` for (M, D), (M, N) -> (N, D): rows of zeros are the unlabeled ones."""
+    unlabeled = labels.sum(-1) == 0  # (M,)
+    support = torch.from_numpy(np.array(features[~unlabeled.numpy()]))
+    prototypes = space.settle(class_prototypes(space(support), labels[~unlabeled]))  # Eq. 1
+    if refiner is None or not unlabeled.any():
+        return prototypes
+    weights = labels.clone()
+    for _ in range(steps):
+        seen, landmarks = coordinates(features, space, prototypes)
+        weights[unlabeled] = refiner(seen[unlabeled], landmarks)
+        prototypes = space.settle(prototypes_in_blocks(features, space, weights))  # Eqs. 4, 9
+    return prototypes
