@@ -167,6 +167,7 @@ def main() -> None:
             for row in rows[-len(names) :]:
                 print(as_line(row), flush=True)
     about = {
+        "benchmark": "classifier_accuracy",
         "dataset": dataset,
         "split": given.split,
         "reject": REJECT,
