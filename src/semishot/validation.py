@@ -21,7 +21,7 @@ from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import SideBySide, masked_soft_kmeans
 from semishot.splits import all_labeled
 
-TIMES = 20
+TIMES = 10
 """Validations in a training, at most."""
 SHARE = 0.05
 """Images embedded for validation over images trained on, at most. They only pass forward: of the time
@@ -30,6 +30,8 @@ CLASSES, IMAGES = 20, 15
 """Validation classes, and images of each; more only if an episode needs more."""
 EPISODES, TOGETHER = 20, 10
 """Episodes in a validation, and scored at a time."""
+AT_ONCE = 50
+"""Images embedded at a time, or as many as an update does: few enough to fit, enough to be quick."""
 QUERY = 5
 STREAM = "validation while training"
 
@@ -58,7 +60,6 @@ class Validation:
     places: Tensor
     """(E, B), which of them make up each episode."""
     at_once: int
-    """Images embedded at a time: as many as an update does, so that memory suffices."""
 
     @torch.inference_mode()
     def look(self, model: ProtoNet) -> Seen:
@@ -123,5 +124,5 @@ def fixed_episodes(
         every=between_lines * ceil(seldom / between_lines),
         pixels=torch.from_numpy(pool.images[used]).to(device),
         places=torch.from_numpy(places.reshape(drawn.shape)).to(device),
-        at_once=config.shape.images,
+        at_once=max(config.shape.images, AT_ONCE),
     )
