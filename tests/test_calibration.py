@@ -102,6 +102,17 @@ def test_one_example_per_class_goes_by_the_number_of_features(features, kind):
     assert found.normalization == kind
 
 
+@pytest.mark.parametrize(("features", "kind"), [(4, "none"), (64, "centered")])
+def test_a_class_of_one_example_beside_larger_ones_goes_by_the_number_of_features(features, kind):
+    """The example cannot be held out: what suits the larger classes is no evidence for its class."""
+    classes = [0] * 6 + [1] * 4 + [2]
+    toward = 4 * torch.ones(features, dtype=torch.float64)  # all lie on one side of the origin
+    support = toward + randn(N, features)[classes] + 0.5 * randn(len(classes), features, seed=1)
+    center = torch.nn.functional.normalize(support).mean(0)
+    found = choose_space(support, one_hot(classes), center, "auto", None)
+    assert found.normalization == kind
+
+
 def test_a_given_temperature_is_the_square_of_the_length():
     space = choose_space(randn(N, D), one_hot([0, 1, 2]), torch.zeros(D).double(), "unit", 0.25)
     assert (space.normalization, space.length) == ("unit", 0.5)

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -281,6 +282,21 @@ def test_the_pile_helps_where_labels_are_few():
         ]
         gains.append(right[1] - right[0])
     assert np.mean(gains) > 0.03
+
+
+def test_what_was_held_out_is_told():
+    """The count and the share that the message names; a probability that is one."""
+    x, y, _ = data(shot=4, members=20, strangers=20, noise=5.0)
+    fitted = PrototypeClassifier().fit(x, y)
+    count, right = map(
+        int, re.match(r"of (\d+) held-out .* (\d+) are right with", fitted.message_).groups()
+    )
+    assert fitted.pile_helps_
+    assert fitted.held_out_.examples == count
+    assert fitted.held_out_.accuracy == pytest.approx(right / count)
+    assert 1 / len(fitted.classes_) < fitted.held_out_.probability < 1
+    one, labels, _ = data(shot=1, members=20, strangers=20)
+    assert PrototypeClassifier().fit(one, labels).held_out_ is None
 
 
 def test_a_pile_that_does_not_help_is_left_out_and_said_so():

@@ -64,7 +64,14 @@ def test_version_is_the_packages():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--version"], ["--help"], ["train", "--help"], ["data", "--help"], ["data", "list"]],
+    [
+        ["--version"],
+        ["--help"],
+        ["train", "--help"],
+        ["data", "--help"],
+        ["data", "list"],
+        ["classify", "--help"],
+    ],
     ids=" ".join,
 )
 def test_help_and_lists_import_no_torch(arguments):

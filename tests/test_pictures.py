@@ -261,8 +261,11 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpa
         (b"hello, world", "photo.x is no readable image"),
         (EPS, "photo.x is no readable image"),  # Pillow would start Ghostscript
         (encoded(np.zeros((4, 4), np.float32), "TIFF"), "photo.x .floating-point pixels"),
-        (encoded(np.full((4, 4), 70_000, np.int32), "TIFF"), "photo.x has pixels from 70,000"),
-        (encoded(np.full((4, 4), -1, np.int32), "TIFF"), "photo.x has pixels from -1"),
+        (
+            encoded(np.full((4, 4), 70_000, np.int32), "TIFF"),
+            "cannot read photo.x .pixels from 70,000",
+        ),
+        (encoded(np.full((4, 4), -1, np.int32), "TIFF"), "cannot read photo.x .pixels from -1"),
     ],
     ids=["empty", "text", "eps", "float", "32 bits", "negative"],
 )

@@ -74,10 +74,11 @@ def choose_space(
 ) -> Space:
     """The normalization whose supervised prototypes do best on held-out examples, with its length.
 
-    Where every class has one example, many features are centered and few are left as they are.
+    Where a class has one example, many features are centered and few are left as they are: that example
+    cannot be held out, and what suits the larger classes alone may leave its class out of reach.
     """
     names = list(NORMALIZATIONS) if normalize == "auto" else [normalize]
-    if normalize == "auto" and labels.sum(0).max() == 1:
+    if normalize == "auto" and labels.sum(0).min() == 1:
         names = ["centered" if support.shape[1] >= MANY_FEATURES else "none"]
     best: tuple[float, Space] | None = None
     for name in names:

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -43,6 +43,14 @@ FORMAT = "semishot.PrototypeClassifier"
 FLOATS = [np.float32, np.float64]
 TRIAL = 1000
 """Unlabeled examples that the trials need at least; of a larger pile, evenly spaced ones."""
+
+
+class HeldOut(NamedTuple):
+    """Labeled examples held out in turn: how many, the share that is right, their mean probability."""
+
+    examples: int
+    accuracy: float
+    probability: float
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
@@ -114,6 +122,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         change = 1.0  # of the temperature, now that the prototypes are refined
         if temperature is None:
             change = temperature_of(prototypes, judgment.distances, judgment.classes)
+        self.held_out_ = held_out_summary(judgment.distances / change, judgment.classes)
         self._space = replace(space, length=space.length * change**0.5)
         self._members = members.over(change) if members else None
         self.prototypes_ = (prototypes / change**0.5).numpy()
@@ -249,6 +258,16 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
                 "class, or two unlabeled ones"
             )
         return self._members.share_nearer(distances.double().numpy())
+
+
+def held_out_summary(distances: Tensor, classes: Tensor) -> HeldOut | None:
+    """(H, N), (H,): whether the probabilities keep what they promise, by what was held out."""
+    if not len(classes):
+        return None
+    probability, places = (-distances).softmax(-1).max(-1)
+    return HeldOut(
+        len(classes), float((places == classes).double().mean()), float(probability.double().mean())
+    )
 
 
 def as_array(values: Any) -> Any:

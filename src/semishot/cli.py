@@ -13,6 +13,7 @@ from semishot.appendix_commands import REPRODUCE_COMMANDS, SHOW_COMMANDS
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.memory import keep_freed_memory
+from semishot.own_image_commands import OWN_IMAGE_COMMANDS
 
 RUNS = Path("runs")
 Json = Annotated[bool, tyro.conf.arg(name="json")]
@@ -359,6 +360,7 @@ def doctor(data_root: Path | None = None, as_json: Json = False) -> None:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": demo,
+    **OWN_IMAGE_COMMANDS,
     "reproduce": reproduce,
     "train": train,
     "evaluate": evaluate,

@@ -12,7 +12,7 @@ from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from semishot.errors import InputError
 
-__all__ = ["decode", "header"]
+__all__ = ["decode", "header", "opened", "quiet", "upright"]
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF")
 """What a data set may hold. Pillow knows more, and runs Ghostscript for some of it."""
@@ -30,11 +30,8 @@ def decode(
     frame. Resized with Pillow's bilinear or bicubic filter, which looks at every pixel. The aspect
     ratio is not kept, as in the paper's code.
     """
-    mode = {1: "L", 3: "RGB"}[channels]
-    with _opened(data, name) as image:
-        sixteen_bits = image.mode == "I" or image.mode.startswith("I;16")
-        eight_bits = _from_16_bits(image, name) if sixteen_bits else _over_white(image)
-        shown = eight_bits.convert(mode)
+    with quiet(), opened(data, name) as image:
+        shown = upright(image, channels)
         if shown.size != (side, side):
             filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
             shown = shown.resize((side, side), filter)
@@ -43,7 +40,7 @@ def decode(
 
 def header(data: bytes, name: str) -> tuple[int, int, bool]:
     """Width and height as stored, and whether the image is grayscale, without decoding pixels."""
-    with _opened(data, name, load=False) as image:
+    with quiet(), opened(data, name) as image:
         gray = image.mode in {"1", "L", "LA", "I", "F"} or image.mode.startswith("I;16")
         if image.mode == "P":
             palette = np.array(image.getpalette("RGB")).reshape(-1, 3)
@@ -51,22 +48,37 @@ def header(data: bytes, name: str) -> tuple[int, int, bool]:
         return *image.size, gray
 
 
+def upright(image: Image.Image, channels: int = 3) -> Image.Image:
+    """An opened image as people see it: turned by EXIF, over white, 8 bits, gray or RGB."""
+    _correct_transparent_color(image)
+    image.load()
+    with suppress(Exception):  # unreadable EXIF is no reason to refuse the pixels
+        ImageOps.exif_transpose(image, in_place=True)
+    sixteen_bits = image.mode == "I" or image.mode.startswith("I;16")
+    eight_bits = _from_16_bits(image) if sixteen_bits else _over_white(image)
+    return eight_bits.convert({1: "L", 3: "RGB"}[channels])
+
+
 @contextmanager
-def _opened(data: bytes, name: str, load: bool = True) -> Iterator[Image.Image]:
-    """The image, upright if loaded. Damage raises a dozen types in Pillow: all become one line."""
+def quiet() -> Iterator[None]:
+    """No warnings of odd metadata. Of a whole process: threads that decode share one around them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def opened(data: bytes, name: str) -> Iterator[Image.Image]:
+    """The image, its pixels not yet decoded, nor too many of them.
+
+    Damage raises a dozen types in Pillow, here or while the pixels are used: all become one line.
+    """
     if not data:
         raise InputError(f"{name} is empty; {AGAIN}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd metadata, and sizes that are checked here
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                _check_size(image, name)
-                if load:
-                    _correct_transparent_color(image)
-                    image.load()
-                    with suppress(Exception):  # unreadable EXIF is no reason to refuse the pixels
-                        ImageOps.exif_transpose(image, in_place=True)
-                yield image
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _check_size(image, name)
+            yield image
     except InputError:
         raise
     except UnidentifiedImageError as error:  # its text has an address in memory
@@ -108,14 +120,14 @@ def _over_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
 
 
-def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
+def _from_16_bits(image: Image.Image) -> Image.Image:
     """Black to white stays 0 to 255; Pillow's own conversion would clip at 255 of 65,535."""
     tags: dict[int, Any] = getattr(image, "tag_v2", {})
     white = 4095 if tags.get(BITS_PER_SAMPLE) == (12,) else 65535
     pixels = np.asarray(image).astype(np.int64)
     if pixels.min() < 0 or pixels.max() > white:
-        raise InputError(
-            f"{name} has pixels from {pixels.min():,} to {pixels.max():,}, not from 0 to {white:,}; "
+        raise ValueError(
+            f"pixels from {pixels.min():,} to {pixels.max():,}, not from 0 to {white:,}: "
             "save it with 8 or 16 bits"
         )
     if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO:

@@ -1,14 +1,8 @@
 """Result files -> one self-contained HTML page: tables, charts, episodes, how to run them again."""
 
-import base64
-import hashlib
 import sys
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
-
-from semishot import __version__
 from semishot.errors import InputError
 from semishot.files import write_whole
 from semishot.report import charts
@@ -16,10 +10,10 @@ from semishot.report.gallery import draw_episodes
 from semishot.report.grids import Grid, grid
 from semishot.report.reading import Results, read_results
 from semishot.report.sections import Section, make_sections
+from semishot.report.template import render
 
 __all__ = ["report_on_runs", "write_report"]
 
-HERE = Path(__file__).parent
 MOST_CURVES = 24
 """Fleets whose learning curves are shown: a page stays below 5 MB."""
 
@@ -54,21 +48,10 @@ def page(found: Results, root: Path | None, episodes: int) -> str:
     made = make_sections(found)
     curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
     drawn, left_out = draw_episodes(found, root, episodes) if episodes else ([], [])
-    environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["code"] = with_code
-    css, script = (Markup((HERE / name).read_text("utf-8")) for name in ("page.css", "sort.js"))
-    return environment.get_template("page.html").render(
-        css=css,
-        script=script,
-        css_hash=digest(css),
-        script_hash=digest(script),
-        version=__version__,
+    return render(
+        "page.html",
+        ["page.css"],
+        "sort.js",
         lead=lead(found),
         overview=overview(made),
         sections=made,
@@ -94,15 +77,3 @@ OVERVIEW = ["table", "preset", "updates", "cells measured", "at or above", "lowe
 def overview(made: list[Section]) -> Grid:
     caption = "Cells beside the paper's, at the better M"
     return grid(caption, OVERVIEW, [section.summary for section in made if section.summary])
-
-
-def digest(text: str) -> str:
-    """What a content security policy knows a style or script by."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def with_code(text: str) -> Markup:
-    """Escaped, with what stands in backquotes as code."""
-    parts = [escape(part) for part in text.split("`")]
-    marked = [Markup("<code>") + p + Markup("</code>") if i % 2 else p for i, p in enumerate(parts)]
-    return Markup("").join(marked)

@@ -1,0 +1,287 @@
+"""A few labeled images and a pile -> what each of the pile is, a report, a saved model, a sorted pile.
+
+Letters: M images, N classes.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot import sorting
+from semishot.classifier import UNLABELED, PrototypeClassifier
+from semishot.embed import Rows, embed, read_image
+from semishot.embedding_cache import EmbeddingCache
+from semishot.errors import InputError
+from semishot.evaluate import pick_device
+from semishot.feature_files import feature_rows
+from semishot.files import whole_folder
+from semishot.image_encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
+from semishot.next_labels import next_to_label
+from semishot.own_files import Item, Listing, from_folders, from_table, printable
+from semishot.pictures import header
+from semishot.pile_report import REPORT, write_report
+from semishot.predictions import ACCEPT, IRRELEVANT, Prediction, as_csv, write_skipped, write_text
+from semishot.sorting import How
+
+__all__ = ["MODEL", "Outcome", "classify", "judged"]
+
+MODEL, CLASSIFIER = "model", "classifier.safetensors"
+SCRATCH = ".features.npy"
+DRAWING, LOOKED_AT = 128, 20
+"""Pixels a side of what may be a drawing, and how many labeled images are asked."""
+
+
+@dataclass
+class Outcome:
+    """What was done, for people and for programs."""
+
+    out: Path
+    predictions: list[Prediction] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """Files that could not be sorted."""
+
+
+def classify(
+    labeled: Path,
+    unlabeled: Path | None,
+    out: Path,
+    labels: Path | None = None,
+    encoder: str | None = None,
+    reject: float = 0.05,
+    apply: How | None = None,
+    cache: Path | None = None,
+    device: str = "auto",
+) -> Outcome:
+    """Learn from the labeled images and the pile, and write all about the pile to `out`."""
+    if not 0 < reject < 1:
+        raise InputError(f"--reject must be between 0 and 1, not {reject}")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is no folder")
+    if (before := sorting.read_journal(out)) is not None:
+        return _go_on(before)
+    begun = time.monotonic()
+    with_features = labeled.suffix.lower() == ".npy"
+    if with_features and (apply or encoder):
+        raise InputError(
+            "features have no files to sort and need no encoder: leave --apply and --encoder"
+        )
+    if labels is not None and not with_features:
+        raise InputError("--labels belong to .npy features; a .csv of path,label holds its own")
+    listing = Listing() if with_features else _listed(labeled, unlabeled, out, cache)
+    opened = None if with_features else open_encoder(encoder or DEFAULT)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
+    scratch = out / SCRATCH
+    try:
+        if opened is None:
+            rows = feature_rows(labeled, labels, unlabeled, scratch)
+        else:
+            kept = EmbeddingCache(cache or out / "embeddings", opened.identity, opened.features)
+            rows = embed(listing.items, opened, kept, scratch, pick_device(device))
+        rows.skipped[:0] = listing.skipped
+        write_skipped(out / "skipped.csv", rows.skipped)
+        notes = [*listing.notes, *_notes(listing, rows, encoder)]
+        classifier, predictions = _learned(rows, reject)
+        outcome = Outcome(out, predictions, _facts(rows, classifier, predictions, opened, notes))
+        _write(outcome, rows, classifier, opened, begun)
+    finally:
+        scratch.unlink(missing_ok=True)
+    if apply is not None:
+        _sort(outcome, rows, apply)
+    return outcome
+
+
+def _go_on(before: sorting.Sorting) -> Outcome:
+    """Complete a sorting that was interrupted; one that is complete is not sorted over."""
+    if before.done:
+        raise InputError(
+            f"{before.out} holds a sorted pile: `semishot undo {before.out}` puts the files back, or "
+            "choose another --out"
+        )
+    problems = sorting.complete(before)
+    facts = {"completed": len(before.steps) - len(problems), "apply": before.how}
+    return Outcome(before.out, facts=facts, problems=problems)
+
+
+def _listed(labeled: Path, unlabeled: Path | None, out: Path, cache: Path | None) -> Listing:
+    pile = [unlabeled] if unlabeled is not None else []
+    if out.resolve() in {folder.resolve() for folder in (labeled, *pile)}:
+        raise InputError(f"--out {out} holds your images: choose a folder of its own")
+    apart = [out, *([cache] if cache else [])]
+    if labeled.suffix.lower() == ".csv":
+        listing = from_table(labeled)
+        more = from_folders(None, _folders(pile), apart)
+        listing.items += more.items
+        listing.skipped += more.skipped
+    elif unlabeled is None:
+        raise InputError(
+            f"--labeled {labeled} is a folder: pass --unlabeled, the folder of the pile"
+        )
+    else:
+        listing = from_folders(labeled, pile, apart)
+    known = sum(item.label is not None for item in listing.items)
+    if not known:
+        raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
+    if known == len(listing.items):
+        raise InputError(f"no images to sort in {unlabeled or labeled}")
+    return listing
+
+
+def _folders(places: list[Path]) -> list[Path]:
+    for place in places:
+        if not place.is_dir():
+            raise InputError(f"--unlabeled {place} is no folder")
+    return places
+
+
+def _notes(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
+    """What people should know of their files."""
+    notes = []
+    named = {item.label for item in listing.items} - {None}
+    for label in sorted(str(label) for label in named - {item.label for item in rows.items}):
+        notes.append(f"class {printable(label)} has no readable image: left out")
+    labels: dict[bytes, set[str]] = {}
+    for item, digest in zip(rows.items, rows.digests, strict=True):
+        if digest and item.label is not None:
+            labels.setdefault(digest, set()).add(item.label)
+    if torn := sum(len(found) > 1 for found in labels.values()):
+        notes.append(f"{torn} labeled image(s) lie in more than one class")
+    pile = [d for i, d in zip(rows.items, rows.digests, strict=True) if d and i.label is None]
+    if same := sum(digest in labels for digest in pile):
+        notes.append(f"{same} of the pile are labeled images once more")
+    if twice := len(pile) - len(set(pile)):
+        notes.append(f"{twice} of the pile are copies of others in it")
+    if encoder is None and _look_drawn(rows.items):
+        notes.append("these look like small drawings: --encoder omniglot may do better than photos")
+    return notes
+
+
+def _look_drawn(items: Sequence[Item]) -> bool:
+    paths = [item.path for item in items if item.label is not None and item.path][:LOOKED_AT]
+    for path in paths:
+        width, height, gray = header(read_image(path), str(path))
+        if not gray or max(width, height) > DRAWING:
+            return False
+    return bool(paths)
+
+
+def _learned(rows: Rows, reject: float) -> tuple[PrototypeClassifier, list[Prediction]]:
+    labels = np.array([UNLABELED if i.label is None else i.label for i in rows.items], object)
+    unlabeled = np.array([item.label is None for item in rows.items], bool)
+    if unlabeled.all():
+        raise InputError("no labeled image can be read; skipped.csv says why")
+    if not unlabeled.any():
+        raise InputError("no image of the pile can be read; skipped.csv says why")
+    classifier = PrototypeClassifier().fit(rows.features, labels)
+    classifier.set_params(reject=reject)
+    first = int(unlabeled.argmax())  # the labeled rows come first
+    return classifier, judged(classifier, rows.features[first:], rows.items[first:])
+
+
+def judged(
+    classifier: PrototypeClassifier, features: NDArray[np.float32], items: Sequence[Item]
+) -> list[Prediction]:
+    """The nearest class of each, the next, and whether it is any of them, as far as that is known."""
+    probabilities = classifier.predict_proba(features)  # (M, N)
+    best = probabilities.argmax(1)
+    chance = probabilities.max(1)
+    probabilities[np.arange(len(best)), best] = -1
+    second = probabilities.argmax(1)
+    names = [str(name) for name in classifier.classes_]
+    farthest = 1 - (classifier.reject or 0)
+    try:
+        scores: list[float | None] = classifier.distractor_score(features).tolist()
+    except InputError:  # nothing tells how far members may lie
+        scores = [None] * len(items)
+    return [
+        Prediction(
+            item,
+            names[first],
+            float(probability),
+            names[next_] if len(names) > 1 else "",
+            score,
+            IRRELEVANT if score is not None and score > farthest else ACCEPT,
+        )
+        for item, first, probability, next_, score in zip(
+            items, best, chance, second, scores, strict=True
+        )
+    ]
+
+
+def _facts(
+    rows: Rows,
+    classifier: PrototypeClassifier,
+    predictions: Sequence[Prediction],
+    encoder: ImageEncoder | None,
+    notes: list[str],
+) -> dict[str, Any]:
+    accepted = Counter(p.label for p in predictions if p.decision == ACCEPT)
+    known = predictions[0].distractor_score is not None
+    if len(classifier.classes_) == 1:
+        notes.append("there is one class only: the question is which images belong to it")
+    return {
+        "encoder": encoder.name if encoder else "features",
+        "labeled": dict(
+            sorted(Counter(i.label for i in rows.items if i.label is not None).items())
+        ),
+        "pile": len(predictions),
+        "accepted": {str(name): accepted[str(name)] for name in classifier.classes_},
+        "irrelevant": sum(p.decision == IRRELEVANT for p in predictions) if known else None,
+        "reject": classifier.reject,
+        "skipped": len(rows.skipped),
+        "pile_helps": classifier.pile_helps_,
+        "message": classifier.message_,
+        "held_out": classifier.held_out_ and classifier.held_out_._asdict(),
+        "notes": notes,
+    }
+
+
+def _write(
+    outcome: Outcome,
+    rows: Rows,
+    classifier: PrototypeClassifier,
+    encoder: ImageEncoder | None,
+    begun: float,
+) -> None:
+    out = outcome.out
+    with whole_folder(out / MODEL) as folder:
+        save_encoder(encoder, folder)
+        classifier.save(folder / CLASSIFIER)
+    write_text(out / "predictions.csv", as_csv(outcome.predictions))
+    first = len(rows.items) - len(outcome.predictions)
+    next_ = next_to_label(rows.features[first:], classifier).tolist()
+    outcome.facts["next_to_label"] = [outcome.predictions[place].item.shown for place in next_]
+    write_report(out / REPORT, rows.items[:first], outcome.predictions, next_, outcome.facts)
+    outcome.facts["seconds"] = round(time.monotonic() - begun, 2)
+    text = json.dumps(outcome.facts, indent=1) + "\n"  # ASCII: names need not be UTF-8
+    write_text(out / "result.json", text)
+
+
+def _sort(outcome: Outcome, rows: Rows, how: How) -> None:
+    """The files of the pile, by what was said of them."""
+    digests = {id(i): d for i, d in zip(rows.items, rows.digests, strict=True)}
+    wanted, seen = [], set()
+    for said in outcome.predictions:
+        path = said.item.path
+        assert path is not None
+        place = path.parent.resolve() / path.name
+        if place in seen:
+            continue
+        seen.add(place)
+        if how == "move" and path.is_symlink():
+            outcome.problems.append(f"{path}: a link, left where it is")
+            continue
+        label = said.label if said.decision == ACCEPT else None
+        wanted.append((path, label, digests[id(said.item)].hex()))
+    outcome.problems += sorting.complete(sorting.plan(outcome.out, how, wanted))
+    outcome.facts["apply"] = how

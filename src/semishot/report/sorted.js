@@ -1,0 +1,51 @@
+"use strict";
+
+const dialog = document.getElementById("details");
+let shown = null;
+
+function show(tile) {
+  shown = tile;
+  for (const field of dialog.querySelectorAll("[data-of]")) {
+    field.textContent = tile.dataset[field.dataset.of];
+    field.parentElement.hidden = field.textContent === "";
+  }
+  const picture = dialog.querySelector("img");
+  const source = tile.querySelector("img")?.src;
+  if (source) picture.src = source;
+  else picture.removeAttribute("src");
+  if (!dialog.open) dialog.showModal();
+}
+
+/* The neighbor in the same section; at its ends nothing. */
+function step(by) {
+  const tiles = [...shown.closest("section").querySelectorAll(".tile")];
+  const neighbor = tiles[tiles.indexOf(shown) + by];
+  if (neighbor) show(neighbor);
+}
+
+for (const tile of document.querySelectorAll(".tile")) {
+  tile.addEventListener("click", () => show(tile));
+}
+for (const button of dialog.querySelectorAll("[data-step]")) {
+  button.addEventListener("click", () => step(Number(button.dataset.step)));
+}
+dialog.querySelector(".close").addEventListener("click", () => dialog.close());
+dialog.addEventListener("keydown", (event) => {
+  if (event.key === "ArrowLeft") step(-1);
+  if (event.key === "ArrowRight") step(1);
+});
+dialog.addEventListener("click", (event) => {
+  if (event.target === dialog) dialog.close();
+});
+/* The page has gone on with the dialog: the focus goes where it ended. */
+dialog.addEventListener("close", () => shown.focus());
+
+/* On a phone the list of groups would fill the first screen. */
+if (window.matchMedia("(max-width: 60rem)").matches) {
+  document.querySelector("nav details").open = false;
+}
+
+/* Paper cannot be clicked. */
+window.addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("details")) details.open = true;
+});

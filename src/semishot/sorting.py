@@ -1,0 +1,275 @@
+"""Sort the files themselves: move, copy or link them to OUT/sorted/CLASS, so that it can be undone.
+
+The whole plan is on the disk before the first file is touched, each step can be done twice, and no
+step overwrites anything. So a sorting that was killed is completed, or undone, by its journal alone.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from semishot.errors import InputError
+from semishot.files import write_whole
+from semishot.progress import track
+
+__all__ = ["How", "Sorting", "complete", "plan", "read_journal", "undo"]
+
+How = Literal["move", "copy", "link"]
+FORMAT = 1
+SORTED, JOURNAL, IRRELEVANT = "sorted", "undo.json", "_irrelevant"
+LONGEST = 120
+"""Characters of a folder's or a file's name."""
+RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+BLOCK = 2**20
+
+
+@dataclass(frozen=True)
+class Step:
+    source: Path
+    """Absolute."""
+    folder: str
+    name: str
+    digest: str
+    """SHA-256 of the content."""
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """What `undo.json` holds."""
+
+    out: Path
+    how: How
+    done: bool
+    steps: tuple[Step, ...]
+
+    def target(self, step: Step) -> Path:
+        return self.out / SORTED / step.folder / step.name
+
+
+def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) -> Sorting:
+    """A place for each (file, class or None for irrelevant, digest); on disk before anything moves."""
+    names = folder_names({label for _, label, _ in wanted if label is not None})
+    taken: dict[tuple[str, str], int] = {}
+    steps = []
+    for source, label, digest in wanted:
+        folder = IRRELEVANT if label is None else names[label]
+        name = _free_name(out / SORTED / folder, source.name, taken)
+        steps.append(Step(source.parent.resolve() / source.name, folder, name, digest))
+    sorting = Sorting(out, how, False, tuple(steps))
+    _write(sorting)
+    return sorting
+
+
+def folder_names(classes: Iterable[str]) -> dict[str, str]:
+    """A folder for each class: its name where that is safe everywhere, and no two alike."""
+    taken, found = {_folded(IRRELEVANT)}, {}
+    for label in sorted(classes):
+        name, number = safe_name(label), 1
+        while _folded(name) in taken:
+            number += 1
+            name = f"{safe_name(label)}~{number}"
+        taken.add(_folded(name))
+        found[label] = name
+    return found
+
+
+def safe_name(name: str) -> str:
+    """One part of a path on any system: what is not safe in a name becomes %XX."""
+    kept = [c if c.isprintable() and c not in '/\\:*?"<>|%' else quoted(c) for c in name]
+    text = "".join(kept)
+    if text[:1] in (".", " ", "~", "-"):
+        text = quoted(text[0]) + text[1:]
+    if text[-1:] in (".", " "):
+        text = text[:-1] + quoted(text[-1])
+    if not text or RESERVED.fullmatch(text):
+        text = f"{text}%"
+    if len(text.encode()) <= LONGEST:
+        return text
+    short = text.encode()[: LONGEST - 10].decode(errors="ignore")
+    return f"{short}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def quoted(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def _folded(name: str) -> str:
+    """Alike on a file system that knows no case, or only one way to write é."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> str:
+    """The name, or name~2 and so on; `taken` counts how often a name was asked for."""
+    path, found = Path(name), name
+    while (folder.name, _folded(found)) in taken or os.path.lexists(folder / found):
+        number = taken[folder.name, _folded(name)] = taken.get((folder.name, _folded(name)), 1) + 1
+        found = f"{path.stem}~{number}{path.suffix}"
+    taken.setdefault((folder.name, _folded(found)), 1)
+    return found
+
+
+def complete(sorting: Sorting) -> list[str]:
+    """Do what is not done yet; say which files could not be sorted, and why."""
+    problems = []
+    for step in track(sorting.steps, f"{sorting.how} files", len(sorting.steps)):
+        try:
+            _do(sorting.how, step.source, _ready(sorting, step), step.digest)
+        except OSError as error:
+            problems.append(f"{step.source}: {error.strerror or error}")
+    _write(Sorting(sorting.out, sorting.how, True, sorting.steps))
+    return problems
+
+
+def _ready(sorting: Sorting, step: Step) -> Path:
+    """The target, in a folder that is there and is no link to elsewhere."""
+    target = sorting.target(step)
+    for folder in (target.parent.parent, target.parent):
+        if folder.is_symlink():
+            raise InputError(f"{folder} is a link to elsewhere; nothing is sorted into it")
+        folder.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def _do(how: How, source: Path, target: Path, digest: str) -> None:
+    """One step. What an earlier attempt has done is recognized; nothing is overwritten."""
+    if how == "link":
+        if not (target.is_symlink() and target.readlink() == source):
+            target.symlink_to(source)
+        return
+    if not os.path.lexists(target):
+        if _digest(source) != digest:
+            raise OSError("it has changed since it was looked at")
+        _place(source, target, share=how == "move")
+    elif not _is(target, digest):
+        raise FileExistsError(17, f"{target} exists and is another file")
+    if how == "move" and os.path.lexists(source):
+        if not _is(source, digest):
+            raise OSError("it has changed since it was looked at")
+        source.unlink()
+
+
+def _place(source: Path, target: Path, share: bool) -> None:
+    """Give a file a second name, or where that cannot be a copy, whole or not at all."""
+    if share:
+        with suppress(OSError):
+            os.link(source, target, follow_symlinks=False)  # never onto another file
+            return
+        if os.path.lexists(target):
+            raise FileExistsError(17, f"{target} exists")
+    part = target.with_name(f".{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        shutil.copy2(source, part)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        try:
+            os.link(part, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            if os.path.lexists(target):
+                raise FileExistsError(17, f"{target} exists") from None
+            part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def undo(out: Path) -> tuple[int, list[str]]:
+    """Put everything back; how many files were, and what could not be, and why."""
+    sorting = read_journal(out)
+    if sorting is None:
+        raise InputError(f"nothing to undo in {out}: it has no {JOURNAL}")
+    problems, count = [], 0
+    for step in track(sorting.steps, "putting back", len(sorting.steps)):
+        target = sorting.target(step)
+        try:
+            if target.parent.is_symlink() or target.parent.parent.is_symlink():
+                raise OSError(f"{target.parent} is a link to elsewhere")
+            target.with_name(f".{target.name}.part").unlink(missing_ok=True)
+            count += _undo(sorting.how, step.source, target, step.digest)
+        except OSError as error:
+            problems.append(f"{target}: {error.strerror or error}")
+    if not problems:
+        _remove_empty(sorting)
+        (out / JOURNAL).unlink()
+    return count, problems
+
+
+def _undo(how: How, source: Path, target: Path, digest: str) -> bool:
+    if not os.path.lexists(target):
+        if how == "move" and not os.path.lexists(source):
+            raise OSError(f"it is gone, and {source} is not there either")
+        return False
+    if how == "link":
+        if not (target.is_symlink() and target.readlink() == source):
+            raise OSError("it is no longer the link that was made")
+        target.unlink()
+        return True
+    if not _is(target, digest):
+        raise OSError("it has changed since it was sorted")
+    if how == "move":
+        if not os.path.lexists(source):
+            source.parent.mkdir(parents=True, exist_ok=True)
+            _place(target, source, share=True)
+        elif not _is(source, digest):
+            raise OSError(f"{source} is there again, with another content")
+    elif not _is(source, digest):
+        raise OSError(f"it is kept: {source} is gone or has changed")
+    target.unlink()
+    return True
+
+
+def _remove_empty(sorting: Sorting) -> None:
+    folders = {sorting.target(step).parent for step in sorting.steps}
+    for folder in (*sorted(folders), sorting.out / SORTED):
+        with suppress(OSError):  # somebody has put something in, or it never was
+            folder.rmdir()
+
+
+def _digest(path: Path) -> str:
+    whole = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            whole.update(block)
+    return whole.hexdigest()
+
+
+def _is(path: Path, digest: str) -> bool:
+    return path.is_file() and _digest(path) == digest
+
+
+def _write(sorting: Sorting) -> None:
+    steps = [[str(s.source), s.folder, s.name, s.digest] for s in sorting.steps]
+    said = {"format": FORMAT, "how": sorting.how, "done": sorting.done, "steps": steps}
+    text = json.dumps(said, indent=1)  # ASCII, so that any file name can be written
+    write_whole(sorting.out / JOURNAL, lambda path: path.write_text(text, encoding="ascii"))
+
+
+def read_journal(out: Path) -> Sorting | None:
+    """What was to be sorted, if anything; a journal that names a place outside OUT/sorted is refused."""
+    path = out / JOURNAL
+    try:
+        said: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
+        steps = tuple(Step(Path(s), folder, name, d) for s, folder, name, d in said["steps"])
+        sorting = Sorting(out, said["how"], said["done"] is True, steps)
+        if said["format"] != FORMAT or sorting.how not in get_args(How):
+            raise ValueError
+        for step in steps:
+            parts = (step.folder, step.name)
+            if not step.source.is_absolute() or any(
+                p in ("", ".", "..") or "/" in p or os.sep in p for p in parts
+            ):
+                raise ValueError
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged, or of another version") from error
+    return sorting
