@@ -1,8 +1,8 @@
-# make demo | make test | make check | make clean: each sets up .venv by itself.
+# make demo | make test | make check | make chaos | make clean: each sets up .venv by itself.
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test check chaos clean
 
 demo: .venv/demo-ready
 	$(BIN)/semishot demo
@@ -15,6 +15,10 @@ check: .venv/dev-ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+# kills commands at random instants: 200 times, or 1,000 with CHAOS=full
+chaos: .venv/dev-ready
+	$(BIN)/python tests/chaos.py --kills $(if $(filter full,$(CHAOS)),1000,200)
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

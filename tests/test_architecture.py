@@ -16,6 +16,7 @@ ROOMS = [
     "cli",
     "appendix_commands",
     "own_image_commands",
+    "endings",
     "doctor",
     "export",
     "export_check",
@@ -62,6 +63,7 @@ ROOMS = [
     "encoder",
     "fused",
     "augment",
+    "checkpoints",
     "fleet_table",
     "config",
     "refine",
@@ -78,6 +80,7 @@ ROOMS = [
     "memory",
     "log",
     "files",
+    "locks",
     "errors",
     "__init__",
 ]
@@ -114,6 +117,8 @@ WITHOUT_TORCH = {
     "fleet_table",
     "log",
     "files",
+    "locks",
+    "endings",
     "errors",
     "progress",
 }

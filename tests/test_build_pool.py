@@ -111,3 +111,39 @@ def test_another_plan_begins_anew(tmp_path, in_memory):
     (building / "done.txt").write_text("0\n")
     built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
     assert built.fingerprint == in_memory.fingerprint
+
+
+def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_memory, monkeypatch):
+    """`2` of a torn `20` and a later `4` must not become batch 24, which nobody has done."""
+    monkeypatch.setattr(image_pool, "BATCH", 4)
+    folder = tmp_path / "built"
+    shape = (21, *SHAPE)
+    building = folder.with_name(".built.building")
+    image_pool._begin_building(building, shape, "made", CLASSES)
+    (building / "done.txt").write_text("2")
+    written = []
+    monkeypatch.setattr(
+        image_pool,
+        "_write_description",
+        lambda place, pool: written.append((place / "done.txt").read_text()) or 1 / 0,
+    )
+    with pytest.raises(ZeroDivisionError):
+        build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert written == ["0\n4\n8\n12\n16\n20\n"]
+    monkeypatch.undo()
+    monkeypatch.setattr(image_pool, "BATCH", 4)
+    built = build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+
+
+def ctrl_c_unheard(source: str) -> np.ndarray:
+    """White in a process that Ctrl-C does not reach."""
+    unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return np.full(SHAPE, 255 * unheard, np.uint8)
+
+
+def test_workers_never_hear_ctrl_c_not_even_while_they_start(tmp_path):
+    """Else each of them would print a traceback."""
+    built = build_pool(tmp_path / "p", "p", SHAPE, CLASSES, ctrl_c_unheard, {}, workers=1)
+    assert (built.images == 255).all()
+    assert not ctrl_c_unheard("").any()  # we still do

@@ -415,3 +415,12 @@ def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
     save_file({"prototypes": torch.zeros(2, 2)}, tmp_path / "c")
     with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
         PrototypeClassifier.load(tmp_path / "c")
+
+
+def test_a_saved_classifier_with_a_flipped_byte_is_refused(tmp_path):
+    x, y, _ = data()
+    PrototypeClassifier().fit(x, y).save(tmp_path / "a")
+    content = (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
+        PrototypeClassifier.load(tmp_path / "a")

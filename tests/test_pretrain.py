@@ -131,3 +131,13 @@ def test_a_class_without_a_labeled_image_is_refused():
         InputError, match="class 'rare' has 9 images, of which a labeled fraction of"
     ):
         pretrain.check_labeled(pool, SMALL)
+
+
+def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
+    (before,) = pretrain.pretrained_encoders(tiny_pool, SMALL, [3], tmp_path, CPU)
+    (path,) = tmp_path.rglob("*.safetensors")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (again,) = pretrain.pretrained_encoders(tiny_pool, SMALL, [3], tmp_path, CPU)
+    assert path.read_bytes() == content
+    assert torch.equal(before.weights[3], again.weights[3])

@@ -1,6 +1,7 @@
 """Training: the update, its log, its checkpoints, and that a killed run ends where it would have."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from semishot import train as train_module
+from semishot.checkpoints import read_tensors
 from semishot.config import FleetConfig, Member, Recipe, learning_rate
 from semishot.episodes import EpisodeShape, sample_episodes
 from semishot.errors import InputError
@@ -367,13 +369,84 @@ def test_a_training_that_cannot_begin_leaves_no_folder(tiny_pool, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path, place: int) -> None:
+    path.write_bytes(path.read_bytes()[:place])
+
+
 @pytest.mark.usefixtures("short_chunks")
-def test_a_damaged_checkpoint_is_named(tiny_pool, tmp_path):
-    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks=2)
+@pytest.mark.parametrize("change", [flip, cut])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    whole, tiny_pool, tmp_path, capsys, change, share
+):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks=3)
     path = tmp_path / "state.pt"
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(InputError, match=r"state\.pt"):
-        run(fleet(tiny_pool), tiny_pool, tmp_path)
+    change(path, int(share * (path.stat().st_size - 1)))
+    row = row_of(config)
+    train(config, tiny_pool, tmp_path, CPU, row)
+    said = capsys.readouterr().err
+    assert "state.pt is damaged: its checksum differs; going on from state.before.pt" in said
+    assert row.skipped == FEW
+    assert left(tmp_path) == left(whole)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in whole.iterdir())
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("chunks", [2, 3])
+def test_where_no_checkpoint_is_whole_it_trains_from_the_start(
+    whole, tiny_pool, tmp_path, capsys, chunks
+):
+    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks)
+    for path in tmp_path.glob("state*.pt"):
+        flip(path, 500)
+    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    assert "is damaged: its checksum differs; training from the start" in capsys.readouterr().err
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("change", [flip, cut])
+def test_a_damaged_model_is_trained_again(whole, tiny_pool, tmp_path, capsys, change):
+    for name, content in left(whole).items():
+        (tmp_path / name).write_bytes(content)
+    change(tmp_path / "model.safetensors", len(left(whole)["model.safetensors"]) // 2)
+    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    assert "model.safetensors is damaged; it is trained again" in capsys.readouterr().err
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_checkpoint_of_another_fleet_is_refused(tiny_pool, tmp_path):
+    smaller = fleet(tiny_pool, recipe=replace(RECIPE, filters=4))
+    for folder, config in ((tmp_path / "a", fleet(tiny_pool)), (tmp_path / "b", smaller)):
+        interrupt(config, tiny_pool, folder, chunks=2)
+    (tmp_path / "a" / "state.pt").replace(tmp_path / "b" / "state.pt")
+    with pytest.raises(InputError, match="is not of this fleet"):
+        run(smaller, tiny_pool, tmp_path / "b")
+
+
+def test_every_byte_of_a_model_file_is_guarded(whole, tmp_path):
+    """Whichever byte is flipped, the file is refused, or the tensors and configuration are the same."""
+    path, content = tmp_path / "model.safetensors", left(whole)["model.safetensors"]
+    path.write_bytes(content)
+    tensors, about = read_tensors(path)
+    header = 8 + int.from_bytes(content[:8], "little")
+    for place in [*range(header), *range(header, len(content), 997)]:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            found, told = read_tensors(path)
+        except InputError:
+            continue
+        assert told["config"] == about["config"]
+        assert found.keys() == tensors.keys()
+        assert all(torch.equal(found[name], tensors[name]) for name in tensors)
 
 
 def damaged(folder: Path, whole: Path, change) -> str:
@@ -428,3 +501,87 @@ def test_images_brought_chunk_by_chunk_train_the_same(augment, tiny_pool, tmp_pa
         train(config, tiny_pool, folder, CPU, row_of(config))
     assert (held / "log.jsonl").read_text() == (brought / "log.jsonl").read_text()
     assert (held / "model.safetensors").read_bytes() == (brought / "model.safetensors").read_bytes()
+
+
+def spoil(row: StoppingRow, step: int, change) -> Row:
+    """A row that changes something just before the training reaches update `step`."""
+
+    class Spoiling(Row):
+        def advance(self, updates: int, loss: float) -> None:
+            super().advance(updates, loss)
+            if self.done == step:
+                change()
+
+    return Spoiling(**vars(row))
+
+
+@pytest.fixture
+def built(monkeypatch) -> list[ProtoNet]:
+    """The fleets that a training builds, for a test to reach into."""
+    found: list[ProtoNet] = []
+
+    def build(*arguments) -> ProtoNet:
+        found.append(build_fleet(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(train_module, "build_fleet", build)
+    return found
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_diverging_training_names_the_run_and_keeps_its_last_good_checkpoint(
+    number, whole, tiny_pool, tmp_path, built
+):
+    """Run 1 is spoiled after update 30, between two lines of the log; the checkpoint is of update 20."""
+    config = fleet(tiny_pool)
+
+    def ruin() -> None:
+        with torch.no_grad():
+            built[0].encoder.weights[0][1] = number
+
+    row = spoil(row_of(config), 30, ruin)
+    with pytest.raises(InputError) as caught:
+        for _ in training(config, tiny_pool, images_on(tiny_pool, CPU), tmp_path, CPU, row, 0):
+            pass
+    line = str(caught.value)
+    assert "\n" not in line
+    assert "training diverged before update 40" in line
+    assert "the numbers of soft_kmeans of split seed 2 are no longer finite" in line
+    assert str(tmp_path) in line
+    assert "lower learning rate than 0.001" in line
+    assert not (tmp_path / "model.safetensors").exists()
+    assert [entry["step"] for entry in log(tmp_path)] == [FEW]
+    row = row_of(config)
+    train(config, tiny_pool, tmp_path, CPU, row)
+    assert row.skipped == FEW
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("step", [40, 50])
+def test_weights_spoiled_by_the_last_update_are_never_saved(
+    step, whole, tiny_pool, tmp_path, built
+):
+    """After the loss of a chunk was taken: no checkpoint, and at the end no model, is made of them."""
+    config = fleet(tiny_pool)
+
+    def ruin() -> None:
+        with torch.no_grad():
+            built[0].encoder.shifts[3][0] = math.nan
+
+    row = spoil(row_of(config), step, ruin)
+    with pytest.raises(InputError, match="numbers of masked_soft_kmeans of split seed 5 are no"):
+        for _ in training(config, tiny_pool, images_on(tiny_pool, CPU), tmp_path, CPU, row, 0):
+            pass
+    assert not (tmp_path / "model.safetensors").exists()
+    run(config, tiny_pool, tmp_path)
+    assert left(tmp_path) == left(whole)
+
+
+def test_a_learning_rate_that_is_too_high_ends_in_one_line(tiny_pool, tmp_path):
+    """Nothing spoiled by hand: the weights grow until their squares are infinite."""
+    config = fleet(tiny_pool, recipe=replace(RECIPE, learning_rate=1e30, updates=30))
+    with pytest.raises(InputError, match="training diverged before update"):
+        run(config, tiny_pool, tmp_path)
+    assert not (tmp_path / "model.safetensors").exists()

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,8 +20,8 @@ from torch import Tensor, nn
 
 from semishot import refine
 from semishot.calibration import choose_space, temperature_of
+from semishot.checkpoints import read_tensors, write_tensors
 from semishot.errors import InputError
-from semishot.files import write_whole
 from semishot.pile import (
     NORMALIZATIONS,
     Array,
@@ -85,6 +83,12 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         """Learn from features (M, D) and labels (M,), -1 where there is none."""
         refiner, temperature = self._check_parameters()
         features, answers = validate_data(self, as_array(X), as_array(y), dtype=FLOATS)
+        smallest, largest = np.finfo(features.dtype).tiny ** 0.25, check_large(features)
+        if 0 < largest < smallest:
+            raise InputError(
+                f"no feature is larger than {largest:.3g}, and squares of numbers below {smallest:.3g} "
+                f"vanish in {features.dtype}: rescale X"
+            )
         labeled = is_labeled(answers)
         if not labeled.any():
             raise InputError("fit needs labeled examples: all of y is -1")
@@ -182,23 +186,23 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             "message": self.message_,
             "feature_names": getattr(self, "feature_names_in_", np.empty(0)).tolist(),
         }
-        tensors = {"prototypes": self._landmarks().contiguous(), "center": self._space.center}
+        tensors = {"prototypes": self._landmarks(), "center": self._space.center}
         try:
             text = json.dumps(about)
         except TypeError as error:
             raise InputError(f"labels are saved as JSON: strings or numbers ({error})") from error
-        write_whole(Path(path), lambda p: save_file(tensors, p, {FORMAT: text}))
+        write_tensors(Path(path), tensors, {FORMAT: text})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """What `save` has written. It predicts; `transduction_` is not kept."""
         try:
-            with safe_open(str(path), "pt") as file:
-                about = json.loads((file.metadata() or {})[FORMAT])
-                prototypes, center = file.get_tensor("prototypes"), file.get_tensor("center")
+            tensors, metadata = read_tensors(Path(path))
+            about = json.loads(metadata[FORMAT])
+            prototypes, center = tensors["prototypes"], tensors["center"]
         except FileNotFoundError as error:
             raise InputError(f"no file {path}") from error
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+        except (OSError, KeyError, ValueError) as error:
             raise InputError(f"{path} was not written by PrototypeClassifier.save") from error
         loaded = cls(**about["parameters"])
         loaded.classes_ = np.array(about["classes"], about["classes_dtype"])
@@ -237,6 +241,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     def _check(self, X: ArrayLike) -> Array:  # noqa: N803
         check_is_fitted(self)
         features: Array = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
+        check_large(features)
         return features
 
     def _decide(self, features: Array) -> NDArray[Any]:
@@ -276,6 +281,17 @@ def as_array(values: Any) -> Any:
         return values
     values = values.detach().cpu()
     return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+
+
+def check_large(features: Array) -> float:
+    """The largest magnitude; an error if the squares of such numbers may overflow."""
+    largest, limit = max(features.max(), -features.min()), np.finfo(features.dtype).max ** 0.4
+    if largest > limit:
+        raise InputError(
+            f"features reach {largest:.3g}, and squares of numbers above {limit:.3g} may overflow in "
+            f"{features.dtype}: rescale X, or give float64"
+        )
+    return float(largest)
 
 
 def is_labeled(y: NDArray[Any]) -> NDArray[np.bool_]:

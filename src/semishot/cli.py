@@ -10,6 +10,7 @@ import tyro
 
 from semishot import __version__
 from semishot.appendix_commands import REPRODUCE_COMMANDS, SHOW_COMMANDS
+from semishot.endings import told
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.memory import keep_freed_memory
@@ -381,7 +382,7 @@ GROUPS = {"data": DATA_COMMANDS, "show": SHOW_COMMANDS}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command. Wrong input ends in one line and exit code 2; Ctrl-C in 130, resumable."""
+    """Run one command. Whatever ends it early is one line and an exit code: see `endings.py`."""
     args = sys.argv[1:] if arguments is None else arguments
     if args == ["--version"]:
         print(__version__)
@@ -392,7 +393,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif args[:1] == ["reproduce"] and args[1:2] and args[1] in REPRODUCE_COMMANDS:
         prog, commands, args = "semishot reproduce", REPRODUCE_COMMANDS, args[1:]
     keep_freed_memory()
-    try:
+    with told():
         tyro.extras.subcommand_cli_from_dict(
             commands,
             prog=prog,
@@ -400,11 +401,3 @@ def main(arguments: list[str] | None = None) -> None:
             description="Few-shot classification with unlabeled data (Ren et al., ICLR 2018).",
             config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
         )
-    except InputError as error:
-        print(f"semishot: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(
-            "semishot: stopped; the same command goes on from the last checkpoint", file=sys.stderr
-        )
-        sys.exit(130)

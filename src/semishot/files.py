@@ -1,25 +1,40 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that appear whole or not at all; what killed processes leave half-done is swept."""
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from semishot.errors import InputError
+from semishot.locks import abandoned, lock, lock_file
+
+HALF_DONE = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
+"""Beside NAME, while a process makes it or puts another in its place: `.NAME.PID.tmp`."""
+
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it: readers never see half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())  # the rename must not overtake the content
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent, path.name)
+        place = lock_file(temporary)  # as long as we live, it is no litter
+        assert place is not None
+        try:
+            write(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # the rename must not overtake the content
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+            os.close(place)
+    except OSError as error:
+        error.filename = str(path)  # a full disk has no name, and a temporary file says little
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -27,14 +42,27 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of a result file; none if there is no such file."""
+    try:
+        held: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}); delete it to measure again") from error
+    return held
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that replaces `folder` when the block succeeds and vanishes when it fails."""
     folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep(folder.parent, folder.name)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
+    place = os.open(temporary, os.O_RDONLY)
+    lock(place)
     try:
         yield temporary
         if folder.exists():
@@ -48,3 +76,24 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(place)
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left half-done in `folder`: of `name`, or of everything.
+
+    An old folder whose successor never came is put back.
+    """
+    for path in sorted(folder.iterdir()):
+        found = HALF_DONE.fullmatch(path.name)
+        if not found or name not in (None, found["name"]):
+            continue
+        if path.is_symlink() or not abandoned(path):  # we make no links
+            continue
+        replaced = folder / found["name"]
+        if path.suffix == ".old" and not replaced.exists():
+            path.rename(replaced)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

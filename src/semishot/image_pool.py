@@ -9,10 +9,12 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +33,7 @@ BATCH = 256
 MOST_WORKERS = 16
 """Each takes 50 MB, and more of them would wait for the disk."""
 Indices = NDArray[np.int64]
+Pixels = np.memmap[Any, np.dtype[np.uint8]]
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
@@ -88,9 +91,25 @@ def save_pool(
     """Write a pool, whole or not at all, and open it. The classes' digests are computed here."""
     pool = ImagePool(name, images, _with_digests(images, classes), about)
     with whole_folder(folder) as temporary:
-        np.save(temporary / "images.npy", images)
+        room = _make_room(temporary, images.shape)
+        room[:] = images
+        room.flush()
         _write_description(temporary, pool)
     return open_pool(folder)
+
+
+def _make_room(folder: Path, shape: tuple[int, ...]) -> Pixels:
+    """A file to fill, with all its space: a disk that fills up under a memory map kills the process."""
+    path = folder / "images.npy"
+    try:
+        images = np.lib.format.open_memmap(path, "w+", np.uint8, shape)
+        with path.open("r+b") as file:
+            if hasattr(os, "posix_fallocate"):  # not on every platform
+                os.posix_fallocate(file.fileno(), 0, images.offset + images.nbytes)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    return images
 
 
 def _with_digests(
@@ -140,8 +159,9 @@ def build_pool(
     building = folder.with_name(f".{folder.name}.building")
     images, done = _begin_building(building, (len(sources), *shape), name, classes)
     batches = [b for b in range(0, len(sources), BATCH) if b not in done]
-    log = (building / "done.txt").open("a", encoding="utf-8")
+    log = (building / "done.txt").open("w", encoding="utf-8")
     with log, meter(f"preparing {name}", len(sources), "images") as progress:
+        log.writelines(f"{first}\n" for first in sorted(done))  # without a line cut short
         progress.skip(len(sources) - sum(len(sources[b : b + BATCH]) for b in batches))
         try:
             for first, pixels in _read_batches(read, sources, batches, workers):
@@ -169,7 +189,7 @@ def build_pool(
 
 def _begin_building(
     building: Path, shape: tuple[int, ...], name: str, classes: Sequence[PlannedClass]
-) -> tuple[np.memmap[Any, np.dtype[np.uint8]], set[int]]:
+) -> tuple[Pixels, set[int]]:
     """The file to fill, and the batches an earlier build of the same plan has filled."""
     whole = hashlib.sha256(repr((name, shape)).encode())
     for planned in classes:  # one after the other: together they are a hundred megabytes of text
@@ -179,7 +199,11 @@ def _begin_building(
     if not written.exists() or written.read_text(encoding="utf-8") != plan:
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
-        np.lib.format.open_memmap(building / "images.npy", "w+", np.uint8, shape).flush()
+        try:
+            _make_room(building, shape).flush()
+        except OSError:
+            shutil.rmtree(building)
+            raise
         written.write_text(plan, encoding="utf-8")
     images = np.lib.format.open_memmap(building / "images.npy", "r+")
     log = building / "done.txt"
@@ -196,15 +220,33 @@ def _read_batches(
     """(first, pixels) of each batch, read by all cores, a few batches ahead of the writing."""
     count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
-    with ProcessPoolExecutor(count, context, _end_with_parent) as pool:
-        waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
+    pool = ProcessPoolExecutor(count, context, _end_with_parent)
+    waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
+    try:
         for first in batches:
-            waiting.append((first, pool.submit(_read_batch, read, sources[first : first + BATCH])))
+            with _deaf_to_ctrl_c():  # a worker may be started here
+                future = pool.submit(_read_batch, read, sources[first : first + BATCH])
+            waiting.append((first, future))
             if len(waiting) > 2 * count:
                 place, future = waiting.popleft()
                 yield place, future.result()
         for place, future in waiting:
             yield place, future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # whoever stops early waits for no batch
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started here never hears it: Ctrl-C is for the parent, which hears it a moment later."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

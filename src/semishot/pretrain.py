@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from semishot.checkpoints import is_whole, read_tensors, write_tensors
 from semishot.config import Recipe, learning_rate
 from semishot.encoder import BLOCKS, ConvEncoder
 from semishot.errors import InputError
-from semishot.files import write_whole
 from semishot.image_pool import ImagePool, Indices
 from semishot.progress import Meter, meter
 from semishot.splits import ClassImages, labeled_split, random_words, uniforms
@@ -63,15 +62,15 @@ def pretrained_encoders(
     tieredImageNet, although every test has them from 0 to 1.
     """
     paths = [_file(pool, recipe, seed, runs, scale_bug) for seed in seeds]
-    missing = [seed for seed, path in zip(seeds, paths, strict=True) if not path.exists()]
+    missing = [seed for seed, path in zip(seeds, paths, strict=True) if not is_whole(path)]
     side_by_side = len(missing) if device.type == "cuda" else 1
     with meter("pre-training", len(missing) * recipe.updates * BATCH, "images") as progress:
         for first in range(0, len(missing), max(side_by_side, 1)):
             together = missing[first : first + side_by_side]
             fleet = train_classifier(pool, recipe, together, device, progress, scale_bug)
             for run, seed in enumerate(together):
-                own = {k: t[run : run + 1].cpu() for k, t in fleet.state_dict().items()}
-                _save(_file(pool, recipe, seed, runs, scale_bug), own)
+                own = {k: t[run : run + 1] for k, t in fleet.state_dict().items()}
+                write_tensors(_file(pool, recipe, seed, runs, scale_bug), own, {})
     return [_load(path, pool, recipe, device) for path in paths]
 
 
@@ -181,12 +180,7 @@ def _file(pool: ImagePool, recipe: Recipe, seed: int, runs: Path, scale_bug: boo
     return runs / pool.name / "pretrained-classifiers" / name
 
 
-def _save(path: Path, tensors: dict[str, Tensor]) -> None:
-    held = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    write_whole(path, lambda temporary: save_file(held, temporary))
-
-
 def _load(path: Path, pool: ImagePool, recipe: Recipe, device: torch.device) -> ConvEncoder:
     encoder = untrained(pool, recipe, [0])
-    encoder.load_state_dict(load_file(path))
+    encoder.load_state_dict(read_tensors(path)[0])
     return encoder.to(device).eval()

@@ -6,6 +6,8 @@ Letters: N classes, P examples, Q queries, D embedding dimensions; `...` any lea
 import torch
 from torch import Tensor
 
+from semishot.errors import InputError
+
 __all__ = ["class_log_probs", "class_prototypes", "episode_loss", "squared_distances"]
 
 
@@ -14,12 +16,26 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
     |a - b|^2 = |a|^2 - 2 ab + |b|^2 never builds the (..., A, B, D) differences. Far from the origin
     that form loses digits, so both sets are first moved to the mean of b, which no distance notices.
+    Distances that are no numbers are an error, except in training: there the loss tells.
     """
     center = b.mean(-2, keepdim=True).detach()  # (..., 1, D)
     a, b = a - center, b - center
     aa = a.square().sum(-1).unsqueeze(-1)  # (..., A, 1)
     bb = b.square().sum(-1).unsqueeze(-2)  # (..., 1, B)
-    return (aa - 2 * a @ b.mT + bb).clamp_min(0)  # (..., A, B)
+    d = (aa - 2 * a @ b.mT + bb).clamp_min(0)  # (..., A, B)
+    if not (d.requires_grad or torch.compiler.is_compiling()):  # where looking costs no waiting
+        check_finite(d)
+    return d
+
+
+def check_finite(distances: Tensor) -> None:
+    """An error if any is NaN or infinite, or if their sum, which means are made of, overflows."""
+    if not distances.sum().isfinite():
+        kind = str(distances.dtype).removeprefix("torch.")
+        raise InputError(
+            f"distances between embeddings are not finite in {kind}: an embedding holds NaN or infinity, "
+            "or is so large that its square overflows; mend or rescale the embeddings"
+        )
 
 
 def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ import torch
 
 from semishot import paper, refine
 from semishot.board import announce
+from semishot.checkpoints import LOCK, MODEL
 from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
 from semishot.evaluate import EPISODES, evaluate, records
-from semishot.files import write_json
+from semishot.files import read_records, write_json
 from semishot.fleet_table import fleet_table, row_of
 from semishot.image_pool import ImagePool
+from semishot.locks import Lock
 from semishot.model import ProtoNet
 from semishot.splits import all_labeled
 from semishot.train import (
@@ -113,7 +115,7 @@ def with_existing(wanted: FleetConfig, runs: Path) -> list[tuple[FleetConfig, tu
     for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
         begun = read_config(path)
         useful = [member for member in begun.members if member in missing]
-        whole = len(useful) == len(begun.members) or (path.parent / "model.safetensors").exists()
+        whole = len(useful) == len(begun.members) or (path.parent / MODEL).exists()
         if useful and whole and replace(begun, members=wanted.members) == wanted:
             configs.append((begun, tuple(useful)))
             missing = [member for member in missing if member not in useful]
@@ -230,7 +232,7 @@ def train_all(
 
 
 def measure(
-    jobs: Iterable[Job],
+    jobs: Sequence[Job],
     model: ProtoNet,
     pool: ImagePool,
     folder: Path,
@@ -239,23 +241,46 @@ def measure(
 ) -> list[Record]:
     """The records of one trained fleet, read from its `result.json` where they are there."""
     path = folder / "result.json"
-    held: list[Record] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    held = read_records(path)
+    if any(lacking(held, job) for job in jobs):
+        with Lock(folder / LOCK):
+            held = read_records(path)  # another process may have measured them meanwhile
+            for job in jobs:
+                if missing := lacking(held, job):
+                    held += measured(job, missing, model, pool, seconds, device)
+                    write_json(path, held)
     found = []
     for job in jobs:
-        seeds = [member.split_seed for member in job.config.members]
-        as_row = model
-        if job.row == SEMI_SUPERVISED_INFERENCE:
-            as_row = ProtoNet(model.encoder, refine.build("soft_kmeans"), model.steps)
-        missing = [test for test in job.tests if not matching(held, job.row, test, len(seeds))]
-        if missing:
-            accuracies = evaluate(as_row, pool, "test", missing, seeds)
-            for test, each in zip(missing, accuracies, strict=True):
-                held += records(job.config, job.row, "test", test, each, seconds, device)
-            write_json(path, held)
+        members = job.config.members
         for test in job.tests:
-            rows = zip(matching(held, job.row, test, len(seeds)), job.config.members, strict=True)
+            rows = zip(matching(held, job.row, test, len(members)), members, strict=True)
             found += [record for record, member in rows if member in job.members]
     return found
+
+
+def measured(
+    job: Job,
+    tests: Sequence[EpisodeShape],
+    model: ProtoNet,
+    pool: ImagePool,
+    seconds: float,
+    device: torch.device,
+) -> list[Record]:
+    """The records of a row at these test shapes."""
+    if job.row == SEMI_SUPERVISED_INFERENCE:
+        model = ProtoNet(model.encoder, refine.build("soft_kmeans"), model.steps)
+    seeds = [member.split_seed for member in job.config.members]
+    accuracies = evaluate(model, pool, "test", tests, seeds)
+    found: list[Record] = []
+    for test, each in zip(tests, accuracies, strict=True):
+        found += records(job.config, job.row, "test", test, each, seconds, device)
+    return found
+
+
+def lacking(held: list[Record], job: Job) -> list[EpisodeShape]:
+    """The test shapes that a job asks for and no record has."""
+    runs = len(job.config.members)
+    return [test for test in job.tests if not matching(held, job.row, test, runs)]
 
 
 def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int) -> list[Record]:
@@ -290,7 +315,7 @@ def table(
     recipe = recipe if updates is None else recipe.with_updates(updates)
     jobs = plan(paper.table(name, pool.name), pool, preset, recipe, splits, runs, shots, models)
     if finished:
-        done = [run_folder(runs, job.config) / "model.safetensors" for job in jobs]
+        done = [run_folder(runs, job.config) / MODEL for job in jobs]
         jobs = [job for job, model in zip(jobs, done, strict=True) if model.exists()]
         if not jobs:
             raise InputError(

@@ -11,6 +11,7 @@ import numpy as np
 from semishot import baseline_tables, mask_tables, paper, plots, show, tables
 from semishot.errors import InputError
 from semishot.files import write_whole
+from semishot.locks import Lock
 from semishot.tables import Record
 
 PAGE = """# Results
@@ -32,12 +33,14 @@ SETTINGS = (
 
 def publish(records: Sequence[Record], path: Path) -> None:
     """Add records to a result file, one per line, without the accuracies of single episodes."""
-    merged = {settings(record): record for record in (read(path) if path.exists() else [])}
-    for record in records:
-        merged[settings(record)] = {k: v for k, v in record.items() if k != "episode_accuracies"}
-    lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
-    text = "[\n" + ",\n".join(lines) + "\n]\n"
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    with Lock(path.with_name(f".{path.name}.lock")):
+        merged = {settings(record): record for record in (read(path) if path.exists() else [])}
+        for record in records:
+            short = {k: v for k, v in record.items() if k != "episode_accuracies"}
+            merged[settings(record)] = short
+        lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
+        text = "[\n" + ",\n".join(lines) + "\n]\n"
+        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def settings(record: Record) -> str:

@@ -3,7 +3,6 @@
 Letters: E episodes, I images of the test classes, D features, S support, Q query images.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,8 +22,9 @@ from semishot.encoder import ConvEncoder
 from semishot.episodes import EpisodeShape, check_enough, sample_episodes
 from semishot.errors import InputError
 from semishot.evaluate import EPISODES, device_name, embed_classes, versions
-from semishot.files import write_json
+from semishot.files import read_records, write_json
 from semishot.image_pool import ImagePool
+from semishot.locks import Lock
 from semishot.model import ProtoNet
 from semishot.splits import ClassImages, all_labeled
 
@@ -60,18 +60,19 @@ def table5(
     if "pretrained" in features or with_scale_bug:
         pretrain.check_labeled(pool, recipe)
     path = runs / pool.name / "table5" / f"{pool.fingerprint[:8]}-{recipe.updates}updates.json"
-    held: list[Record] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     variants = [(kind, False) for kind in FEATURES if kind in features]
     variants += [("pretrained", True)] if with_scale_bug else []
-    for kind, bug in variants:
-        missing = [s for s in range(splits) if not any(_is(r, kind, bug, s) for r in held)]
-        if kind == "pretrained":  # all of them before the tests: on a GPU they train as a fleet
-            pretrain.pretrained_encoders(pool, recipe, missing, runs, device, bug)
-        for seed in missing:
-            seen = see(pool, images, kind, recipe, seed, runs, device, bug)
-            for test in tests:
-                held += measure(pool, images, seen, kind, recipe, test, seed, device, bug)
-            write_json(path, held)
+    with Lock(path.with_name(f".{path.name}.lock")):
+        held = read_records(path)
+        for kind, bug in variants:
+            missing = [s for s in range(splits) if not any(_is(r, kind, bug, s) for r in held)]
+            if kind == "pretrained":  # all of them before the tests: on a GPU they train as a fleet
+                pretrain.pretrained_encoders(pool, recipe, missing, runs, device, bug)
+            for seed in missing:
+                seen = see(pool, images, kind, recipe, seed, runs, device, bug)
+                for test in tests:
+                    held += measure(pool, images, seen, kind, recipe, test, seed, device, bug)
+                write_json(path, held)
     return held
 
 

@@ -1,31 +1,41 @@
 """Training a fleet: the loop, its checkpoints, and exact resume.
 
-A run folder holds `config.json`, `log.jsonl`, `state.pt` while training, `model.safetensors` after, and
+A run folder holds `config.json`, `log.jsonl`, checkpoints while training, `model.safetensors` after, and
 event files of TensorBoard if asked for.
 """
 
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from pickle import UnpicklingError
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from semishot.board import Board
+from semishot.checkpoints import (
+    LOCK,
+    MODEL,
+    forget_states,
+    is_whole,
+    last_good_state,
+    read_tensors,
+    save_state,
+    unfinished,
+    write_tensors,
+)
 from semishot.chunks import draw_chunks
 from semishot.config import FleetConfig
 from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
-from semishot.files import write_whole
+from semishot.files import sweep, write_whole
 from semishot.fleet_table import Row
 from semishot.follow import following
 from semishot.image_pool import ImagePool
+from semishot.locks import Lock
 from semishot.log import cut_log
 from semishot.model import ProtoNet, build_fleet
 from semishot.splits import check_seed, labeled_split
@@ -47,22 +57,48 @@ def training(
     folder: Path,
     device: torch.device,
     row: Row,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float | None = None,
     tensorboard: bool = False,
 ) -> Iterator[None]:
     """Train the fleet in `folder`, from where it stopped if it has begun, and leave its model there.
 
     `images` are the pool's, on the device; None sends each chunk's ahead of its updates. A generator:
     it yields while the device works on a chunk of updates, so that several fleets can share a GPU,
-    each starting its next chunk while the others' run. `row` tells how far it is.
+    each starting its next chunk while the others' run; and while another process trains this fleet.
+    `row` tells how far it is.
     """
     check_fleet(config, pool, folder)
-    if (folder / "model.safetensors").exists():
-        (folder / "state.pt").unlink(missing_ok=True)  # a kill may have come between the two
-        row.begin(config.recipe.updates)
-        if tensorboard:
-            Board(folder, config, config.recipe.updates).close()
-        return
+    seconds = CHECKPOINT_SECONDS if checkpoint_seconds is None else checkpoint_seconds
+    if unfinished(folder):  # a finished one may lie on a disk that cannot be written
+        lock = Lock(folder / LOCK)
+        while not lock.taken():
+            yield
+        with lock:
+            sweep(folder)
+            if not is_whole(folder / MODEL):
+                if (folder / MODEL).exists():
+                    print(f"{folder / MODEL} is damaged; it is trained again", file=sys.stderr)
+                yield from _train_alone(
+                    config, pool, images, folder, device, row, seconds, tensorboard
+                )
+                return
+            forget_states(folder)
+    row.begin(config.recipe.updates)
+    if tensorboard:
+        Board(folder, config, config.recipe.updates).close()
+
+
+def _train_alone(
+    config: FleetConfig,
+    pool: ImagePool,
+    images: Tensor | None,
+    folder: Path,
+    device: torch.device,
+    row: Row,
+    checkpoint_seconds: float,
+    tensorboard: bool,
+) -> Iterator[None]:
+    """`training`, once this process is the only one at work in the folder."""
     model, optimizer, step = begin_or_resume(config, pool, folder, device)
     most = CHUNK if device.type == "cuda" else CPU_CHUNK
     chunks = draw_chunks(config, pool, step, CHUNK, most, bring_images=images is None)
@@ -81,16 +117,43 @@ def training(
             yield
             recent.append(finished().clone())  # (E, R)
             step += len(chunk)
-            row.advance(len(chunk), recent[-1].mean().item())
+            loss = recent[-1].mean().item()
+            if not math.isfinite(loss):
+                raise InputError(divergence(config, recent[-1].sum(0), step, folder))
+            row.advance(len(chunk), loss)
             if step % CHUNK and step < config.recipe.updates:
                 continue
+            check_weights(config, model, step, folder)
             follower.line(step, chunk.rates[-1], torch.cat(recent).mean(0).tolist(), model)
             recent.clear()
             if time.monotonic() - saved > checkpoint_seconds:
-                save_state(folder, model, optimizer, step)
+                save_checkpoint(folder, model, optimizer, step)
                 saved = time.monotonic()
-    save_model(folder / "model.safetensors", config, model)
-    (folder / "state.pt").unlink(missing_ok=True)
+    save_model(folder / MODEL, config, model)
+    forget_states(folder)
+
+
+def check_weights(config: FleetConfig, model: ProtoNet, step: int, folder: Path) -> None:
+    """The last update of a chunk may spoil the weights after its loss was taken."""
+    sums = [tensor.sum() for tensor in model.state_dict().values()]
+    if not torch.stack(sums).isfinite().all():
+        of_runs = [t.reshape(len(t), -1).sum(1) for t in model.encoder.state_dict().values()]
+        spoiled = torch.stack(of_runs).sum(0)  # (R,)
+        raise InputError(divergence(config, spoiled, step, folder))
+
+
+def divergence(config: FleetConfig, numbers: Tensor, step: int, folder: Path) -> str:
+    """The line that names the runs (R,) whose numbers are not finite, and says what is left."""
+    runs = [
+        f"{member.model} of split seed {member.split_seed}"
+        for member, fine in zip(config.members, numbers.isfinite().tolist(), strict=True)
+        if not fine
+    ]
+    return (
+        f"training diverged before update {step:,}: the numbers of {', '.join(runs) or 'a refiner'} are "
+        f"no longer finite. The last good checkpoint is kept in {folder}; train again with a lower "
+        f"learning rate than {config.recipe.learning_rate:g}, or without these runs"
+    )
 
 
 def train(
@@ -166,17 +229,17 @@ def begin_or_resume(
     written = folder / "config.json"
     if not written.exists():
         write_whole(written, lambda path: path.write_text(config.to_json(), encoding="utf-8"))
-    step, checkpoint = 0, folder / "state.pt"
-    if checkpoint.exists():
+    step, state = 0, last_good_state(folder, device)
+    if state is not None:
         try:
-            state = torch.load(checkpoint, map_location=device, weights_only=True)
             model.load_state_dict(state["model"])
             groups = optimizer.state_dict()["param_groups"]  # as this device wants them
             optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
             step = state["step"]
-        except (RuntimeError, EOFError, KeyError, TypeError, ValueError, UnpicklingError) as error:
+        except (RuntimeError, KeyError, TypeError, ValueError) as error:
             raise InputError(
-                f"{checkpoint} is damaged ({type(error).__name__}); delete it to train from the start"
+                f"the checkpoint in {folder} is not of this fleet ({type(error).__name__}); delete it to "
+                "train from the start"
             ) from error
     cut_log(folder, step)
     return model, optimizer, step
@@ -202,33 +265,28 @@ def read_config(path: Path) -> FleetConfig:
         raise InputError(f"{path}: {error}") from error
 
 
-def save_state(folder: Path, model: ProtoNet, optimizer: torch.optim.Adam, step: int) -> None:
+def save_checkpoint(folder: Path, model: ProtoNet, optimizer: torch.optim.Adam, step: int) -> None:
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-    write_whole(folder / "state.pt", lambda path: torch.save(state, path))
+    save_state(folder, state)
 
 
 def save_model(
     path: Path, config: FleetConfig, model: ProtoNet, about: Mapping[str, str] | None = None
 ) -> None:
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
-    metadata = {"config": config.to_json(), **(about or {})}
-    write_whole(path, lambda temporary: save_file(tensors, temporary, metadata))
+    write_tensors(path, model.state_dict(), {"config": config.to_json(), **(about or {})})
 
 
 def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
     """A trained fleet from its run folder or its file, ready to evaluate."""
-    path = source if source.suffix == ".safetensors" else source / "model.safetensors"
+    path = source if source.suffix == ".safetensors" else source / MODEL
     if not path.exists():
-        raise InputError(
-            f"no trained model in {source}: `semishot train` leaves model.safetensors there"
-        )
+        raise InputError(f"no trained model in {source}: `semishot train` leaves {MODEL} there")
+    tensors, metadata = read_tensors(path)
     try:
-        with safe_open(path, "pt") as file:
-            config = FleetConfig.from_json((file.metadata() or {}).get("config", "{}"))
-        tensors = load_file(path)
+        config = FleetConfig.from_json(metadata.get("config", "{}"))
         channels = tensors["encoder.weights.0"].shape[2]
         model = build_fleet(config.members, config.recipe, channels)
         model.load_state_dict(tensors)
-    except (SafetensorError, KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError) as error:
         raise InputError(f"{path} is damaged or no model of ours: {error}") from error
     return config, model.to(device).eval()

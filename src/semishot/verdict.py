@@ -115,7 +115,8 @@ def members_in_pile(
         distances.append(squared_distances(space(own), prototypes))
     both = torch.cat(distances).double()  # (U, N)
     mixture = fit(both)
-    one = Members(float(mixture.near), float(mixture.variance) ** 0.5, len(both))
+    scale = float(mixture.scale)
+    one = Members(float(mixture.near) * scale, float(mixture.variance) ** 0.5 * scale, len(both))
     return max(one, near_component(both), key=lambda members: members.mean + 2 * members.spread)
 
 

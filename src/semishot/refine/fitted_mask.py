@@ -23,6 +23,8 @@ ITERATIONS = 30
 ANCHOR = 0.1
 SMALLEST = 1e-6
 """Of a share, and of a variance relative to the mean distance: below it all is one value."""
+LARGEST = 1e9
+"""Of a distance relative to the mean nearest one: farther is only an overflow in waiting."""
 
 
 class Refiner(nn.Module):
@@ -52,12 +54,14 @@ class Mixture(NamedTuple):
     near: Tensor
     far: Tensor
     variance: Tensor
+    scale: Tensor | float = 1.0
+    """The distance that is 1 to near, far and variance: the square of one may overflow."""
 
     def member(self, d: Tensor) -> Tensor:
         """Eq. 9: the probability of a member at distance d."""
         slope = (self.far - self.near) / self.variance
         product = self.odds.log() + (self.far + self.near) / 2 * slope  # slope * threshold
-        return torch.sigmoid(product - slope * d)
+        return torch.sigmoid(product - slope * (d / self.scale))
 
 
 def fit(d: Tensor) -> Mixture:
@@ -73,7 +77,9 @@ def fit(d: Tensor) -> Mixture:
     )  # (..., U, 1), or none for one class
     scale = z.mean(-2, keepdim=True)  # (..., 1, 1)
     scale = torch.where(scale > 0, scale, 1)
-    z, second = z / scale, second / scale  # Eq. 7, with one mean for all classes
+    z, second = (
+        (each / scale).clamp_max(LARGEST) for each in (z, second)
+    )  # Eq. 7, with one mean for all classes
     anchors = torch.full_like(second, ANCHOR)
     both = torch.cat([z, second], -2)
     member = (z <= both.mean(-2, keepdim=True) + SMALLEST).to(z)
@@ -87,7 +93,7 @@ def fit(d: Tensor) -> Mixture:
         share = member.mean(-2, keepdim=True).clamp(SMALLEST, 1 - SMALLEST)
         mixture = Mixture(share / (1 - share), near, far, variance)
         member = mixture.member(z)
-    return Mixture(mixture.odds, near * scale, far * scale, variance * scale.square())
+    return mixture._replace(scale=scale)
 
 
 def mean_and_spread(z: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,128 @@
+"""Models and checkpoints on disk: each carries a checksum, and a damaged one is never believed."""
+
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from torch import Tensor
+
+from semishot.errors import InputError
+from semishot.files import write_whole
+
+MODEL, STATE, BEFORE, LOCK = "model.safetensors", "state.pt", "state.before.pt", ".lock"
+"""Of a run folder: the trained fleet; while it trains, its last checkpoint, the one before, its lock."""
+SEAL = "sha256"
+"""In a model file's metadata: the digest of all the rest. Files of older versions have none."""
+DIGEST_BYTES = 32
+"""At the end of a checkpoint, where `torch.load` does not look: the digest of what precedes it."""
+
+
+class DamagedError(InputError):
+    """A file whose content is not what was written."""
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """A safetensors file, the same bytes for the same content, with the digest of all of it."""
+    held = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    header, data = _parts(safetensors.save(held))
+    about = dict(sorted(metadata.items()))
+    header = {"__metadata__": about, **header}
+    about[SEAL] = _digest(header, data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
+    content = len(text).to_bytes(8, "little") + text + data
+    write_whole(path, lambda temporary: temporary.write_bytes(content))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a file; DamagedError if a byte of it has changed."""
+    content = path.read_bytes()
+    try:
+        tensors = safetensors.load(content)
+        header, data = _parts(content)
+        metadata = header.setdefault("__metadata__", {})
+    except (SafetensorError, ValueError) as error:
+        raise DamagedError(f"{path} is damaged or no model of ours: {error}") from error
+    seal = metadata.pop(SEAL, None)
+    if seal is not None and seal != _digest(header, data):
+        raise DamagedError(f"{path} is damaged: its checksum differs")
+    return tensors, metadata
+
+
+def _parts(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header of a safetensors file and the bytes of its tensors."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header: dict[str, Any] = json.loads(content[8:end])
+    return header, content[end:]
+
+
+def _digest(header: Mapping[str, Any], data: bytes) -> str:
+    return hashlib.sha256(json.dumps(header).encode() + data).hexdigest()
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a model file is there and undamaged."""
+    try:
+        return path.exists() and bool(read_tensors(path))
+    except DamagedError:
+        return False
+
+
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """A checkpoint; the last one is kept beside it, should this one be damaged later."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    content += hashlib.sha256(content).digest()
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+        if (folder / STATE).exists():
+            (folder / STATE).replace(folder / BEFORE)
+
+    write_whole(folder / STATE, write)
+
+
+def load_state(path: Path, device: torch.device) -> dict[str, Any]:
+    """What `save_state` wrote; DamagedError if a byte of it has changed."""
+    content = path.read_bytes()
+    content, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        raise DamagedError(f"{path} is damaged: its checksum differs")
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(content), device, weights_only=True)
+    except (RuntimeError, EOFError, KeyError, ValueError, UnpicklingError) as error:
+        raise DamagedError(f"{path} is no checkpoint of ours ({type(error).__name__})") from error
+    return state
+
+
+def last_good_state(folder: Path, device: torch.device) -> dict[str, Any] | None:
+    """The newest checkpoint that is whole; what is damaged is said aloud."""
+    held = [folder / name for name in (STATE, BEFORE) if (folder / name).exists()]
+    for path, next_best in zip_longest(held, held[1:]):
+        try:
+            return load_state(path, device)
+        except DamagedError as error:
+            then = f"going on from {next_best.name}" if next_best else "training from the start"
+            print(f"{error}; {then}", file=sys.stderr)
+    return None
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether a training must go on, or a killed one be tidied up after."""
+    leftovers = any((folder / name).exists() for name in (STATE, BEFORE, LOCK))
+    return leftovers or not is_whole(folder / MODEL)
+
+
+def forget_states(folder: Path) -> None:
+    for name in (STATE, BEFORE):
+        (folder / name).unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""How a command ends: one line on stderr, and an exit code that says why."""
+
+import errno
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from semishot.errors import InputError
+
+REFUSED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+"""The machine refused (disk full, no permission); wrong input; Ctrl-C; SIGTERM."""
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: everything is left as by Ctrl-C."""
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn what ends the block into one line and an exit code."""
+    in_charge = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _terminate) if in_charge else None
+    try:
+        yield
+    except InputError as error:
+        _end(str(error), WRONG_USE)
+    except KeyboardInterrupt as stop:
+        code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+        _end("stopped; the same command goes on from the last checkpoint", code)
+    except OSError as error:
+        _end(_refusal(error), REFUSED)
+    finally:
+        if in_charge:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _end(line: str, code: int) -> None:
+    print(f"semishot: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _refusal(error: OSError) -> str:
+    what = error.strerror or str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in FULL:
+        return f"{where}{what}; make room, and the same command goes on where it stopped"
+    if error.errno in FORBIDDEN:
+        return f"{where}{what}; allow it, or choose another folder"
+    return f"{where}{what}"

@@ -1,0 +1,113 @@
+"""Locks between processes: held by one at a time, and given up when it ends, however it ends."""
+
+import errno
+import os
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+if sys.platform != "win32":
+    import fcntl
+
+PAUSE = 0.02
+"""Seconds between two attempts at a lock that another process holds."""
+NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
+"""What some network disks answer: there, as on Windows, nothing is locked."""
+
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+"""A link in a folder from elsewhere must not lead us into writing another file."""
+
+
+class Lock:
+    """A lock file, there only while a process holds it or after one was killed: that is no obstacle."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place: int | None = None
+        self.told = False
+
+    def taken(self) -> bool:
+        """Try; if another process holds it, say so once, wait a moment and answer False."""
+        if self.place is not None:
+            return True
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.place = lock_file(self.path)
+        if self.place is None:
+            self._tell()
+            time.sleep(PAUSE)
+            return False
+        with suppress(OSError):  # a full disk: only those who wait would like to know
+            os.ftruncate(self.place, 0)
+            os.write(self.place, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        return True
+
+    def _tell(self) -> None:
+        if not self.told:
+            try:
+                holder = self.path.read_text(encoding="utf-8") or "another process"
+            except OSError:  # it has just ended
+                return
+            print(f"waiting for {holder}, which is at work in {self.path.parent}", file=sys.stderr)
+            self.told = True
+
+    def __enter__(self) -> Self:
+        while not self.taken():
+            pass
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self.place is not None
+        self.path.unlink(missing_ok=True)  # before the lock goes: after it, it may be another's
+        os.close(self.place)
+        self.place = None
+
+
+def lock_file(path: Path) -> int | None:
+    """A file that this process alone has open and locked, made if need be; None if another has it."""
+    while True:
+        place = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
+        if not lock(place):
+            os.close(place)
+            return None
+        if os.fstat(place).st_nlink:
+            return place
+        os.close(place)  # whoever held it has removed it
+
+
+def lock(place: int) -> bool:
+    """Lock an open file or folder until it is closed; False if another process has."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in NO_LOCKS_HERE:
+                raise
+    return True
+
+
+def abandoned(path: Path) -> bool:
+    """Whether the process that made this file or folder, and locked it, has ended."""
+    if sys.platform == "win32":
+        return False
+    try:
+        place = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(place)
+    return True

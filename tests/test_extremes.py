@@ -1,0 +1,185 @@
+"""Extreme embeddings: finite, sensible answers or an error that says why, in every refiner and estimator."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from semishot import PrototypeClassifier, refine
+from semishot.errors import InputError
+from semishot.prototypes import class_log_probs, squared_distances
+
+TYPES = [torch.float32, torch.bfloat16, torch.float64]
+SCALES = [1e-20, 1e-10, 1e-5, 1.0, 1e5, 1e10, 1e15, 1e20]
+N, PER, D = 3, 4, 5
+
+every_refiner = pytest.mark.parametrize("name", refine.names())
+every_type = pytest.mark.parametrize("kind", TYPES, ids=lambda kind: str(kind).split(".")[1])
+
+
+def example(kind: torch.dtype, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """(U, D), (N, D): four unlabeled examples around each of three prototypes, class by class."""
+    generator = torch.Generator().manual_seed(3)
+    prototypes = 4 * torch.eye(N, D, dtype=torch.float64)
+    noise = torch.randn(N * PER, D, generator=generator, dtype=torch.float64) / 4
+    unlabeled = prototypes.repeat_interleave(PER, 0) + noise
+    return (unlabeled * scale).to(kind), (prototypes * scale).to(kind)
+
+
+def shares(name: str, unlabeled: Tensor, prototypes: Tensor) -> Tensor:
+    """What the method gives each class, checked to be shares."""
+    weights = refine.build(name).to(prototypes)(unlabeled, prototypes).detach()
+    assert weights.dtype == prototypes.dtype
+    assert weights.isfinite().all()
+    assert (weights >= 0).all()
+    assert (weights.double().sum(-1) <= 1.02).all()  # bf16 has two digits
+    return weights
+
+
+@every_refiner
+@every_type
+@pytest.mark.parametrize("scale", SCALES)
+def test_at_any_scale_shares_are_shares_or_the_overflow_is_named(name, kind, scale):
+    unlabeled, prototypes = example(kind, scale)
+    squares_overflow = scale > 1e19 and kind != torch.float64
+    if squares_overflow:
+        with pytest.raises(InputError, match="not finite in .*so large that its square overflows"):
+            shares(name, unlabeled, prototypes)
+        return
+    weights = shares(name, unlabeled, prototypes)
+    if scale >= 1 and weights.amax() > 0:  # whoever is taken in goes to its own class
+        taken = weights.amax(-1) > 0
+        classes = torch.arange(N).repeat_interleave(PER)
+        assert (weights.argmax(-1) == classes)[taken].all()
+    labels = torch.eye(N, dtype=kind)
+    refined = refine.refined_prototypes(refine.build(name).to(kind), prototypes, labels, unlabeled)
+    assert refined.isfinite().all()
+    assert class_log_probs(unlabeled, refined).exp().isfinite().all()
+
+
+@every_refiner
+@every_type
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e10])
+def test_where_all_are_equal_no_class_is_preferred(name, kind, value):
+    weights = shares(name, torch.full((7, D), value).to(kind), torch.full((N, D), value).to(kind))
+    assert (weights == weights[:1, :1]).all()
+
+
+@every_refiner
+@every_type
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", ["unlabeled", "prototypes"])
+def test_nan_and_infinity_are_named(name, kind, number, place):
+    unlabeled, prototypes = example(kind)
+    (unlabeled if place == "unlabeled" else prototypes)[1, 2] = number
+    with pytest.raises(InputError, match="an embedding holds NaN or infinity"):
+        shares(name, unlabeled, prototypes)
+
+
+@every_refiner
+@every_type
+@pytest.mark.parametrize("distance", [1e3, 1e6, 1e15])
+def test_a_class_far_away_takes_its_own_and_nothing_else(name, kind, distance):
+    """Between the others float32 and bf16 may no longer tell: digits are lost in the distance."""
+    unlabeled, prototypes = example(kind)
+    unlabeled[:PER] += distance
+    prototypes[0] += distance
+    weights = shares(name, unlabeled, prototypes)
+    assert (weights[PER:, 0] == 0).all()
+    assert (weights[:PER, 1:] == 0).all()
+
+
+def test_a_loss_is_not_looked_at_while_it_is_differentiated():
+    """A look would make the GPU wait: in training, the chunk's loss tells."""
+    prototypes = torch.full((2, 3), 1e30, requires_grad=True)
+    assert not squared_distances(prototypes + 1, -prototypes).isfinite().all()
+
+
+ESTIMATORS = [
+    *(("fitted_mask", space) for space in ("auto", "centered", "unit", "none")),
+    ("soft_kmeans", "auto"),
+    (None, "auto"),
+]
+every_estimator = pytest.mark.parametrize(("refiner", "normalize"), ESTIMATORS)
+FLOATS = [np.float32, np.float64]
+
+
+def features(classes: int = 4, each: int = 6, pile: int = 30) -> tuple[np.ndarray, ...]:
+    """(M, D), labels with -1 for the pile, and the truth."""
+    generator = np.random.default_rng(0)
+    means = 3 * generator.normal(size=(classes, 8))
+    truth = np.concatenate(
+        [np.repeat(np.arange(classes), each), generator.integers(0, classes, pile)]
+    )
+    known = np.where(np.arange(len(truth)) < classes * each, truth, -1)
+    return means[truth] + generator.normal(size=(len(truth), 8)) / 2, known, truth
+
+
+def answers(x: np.ndarray, known: np.ndarray, refiner: str | None, normalize: str) -> np.ndarray:
+    """What the estimator predicts, with everything it says checked to be numbers."""
+    estimator = PrototypeClassifier(refiner, normalize=normalize).fit(x, known)
+    for found in (
+        estimator.predict_proba(x),
+        estimator.distractor_score(x),
+        estimator.prototypes_,
+        estimator.temperature_,
+    ):
+        assert np.isfinite(found).all()
+    return estimator.predict(x)
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_an_estimator_is_right_at_any_scale_or_says_to_rescale(refiner, normalize, kind, scale):
+    x, known, truth = features()
+    x = (x * scale).astype(kind)
+    if kind == np.float32 and not 1e-10 <= scale < 1e15:
+        with pytest.raises(InputError, match="squares of numbers .* in float32: rescale X"):
+            answers(x, known, refiner, normalize)
+    else:
+        assert (answers(x, known, refiner, normalize) == truth).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_features_too_large_to_square_are_refused_in_prediction_too(kind):
+    x, known, _ = features()
+    estimator = PrototypeClassifier().fit(x.astype(kind), known)
+    too_large = np.full((1, 8), np.finfo(kind).max / 2, kind)
+    with pytest.raises(InputError, match="may overflow in float"):
+        estimator.predict(too_large)
+    assert np.isfinite(estimator.predict_proba(np.zeros((1, 8), kind))).all()
+    assert np.isfinite(estimator.predict_proba(np.full((1, 8), 1e-30, kind))).all()
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e10])
+def test_an_estimator_of_equal_features_prefers_no_class(refiner, normalize, kind, value):
+    _, known, _ = features()
+    x = np.full((len(known), 8), value, kind)
+    estimator = PrototypeClassifier(refiner, normalize=normalize).fit(x, known)
+    assert np.allclose(estimator.predict_proba(x), 0.25, atol=1e-3)
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_an_estimator_names_nan_and_infinity(refiner, normalize, kind, number):
+    x, known, _ = features()
+    x[-1, 3] = number
+    with pytest.raises(ValueError, match="Input X contains"):
+        answers(x.astype(kind), known, refiner, normalize)
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("distance", [1e3, 1e6, 1e15])
+def test_an_estimator_with_a_class_far_away(refiner, normalize, kind, distance):
+    """Features as they are lose the others' digits in the distance; directions do not."""
+    x, known, truth = features()
+    x[truth == 0] += distance
+    found = answers(x.astype(kind), known, refiner, normalize)
+    assert ((found == 0) == (truth == 0)).all()
+    lost = normalize == "none" and distance > (1e3 if kind == np.float32 else 1e6)
+    assert lost or (found == truth).mean() > 0.9
