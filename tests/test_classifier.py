@@ -424,3 +424,9 @@ def test_a_saved_classifier_with_a_flipped_byte_is_refused(tmp_path):
     (tmp_path / "a").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
         PrototypeClassifier.load(tmp_path / "a")
+
+
+def test_one_label_for_each_of_many_classes_is_no_reason_to_warn():
+    """scikit-learn warns of as many classes as samples; the suite turns warnings into errors."""
+    features = np.eye(30, dtype=np.float32)
+    assert PrototypeClassifier().fit(features, np.arange(30)).score(features, np.arange(30)) == 1

@@ -5,6 +5,7 @@ Letters: M examples, S of them labeled, N classes, D features.
 
 import copy
 import json
+import warnings
 from dataclasses import asdict, replace
 from numbers import Real
 from pathlib import Path
@@ -32,7 +33,7 @@ from semishot.pile import (
     one_thread,
     refined_in_blocks,
 )
-from semishot.verdict import Members, Task, judge, members_held_out, members_in_pile
+from semishot.verdict import Members, Task, judge, members_by, members_held_out, members_in_pile
 
 __all__ = ["UNLABELED", "PrototypeClassifier"]
 
@@ -92,7 +93,9 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         labeled = is_labeled(answers)
         if not labeled.any():
             raise InputError("fit needs labeled examples: all of y is -1")
-        check_classification_targets(answers[labeled])
+        with warnings.catch_warnings():  # one label per class is no mistake here
+            warnings.filterwarnings("ignore", "The number of unique classes")
+            check_classification_targets(answers[labeled])
         self.classes_, codes = np.unique(answers[labeled], return_inverse=True)
         labels = torch.zeros(len(answers), len(self.classes_), dtype=tensor(features[:0]).dtype)
         labels[np.flatnonzero(labeled), codes] = 1  # (M, N), a row of zeros for the unlabeled
@@ -120,9 +123,9 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.pile_helps_, self.message_ = judgment.helps, judgment.words
         used = None if judgment.helps is False else refiner
         prototypes = refined_in_blocks(used, features, labels, space, self.steps)  # (N, D)
-        members = members_held_out(judgment.distances)
-        if members is None:
-            members = members_in_pile(used, self.steps, task, space)
+        members = members_by(
+            members_held_out(judgment.distances), members_in_pile(used, self.steps, task, space)
+        )
         change = 1.0  # of the temperature, now that the prototypes are refined
         if temperature is None:
             change = temperature_of(prototypes, judgment.distances, judgment.classes)

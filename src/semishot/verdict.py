@@ -17,6 +17,9 @@ from semishot.pile import Space, refined_in_blocks
 from semishot.prototypes import squared_distances
 from semishot.refine.fitted_mask import ITERATIONS, SMALLEST, fit
 
+PILE_WORTH = 10
+"""Held-out distances that the pile's own estimate of how far members lie is worth: with two labels per
+class those alone are too few, and lie too far, since the prototype of one label is a poor one."""
 HARM = 4.0
 """Held-out log-probability, times labels per class, that the pile may cost before it is left out: the
 fewer the labels, the more the pile is expected to help."""
@@ -87,6 +90,16 @@ def judge(refiner: nn.Module | None, steps: int, task: Task, space: Space) -> Ju
     said += f"{right[0]} without it, log-probability {gain:+.2f}: "
     said += "the pile is used" if helps else "the pile does not help, supervised prototypes"
     return Judgment(helps, said, *((distances, classes) if helps else alone))
+
+
+def members_by(held: Members | None, pile: Members | None) -> Members | None:
+    """Both estimates in one, each weighted by the distances it is worth."""
+    if held is None or pile is None:
+        return held or pile
+    weight = (held.freedom + 1) / (held.freedom + 1 + PILE_WORTH)
+    mean = weight * held.mean + (1 - weight) * pile.mean
+    variance = weight * held.spread**2 + (1 - weight) * pile.spread**2
+    return Members(mean, variance**0.5, held.freedom + 1 + PILE_WORTH)
 
 
 def members_held_out(distances: Tensor) -> Members | None:
