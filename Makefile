@@ -31,5 +31,5 @@ clean:
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots,tensorboard,photos,onnx]
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots,tensorboard,photos,onnx,ray]
 	touch $@

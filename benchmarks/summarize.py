@@ -17,6 +17,7 @@ TITLES = {
     "build_pool": "Preparing tieredImageNet",
     "logistic": "Table 5's classifiers",
     "classifier": "The estimator on large piles",
+    "engine": "Fleets on several machines",
 }
 COLORS = {"easyfsl": "#c44e52", "eager loop": "#dd8452", "our fleet": "#4c72b0"}
 
@@ -37,6 +38,7 @@ def table(result: Result) -> str:
         "build_pool": builds,
         "logistic": fits,
         "classifier": piles,
+        "engine": machines,
     }[result["benchmark"]](result)
 
 
@@ -158,6 +160,19 @@ def piles(result: Result) -> str:
         for row in result["rows"]
     ]
     return markdown(head, rows)
+
+
+def machines(result: Result) -> str:
+    held = result["settings"]
+    head = ["", f"{held['fleets']} fleets of {held['runs']} runs, {held['updates']} updates, s"]
+    head += [f"{held['waits']} tasks that wait 1 s, s", "a task of nothing, ms"]
+    names = ("fleets_seconds", "waits_seconds", "task_ms")
+    rows = [
+        [row["where"], *(number(row[name]) if name in row else "" for name in names)]
+        for row in result["rows"]
+    ]
+    load = held["load_average_before"]
+    return f"{markdown(head, rows)}\n\nThe load average was {load:.1f} before it began."
 
 
 def label(row: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """The benchmarks run, their results hold what docs/speed.md promises, and the page is made from them."""
 
+import importlib.util
 import json
 import math
 import os
@@ -31,8 +32,9 @@ NUMBERS = {
     "build_pool": {"images_per_second", "minutes_for_all", "parent_mib", "worker_mib"},
     "logistic": {"seconds_for_600", "loop_seconds_for_600", "times_faster_than_loop"},
     "classifier": {"fit_seconds"},
+    "engine": set(),
 }
-ALONE = ("build_pool", "logistic", "classifier")  # which need no GPU
+ALONE = ("build_pool", "logistic", "classifier", "engine")  # which need no GPU
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
@@ -74,6 +76,8 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
     if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")
+    if name == "engine" and importlib.util.find_spec("ray") is None:
+        pytest.skip("the extra `ray` is not installed")
     printed = run(f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json")
     result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     check(result, name)
@@ -118,6 +122,21 @@ def test_committed_results_are_measurements_and_are_on_the_page(benchmarks):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert result["quick"] is False, path.name
         assert summarize.table(result) in page, f"{path.name}: run python benchmarks/summarize.py"
+
+
+# A projection
+
+
+def test_the_largest_task_goes_to_whoever_is_free(benchmarks):
+    makespan = import_module("projection").makespan
+    assert makespan([1, 5, 2, 4, 3], 1) == 15
+    assert makespan([1, 5, 2, 4, 3], 2) == 8  # 5 + 2 + 1 and 4 + 3
+    assert makespan([1, 5, 2, 4, 3], 9) == 5
+
+
+def test_the_page_on_clusters_holds_what_the_projection_prints():
+    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    assert run("projection.py") in page
 
 
 # The estimator beside others

@@ -12,7 +12,7 @@ from semishot.config import SUPERVISED, FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool
-from semishot.reproduce import Job, Record, run_jobs, with_existing
+from semishot.reproduce import Job, Record, RunJobs, run_jobs, with_existing
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,7 @@ def ablations(
     device: torch.device,
     only: str = "",
     tensorboard: bool = False,
+    run: RunJobs | None = None,
 ) -> list[Record]:
     """Records of every variant (`variant` is its name) and of the cells they depart from (`""`).
 
@@ -175,7 +176,7 @@ def ablations(
         config = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, unique)
         jobs += [Job(found, None, (test,), wanted) for found, wanted in with_existing(config, runs)]
     labeled = []
-    for record in run_jobs(jobs, pool, runs, device, tensorboard):
+    for record in (run or run_jobs)(jobs, pool, runs, device, tensorboard):
         names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
         labeled += [{**record, "variant": name} for name in names[:1]]
     return labeled

@@ -76,6 +76,9 @@ def reproduce(
     publish: Path | None = None,
     data_root: Path | None = None,
     device: str = "auto",
+    engine: Literal["local", "ray"] | None = None,
+    address: str | None = None,
+    fleet_size: int | None = None,
     tensorboard: bool = False,
     as_json: Json = False,
 ) -> None:
@@ -96,19 +99,22 @@ def reproduce(
         publish: Add the records to the result files in this folder, for `semishot results`.
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
         device: auto, cpu, cuda or cuda:N.
+        engine: local trains on every GPU of this machine, or on its cores, a process each; ray on the
+            machines of a cluster. Without it, this process, or local where there are several GPUs.
+        address: The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here.
+        fleet_size: Train at most so many runs as one fleet, instead of as many as can share one: more
+            and smaller pieces of work, for many devices.
         tensorboard: Leave event files in the run folders too, for TensorBoard.
         as_json: Print the cells as JSON.
     """
-    from semishot import ablations, datasets, evaluate, paper, report, reproduce, results, tables
+    from semishot import ablations, datasets, paper, report, reproduce, results, spread, tables
 
     if what in REPRODUCE_COMMANDS:
         raise InputError(
             f"{what} has arguments of its own: they follow `semishot reproduce {what}`"
         )
-    if what == "ablations" and (preset, updates, shots, models, finished) != (
-        *("ren2018", None, (), ()),
-        False,
-    ):
+    own = (preset, updates, shots, models, finished, fleet_size)
+    if what == "ablations" and own != ("ren2018", None, (), (), False, None):
         raise InputError(
             "ablations have their own presets and rows; only --only chooses among them"
         )
@@ -116,14 +122,18 @@ def reproduce(
         raise InputError(f"--only chooses ablations; {what} has none")
     if dataset is None:
         dataset = paper.TABLES[what].dataset if what in paper.TABLES else "omniglot"
-    pool, where = datasets.load(dataset, data_root), evaluate.pick_device(device)
+    pool = datasets.load(dataset, data_root)
+    where, run = spread.choose(engine, address, device)
     if what == "ablations":
-        records = ablations.ablations(pool, splits, runs, where, only, tensorboard)
+        records = ablations.ablations(pool, splits, runs, where, only, tensorboard, run)
         print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
     else:
         table = paper.table(what, dataset)
         records = reproduce.table(
-            what, pool, preset, splits, updates, runs, where, shots, models, finished, tensorboard
+            *(what, pool, preset, splits, updates, runs, where, shots, models, finished),
+            tensorboard=tensorboard,
+            fleet_size=fleet_size,
+            run=run,
         )
         as_words = tables.table_as_text if what in paper.TABLES else tables.curves_as_text
         print((tables.table_as_json if as_json else as_words)(table, records))

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class Job:
     """The runs whose records are wanted; a fleet found on disk may hold others too."""
 
 
+RunJobs = Callable[[list[Job], ImagePool, Path, torch.device, bool], list[Record]]
+"""`run_jobs`, or the like of it somewhere else."""
+
+
 def plan(
     table: paper.Table,
     pool: ImagePool,
@@ -56,10 +60,13 @@ def plan(
     runs: Path,
     shots: Sequence[int] = (),
     models: Sequence[str] = (),
+    fleet_size: int | None = None,
 ) -> list[Job]:
     """For each shot the supervised fleet, and one fleet of all methods for each column."""
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
+    if fleet_size is not None and fleet_size < 1:
+        raise InputError(f"--fleet-size must be at least 1, not {fleet_size}")
     chosen = paper.preset(preset, pool.name)
     jobs = []
     for shot in _chosen("--shots", shots, table.shots):
@@ -73,7 +80,7 @@ def plan(
             wanted = tuple(Member(model, seed) for model in trained for seed in range(splits))
             if wanted:
                 shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, wanted)
-                for config, members in with_existing(shared, runs):
+                for config, members in with_existing(shared, runs, fleet_size):
                     jobs += jobs_of(config, members, table, rows)
     return jobs
 
@@ -105,11 +112,13 @@ def jobs_of(
     return [job for job in both if (job.row or SUPERVISED) in rows]
 
 
-def with_existing(wanted: FleetConfig, runs: Path) -> list[tuple[FleetConfig, tuple[Member, ...]]]:
+def with_existing(
+    wanted: FleetConfig, runs: Path, fleet_size: int | None = None
+) -> list[tuple[FleetConfig, tuple[Member, ...]]]:
     """The fleets of these settings below `runs` that hold wanted runs, and one of what is missing.
 
-    Each with the wanted runs in it. A finished fleet may hold others too; an unfinished one is only
-    taken if all of it is wanted.
+    Or several, of at most `fleet_size` runs. Each with the wanted runs in it. A finished fleet may hold
+    others too; an unfinished one is only taken if all of it is wanted.
     """
     missing, configs = list(wanted.members), []
     for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
@@ -119,8 +128,10 @@ def with_existing(wanted: FleetConfig, runs: Path) -> list[tuple[FleetConfig, tu
         if useful and whole and replace(begun, members=wanted.members) == wanted:
             configs.append((begun, tuple(useful)))
             missing = [member for member in missing if member not in useful]
-    if missing:
-        configs.append((replace(wanted, members=tuple(missing)), tuple(missing)))
+    size = fleet_size or max(1, len(missing))
+    for first in range(0, len(missing), size):
+        some = tuple(missing[first : first + size])
+        configs.append((replace(wanted, members=some), some))
     return configs
 
 
@@ -187,17 +198,33 @@ def run_jobs(
     jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device, tensorboard: bool = False
 ) -> list[Record]:
     """Train and evaluate what is missing; return every record of these jobs."""
-    test_images = all_labeled(pool.of_split("test"))
-    for job in jobs:  # errors come before the work
-        check_enough(test_images, *job.tests)
-        check_fleet(job.config, pool, run_folder(runs, job.config))
-    configs = list({job.config.name: job.config for job in jobs}.values())
+    check_jobs(jobs, pool, runs)
+    configs = configs_of(jobs)
     side_by_side = len(configs) if device.type == "cuda" else 1
     if tensorboard:
         announce(runs)
     seconds = train_all(configs, pool, runs, device, side_by_side, tensorboard)
+    return collect(jobs, pool, runs, device, seconds)
+
+
+def check_jobs(jobs: Iterable[Job], pool: ImagePool, runs: Path) -> None:
+    """Errors come before the work."""
+    test_images = all_labeled(pool.of_split("test"))
+    for job in jobs:
+        check_enough(test_images, *job.tests)
+        check_fleet(job.config, pool, run_folder(runs, job.config))
+
+
+def configs_of(jobs: Iterable[Job]) -> list[FleetConfig]:
+    return list({job.config.name: job.config for job in jobs}.values())
+
+
+def collect(
+    jobs: list[Job], pool: ImagePool, runs: Path, device: torch.device, seconds: float
+) -> list[Record]:
+    """The records of trained fleets; what has not been measured yet is measured."""
     found: list[Record] = []
-    for config in configs:
+    for config in configs_of(jobs):
         folder = run_folder(runs, config)
         model = load_model(folder, device)[1]
         mine = [job for job in jobs if job.config == config]
@@ -309,11 +336,17 @@ def table(
     models: Sequence[str] = (),
     finished: bool = False,
     tensorboard: bool = False,
+    fleet_size: int | None = None,
+    run: RunJobs | None = None,
 ) -> list[Record]:
-    """The records of a table or figure; `finished` trains nothing and takes what earlier runs left."""
+    """The records of a table or figure; `finished` trains nothing and takes what earlier runs left.
+
+    `run` does the work somewhere else than in this process.
+    """
     recipe = paper.preset(preset, pool.name).recipe
     recipe = recipe if updates is None else recipe.with_updates(updates)
-    jobs = plan(paper.table(name, pool.name), pool, preset, recipe, splits, runs, shots, models)
+    what = paper.table(name, pool.name)
+    jobs = plan(what, pool, preset, recipe, splits, runs, shots, models, fleet_size)
     if finished:
         done = [run_folder(runs, job.config) / MODEL for job in jobs]
         jobs = [job for job, model in zip(jobs, done, strict=True) if model.exists()]
@@ -326,4 +359,4 @@ def table(
         f"preset {preset}",
         file=sys.stderr,
     )
-    return run_jobs(jobs, pool, runs, device, tensorboard)
+    return (run or run_jobs)(jobs, pool, runs, device, tensorboard)

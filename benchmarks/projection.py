@@ -1,0 +1,119 @@
+"""Tables 1 to 3 on 1, 8 and 64 H200s: a projection, not a measurement. Prints a table in Markdown.
+
+The real plan of each table, ten splits, is laid out as the engines do it: one fleet at a time on each
+GPU, the largest first, on whichever is free. How long a fleet takes is interpolated between measured
+fleets: at 28 x 28 those of `results/speed/update-cuda.json`, at 84 x 84 the probes of `docs/speed.md`.
+"""
+
+import heapq
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from semishot import paper, reproduce
+from semishot.config import SUPERVISED, FleetConfig
+from semishot.image_pool import ImagePool
+from summarize import ROOT, markdown
+
+SPLITS, GPUS = 10, (1, 8, 64)
+SET_UP = 16.0 + 12.0
+"""Seconds of a worker that are not updates: Table 1's 76 s had 16 of compiling and capturing and 12 of
+starting Python and evaluating all three fleets. Every fleet is charged with the whole of it."""
+PHOTO_IMAGES, PHOTO_TEN = (30, 55, 80), (137.0, 234.0, 300.0)
+"""docs/speed.md, step 12: µs per update and run of fleets of ten, by images in an update."""
+PHOTO_THREE = (275.0 / 137.0, 563.0 / 300.0)
+"""Step 13: what a run costs in a fleet of three, in runs of a fleet of ten; supervised, and masked."""
+SIZES = (30, 15, 10, 8, 6, 5, 4, 3, 2, 1)
+
+
+def drawings() -> dict[str, tuple[list[int], list[float]]]:
+    """Runs, and µs per update of the whole fleet, by case."""
+    path = ROOT / "results" / "speed" / "update-cuda.json"
+    rows = [r for r in json.loads(path.read_text())["rows"] if r["contender"] == "our fleet"]
+    return {
+        case: (
+            [r["runs"] for r in rows if r["case"] == case],
+            [r["runs"] * r["us_per_update_and_run"] for r in rows if r["case"] == case],
+        )
+        for case in dict.fromkeys(r["case"] for r in rows)
+    }
+
+
+def microseconds(config: FleetConfig) -> float:
+    """Per update of the whole fleet."""
+    runs, shape = len(config.members), config.shape
+    supervised = config.members[0].model == SUPERVISED
+    if config.dataset == "omniglot":
+        case = (
+            "supervised" if supervised else "masked, distractors" if shape.distractors else "masked"
+        )
+        return float(np.interp(runs, *drawings()[case]))
+    slope, base = np.polyfit(
+        PHOTO_IMAGES, PHOTO_TEN, 1
+    )  # 5-shot episodes are larger than any timed
+    each = base + slope * shape.images
+    three = 3 * each * PHOTO_THREE[0 if supervised else 1]
+    if runs >= 10:  # as if ten were as good as it gets
+        return float(runs * each)
+    return float(
+        np.interp(runs, (3, 10), (three, 10 * each))
+    )  # fewer than three as if they were three
+
+
+def fleets(name: str, fleet_size: int | None) -> list[FleetConfig]:
+    """The plan of a table whose data are not needed for it."""
+    table = paper.TABLES[name]
+    pool = ImagePool(table.dataset, np.empty((0, 1, 1, 1), np.uint8), ())
+    recipe = paper.preset("ren2018", table.dataset).recipe
+    nowhere = Path("nowhere")
+    jobs = reproduce.plan(table, pool, "ren2018", recipe, SPLITS, nowhere, fleet_size=fleet_size)
+    return reproduce.configs_of(jobs)
+
+
+def seconds(config: FleetConfig) -> float:
+    return SET_UP + config.recipe.updates * microseconds(config) / 1e6
+
+
+def makespan(tasks: Sequence[float], workers: int) -> float:
+    """When the last ends: each worker that is free takes the largest that is left."""
+    free = [0.0] * workers
+    for task in sorted(tasks, reverse=True):
+        heapq.heapreplace(free, free[0] + task)
+    return max(free)
+
+
+def best_size(names: Sequence[str], gpus: int) -> tuple[float, int]:
+    """The least time over --fleet-size, and the largest size that has it."""
+    found = [
+        (makespan([seconds(c) for n in names for c in fleets(n, size)], gpus), -size)
+        for size in SIZES
+    ]
+    time, size = min(found)
+    return time, -size
+
+
+def clock(value: float) -> str:
+    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min"
+
+
+def main() -> None:
+    wanted = {name: [name] for name in paper.TABLES} | {"all three": list(paper.TABLES)}
+    rows = []
+    for label, names in wanted.items():
+        whole = [config for name in names for config in fleets(name, None)]
+        runs = sum(len(config.members) for config in whole)
+        row = [label, str(len(whole)), str(runs)]
+        for gpus in GPUS:
+            least, size = best_size(names, gpus)
+            row += [clock(makespan([seconds(c) for c in whole], gpus)), f"{clock(least)} ({size})"]
+        rows.append(row)
+    head = ["projected, not measured", "fleets", "runs"]
+    for gpus in GPUS:
+        head += [f"{gpus} H200", "split (--fleet-size)"]
+    print(markdown(head, rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""The fleets of a table on several devices or machines: what a worker is sent, and what comes back.
+
+A fleet trains and is measured in a folder of the worker's own. Its checkpoints, and in the end all of its
+folder, come back as bytes: no disk is shared. So a lost machine costs what it did since the last.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from semishot.board import announce
+from semishot.checkpoints import BEFORE, LOCK, MODEL, STATE
+from semishot.config import FleetConfig
+from semishot.engine import Array, Place, Processes, Task, run
+from semishot.errors import InputError
+from semishot.evaluate import pick_device
+from semishot.files import read_records, write_whole
+from semishot.fleet_table import Row, fleet_table, row_of
+from semishot.image_pool import ImageClass, ImagePool
+from semishot.locks import Lock
+from semishot.ray_cluster import RayCluster
+from semishot.reproduce import (
+    Job,
+    Record,
+    RunJobs,
+    check_jobs,
+    collect,
+    configs_of,
+    lacking,
+    measure,
+    run_folder,
+)
+from semishot.train import images_on, load_model, training
+
+CHECKPOINT_SECONDS = 60.0
+"""A checkpoint of 30 runs is 40 MB, and there may be many workers."""
+PROGRESS_SECONDS = 1.0
+ORDER = ("config.json", "log.jsonl", STATE, MODEL, "result.json")
+"""In which files are written here: whenever that ends, the folder is one that can be resumed."""
+
+Files = dict[str, bytes]
+OpenPlace = Callable[[Array, int], Place]
+"""Of the images, and the number of tasks to come."""
+
+
+class Progress(NamedTuple):
+    skipped: int
+    done: int
+    loss: float | None
+    accuracy: float | None
+
+
+def choose(
+    engine: Literal["local", "ray"] | None, address: str | None, device: str
+) -> tuple[torch.device, RunJobs | None]:
+    """The device of this process, and what runs the jobs; None is this process itself."""
+    if address is not None and engine != "ray":
+        raise InputError("--address is a Ray cluster's: it goes with --engine ray")
+    if engine == "ray":
+        if device not in ("auto", "cpu", "cuda"):
+            raise InputError(f"with --engine ray, --device is auto, cpu or cuda, not {device}")
+        return torch.device("cpu"), partial(run_jobs, partial(ray_cluster, address, device))
+    several = device == "auto" and torch.cuda.device_count() > 1
+    if engine is None and not several:
+        return pick_device(device), None
+    return pick_device("cpu"), partial(run_jobs, partial(this_machine, pick_device(device)))
+
+
+def ray_cluster(address: str | None, device: str, images: Array, tasks: int) -> Place:
+    return RayCluster(address, device, images)
+
+
+def this_machine(device: torch.device, images: Array, tasks: int) -> Place:
+    """A process for each GPU, or as many as there are cores for on the CPU."""
+    if device.type == "cuda":
+        every = range(torch.cuda.device_count()) if device.index is None else [device.index]
+        return Processes([f"cuda:{index}" for index in every][:tasks], 1, images)
+    cores = torch.get_num_threads()
+    count = min(cores, tasks)
+    return Processes(["cpu"] * count, cores // count, images)
+
+
+def run_jobs(
+    open_place: OpenPlace,
+    jobs: list[Job],
+    pool: ImagePool,
+    runs: Path,
+    device: torch.device,
+    tensorboard: bool,
+) -> list[Record]:
+    """As `reproduce.run_jobs`, elsewhere: train and measure what is missing, return every record."""
+    check_jobs(jobs, pool, runs)
+    if tensorboard:
+        announce(runs)
+    with ExitStack() as locks:
+        table = Fleets(pool, runs, tensorboard, jobs, locks)
+        unfinished = [config for config in configs_of(jobs) if not table.finished(config)]
+        if unfinished:
+            place = open_place(pool.images, len(unfinished))
+            tasks = [table.task(config) for config in unfinished]
+            with fleet_table(table.rows) as shown, closing(run(tasks, place)) as running:
+                for news in running:
+                    for task, value in news:
+                        table.receive(task, value)
+                    shown.tell()
+    return collect(table.jobs, pool, runs, device, 0.0)
+
+
+@dataclass
+class Fleets:
+    """The table's fleets as seen from here."""
+
+    pool: ImagePool
+    runs: Path
+    tensorboard: bool
+    jobs: list[Job]
+    locks: ExitStack
+    """Of the fleets' folders, until all are done."""
+    rows: list[Row] = field(default_factory=list)
+    of_task: dict[Task, tuple[FleetConfig, Row]] = field(default_factory=dict)
+
+    def finished(self, config: FleetConfig) -> bool:
+        """Trained and measured, and both are on this disk."""
+        folder = run_folder(self.runs, config)
+        held = read_records(folder / "result.json")
+        return (folder / MODEL).exists() and not any(
+            lacking(held, job) for job in self.jobs if job.config == config
+        )
+
+    def task(self, config: FleetConfig) -> Task:
+        row = row_of(config)
+        folder = run_folder(self.runs, config)
+        self.locks.enter_context(Lock(folder / LOCK))
+        about = self.pool.name, self.pool.classes
+
+        def arguments() -> tuple[Any, ...]:
+            jobs = [job for job in self.jobs if job.config == config]
+            return about, jobs, pack(folder), self.tensorboard, CHECKPOINT_SECONDS
+
+        size = row.updates * row.images
+        task = Task(row.name, size, work_on_fleet, arguments, lambda: self.halves(task))
+        self.rows.append(row)
+        self.of_task[task] = config, row
+        return task
+
+    def halves(self, task: Task) -> list[Task]:
+        """Two fleets instead of one; its own checkpoint is of no use to them."""
+        config, row = self.of_task[task]
+        folder, middle = run_folder(self.runs, config), (len(config.members) + 1) // 2
+        if len(config.members) == 1 or (folder / MODEL).exists():
+            return []
+        shutil.rmtree(folder, ignore_errors=True)
+        self.rows.remove(row)
+        parts = [
+            replace(config, members=members)
+            for members in (config.members[:middle], config.members[middle:])
+        ]
+        mine = [job for job in self.jobs if job.config == config]
+        self.jobs = [job for job in self.jobs if job.config != config]
+        self.jobs += [
+            replace(job, config=part, members=part.members) for part in parts for job in mine
+        ]
+        return [self.task(part) for part in parts]
+
+    def receive(self, task: Task, value: Progress | Files) -> None:
+        config, row = self.of_task[task]
+        if isinstance(value, dict):
+            unpack(value, run_folder(self.runs, config))
+            return
+        if row.begun is None or value.done < row.done:  # the first word, or of a second attempt
+            row.begin(value.skipped)
+        row.done, row.loss, row.accuracy = value.done, value.loss, value.accuracy
+        row.latest = time.monotonic()
+
+
+def work_on_fleet(
+    images: Array,
+    device_name: str,
+    about: tuple[str, tuple[ImageClass, ...]],
+    jobs: list[Job],
+    files: Files,
+    tensorboard: bool,
+    checkpoint_seconds: float,
+) -> Iterator[Progress | Files]:
+    """In a worker: train a fleet and measure it; how far it is, its checkpoints, its folder."""
+    config, device = jobs[0].config, torch.device(device_name)
+    pool = ImagePool(about[0], images, about[1])
+    with tempfile.TemporaryDirectory(prefix="semishot-") as temporary:
+        folder = Path(temporary) / config.name
+        unpack(files, folder)
+        row, begun = row_of(config), time.monotonic()
+        told, checkpoint = 0.0, stamp(folder)
+        here = images_on(pool, device)
+        for _ in training(config, pool, here, folder, device, row, checkpoint_seconds, tensorboard):
+            if time.monotonic() - told > PROGRESS_SECONDS:
+                told = time.monotonic()
+                yield Progress(row.skipped, row.done, row.loss, row.accuracy)
+            if stamp(folder) != checkpoint:
+                checkpoint = stamp(folder)
+                yield pack(folder)
+        yield Progress(row.skipped, row.done, row.loss, row.accuracy)
+        yield pack(folder)  # what is trained is safe before it is measured
+        seconds = time.monotonic() - begun
+        measure(jobs, load_model(folder, device)[1], pool, folder, seconds, device)
+        yield pack(folder)
+
+
+def stamp(folder: Path) -> int:
+    """Another after every checkpoint."""
+    state = folder / STATE
+    return state.stat().st_mtime_ns if state.exists() else 0
+
+
+def pack(folder: Path) -> Files:
+    """What is in a run folder, but for what concerns this disk alone."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
+    own = (LOCK, BEFORE)
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in found if p.name not in own}
+
+
+def unpack(files: Files, folder: Path) -> None:
+    """Each file whole, those that others rely on first; checkpoints and event files of before go."""
+    for name in sorted(files, key=lambda name: ORDER.index(name) if name in ORDER else -1):
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
+        write_whole(path, partial(Path.write_bytes, data=files[name]))
+    for old in (folder / STATE, folder / BEFORE, *folder.glob("tensorboard/*")):
+        if old.relative_to(folder).as_posix() not in files:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,44 @@
+"""What the tests of the engines let workers do: importable there by name."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from semishot import spread
+
+
+def add_up(shared: np.ndarray, device: str, first: int, count: int) -> Iterator[int]:
+    """The sum of a part of the shared array, a word at a time."""
+    for place in range(first, first + count):
+        yield int(shared[place])
+
+
+def allocate(shared: None, device: str, terabytes: int) -> Iterator[int]:
+    """More than any machine has, unless it is none."""
+    torch.empty(terabytes * 2**40, dtype=torch.uint8)
+    yield terabytes
+
+
+def die(shared: None, device: str, mark: Path, times: int) -> Iterator[str]:
+    """Kill the worker as long as the mark has fewer letters."""
+    deaths = len(mark.read_text()) if mark.exists() else 0
+    yield "begun"
+    if deaths < times:
+        mark.write_text("x" * (deaths + 1))
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield "lived"
+
+
+def complain(shared: None, device: str) -> Iterator[None]:
+    yield None
+    raise ZeroDivisionError("as it was told")
+
+
+def tight_fleet(images, device, about, jobs, *more) -> Iterator[object]:
+    """A fleet on a machine with room for one run: more of them want more than any machine has."""
+    torch.empty((len(jobs[0].config.members) - 1) * 2**40, dtype=torch.uint8)
+    yield from spread.work_on_fleet(images, device, about, jobs, *more)
