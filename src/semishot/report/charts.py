@@ -131,7 +131,7 @@ def unlabeled_charts(table: paper.Table, records: list[Record]) -> list[Chart]:
             for model, label in paper.MODELS.items():
                 found = [(m, at[m][model, h]) for m in table.tests]
                 points = [(m, ours.mean, ours.error) for m, ours in found if ours]
-                if points:
+                if len(points) > 1:  # one, from a table, is no curve
                     dots, errors = [(m, mean) for m, mean, _ in points], [e for *_, e in points]
                     lines.append(Line(label, LOOKS[model], dots, errors))
             title = f"5-way {shot}-shot, {tables.COLUMNS[h]}"
