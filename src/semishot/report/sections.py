@@ -134,7 +134,7 @@ def masks_section(name: str, records: list[Record]) -> Section:
 def ablations_section(name: str, records: list[Record]) -> Section:
     only = name.rpartition("/")[2].removesuffix(".json").partition("-")[2]
     return Section(
-        "What made the numbers" + (f": {only}" if only else ""),
+        f"What made the numbers ({records[0]['dataset']})" + (f": {only}" if only else ""),
         [results.ablations_note(records)],
         [grid("One change at a time", *results.ablation_rows(records))],
         settings=settings(records),
