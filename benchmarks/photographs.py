@@ -1,7 +1,7 @@
 """Time per update and run on photographs (3 x 84 x 84): an eager loop, our fleets, images sent ahead."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
     floats = images[:2000].float() / 255
     rows: Rows = []
     for case, (refiner, shape) in CASES.items():
+        if quick:
+            shape = replace(shape, way=2, query=1, distractors=min(shape.distractors, 1))
         model, most = refiner or SUPERVISED, fleets[-1]
         works: dict[Contender, Callable[[], object]] = {
             ("eager loop", 1): eager_updates(refiner, shape, floats, updates)

@@ -1,4 +1,4 @@
-"""Results as Markdown: `python benchmarks/summarize.py` fills docs/speed.md and draws docs/speed.png."""
+"""Results as Markdown: `python benchmarks/summarize.py` fills docs/speed.md and draws its two pictures."""
 
 import argparse
 import json
@@ -277,6 +277,30 @@ def bars(axis: Any, rows: Sequence[dict[str, Any]]) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
+def plot_piles(result: Result, path: Path) -> None:
+    """Seconds over the size of the pile, both on log scales, beside a line of slope one."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    rows = [row for row in result["rows"] if "us_per_example" in row]
+    piles = [row["pile"] for row in rows]
+    figure, axis = plt.subplots(figsize=(5.6, 3.6))
+    for name, marker in (("fit", "o"), ("predict", "s")):
+        axis.plot(piles, [row[f"{name}_seconds"] for row in rows], marker=marker, label=name)
+    last = rows[-1]["fit_seconds"]
+    axis.plot(
+        piles, [last * pile / piles[-1] for pile in piles], ":", color="0.5", label="in proportion"
+    )
+    axis.set(xscale="log", yscale="log", xlabel="unlabeled examples", ylabel="seconds")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "speed")
@@ -296,6 +320,9 @@ def main() -> None:
     try:
         plot(trained, given.plot)
         print(given.plot)
+        for result in (r for r in results if r["benchmark"] == "classifier"):
+            plot_piles(result, given.plot.with_name("pile.png"))
+            print(given.plot.with_name("pile.png"))
     except ImportError as error:
         print(f"no plot: {error}")
 
