@@ -1,6 +1,11 @@
-"""Fixtures: one CPU thread, and a small learnable pool that stands where the glyphs would."""
+"""Fixtures: one CPU thread, a Ray cluster, and a small learnable pool that stands where the glyphs would."""
 
+import os
+import secrets
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +15,8 @@ from semishot.image_pool import ImageClass, ImagePool, Split, open_pool, save_po
 
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
+TOKEN = secrets.token_hex(32)
+"""None is left in the home folder. Ray remembers it as long as the process lives."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,3 +54,24 @@ def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_pool(tiny_root: Path) -> ImagePool:
     return open_pool(tiny_root / "glyphs")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A real Ray with a head that takes no work; tests add the machines that do."""
+    if find_spec("ray") is None:
+        pytest.skip("the extra `ray` is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", TOKEN)
+        known = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, known)))  # for engine_works
+        from semishot.ray_cluster import import_ray
+
+        ray = import_ray()
+        from ray.cluster_utils import Cluster
+
+        made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        yield made
+        ray.shutdown()
+        made.shutdown()

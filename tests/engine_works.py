@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from semishot import spread
+from semishot import embed_elsewhere, spread
 
 
 def add_up(shared: np.ndarray, device: str, first: int, count: int) -> Iterator[int]:
@@ -42,3 +42,18 @@ def tight_fleet(images, device, about, jobs, *more) -> Iterator[object]:
     """A fleet on a machine with room for one run: more of them want more than any machine has."""
     torch.empty((len(jobs[0].config.members) - 1) * 2**40, dtype=torch.uint8)
     yield from spread.work_on_fleet(images, device, about, jobs, *more)
+
+
+def process_id(shared: None, device: str) -> Iterator[int]:
+    yield os.getpid()
+
+
+def fragile_images(shared, device, saved, images) -> Iterator[object]:
+    """The worker is killed after the first features it has told of, once."""
+    embed_elsewhere.TELL_SECONDS = 0.0
+    mark = Path(os.environ["KILLED_ONCE"])
+    for found in embed_elsewhere.work_on_images(shared, device, saved, images):
+        yield found
+        if found and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -110,6 +110,21 @@ def together(name: str) -> dict[str, object]:
     return {**found, "pids": [first, second], "said": said}
 
 
+def one_cache() -> list[str]:
+    """Two that sort one pile to folders of their own: what is not as one of them alone leaves it."""
+    name, cache, differs = "classify", WORK / "cache", []
+    command = chaos.COMMANDS[name]
+    command = replace(command, arguments=(*command.arguments, "--cache", str(cache)))
+    folders = [fresh(name, label) for label in ("one", "other")]
+    children = [chaos.start(command, SHARED, folder) for folder in folders]
+    assert [chaos.wait(child, chaos.SLOWEST) for child in children] == [0, 0]
+    kept = {f"out/embeddings/{p.relative_to(cache)}": p for p in cache.rglob("*") if p.is_file()}
+    for folder in folders:
+        found = chaos.contents(folder) | {file: path.read_bytes() for file, path in kept.items()}
+        differs += chaos.differences(found, chaos.contents(WORK / f"{name}-whole"))
+    return differs
+
+
 def has_begun(pattern: str) -> Callable[[Path], bool]:
     return lambda folder: any(path.stat().st_size for path in folder.glob(pattern))
 
@@ -118,19 +133,25 @@ BEGUN = {
     "train": has_begun("runs/*/*/*/state.before.pt"),
     "reproduce": has_begun("runs/*/*/*/state.pt"),
     "data prepare": has_begun("data/.folder.building/done.txt"),
+    "classify": has_begun("out/embeddings/*/*.safetensors"),
 }
 
 
-def faults() -> Iterator[tuple[str, dict[str, object]]]:
+def faults() -> Iterator[tuple[str, object]]:
     for name, begun in BEGUN.items():
         chaos.undisturbed(name, SHARED, WORK / f"{name}-whole".replace(" ", "-"))
         yield f"together: {name}", together(name)
         if name != "reproduce":  # which is `train`, several times
             yield f"full disk: {name}", full_disk(name)
-            yield f"forbidden: {name}", forbidden(name)
+            if name != "classify":  # whose folder is made before anything else
+                yield f"forbidden: {name}", forbidden(name)
             yield f"SIGINT: {name}", stopped(name, signal.SIGINT, begun)
             yield f"SIGTERM: {name}", stopped(name, signal.SIGTERM, begun)
     yield "unreadable: train", unreadable()
+    yield "one cache", one_cache()
+    moving = "classify --apply move"
+    chaos.undisturbed(moving, SHARED, WORK / f"{moving}-whole".replace(" ", "-"))
+    yield f"together: {moving}", together(moving)
 
 
 if __name__ == "__main__":

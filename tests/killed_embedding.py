@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,15 @@ def main(pile: Path, work: Path) -> None:
     torch.set_num_threads(1)
     embedding_cache.MOST_ROWS = 8
     encoder, items = open_encoder("omniglot"), from_folders(None, [pile]).items
+    here = partial(embed.in_this_process, torch.device("cpu"))
     encoded = []
-    encoder.module.register_forward_hook(lambda module, given, found: encoded.append(len(found)))
+    encoder.module.register_forward_hook(
+        lambda module, given, found: encoded.append(len(found.unique(dim=0)))
+    )
 
     def embedded(folder: Path) -> embed.Rows:
         cache = embedding_cache.EmbeddingCache(folder, encoder.identity, encoder.features)
-        return embed.embed(items, encoder, cache, work / "rows.npy", torch.device("cpu"))
+        return embed.embed(items, encoder, cache, work / "rows.npy", here)
 
     events = attempt(lambda: embedded(work / "whole"), WATCHED)
     whole = embedded(work / "whole").features.copy()

@@ -26,6 +26,7 @@ ROOMS = [
     "sorting",
     "predictions",
     "feature_files",
+    "embed_elsewhere",
     "embed",
     "embedding_cache",
     "own_files",

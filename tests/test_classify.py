@@ -19,6 +19,7 @@ from own_images import MEMBERS, STRANGER, draw, folders, save
 from semishot import PrototypeClassifier, sorting
 from semishot.cli import main
 from semishot.image_encoders import load_encoder
+from semishot.locks import Lock
 from semishot.own_files import Item
 from semishot.predictions import Prediction, as_csv
 
@@ -241,6 +242,21 @@ def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
     assert not Path("out/sorted").exists()
     assert "nothing to undo in out" in refusal(capsys, "undo", "out")
     run(capsys, "classify", *given, "--apply", how)  # and once more
+
+
+def test_a_sorting_that_is_undone_while_one_waits_for_it_is_one_line(capsys, tmp_path, monkeypatch):
+    labeled, pile = folders(tmp_path, pile=1)
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
+    run(capsys, "classify", *given, "--apply", "move")
+
+    class Waiting(Lock):
+        def taken(self):
+            sorting.undo(Path("out"))
+            return super().taken()
+
+    monkeypatch.setattr("semishot.classify.Lock", Waiting)
+    assert "the sorting in out has just been undone" in refusal(capsys, "classify", *given)
+    assert not list(Path("out").glob(".*"))
 
 
 def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tmp_path):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,13 @@ from PIL import Image, ImageOps
 from own_images import draw, save
 from semishot import embed as embedding
 from semishot import embedding_cache
-from semishot.embed import embed
+from semishot.embed import embed, in_this_process
 from semishot.embedding_cache import EmbeddingCache
 from semishot.errors import InputError
 from semishot.image_encoders import open_encoder
 from semishot.own_files import Item
+
+HERE = partial(in_this_process, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +37,15 @@ def run(encoder, tmp_path):
 
     def embedded(paths, folder="cache"):
         counts = []
-        hook = encoder.module.register_forward_hook(lambda m, given, out: counts.append(len(out)))
+        hook = encoder.module.register_forward_hook(
+            lambda m, given, out: counts.append(
+                len(out.unique(dim=0))
+            )  # the last one fills a batch
+        )
         items = [Item(str(path), None, path) for path in paths]
         cache = EmbeddingCache(tmp_path / folder, encoder.identity, encoder.features)
         try:
-            rows = embed(items, encoder, cache, tmp_path / "rows.npy", torch.device("cpu"))
+            rows = embed(items, encoder, cache, tmp_path / "rows.npy", HERE)
         finally:
             hook.remove()
         rows.features = rows.features.copy()  # the next run writes to the same file
@@ -82,6 +89,24 @@ def test_what_was_seen_is_not_encoded_again_whatever_its_name_and_order(run, tmp
     second, encoded = run([*renamed, save(draw("cross", 1), tmp_path / "new.png")])
     assert encoded == 1
     assert np.array_equal(second.features[:-1], first.features[::-1])
+
+
+@pytest.mark.parametrize("name", ["omniglot", "photos"])
+def test_features_of_a_picture_do_not_depend_on_what_lies_beside_it(name, tmp_path):
+    """Bit by bit, on a CPU: a pile that was interrupted, or cut for workers, has those of one go."""
+    if name == "photos":
+        pytest.importorskip("efficientnet_lite_pytorch")
+    encoder = open_encoder(name)
+    items = [Item(path.name, None, path) for path in drawings(tmp_path, 7)]
+
+    def features(some, folder):
+        cache = EmbeddingCache(tmp_path / folder, encoder.identity, encoder.features)
+        return embed(some, encoder, cache, tmp_path / "rows.npy", HERE).features.copy()
+
+    whole = features(items, "whole")
+    for place in (0, 5, 6):
+        assert np.array_equal(features([items[place]], f"alone-{place}")[0], whole[place])
+    assert np.array_equal(features(items[::-1], "reversed"), whole[::-1])
 
 
 def test_copies_are_encoded_once_and_have_a_row_each(run, tmp_path):
@@ -171,6 +196,13 @@ def test_other_encoders_features_are_not_taken(run, encoder, tmp_path):
     assert not other.places
     shorter = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features - 1)
     assert not shorter.places
+
+
+def test_a_segment_that_a_killed_process_left_half_written_is_swept(run, encoder, tmp_path):
+    half = tmp_path / "cache" / encoder.identity[:32] / ".some.safetensors.4194305.tmp"
+    save(draw("cross", 1), half.with_suffix(".png")).rename(half)
+    run(drawings(tmp_path, 3))
+    assert not half.exists()
 
 
 def test_a_cache_that_cannot_be_is_one_line(tmp_path):

@@ -29,15 +29,19 @@ def lines(said: str) -> list[str]:
     return [line for line in said.splitlines() if not line.startswith(("glyphs:", "report:"))]
 
 
-@pytest.mark.parametrize("name", ["train", "data prepare"])
+LARGE = {"train": "state.pt", "data prepare": "images.npy", "classify": ".features.npy"}
+
+
+@pytest.mark.parametrize("name", LARGE)
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(faults, name):
     found = faults[f"full disk: {name}"]
     assert found["code"] == 1
     (line,) = lines(found["said"])
     assert line.startswith("semishot: ")
-    assert ("state.pt" if name == "train" else "images.npy") in line
+    assert LARGE[name] in line
     assert "File too large; make room, and the same command goes on where it stopped" in line
-    assert {Path(path).name for path in found["left"]} <= {
+    features = "out/embeddings/"  # small enough to be kept
+    assert {Path(path).name for path in found["left"] if not path.startswith(features)} <= {
         *("config.json", "log.jsonl"),  # of a training that has begun
         *("images.npy", "pool.json"),  # of the older pool
     }
@@ -70,6 +74,8 @@ def test_data_that_may_not_be_read_are_one_line(faults):
         ("SIGTERM: train", 143),
         ("SIGINT: data prepare", 130),
         ("SIGTERM: data prepare", 143),
+        ("SIGINT: classify", 130),
+        ("SIGTERM: classify", 143),
     ],
 )
 def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
@@ -84,7 +90,7 @@ def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
     assert found["differs"] == []
 
 
-@pytest.mark.parametrize("name", ["train", "reproduce", "data prepare"])
+@pytest.mark.parametrize("name", ["train", "reproduce", "data prepare", "classify"])
 def test_of_two_processes_in_one_folder_one_waits_and_says_for_whom(faults, name):
     found = faults[f"together: {name}"]
     assert found["code"] == 0
@@ -96,6 +102,20 @@ def test_of_two_processes_in_one_folder_one_waits_and_says_for_whom(faults, name
     for line in waited:
         assert line.startswith("waiting for process ")
         assert line.split()[3] in pids
+
+
+def test_of_two_processes_that_move_a_pile_one_says_that_it_is_sorted(faults):
+    """After it has waited, or has seen the pile go while it listed it."""
+    found = faults["together: classify --apply move"]
+    assert found["code"] == 2
+    said = [line for each in found["said"] for line in lines(each)]
+    assert [line for line in said if line.startswith("semishot: out holds a sorted pile:")]
+    assert not [path for path in found["left"] if path.endswith((".tmp", ".lock", ".npy"))]
+    assert set(found["differs"]) <= {"(stdout)"}
+
+
+def test_two_processes_with_one_cache_leave_what_one_leaves(faults):
+    assert faults["one cache"] == []
 
 
 @pytest.fixture

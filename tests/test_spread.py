@@ -2,14 +2,11 @@
 
 import itertools
 import os
-import secrets
 import shutil
 import sys
-from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -100,25 +97,6 @@ def test_what_is_finished_opens_no_place_and_what_is_trained_is_only_measured(
     assert numbers(table1(tiny_pool, runs, Inside)) == numbers(here[1])
     assert opened == [1]
     assert (folder / "model.safetensors").stat().st_mtime_ns >= before
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A real Ray with a head that takes no work; tests add the machines that do."""
-    if find_spec("ray") is None:
-        pytest.skip("the extra `ray` is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # none is left in the home folder
-        known = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, known)))  # for engine_works
-        ray = ray_cluster.import_ray()
-        from ray.cluster_utils import Cluster
-
-        made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        yield made
-        ray.shutdown()
-        made.shutdown()
 
 
 def on_ray(cluster) -> partial:

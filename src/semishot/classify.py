@@ -8,27 +8,31 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semishot import sorting
 from semishot.classifier import UNLABELED, PrototypeClassifier
-from semishot.embed import Rows, embed, read_image
+from semishot.embed import Remember, Rows, embed, in_this_process, read_image
+from semishot.embed_elsewhere import by_workers
 from semishot.embedding_cache import EmbeddingCache
 from semishot.errors import InputError
 from semishot.evaluate import pick_device
 from semishot.feature_files import feature_rows
 from semishot.files import whole_folder
 from semishot.image_encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
+from semishot.locks import Lock
 from semishot.next_labels import next_to_label
 from semishot.own_files import Item, Listing, from_folders, from_table, printable
 from semishot.pictures import header
 from semishot.pile_report import REPORT, write_report
 from semishot.predictions import ACCEPT, IRRELEVANT, Prediction, as_csv, write_skipped, write_text
-from semishot.sorting import How
+from semishot.sorting import LOCK, How
+from semishot.spread import place_of
 
 __all__ = ["MODEL", "Outcome", "classify", "judged"]
 
@@ -59,50 +63,73 @@ def classify(
     apply: How | None = None,
     cache: Path | None = None,
     device: str = "auto",
+    engine: Literal["local", "ray"] | None = None,
+    address: str | None = None,
 ) -> Outcome:
     """Learn from the labeled images and the pile, and write all about the pile to `out`."""
-    if not 0 < reject < 1:
-        raise InputError(f"--reject must be between 0 and 1, not {reject}")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is no folder")
-    if (before := sorting.read_journal(out)) is not None:
-        return _go_on(before)
-    begun = time.monotonic()
     with_features = labeled.suffix.lower() == ".npy"
-    if with_features and (apply or encoder):
-        raise InputError(
-            "features have no files to sort and need no encoder: leave --apply and --encoder"
-        )
-    if labels is not None and not with_features:
-        raise InputError("--labels belong to .npy features; a .csv of path,label holds its own")
+    _check(reject, out, with_features, labels is not None, bool(apply or encoder or engine))
+    if sorting.read_journal(out) is not None:
+        with Lock(out / LOCK):
+            return _go_on(out)
+    begun = time.monotonic()
+    remember = _by(engine, address, device)
     listing = Listing() if with_features else _listed(labeled, unlabeled, out, cache)
     opened = None if with_features else open_encoder(encoder or DEFAULT)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
-    scratch = out / SCRATCH
-    try:
-        if opened is None:
-            rows = feature_rows(labeled, labels, unlabeled, scratch)
-        else:
-            kept = EmbeddingCache(cache or out / "embeddings", opened.identity, opened.features)
-            rows = embed(listing.items, opened, kept, scratch, pick_device(device))
-        rows.skipped[:0] = listing.skipped
-        write_skipped(out / "skipped.csv", rows.skipped)
-        notes = [*listing.notes, *_notes(listing, rows, encoder)]
-        classifier, predictions = _learned(rows, reject)
-        outcome = Outcome(out, predictions, _facts(rows, classifier, predictions, opened, notes))
-        _write(outcome, rows, classifier, opened, begun)
-    finally:
-        scratch.unlink(missing_ok=True)
-    if apply is not None:
-        _sort(outcome, rows, apply)
+    with Lock(out / LOCK):
+        if sorting.read_journal(out) is not None:  # of a process that we have waited for
+            return _go_on(out)
+        try:
+            if opened is None:
+                rows = feature_rows(labeled, labels, unlabeled, out / SCRATCH)
+            else:
+                kept = EmbeddingCache(cache or out / "embeddings", opened.identity, opened.features)
+                rows = embed(listing.items, opened, kept, out / SCRATCH, remember)
+            rows.skipped[:0] = listing.skipped
+            write_skipped(out / "skipped.csv", rows.skipped)
+            notes = [*listing.notes, *_notes(listing, rows, encoder)]
+            classifier, predictions = _learned(rows, reject)
+            facts = _facts(rows, classifier, predictions, opened, notes)
+            outcome = Outcome(out, predictions, facts)
+            _write(outcome, rows, classifier, opened, begun)
+        finally:
+            (out / SCRATCH).unlink(missing_ok=True)
+        if apply is not None:
+            _sort(outcome, rows, apply)
     return outcome
 
 
-def _go_on(before: sorting.Sorting) -> Outcome:
+def _check(reject: float, out: Path, features: bool, labels: bool, for_images: bool) -> None:
+    """What can be refused before anything is looked at."""
+    if not 0 < reject < 1:
+        raise InputError(f"--reject must be between 0 and 1, not {reject}")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is no folder")
+    if features and for_images:
+        raise InputError(
+            "features have no files to sort and are embedded already: leave --apply, --encoder and "
+            "--engine"
+        )
+    if labels and not features:
+        raise InputError("--labels belong to .npy features; a .csv of path,label holds its own")
+
+
+def _by(engine: Literal["local", "ray"] | None, address: str | None, device: str) -> Remember:
+    """Who embeds: this process, or workers."""
+    if (open_place := place_of(engine, address, device, keep_workers=True)) is not None:
+        return partial(by_workers, open_place)
+    return partial(in_this_process, pick_device(device))
+
+
+def _go_on(out: Path) -> Outcome:
     """Complete a sorting that was interrupted; one that is complete is not sorted over."""
+    before = sorting.read_journal(out)
+    if before is None:
+        raise InputError(f"the sorting in {out} has just been undone; run this again to sort anew")
     if before.done:
         raise InputError(
             f"{before.out} holds a sorted pile: `semishot undo {before.out}` puts the files back, or "

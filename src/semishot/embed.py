@@ -8,25 +8,30 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from semishot.embedding_cache import EmbeddingCache
+from semishot.embedding_cache import EmbeddingCache, Row
 from semishot.errors import InputError
 from semishot.image_encoders import ImageEncoder
+from semishot.image_pool import make_room
 from semishot.own_files import Item, Skipped
 from semishot.pictures import AGAIN, opened, quiet
-from semishot.progress import meter
+from semishot.progress import Meter, meter
 
-__all__ = ["Rows", "embed", "read_image"]
+__all__ = ["Rows", "embed", "in_this_process", "read_image"]
+
+Pixels = NDArray[np.uint8]
+T = TypeVar("T")
+S = TypeVar("S")
 
 MOST_BYTES = 64 * 2**20
 """Of a file: as many are held at once as there are threads."""
@@ -35,7 +40,6 @@ MANY_PIXELS = 8_000_000
 MOST_THREADS = 8
 BATCH, BATCH_ON_GPU = 4, 64
 """On a CPU small batches stay in the cache: 4 takes half the time of 32."""
-MOST_IN_BATCH = 256
 
 _one_large_at_a_time = threading.Lock()
 
@@ -61,67 +65,95 @@ class Looked(NamedTuple):
 
     item: Item
     digest: bytes = b""
-    pixels: NDArray[np.uint8] | None = None
+    pixels: Pixels | None = None
     problem: str = ""
 
 
-@torch.inference_mode()
+Remember = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[Looked]]
+"""Sees to it that the cache holds what can be read, and tells of each item, in order."""
+
+
 def embed(
     items: Sequence[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     scratch: Path,
-    device: torch.device,
+    remember: Remember,
 ) -> Rows:
     """One row for each image that can be read. `scratch` is the file that holds them."""
-    shape = (max(1, len(items)), encoder.features)
-    held = np.lib.format.open_memmap(scratch, "w+", np.float32, shape)
-    rows = Rows(held)
-    module = encoder.module.to(device)
-    size = BATCH if device.type == "cpu" else BATCH_ON_GPU
+    rows = Rows(np.empty((0, encoder.features), np.float32))
     with quiet(), meter("looking at images", len(items), "images") as progress:
-        for batch in _batches(_looked_at(items, encoder, cache), size):
-            new = {seen.digest: seen.pixels for seen in batch if seen.pixels is not None}
-            if new:
-                images = torch.from_numpy(np.stack(list(new.values()))).to(device)
-                for digest, row in zip(new, module(images).float().cpu().numpy(), strict=True):
-                    cache.add(digest, row)
-            for seen in batch:
-                if seen.problem:
-                    rows.skipped.append(Skipped(seen.item.shown, seen.problem))
-                else:
-                    held[rows.add(seen.item, seen.digest)] = cache[seen.digest]
-            progress.advance(len(batch))
+        for seen in remember(items, encoder, cache, progress):
+            if seen.problem:
+                rows.skipped.append(Skipped(seen.item.shown, seen.problem))
+            else:
+                rows.add(seen.item, seen.digest)
     cache.flush()
+    shape = (max(1, len(rows.items)), encoder.features)
+    held = make_room(scratch, np.float32, shape)
+    for place, digest in enumerate(rows.digests):
+        held[place] = cache[digest]
     rows.features = held[: len(rows.items)]
     return rows
 
 
-def _batches(looked: Iterator[Looked], size: int) -> Iterator[list[Looked]]:
-    """As many files as bring `size` images to encode, but not too many that bring none."""
-    batch: list[Looked] = []
-    fresh = 0
-    for seen in looked:
-        batch.append(seen)
-        fresh += seen.pixels is not None
-        if fresh == size or len(batch) == MOST_IN_BATCH:
-            yield batch
-            batch, fresh = [], 0
-    if batch:
-        yield batch
-
-
-def _looked_at(
-    items: Sequence[Item], encoder: ImageEncoder, cache: EmbeddingCache
+def in_this_process(
+    device: torch.device,
+    items: Sequence[Item],
+    encoder: ImageEncoder,
+    cache: EmbeddingCache,
+    progress: Meter,
 ) -> Iterator[Looked]:
-    """Every item in its order, read by threads a little ahead of the encoder."""
-    count = min(os.cpu_count() or 1, MOST_THREADS)
-    with ThreadPoolExecutor(count) as pool:
-        waiting: deque[Future[Looked]] = deque()
+    """Every item in its order, read by threads and encoded here."""
+    batches = Batches(encoder, device)
+    for seen in ahead(lambda item: _look(item, encoder, cache), items, most_threads()):
+        if seen.pixels is not None and seen.digest not in cache:
+            cache.add(batches.take(seen.digest, seen.pixels))
+        progress.advance(1)
+        yield seen._replace(pixels=None)
+    cache.add(batches.rest())
+
+
+class Batches:
+    """Pictures one by one -> features in batches of one size: sums of another size round differently.
+
+    So, on a CPU, a picture has the same features whatever is encoded beside it, and wherever.
+    """
+
+    def __init__(self, encoder: ImageEncoder, device: torch.device) -> None:
+        self.module, self.device = encoder.module.to(device), device
+        self.size = BATCH if device.type == "cpu" else BATCH_ON_GPU
+        self.waiting: dict[bytes, Pixels] = {}
+
+    def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
+        """The features of a whole batch, when there is one."""
+        self.waiting[digest] = pixels
+        return self.rest() if len(self.waiting) == self.size else {}
+
+    @torch.inference_mode()
+    def rest(self) -> dict[bytes, Row]:
+        if not self.waiting:
+            return {}
+        pixels = list(self.waiting.values())
+        filled = np.stack(pixels + pixels[-1:] * (self.size - len(pixels)))
+        rows = self.module(torch.from_numpy(filled).to(self.device)).float().cpu().numpy()
+        found = dict(zip(self.waiting, rows, strict=False))
+        self.waiting.clear()
+        return found
+
+
+def most_threads() -> int:
+    return min(os.cpu_count() or 1, MOST_THREADS)
+
+
+def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator[S]:
+    """`map` by threads that are a little ahead of whoever asks."""
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[S]] = deque()
         try:
-            for item in items:
-                waiting.append(pool.submit(_look, item, encoder, cache))
-                if len(waiting) > 4 * count:
+            for thing in things:
+                waiting.append(pool.submit(look, thing))
+                if len(waiting) > 4 * threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -131,19 +163,35 @@ def _looked_at(
 
 
 def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> Looked:
+    seen, data = read(item)
+    if seen.problem or seen.digest in cache:
+        return seen
+    pixels = prepared(data, encoder)
+    if isinstance(pixels, str):
+        return seen._replace(problem=pixels)
+    return seen._replace(pixels=pixels)
+
+
+def read(item: Item) -> tuple[Looked, bytes]:
+    """A file, not yet decoded."""
     assert item.path is not None
     try:
         data = read_image(item.path)
-        digest = hashlib.sha256(data).digest()
-        if digest in cache:
-            return Looked(item, digest)
+    except InputError as error:
+        return Looked(item, problem=str(error)), b""
+    return Looked(item, hashlib.sha256(data).digest()), data
+
+
+def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
+    """What the encoder sees of a file's bytes; or why it sees nothing."""
+    try:
         with opened(data, "it") as image:
             shrinks = image.format in ("JPEG", "MPO")  # MPO: a telephone's JPEG
             large = image.width * image.height > MANY_PIXELS and not shrinks
             with _one_large_at_a_time if large else nullcontext():
-                return Looked(item, digest, encoder.prepare(image))
+                return encoder.prepare(image)
     except InputError as error:
-        return Looked(item, problem=str(error).removesuffix(f"; {AGAIN}"))
+        return str(error).removesuffix(f"; {AGAIN}")
 
 
 def read_image(path: Path) -> bytes:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from semishot.errors import InputError
-from semishot.files import write_whole
+from semishot.files import sweep, write_whole
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
@@ -30,6 +30,7 @@ class EmbeddingCache:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot keep features in {folder} ({error.strerror})") from error
+        sweep(self.folder)
         self.places: dict[bytes, tuple[Path, int]] = {}
         self.new: dict[bytes, Row] = {}
         self.written = time.monotonic()
@@ -67,8 +68,8 @@ class EmbeddingCache:
         values: Row = self.open[1][row]
         return values
 
-    def add(self, digest: bytes, row: Row) -> None:
-        self.new[digest] = row
+    def add(self, rows: dict[bytes, Row]) -> None:
+        self.new.update(rows)
         if len(self.new) >= MOST_ROWS or time.monotonic() - self.written > MOST_SECONDS:
             self.flush()
 

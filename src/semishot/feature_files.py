@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from semishot.embed import Rows
 from semishot.errors import InputError
+from semishot.image_pool import make_room
 from semishot.own_files import Item, Skipped, table_rows
 
 __all__ = ["feature_rows", "read_features", "read_labels"]
@@ -76,7 +77,7 @@ def gathered(
     """Chosen rows of several arrays in one file, in float32."""
     total = sum(len(chosen) for _, _, chosen in parts)
     shape = (max(1, total), parts[0][0].shape[1])
-    held = np.lib.format.open_memmap(scratch, "w+", np.float32, shape)
+    held = make_room(scratch, np.float32, shape)
     rows = Rows(held)
     for array, items, chosen in parts:
         for first in range(0, len(chosen), BLOCK):

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ BATCH = 256
 MOST_WORKERS = 16
 """Each takes 50 MB, and more of them would wait for the disk."""
 Indices = NDArray[np.int64]
+Number = TypeVar("Number", bound=np.generic)
 Pixels = np.memmap[Any, np.dtype[np.uint8]]
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -91,25 +92,26 @@ def save_pool(
     """Write a pool, whole or not at all, and open it. The classes' digests are computed here."""
     pool = ImagePool(name, images, _with_digests(images, classes), about)
     with whole_folder(folder) as temporary:
-        room = _make_room(temporary, images.shape)
+        room = make_room(temporary / "images.npy", np.uint8, images.shape)
         room[:] = images
         room.flush()
         _write_description(temporary, pool)
     return open_pool(folder)
 
 
-def _make_room(folder: Path, shape: tuple[int, ...]) -> Pixels:
+def make_room(
+    path: Path, dtype: type[Number], shape: tuple[int, ...]
+) -> np.memmap[Any, np.dtype[Number]]:
     """A file to fill, with all its space: a disk that fills up under a memory map kills the process."""
-    path = folder / "images.npy"
     try:
-        images = np.lib.format.open_memmap(path, "w+", np.uint8, shape)
+        array = np.lib.format.open_memmap(path, "w+", dtype, shape)
         with path.open("r+b") as file:
             if hasattr(os, "posix_fallocate"):  # not on every platform
-                os.posix_fallocate(file.fileno(), 0, images.offset + images.nbytes)
+                os.posix_fallocate(file.fileno(), 0, array.offset + array.nbytes)
     except OSError as error:
         error.filename = str(path)
         raise
-    return images
+    return array
 
 
 def _with_digests(
@@ -200,7 +202,7 @@ def _begin_building(
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
         try:
-            _make_room(building, shape).flush()
+            make_room(building / "images.npy", np.uint8, shape).flush()
         except OSError:
             shutil.rmtree(building)
             raise

@@ -23,6 +23,8 @@ def classify(
     apply: Literal["move", "copy", "link"] | None = None,
     cache: Path | None = None,
     device: str = "auto",
+    engine: Literal["local", "ray"] | None = None,
+    address: str | None = None,
     as_json: Json = False,
 ) -> None:
     """Sort a pile of images by a few labeled ones: predictions, a page to look at, a saved model.
@@ -39,12 +41,17 @@ def classify(
         apply: Sort the files too, into OUT/sorted/CLASS; `semishot undo OUT` undoes it.
         cache: Keep features here, for other runs too; by default in OUT/embeddings.
         device: auto, cpu, cuda or cuda:N.
+        engine: local embeds on every GPU of this machine, or on its cores, a process each; ray on the
+            machines of a Ray cluster.
+        address: The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here.
         as_json: Print what was found as JSON.
     """
     from semishot.classify import classify
     from semishot.pile_report import as_lines
 
-    done = classify(labeled, unlabeled, out, labels, encoder, reject, apply, cache, device)
+    done = classify(
+        labeled, unlabeled, out, labels, encoder, reject, apply, cache, device, engine, address
+    )
     if as_json:
         print(json.dumps({**done.facts, "problems": done.problems}, indent=1))
     else:

@@ -2,11 +2,12 @@
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from semishot.classifier import PrototypeClassifier
 from semishot.classify import CLASSIFIER, MODEL, judged
-from semishot.embed import Rows, embed
+from semishot.embed import Rows, embed, in_this_process
 from semishot.embedding_cache import EmbeddingCache
 from semishot.errors import InputError
 from semishot.evaluate import pick_device
@@ -62,7 +63,8 @@ def _rows(
     if encoder is not None:
         listing = from_folders(None, images)
         kept = EmbeddingCache(cache or scratch, encoder.identity, encoder.features)
-        rows = embed(listing.items, encoder, kept, scratch / "rows.npy", pick_device(device))
+        here = partial(in_this_process, pick_device(device))
+        rows = embed(listing.items, encoder, kept, scratch / "rows.npy", here)
         rows.skipped[:0] = listing.skipped
         return rows
     arrays = [(path, read_features(path)) for path in images]

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import socket
+from collections import deque
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,8 @@ from semishot.engine import Array, Done, Failed, Lost, NoMemory, Outcome, Said, 
 from semishot.errors import InputError
 
 CONNECT_SECONDS = 10.0
+AHEAD = 16
+"""Tasks that wait in the cluster beside those at work: what they are given lies in its memory."""
 
 
 def import_ray() -> ModuleType:
@@ -69,7 +72,14 @@ def check_address(address: str) -> None:
 class RayCluster:
     """Retries are not left to Ray: a second attempt is to begin at the last checkpoint, not anew."""
 
-    def __init__(self, address: str | None, device: str, shared: Array | None = None) -> None:
+    def __init__(
+        self,
+        address: str | None,
+        device: str,
+        shared: Array | None = None,
+        keep_workers: bool = False,
+    ) -> None:
+        """`keep_workers`: a task on a GPU does not end its process, and the next need not start one."""
         self.ray = import_ray()
         self.joined = not self.ray.is_initialized()
         if self.joined:
@@ -83,15 +93,20 @@ class RayCluster:
             num_cpus=1,
             num_gpus=int(self.device == "cuda"),
             max_retries=0,
+            max_calls=int(self.device == "cuda" and not keep_workers),
             num_returns="streaming",
         )(attend)
+        self.waiting: deque[Task] = deque()
         self.streams: dict[Any, Task] = {}
 
     def submit(self, task: Task) -> None:
-        stream = self.start.remote(task.work, self.shared, self.device, task.arguments())
-        self.streams[stream] = task
+        self.waiting.append(task)
 
     def poll(self, seconds: float) -> list[tuple[Task, Outcome]]:
+        while self.waiting and len(self.streams) < self._slots() + AHEAD:
+            task = self.waiting.popleft()
+            stream = self.start.remote(task.work, self.shared, self.device, task.arguments())
+            self.streams[stream] = task
         streams = list(self.streams)
         if not self.ray.wait(streams, num_returns=1, timeout=seconds, fetch_local=False)[0]:
             return []
@@ -103,6 +118,9 @@ class RayCluster:
             if not isinstance(told, Said):
                 del self.streams[stream]
         return news
+
+    def _slots(self) -> int:
+        return int(self.ray.cluster_resources().get("GPU" if self.device == "cuda" else "CPU", 0))
 
     def _hear(self, stream: Any) -> Outcome:
         errors = self.ray.exceptions

@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 
 from semishot.errors import InputError
 from semishot.files import write_whole
+from semishot.locks import Lock
 from semishot.progress import track
 
 __all__ = ["How", "Sorting", "complete", "plan", "read_journal", "undo"]
@@ -25,6 +26,8 @@ __all__ = ["How", "Sorting", "complete", "plan", "read_journal", "undo"]
 How = Literal["move", "copy", "link"]
 FORMAT = 1
 SORTED, JOURNAL, IRRELEVANT = "sorted", "undo.json", "_irrelevant"
+LOCK = ".lock"
+"""In OUT, while a command works there."""
 LONGEST = 120
 """Characters of a folder's or a file's name."""
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
@@ -150,10 +153,17 @@ def _do(how: How, source: Path, target: Path, digest: str) -> None:
         _place(source, target, share=how == "move")
     elif not _is(target, digest):
         raise FileExistsError(17, f"{target} exists and is another file")
+    else:
+        _part(target).unlink(missing_ok=True)  # a kill may have come between its two names
     if how == "move" and os.path.lexists(source):
         if not _is(source, digest):
             raise OSError("it has changed since it was looked at")
         source.unlink()
+
+
+def _part(target: Path) -> Path:
+    """Where a copy grows."""
+    return target.with_name(f".{target.name}.part")
 
 
 def _place(source: Path, target: Path, share: bool) -> None:
@@ -164,7 +174,7 @@ def _place(source: Path, target: Path, share: bool) -> None:
             return
         if os.path.lexists(target):
             raise FileExistsError(17, f"{target} exists")
-    part = target.with_name(f".{target.name}.part")
+    part = _part(target)
     part.unlink(missing_ok=True)
     try:
         shutil.copy2(source, part)
@@ -184,22 +194,27 @@ def _place(source: Path, target: Path, share: bool) -> None:
 
 def undo(out: Path) -> tuple[int, list[str]]:
     """Put everything back; how many files were, and what could not be, and why."""
-    sorting = read_journal(out)
-    if sorting is None:
+    if read_journal(out) is None:
         raise InputError(f"nothing to undo in {out}: it has no {JOURNAL}")
+    with Lock(out / LOCK):
+        sorting = read_journal(out)
+        return (0, []) if sorting is None else _put_back(sorting)  # another process was at it
+
+
+def _put_back(sorting: Sorting) -> tuple[int, list[str]]:
     problems, count = [], 0
     for step in track(sorting.steps, "putting back", len(sorting.steps)):
         target = sorting.target(step)
         try:
             if target.parent.is_symlink() or target.parent.parent.is_symlink():
                 raise OSError(f"{target.parent} is a link to elsewhere")
-            target.with_name(f".{target.name}.part").unlink(missing_ok=True)
+            _part(target).unlink(missing_ok=True)
             count += _undo(sorting.how, step.source, target, step.digest)
         except OSError as error:
             problems.append(f"{target}: {error.strerror or error}")
     if not problems:
         _remove_empty(sorting)
-        (out / JOURNAL).unlink()
+        (sorting.out / JOURNAL).unlink()
     return count, problems
 
 

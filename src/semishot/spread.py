@@ -47,8 +47,8 @@ ORDER = ("config.json", "log.jsonl", STATE, MODEL, "result.json")
 """In which files are written here: whenever that ends, the folder is one that can be resumed."""
 
 Files = dict[str, bytes]
-OpenPlace = Callable[[Array, int], Place]
-"""Of the images, and the number of tasks to come."""
+OpenPlace = Callable[[Array | None, int], Place]
+"""Of what workers share, and the number of tasks to come."""
 
 
 class Progress(NamedTuple):
@@ -62,23 +62,36 @@ def choose(
     engine: Literal["local", "ray"] | None, address: str | None, device: str
 ) -> tuple[torch.device, RunJobs | None]:
     """The device of this process, and what runs the jobs; None is this process itself."""
+    several = device == "auto" and torch.cuda.device_count() > 1
+    open_place = place_of("local" if engine is None and several else engine, address, device)
+    if open_place is None:
+        return pick_device(device), None
+    return torch.device("cpu"), partial(run_jobs, open_place)
+
+
+def place_of(
+    engine: Literal["local", "ray"] | None,
+    address: str | None,
+    device: str,
+    keep_workers: bool = False,
+) -> OpenPlace | None:
+    """What opens the place where tasks run; None is this process itself."""
     if address is not None and engine != "ray":
         raise InputError("--address is a Ray cluster's: it goes with --engine ray")
     if engine == "ray":
         if device not in ("auto", "cpu", "cuda"):
             raise InputError(f"with --engine ray, --device is auto, cpu or cuda, not {device}")
-        return torch.device("cpu"), partial(run_jobs, partial(ray_cluster, address, device))
-    several = device == "auto" and torch.cuda.device_count() > 1
-    if engine is None and not several:
-        return pick_device(device), None
-    return pick_device("cpu"), partial(run_jobs, partial(this_machine, pick_device(device)))
+        return partial(ray_cluster, address, device, keep_workers=keep_workers)
+    return None if engine is None else partial(this_machine, pick_device(device))
 
 
-def ray_cluster(address: str | None, device: str, images: Array, tasks: int) -> Place:
-    return RayCluster(address, device, images)
+def ray_cluster(
+    address: str | None, device: str, images: Array | None, tasks: int, keep_workers: bool = False
+) -> Place:
+    return RayCluster(address, device, images, keep_workers)
 
 
-def this_machine(device: torch.device, images: Array, tasks: int) -> Place:
+def this_machine(device: torch.device, images: Array | None, tasks: int) -> Place:
     """A process for each GPU, or as many as there are cores for on the CPU."""
     if device.type == "cuda":
         every = range(torch.cuda.device_count()) if device.index is None else [device.index]
