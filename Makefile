@@ -1,8 +1,8 @@
-# make demo | make test | make check | make chaos | make clean: each sets up .venv by itself.
+# make demo | make test | make check | make chaos | make fuzz | make clean: each sets up .venv by itself.
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test check chaos clean
+.PHONY: demo test check chaos fuzz clean
 
 demo: .venv/demo-ready
 	$(BIN)/semishot demo
@@ -20,6 +20,10 @@ check: .venv/dev-ready
 chaos: .venv/dev-ready
 	$(BIN)/python tests/chaos.py --kills $(if $(filter full,$(CHAOS)),1000,200)
 
+# odd files and odd commands, CASES of each kind, half of them guided by coverage
+fuzz: .venv/fuzz-ready
+	$(BIN)/python tests/fuzz/run.py --cases $(or $(CASES),600)
+
 clean:
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
@@ -32,4 +36,8 @@ clean:
 
 .venv/dev-ready: .venv/demo-ready
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots,tensorboard,photos,onnx,ray]
+	touch $@
+
+.venv/fuzz-ready: .venv/dev-ready
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[fuzz]
 	touch $@

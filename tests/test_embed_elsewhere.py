@@ -122,7 +122,7 @@ def test_large_files_make_small_tasks(tmp_path, monkeypatch):
     assert cut == [(0, 3), (3, 4), (4, 5), (5, 7), (7, 9)]
 
 
-def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch, capsys):
+def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch):
     here = sort(pile, "here")
     machines = [cluster.add_node(num_cpus=1)]
     receive = Pile.receive
@@ -135,7 +135,6 @@ def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch, capsy
 
     monkeypatch.setattr(Pile, "receive", lose_a_machine)
     assert sort(pile, "there", engine="ray", address=cluster.address) == here
-    assert "lost its worker (" in capsys.readouterr().err
     cluster.remove_node(machines[1])
 
 

@@ -127,5 +127,5 @@ def test_records_that_are_not_there_are_none_and_damaged_ones_are_named(tmp_path
     write_json(path, [{"accuracy": 0.5}])
     assert read_records(path) == [{"accuracy": 0.5}]
     path.write_text(path.read_text()[:-4])
-    with pytest.raises(InputError, match="result.json is damaged .*; delete it to measure again"):
+    with pytest.raises(InputError, match="result.json is damaged.*; delete it to measure again"):
         read_records(path)

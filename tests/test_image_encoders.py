@@ -113,6 +113,7 @@ def test_changed_weights_are_refused(run_folder, tmp_path):
     path = tmp_path / "encoder.safetensors"
     with safe_open(path, "pt") as file:
         about = file.metadata()
+    del about["sha256"]  # whoever changes the weights can change that too
     tensors = load_file(path)
     tensors["encoder.scales.0"] += 1
     save_file(tensors, path, about)

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from semishot.errors import InputError
-from semishot.own_files import from_folders, from_table, printable
+from semishot.errors import InputError, printable
+from semishot.own_files import from_folders, from_table
 
 
 def touch(path, text="x"):

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from semishot.errors import InputError
 
 LARGEST = 16 * 2**20  # bytes of one image file
+LARGEST_HEADER = 2**13
 ILSVRC_TAR = "ILSVRC2012_img_train.tar"
 ILSVRC_TREES = ("", "train", "ILSVRC2012_img_train", "ILSVRC/Data/CLS-LOC/train", "images")
 
@@ -56,13 +58,13 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
     """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
     found: dict[str, list[str]] = {}
     if (tar := source / ILSVRC_TAR).is_file():
-        with readable(tar), tarfile.open(tar, "r:") as opened:  # uncompressed: read in place
+        with readable(tar), tarfile.open(tar, "r:", tarinfo=_Member) as opened:  # read in place
             wanted = {f"{label}.tar": label for label in labels}
             for member in _members(opened):
                 label = wanted.get(member.name.rsplit("/", 1)[-1], "")
                 inner = opened.extractfile(member) if label and member.isreg() else None
                 if inner is not None:
-                    with inner, tarfile.open(fileobj=inner, mode="r:") as class_tar:
+                    with inner, _opened_tar(inner) as class_tar:
                         files = _in_tar(class_tar, tar, member.offset_data)
                     found[label] = _in_order(label, files)
         return found
@@ -72,9 +74,23 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
                 files = {p.name: in_file(p) for p in (tree / label).iterdir()}
                 found[label] = _in_order(label, files)
             elif (tar := tree / f"{label}.tar").is_file():
-                with readable(tar), tarfile.open(tar, "r:") as class_tar:
+                with readable(tar), tarfile.open(tar, "r:", tarinfo=_Member) as class_tar:
                     found[label] = _in_order(label, _in_tar(class_tar, tar, 0))
     return found
+
+
+class _Member(tarfile.TarInfo):
+    """Of a tar whose extended headers are short: the time tarfile takes for one grows with its square."""
+
+    def _proc_pax(self, opened: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.size > LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        parsed: tarfile.TarInfo = super()._proc_pax(opened)  # type: ignore[misc]
+        return parsed
+
+
+def _opened_tar(file: IO[bytes]) -> tarfile.TarFile:
+    return tarfile.open(fileobj=file, mode="r:", tarinfo=_Member)
 
 
 def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, str]:

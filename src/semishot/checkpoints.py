@@ -4,10 +4,10 @@ import hashlib
 import io
 import json
 import sys
+import zipfile
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -50,7 +50,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         tensors = safetensors.load(content)
         header, data = _parts(content)
         metadata = header.setdefault("__metadata__", {})
-    except (SafetensorError, ValueError) as error:
+        if not all(isinstance(text, str) for text in metadata.values()):
+            raise ValueError("its metadata are no texts")
+    except (SafetensorError, ValueError, AttributeError, RecursionError) as error:
         raise DamagedError(f"{path} is damaged or no model of ours: {error}") from error
     seal = metadata.pop(SEAL, None)
     if seal is not None and seal != _digest(header, data):
@@ -99,10 +101,20 @@ def load_state(path: Path, device: torch.device) -> dict[str, Any]:
     if hashlib.sha256(content).digest() != digest:
         raise DamagedError(f"{path} is damaged: its checksum differs")
     try:
+        _check_stored(content)
         state: dict[str, Any] = torch.load(io.BytesIO(content), device, weights_only=True)
-    except (RuntimeError, EOFError, KeyError, ValueError, UnpicklingError) as error:
+    except Exception as error:  # torch raises a dozen types
         raise DamagedError(f"{path} is no checkpoint of ours ({type(error).__name__})") from error
     return state
+
+
+def _check_stored(content: bytes) -> None:
+    """`torch.save` compresses nothing, so neither does a checkpoint that is larger than it looks."""
+    with zipfile.ZipFile(io.BytesIO(content)) as opened:
+        members = opened.infolist()
+    total = sum(member.file_size for member in members)
+    if any(member.compress_type for member in members) or total > len(content):
+        raise ValueError(f"{total:,} bytes in {len(content):,}")
 
 
 def last_good_state(folder: Path, device: torch.device) -> dict[str, Any] | None:

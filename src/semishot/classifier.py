@@ -202,20 +202,41 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         try:
             tensors, metadata = read_tensors(Path(path))
             about = json.loads(metadata[FORMAT])
-            prototypes, center = tensors["prototypes"], tensors["center"]
+            loaded = cls(**about["parameters"])
+            loaded._check_parameters()
+            loaded._take(about, tensors["prototypes"], tensors["center"])
         except FileNotFoundError as error:
             raise InputError(f"no file {path}") from error
-        except (OSError, KeyError, ValueError) as error:
+        except Exception as error:  # a file may say anything of itself
             raise InputError(f"{path} was not written by PrototypeClassifier.save") from error
-        loaded = cls(**about["parameters"])
-        loaded.classes_ = np.array(about["classes"], about["classes_dtype"])
-        loaded.prototypes_, loaded.n_features_in_ = prototypes.numpy(), prototypes.shape[1]
-        loaded._space = Space(about["normalization"], center, about["length"])
-        loaded._members = about["members"] and Members(**about["members"])
-        loaded.pile_helps_, loaded.message_ = about["pile_helps"], about["message"]
-        if about["feature_names"]:
-            loaded.feature_names_in_ = np.array(about["feature_names"], object)
         return loaded
+
+    def _take(self, about: dict[str, Any], prototypes: Tensor, center: Tensor) -> None:
+        """What a file says was learned; ValueError where that cannot be."""
+        self.classes_ = saved_classes(about["classes"], about["classes_dtype"])
+        self.prototypes_, self.n_features_in_ = prototypes.numpy(), prototypes.shape[1]
+        self._space = Space(about["normalization"], center, about["length"])
+        self._members = about["members"] and Members(**about["members"])
+        self.pile_helps_, self.message_ = about["pile_helps"], about["message"]
+        names = about["feature_names"]
+        members = list(about["members"].values()) if about["members"] else [1.0]
+        if (
+            self.prototypes_.shape != (len(self.classes_), self.n_features_in_)
+            or 0 in self.prototypes_.shape
+            or center.shape != (self.n_features_in_,)
+            or {prototypes.dtype, center.dtype} not in ({torch.float32}, {torch.float64})
+            or not (prototypes.isfinite().all() and center.isfinite().all())
+            or self._space.normalization not in NORMALIZATIONS
+            or not all(is_number(n) and np.isfinite(n) for n in (self._space.length, *members))
+            or not (self._space.length > 0 and min(members[1:], default=1.0) > 0)
+            or self.pile_helps_ not in (None, True, False)
+            or not isinstance(self.message_, str)
+            or len(names) not in (0, self.n_features_in_)
+            or not all(isinstance(name, str) for name in names)
+        ):
+            raise ValueError("it contradicts itself")
+        if names:
+            self.feature_names_in_ = np.array(names, object)
 
     def _check_parameters(self) -> tuple[nn.Module | None, float | None]:
         """The refiner, and the temperature if it is given."""
@@ -311,6 +332,19 @@ def is_labeled(y: NDArray[Any]) -> NDArray[np.bool_]:
 
 def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def saved_classes(values: list[Any], kind: str) -> NDArray[Any]:
+    """Labels as they were before JSON; the type's size is not believed."""
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise ValueError("labels are strings or numbers")
+    if np.dtype(kind).kind in "OU":
+        classes = np.array(values, object if np.dtype(kind).kind == "O" else None)
+    else:
+        classes = np.array(values, np.dtype(kind))
+    if classes.ndim != 1 or classes.dtype.kind not in "OUbiuf":
+        raise ValueError(f"labels of type {kind}")
+    return classes
 
 
 def tensor(rows: Array) -> Tensor:

@@ -20,14 +20,14 @@ from semishot.classifier import UNLABELED, PrototypeClassifier
 from semishot.embed import Remember, Rows, embed, in_this_process, read_image
 from semishot.embed_elsewhere import by_workers
 from semishot.embedding_cache import EmbeddingCache
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 from semishot.evaluate import pick_device
 from semishot.feature_files import feature_rows
 from semishot.files import whole_folder
 from semishot.image_encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
 from semishot.locks import Lock
 from semishot.next_labels import next_to_label
-from semishot.own_files import Item, Listing, from_folders, from_table, printable
+from semishot.own_files import Item, Listing, from_folders, from_table
 from semishot.pictures import header
 from semishot.pile_report import REPORT, write_report
 from semishot.predictions import ACCEPT, IRRELEVANT, Prediction, as_csv, write_skipped, write_text

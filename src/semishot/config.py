@@ -5,13 +5,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
+from semishot.files import understood
+from semishot.splits import check_seed
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
+MOST_STEPS = 1000
+"""Of refinement: a model from elsewhere must not keep us busy for ever."""
+LARGEST = 2**63
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Recipe:
                 raise InputError(f"{name} must be at least 1, not {value}")
         if not self.learning_rate > 0:
             raise InputError(f"the learning rate must be positive, not {self.learning_rate}")
+        if self.steps > MOST_STEPS:
+            raise InputError(f"steps must be at most {MOST_STEPS:,}, not {self.steps}")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON. `mirror` is there only where it holds: older files do not know it."""
@@ -116,13 +123,42 @@ class FleetConfig:
     @classmethod
     def from_json(cls, text: str) -> "FleetConfig":
         try:
-            written = json.loads(text)
-            recipe, members = written.pop("recipe"), written.pop("members")
-            return cls(
-                recipe=Recipe(**{**recipe, "halvings": tuple(recipe["halvings"])}),
-                shape=EpisodeShape(**written.pop("shape")),
-                members=tuple(Member(**member) for member in members),
-                **written,
-            )
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            with understood("it"):
+                written = json.loads(text)
+                recipe, members = written.pop("recipe"), written.pop("members")
+                config = cls(
+                    recipe=Recipe(**{**recipe, "halvings": tuple(recipe["halvings"])}),
+                    shape=EpisodeShape(**written.pop("shape")),
+                    members=tuple(Member(**member) for member in members),
+                    **written,
+                )
+                for part in (config, config.recipe, config.shape, *config.members):
+                    check_fields(part)
+                for member in config.members:
+                    check_seed(member.split_seed)
+        except InputError as error:
             raise InputError(f"not a configuration of this version: {error}") from error
+        return config
+
+
+def check_fields(part: object) -> None:
+    """Fields that come from JSON, where anything may stand, are what their annotations say."""
+    for name, kind in get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        if not fits(value, kind):
+            raise InputError(f"{name} cannot be {value!r:.40}")
+
+
+def fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(fits(each, get_args(kind)[0]) for each in value)
+    if get_origin(kind) is Mapping:
+        scalars = isinstance(value, dict) and all(fits(each, float) for each in value.values())
+        return scalars and all(isinstance(name, str) for name in value)
+    if kind is int:
+        return type(value) is int and -LARGEST < value < LARGEST
+    if kind is float:  # NaN is between nothing
+        return isinstance(value, int | float) and -LARGEST < value < LARGEST
+    return isinstance(value, kind)

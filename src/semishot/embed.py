@@ -81,18 +81,22 @@ def embed(
     remember: Remember,
 ) -> Rows:
     """One row for each image that can be read. `scratch` is the file that holds them."""
-    rows = Rows(np.empty((0, encoder.features), np.float32))
+    skipped, read = [], []
     with quiet(), meter("looking at images", len(items), "images") as progress:
         for seen in remember(items, encoder, cache, progress):
             if seen.problem:
-                rows.skipped.append(Skipped(seen.item.shown, seen.problem))
+                skipped.append(Skipped(seen.item.shown, seen.problem))
             else:
-                rows.add(seen.item, seen.digest)
+                read.append(seen)
     cache.flush()
-    shape = (max(1, len(rows.items)), encoder.features)
-    held = make_room(scratch, np.float32, shape)
-    for place, digest in enumerate(rows.digests):
-        held[place] = cache[digest]
+    held = make_room(scratch, np.float32, (max(1, len(read)), encoder.features))
+    rows = Rows(held, skipped=skipped)
+    for seen in read:
+        row = cache[seen.digest]
+        if np.isfinite(row).all():
+            held[rows.add(seen.item, seen.digest)] = row
+        else:
+            skipped.append(Skipped(seen.item.shown, "the encoder makes no finite numbers of it"))
     rows.features = held[: len(rows.items)]
     return rows
 

@@ -44,10 +44,13 @@ class EmbeddingCache:
             with safe_open(path, "numpy") as file:
                 digests = file.get_tensor("digests")
                 shape = file.get_slice("features").get_shape()
-        except (OSError, SafetensorError):
+                numbers = file.get_slice("features").get_dtype() == "F32"
+        except (OSError, SafetensorError, TypeError):
             return
         if (
-            digests.dtype == np.uint8
+            numbers
+            and digests.dtype == np.uint8
+            and shape
             and digests.shape == (shape[0], 32)
             and shape[1:] == [self.features]
         ):

@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 
+LONGEST = 1000
+"""Characters of the line."""
 REFUSED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 """The machine refused (disk full, no permission); wrong input; Ctrl-C; SIGTERM."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_SUCH_PATH = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTEMPTY, errno.EEXIST),
+}
+"""The path is wrong, not the machine."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -33,7 +40,11 @@ def told() -> Iterator[None]:
         code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         _end("stopped; the same command goes on from the last checkpoint", code)
     except OSError as error:
-        _end(_refusal(error), REFUSED)
+        _end(_refusal(error), WRONG_USE if error.errno in NO_SUCH_PATH else REFUSED)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's
+            raise
+        _end("not enough memory for what was asked; ask for less at a time", REFUSED)
     finally:
         if in_charge:
             signal.signal(signal.SIGTERM, before)
@@ -44,7 +55,11 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _end(line: str, code: int) -> None:
-    print(f"semishot: {line}", file=sys.stderr)
+    """Whatever names stand in the line, it stays a line, and says nothing to the terminal but words."""
+    shown = printable(line)
+    if len(shown) > LONGEST:
+        shown = f"{shown[: LONGEST // 2]} … {shown[-LONGEST // 2 :]}"
+    print(f"semishot: {shown}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -109,9 +109,10 @@ def find_model(name: str) -> Path:
     kind, _, rest = name.partition(":")
     if kind != "pretrained":
         return Path(name)
-    path = Path(__file__).parent / "pretrained" / f"{rest}.safetensors"
-    if not path.exists():
-        held = ", ".join(f"pretrained:{p.stem}" for p in sorted(path.parent.glob("*.safetensors")))
+    paths = sorted((Path(__file__).parent / "pretrained").glob("*.safetensors"))
+    path = next((path for path in paths if path.stem == rest), None)
+    if path is None:
+        held = ", ".join(f"pretrained:{path.stem}" for path in paths)
         raise InputError(f"no pretrained model {rest!r}; this version has {held or 'none'}")
     return path
 

@@ -3,6 +3,7 @@
 Letters: M rows, D features.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from semishot.embed import Rows
 from semishot.errors import InputError
 from semishot.image_pool import make_room
+from semishot.npy import map_array
 from semishot.own_files import Item, Skipped, table_rows
 
 __all__ = ["feature_rows", "read_features", "read_labels"]
@@ -39,6 +41,10 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
             raise InputError(
                 f"{path} holds {array.dtype} {array.shape}; labels are whole numbers or strings (rows,)"
             )
+        if array.dtype.kind == "U":  # numpy takes any four bytes for a character
+            characters = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
+            if characters.max(initial=0) > sys.maxunicode:
+                raise InputError(f"{path} holds strings that are no text")
         labels = [None if str(value) in ("-1", "") else str(value) for value in array.tolist()]
     else:
         labels = [row["label"] or None for _, row in table_rows(path, ("label",))]
@@ -95,11 +101,8 @@ def gathered(
 
 def _read_array(path: Path) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return map_array(path)
     except FileNotFoundError as error:
         raise InputError(f"no file {path}") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is no .npy file of numbers or strings") from error
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path} is no .npy file of numbers or strings")
-    return array
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror})") from error

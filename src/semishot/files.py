@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all; what killed processes leave half-done is swept."""
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,8 @@ HALF_DONE = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it: readers never see half."""
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,14 +45,34 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+@contextmanager
+def understood(what: object) -> Iterator[None]:
+    """What was read is to blame for whatever ends the block: content of any kind raises a dozen types."""
+    try:
+        yield
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{what} is damaged, or of another version ({reason})") from error
+
+
+def read_json(path: Path) -> Any:
+    """Whatever a file holds as JSON."""
+    with understood(path):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The records of a result file; none if there is no such file."""
     try:
-        held: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        held: list[dict[str, Any]] = read_json(path)
+        if not isinstance(held, list) or not all(isinstance(record, dict) for record in held):
+            raise InputError(f"{path} is damaged (it holds no list of records)")
     except FileNotFoundError:
         return []
-    except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}); delete it to measure again") from error
+    except InputError as error:
+        raise InputError(f"{error}; delete it to measure again") from error
     return held
 
 

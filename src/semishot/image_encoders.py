@@ -4,7 +4,6 @@ Letters: B images, H x W pixels, C channels, D features.
 """
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,10 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
+from semishot.checkpoints import read_tensors, write_tensors
 from semishot.config import FleetConfig
 from semishot.errors import InputError
 from semishot.evaluate import find_model
-from semishot.files import write_json
+from semishot.files import read_json, understood, write_json
 from semishot.framing import Framing, Ink, Whole
 from semishot.model import ProtoNet, take_run
 from semishot.photo_encoders import efficientnet_lite0, timm_network
@@ -123,8 +123,20 @@ def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
     return ImageEncoder(name, *shape, features, module, framing, whole.hexdigest())
 
 
+def _saved_timm(name: str, weights: Path) -> ImageEncoder:
+    """By its saved weights: whoever opens a model from elsewhere has not asked to fetch anything."""
+    module, framing = timm_network(name.removeprefix("timm:"), pretrained=False)
+    try:
+        tensors, _ = read_tensors(weights)
+    except FileNotFoundError as error:
+        raise InputError(f"no {weights}: run `semishot classify` again") from error
+    with understood(weights):
+        module.load_state_dict(tensors)
+    return _assembled(name, module, framing)
+
+
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
-    """Write `encoder.json`, and the weights of an encoder of ours: the folder then names no other file.
+    """Write `encoder.json`, and weights that do not come with a package: the folder names no other file.
 
     None: there is no encoder, the classifier was given features.
     """
@@ -135,6 +147,8 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
     if encoder.trained is not None and encoder.name != OMNIGLOT:
         said["encoder"] = TRAINED
         save_model(folder / WEIGHTS, *encoder.trained)
+    elif encoder.name.startswith("timm:"):
+        write_tensors(folder / WEIGHTS, encoder.module.state_dict(), {})
     write_json(folder / DESCRIPTION, said)
 
 
@@ -142,7 +156,7 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     """What `save_encoder` has written; another version of its weights is refused."""
     path = folder / DESCRIPTION
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path)
         version, name, identity = said["format"], said["encoder"], said.get("identity")
     except FileNotFoundError as error:
         raise InputError(
@@ -157,10 +171,12 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     if name == TRAINED:
         config, model = load_model(folder / WEIGHTS, torch.device("cpu"))
         encoder = _of_run(TRAINED, config, model)
-    elif name in (DEFAULT, OMNIGLOT) or str(name).startswith("timm:"):
+    elif name in (DEFAULT, OMNIGLOT):
         encoder = open_encoder(name)
+    elif isinstance(name, str) and name.startswith("timm:"):
+        encoder = _saved_timm(name, folder / WEIGHTS)
     else:
-        raise InputError(f"{path} names an unknown encoder {name!r}")
+        raise InputError(f"{path} names an unknown encoder {name!r:.80}")
     if encoder.identity != identity:
         raise InputError(
             f"the encoder {name!r} is not the one of {folder}: its weights or its way to prepare "

@@ -13,7 +13,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_dir
 
 from semishot.errors import InputError
-from semishot.files import whole_folder, write_json
+from semishot.files import read_json, whole_folder, write_json
+from semishot.npy import map_array
 from semishot.progress import meter
 
 FORMAT = 1
@@ -234,6 +235,10 @@ def _read_batches(
                 yield place, future.result()
         for place, future in waiting:
             yield place, future.result()
+    except BrokenExecutor as error:
+        raise OSError(
+            "a process that read images was killed, perhaps for want of memory; the same command goes on"
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)  # whoever stops early waits for no batch
 
@@ -272,13 +277,13 @@ def _read_batch(
 def open_pool(folder: Path) -> ImagePool:
     """Open a prepared pool in milliseconds, whatever its size: pixels are read when used."""
     try:
-        written = json.loads((folder / "pool.json").read_text(encoding="utf-8"))
-        images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+        written = read_json(folder / "pool.json")
+        images = map_array(folder / "images.npy")
     except FileNotFoundError as error:
         raise InputError(
             f"no image pool in {folder}: run `semishot data prepare NAME` first, or pass --data-root"
         ) from error
-    except (ValueError, EOFError) as error:
+    except InputError as error:
         raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
     found = written.get("format") if isinstance(written, dict) else None
     if found != FORMAT:
@@ -287,9 +292,13 @@ def open_pool(folder: Path) -> ImagePool:
         )
     try:
         classes = tuple(ImageClass(*row) for row in written["classes"])
+        for held in classes:
+            _check_class(held)
+        if not isinstance(written["name"], str) or not isinstance(written["about"], dict):
+            raise TypeError("its name or description")
         pool = ImagePool(written["name"], images, classes, written["about"])
         altered = pool.fingerprint != written["fingerprint"]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, UnicodeEncodeError) as error:
         raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
     if altered:
         raise InputError(f"damaged image pool in {folder}: pool.json was altered; prepare it again")
@@ -300,6 +309,15 @@ def open_pool(folder: Path) -> ImagePool:
             f"pool.json needs uint8 ({needed}, C, H, W); prepare it again"
         )
     return pool
+
+
+def _check_class(held: ImageClass) -> None:
+    """JSON may say anything."""
+    words = (held.name, held.group, held.digest)
+    if not all(isinstance(word, str) for word in words) or held.split not in SPLITS:
+        raise TypeError(f"a class {held.name!r:.40}")
+    if not all(type(number) is int and 0 <= number < 2**62 for number in (held.start, held.count)):
+        raise TypeError(f"the images of class {held.name!r:.40}")
 
 
 def gather(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:

@@ -10,9 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from semishot.errors import printable
+
 if sys.platform != "win32":
     import fcntl
 
+MOST_SAID = 200
+"""Characters of a lock file that are shown."""
 PAUSE = 0.02
 """Seconds between two attempts at a lock that another process holds."""
 NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
@@ -48,7 +52,8 @@ class Lock:
     def _tell(self) -> None:
         if not self.told:
             try:
-                holder = self.path.read_text(encoding="utf-8") or "another process"
+                said = self.path.read_text(encoding="utf-8", errors="replace")[:MOST_SAID]
+                holder = printable(said) or "another process"
             except OSError:  # it has just ended
                 return
             print(f"waiting for {holder}, which is at work in {self.path.parent}", file=sys.stderr)

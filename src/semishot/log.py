@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semishot.files import write_whole
+from semishot.files import understood, write_whole
 
+LARGEST = 2**63
 Line = dict[str, Any]
 """`step`, `learning_rate`, `loss` of each run, and now and then `accuracy` of each run."""
 
@@ -29,12 +30,20 @@ def append_log(
 def read_log(folder: Path) -> list[Line]:
     """Its lines, but for one that a kill has cut short."""
     path, lines = folder / "log.jsonl", []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+    with understood(path):
+        for text in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError:
+                break
+            if type(line["step"]) is not int or not all(map(is_number, line["loss"])):
+                raise ValueError(f"a line {text[:60]}")
+            lines.append(line)
     return lines
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, float) or (type(value) is int and -LARGEST < value < LARGEST)
 
 
 def cut_log(folder: Path, step: int) -> None:

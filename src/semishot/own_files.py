@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 
-__all__ = ["Item", "Listing", "Skipped", "from_folders", "from_table", "printable", "table_rows"]
+__all__ = ["Item", "Listing", "Skipped", "from_folders", "from_table", "table_rows"]
 
 # fmt: off
 IMAGES = {
@@ -180,8 +180,3 @@ def table_rows(table: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dic
         raise InputError(f"no file {table}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {table} ({error}): it must be a CSV in UTF-8") from error
-
-
-def printable(text: str) -> str:
-    """What a terminal can show as it is; the rest, escape sequences among it, by its number."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 
 Json = Annotated[bool, tyro.conf.arg(name="json")]
 
@@ -77,7 +77,6 @@ def predict(
         as_json: JSON instead of CSV.
     """
     from semishot import predictions
-    from semishot.own_files import printable
     from semishot.predict import predict
 
     if not images:
@@ -89,22 +88,25 @@ def predict(
     if as_json:
         text = json.dumps(predictions.as_json(found), indent=1) + "\n"
     if out is None:
+        if sys.stdout.isatty():  # a name may hold what a terminal would obey
+            text = "\n".join(map(printable, text.split("\n")))
         sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
     else:
         predictions.write_text(out, text)
         print(out)
 
 
-def undo(out: tyro.conf.Positional[Path]) -> None:
+def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
     """Put the files back that `semishot classify --apply` has sorted.
 
     Args:
         out: The --out of that command.
+        below: The folder the files came from, if they were sorted on another machine or by somebody
+            else: none is put anywhere else.
     """
-    from semishot.own_files import printable
     from semishot.sorting import JOURNAL, undo
 
-    count, problems = undo(out)
+    count, problems = undo(out, below)
     for problem in problems:
         print(f"not undone: {printable(problem)}", file=sys.stderr)
     if problems:

@@ -4,6 +4,7 @@ Letters: B images, H x W pixels, C channels, D features.
 """
 
 import importlib
+import re
 from typing import Any
 
 import torch
@@ -72,6 +73,8 @@ def efficientnet_lite0() -> tuple[nn.Module, Framing]:
 
 def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing]:
     """Any model of timm, without its classes; its weights are fetched once, by timm itself."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise InputError(f"timm:{name} is no name in timm's list of models; others are not fetched")
     try:
         timm = importlib.import_module("timm")
         timm_data = importlib.import_module("timm.data")

@@ -9,10 +9,10 @@ import io
 import pickle
 import pickletools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from semishot.errors import InputError
 NUMBERS = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 """The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""
 PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic, np.ndarray)
+HASHED = (type(None), bool, int, float, str, bytes, np.generic)
 NDARRAY = "numpy.ndarray"
 LARGEST = 16 * 2**20  # bytes of one value that `find_bytes` reads
 # fmt: off
@@ -36,7 +37,8 @@ ENCODINGS = {
 
 def load(path: Path) -> Any:
     """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
-    with _readable(path), path.open("rb") as file:
+    with _readable(path), _Bounded(path.open("rb", buffering=0)) as file:
+        file.most = max(LARGEST, path.stat().st_size)  # one array may be all of it
         return _plain(_Reader(file, path).load(), {})
 
 
@@ -61,16 +63,26 @@ def find_bytes(path: Path, prefix: bytes) -> list[tuple[int, int]]:
 
 def unescape(data: bytes, prefix: bytes) -> bytes:
     """The byte string that begins with `prefix`, whichever way the pickle holds it."""
-    return data if data.startswith(prefix) else data.decode().encode("latin1")
+    try:
+        return data if data.startswith(prefix) else data.decode().encode("latin1")
+    except UnicodeError as error:
+        raise InputError(
+            "a byte string in a pickle is no text of bytes; get the file again"
+        ) from error
 
 
 class _Bounded(io.BufferedReader):
     """A file of which no value is larger than it may be, whatever its pickle says."""
 
+    most = LARGEST
+
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > LARGEST:
+        if size is not None and size > self.most:
             raise ValueError(f"it holds {size:,} bytes in one piece")
-        return super().read(size)
+        data = super().read(size)
+        if size is not None and len(data) < size:
+            raise EOFError(f"Ran out of input, {size:,} bytes expected")
+        return data
 
 
 @contextmanager
@@ -81,12 +93,50 @@ def _readable(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # a damaged pickle raises a dozen types
         reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, KeyError):  # how pickle looks up an operation
+            reason = f"invalid load key {reason}"
         raise InputError(
             f"cannot read {path} as a pickle ({reason}); get the file again"
         ) from error
 
 
-class _Reader(pickle.Unpickler):
+OPERATIONS: dict[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
+
+
+def _hashing(code: bytes) -> Callable[[Any], None]:
+    """An operation that hashes what was read before it; tuples of tuples could take for ever."""
+
+    def checked(reader: Any) -> None:
+        pairs = code in (pickle.SETITEMS, pickle.DICT)
+        keys = reader.stack[-2:-1] if code == pickle.SETITEM else reader.stack[:: 1 + pairs]
+        _check_keys(keys)
+        OPERATIONS[code[0]](reader)
+
+    return checked
+
+
+def _bytearray(reader: Any) -> None:
+    """Read before there is room for it: no larger than the file is."""
+    reader.append(bytearray(reader.read(int.from_bytes(reader.read(8), "little"))))
+
+
+def _check_keys(keys: Iterable[Any]) -> None:
+    for key in keys:
+        parts = key if isinstance(key, tuple) else (key,)
+        if not all(isinstance(part, HASHED) for part in parts):
+            raise ValueError("it holds a key or a member of a set that is no plain value")
+
+
+class _Reader(pickle._Unpickler):
+    """Python's own in Python: the one in C makes room for as many objects as the file claims to have."""
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **OPERATIONS,
+        **{code[0]: _hashing(code) for code in (pickle.SETITEM, pickle.SETITEMS, pickle.DICT)},
+        **{code[0]: _hashing(code) for code in (pickle.ADDITEMS, pickle.FROZENSET)},
+        pickle.BYTEARRAY8[0]: _bytearray,
+    }
+
     def __init__(self, file: Any, path: Path) -> None:
         super().__init__(file, encoding="latin1")  # Python 2 strings, which also hold its arrays
         self.path = path
@@ -190,6 +240,16 @@ def _no_bytes() -> bytes:
     return b""
 
 
+def _set(members: Iterable[Any] = ()) -> set[Any]:
+    held = list(members)
+    _check_keys(held)
+    return set(held)
+
+
+def _frozenset(members: Iterable[Any] = ()) -> frozenset[Any]:
+    return frozenset(_set(members))
+
+
 KNOWN: dict[str, Callable[..., Any]] = {
     "numpy.core.multiarray._reconstruct": _empty_array,
     "numpy.core.multiarray.scalar": _scalar,
@@ -197,8 +257,8 @@ KNOWN: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _Dtype,
     "_codecs.encode": _encode,  # bytes, in protocols 0 to 2
     "builtins.bytes": _no_bytes,  # empty bytes, in protocols 0 to 2
-    "builtins.set": set,
-    "builtins.frozenset": frozenset,
+    "builtins.set": _set,
+    "builtins.frozenset": _frozenset,
 }
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from semishot.embed import read_image
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 from semishot.framing import draft
-from semishot.own_files import Item, printable
+from semishot.own_files import Item
 from semishot.pictures import opened, quiet
 from semishot.predictions import IRRELEVANT, Prediction
 from semishot.sorted_page import LABELED_SHOWN, SIDE, SortedImage, thumbnail, write_page

@@ -311,14 +311,17 @@ def lacking(held: list[Record], job: Job) -> list[EpisodeShape]:
 
 
 def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int) -> list[Record]:
-    """The records of one row at one test shape, or none if the row is not complete."""
+    """The records of one row at one test shape, or none if the row is not complete.
+
+    What is no record of ours is passed over, and measured again.
+    """
     shape = vars(test).items()
     inference = SEMI_SUPERVISED_INFERENCE
     rows = [
         record
         for record in held
-        if (record["model"] == inference) == (row == inference)
-        and record["episodes"] == EPISODES
+        if (record.get("model") == inference) == (row == inference)
+        and record.get("episodes") == EPISODES
         and all(record.get(key, False) == value for key, value in shape)
     ]
     return rows if len(rows) == runs else []

@@ -10,7 +10,7 @@ import numpy as np
 
 from semishot import baseline_tables, mask_tables, paper, plots, show, tables
 from semishot.errors import InputError
-from semishot.files import write_whole
+from semishot.files import read_json, understood, write_whole
 from semishot.locks import Lock
 from semishot.tables import Record
 
@@ -50,9 +50,11 @@ def settings(record: Record) -> str:
 
 def read(path: Path) -> list[Record]:
     try:
-        records: list[Record] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+        records: list[Record] = read_json(path)
+    except (OSError, InputError) as error:
         raise InputError(f"cannot read result file {path}: {error}") from error
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise InputError(f"{path} is no result file: it holds no list of records")
     return records
 
 
@@ -61,20 +63,27 @@ def page(folder: Path) -> str:
     parts = [PAGE]
     for name, table in paper.TABLES.items():
         found = sorted(folder.glob(f"*/{name}-*.json"))
-        parts += [_table(name, table, read(path)) for path in found]
+        for path in found:
+            with understood(path):
+                parts.append(_table(name, table, read(path)))
         if not found:
             parts.append(_not_run(name, table))
     for path in figures(folder):
-        parts.append(_figure(path, read(path)))
+        with understood(path):
+            parts.append(_figure(path, read(path)))
     for path in sorted(folder.glob("*/choice*.json")):
-        parts.append(_choice(json.loads(path.read_text(encoding="utf-8"))))
+        with understood(path):
+            parts.append(_choice(read_json(path)))
     for path in sorted(folder.glob("*/ablations*.json")):
-        parts.append(_ablations(read(path), only=path.stem.partition("-")[2]))
+        with understood(path):
+            parts.append(_ablations(read(path), only=path.stem.partition("-")[2]))
     for path in sorted(folder.glob("*/table5*.json")):
-        parts.append(baseline_tables.table5_section(read(path)))
+        with understood(path):
+            parts.append(baseline_tables.table5_section(read(path)))
     for path in mask_figures(folder):
         picture = f"![Mask values ({path.parent.name})]({picture_name(path)})\n"
-        parts += [mask_tables.masks_section(read(path)), picture]
+        with understood(path):
+            parts += [mask_tables.masks_section(read(path)), picture]
     if not any(folder.glob("*/*.json")):
         raise InputError(
             f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
@@ -208,9 +217,11 @@ def write_page(folder: Path, out: Path) -> None:
     """The page, and the pictures beside it."""
     text = page(folder)
     for path in figures(folder):
-        plots.accuracy_over_unlabeled(read(path), out.with_name(picture_name(path)))
+        with understood(path):
+            plots.accuracy_over_unlabeled(read(path), out.with_name(picture_name(path)))
     for path in mask_figures(folder):
-        show.draw_masks(read(path), out.with_name(picture_name(path)))
+        with understood(path):
+            show.draw_masks(read(path), out.with_name(picture_name(path)))
     write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 

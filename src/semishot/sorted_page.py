@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image, ImageOps
 
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 from semishot.files import write_whole
 from semishot.report.template import render
 
@@ -185,7 +185,7 @@ def ends(places: list[int], most: int) -> tuple[list[int], list[int]]:
 
 def readable(text: str, longest: int = LONGEST) -> str:
     """What can be printed as it is, the rest by its number; not longer than a page can bear."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    shown = printable(text)
     if len(shown) <= longest:
         return shown
     return f"{shown[: longest // 2]} … {shown[-(longest // 2) :]}"

@@ -20,6 +20,7 @@ from semishot.errors import InputError
 from semishot.files import write_whole
 from semishot.locks import Lock
 from semishot.progress import track
+from semishot.seals import is_sealed, sealed
 
 __all__ = ["How", "Sorting", "complete", "plan", "read_journal", "undo"]
 
@@ -192,12 +193,15 @@ def _place(source: Path, target: Path, share: bool) -> None:
         part.unlink(missing_ok=True)
 
 
-def undo(out: Path) -> tuple[int, list[str]]:
-    """Put everything back; how many files were, and what could not be, and why."""
-    if read_journal(out) is None:
+def undo(out: Path, below: Path | None = None) -> tuple[int, list[str]]:
+    """Put everything back; how many files were, and what could not be, and why.
+
+    below: where the files may go back to. A journal that somebody else wrote needs it.
+    """
+    if read_journal(out, below) is None:
         raise InputError(f"nothing to undo in {out}: it has no {JOURNAL}")
     with Lock(out / LOCK):
-        sorting = read_journal(out)
+        sorting = read_journal(out, below)
         return (0, []) if sorting is None else _put_back(sorting)  # another process was at it
 
 
@@ -263,28 +267,55 @@ def _is(path: Path, digest: str) -> bool:
 
 def _write(sorting: Sorting) -> None:
     steps = [[str(s.source), s.folder, s.name, s.digest] for s in sorting.steps]
-    said = {"format": FORMAT, "how": sorting.how, "done": sorting.done, "steps": steps}
+    said: dict[str, Any] = {"format": FORMAT, "how": sorting.how, "done": sorting.done}
+    said["steps"] = steps
+    said["seal"] = sealed(json.dumps(said))
     text = json.dumps(said, indent=1)  # ASCII, so that any file name can be written
     write_whole(sorting.out / JOURNAL, lambda path: path.write_text(text, encoding="ascii"))
 
 
-def read_journal(out: Path) -> Sorting | None:
-    """What was to be sorted, if anything; a journal that names a place outside OUT/sorted is refused."""
+def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
+    """What was to be sorted, if anything; a journal that names a place outside OUT/sorted is refused.
+
+    It says which files are moved where, so whoever wrote it could take or leave files anywhere: it is
+    believed if this user has sealed it, or as far as all the files it names lie below a folder.
+    """
     path = out / JOURNAL
     try:
         said: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
+        seal = said.pop("seal", None)
         steps = tuple(Step(Path(s), folder, name, d) for s, folder, name, d in said["steps"])
         sorting = Sorting(out, said["how"], said["done"] is True, steps)
         if said["format"] != FORMAT or sorting.how not in get_args(How):
             raise ValueError
         for step in steps:
             parts = (step.folder, step.name)
+            if any(b"\0" in os.fsencode(part) for part in (step.source, *parts)):
+                raise ValueError
             if not step.source.is_absolute() or any(
                 p in ("", ".", "..") or "/" in p or os.sep in p for p in parts
             ):
                 raise ValueError
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # it may hold anything
         raise InputError(f"{path} is damaged, or of another version") from error
+    if below is not None:
+        _check_below(sorting, below.resolve())
+    elif not is_sealed(json.dumps(said), seal):
+        raise InputError(
+            f"{path} was not written by you on this machine, or has been changed, and it may name any "
+            f"file: `semishot undo {out} --below FOLDER` believes it for files of FOLDER, your pile; or "
+            "delete it"
+        )
     return sorting
+
+
+def _check_below(sorting: Sorting, folder: Path) -> None:
+    for step in sorting.steps:
+        place = step.source.parent.resolve()  # links in it followed
+        if not place.is_relative_to(folder) or step.source.name in ("", ".", ".."):
+            raise InputError(
+                f"{sorting.out / JOURNAL} names {step.source}, which is not below {folder}; nothing was "
+                "undone"
+            )

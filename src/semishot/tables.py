@@ -10,6 +10,7 @@ import numpy as np
 
 from semishot import paper
 from semishot.config import Recipe
+from semishot.errors import InputError
 
 Record = dict[str, Any]
 
@@ -35,7 +36,7 @@ def cell(records: Iterable[Record]) -> Measured | None:
     if not rows:
         return None
     if len({row["split_seed"] for row in rows}) < len(rows):
-        raise ValueError("a cell holds one record per split")
+        raise InputError("a cell holds one record per split, and a split seed is there twice")
     accuracies = 100 * np.array([row["accuracy"] for row in rows])
     interval = 100 * float(np.mean([row["accuracy_ci95"] for row in rows]))
     error = float(accuracies.std() / len(rows) ** 0.5)

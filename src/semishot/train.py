@@ -29,6 +29,7 @@ from semishot.checkpoints import (
 )
 from semishot.chunks import draw_chunks
 from semishot.config import FleetConfig
+from semishot.encoder import BLOCKS
 from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
 from semishot.files import sweep, write_whole
@@ -236,7 +237,9 @@ def begin_or_resume(
             groups = optimizer.state_dict()["param_groups"]  # as this device wants them
             optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
             step = state["step"]
-        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+            if type(step) is not int or not 0 <= step <= config.recipe.updates:
+                raise ValueError(f"step {step!r:.40}")
+        except Exception as error:  # it may hold anything
             raise InputError(
                 f"the checkpoint in {folder} is not of this fleet ({type(error).__name__}); delete it to "
                 "train from the start"
@@ -261,7 +264,7 @@ def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
 def read_config(path: Path) -> FleetConfig:
     try:
         return FleetConfig.from_json(path.read_text(encoding="utf-8"))
-    except InputError as error:
+    except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
 
 
@@ -284,9 +287,27 @@ def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNe
     tensors, metadata = read_tensors(path)
     try:
         config = FleetConfig.from_json(metadata.get("config", "{}"))
-        channels = tensors["encoder.weights.0"].shape[2]
+        channels = encoder_channels(config, tensors)
         model = build_fleet(config.members, config.recipe, channels)
         model.load_state_dict(tensors)
-    except (KeyError, RuntimeError) as error:
-        raise InputError(f"{path} is damaged or no model of ours: {error}") from error
+    except (KeyError, RuntimeError, ValueError, IndexError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"{path} is damaged or no model of ours: {reason}") from error
     return config, model.to(device).eval()
+
+
+def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
+    """Of the images; an error if the weights are not as many as the configuration says.
+
+    Before anything is built by it: whoever says a million filters must have brought them.
+    """
+    shapes = [tuple(tensors[f"encoder.weights.{block}"].shape) for block in range(BLOCKS)]
+    channels, filters = shapes[0][2], config.recipe.filters
+    lead = len(config.members), filters
+    if shapes != [(*lead, into, 3, 3) for into in (channels, *[filters] * (BLOCKS - 1))]:
+        raise ValueError(
+            f"its weights {shapes[0]} are not of {lead[0]} runs with {filters} filters"
+        )
+    if bad := [name for name, held in tensors.items() if not held.isfinite().all()]:
+        raise ValueError(f"{bad[0]} is not finite")
+    return channels

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
+from semishot.files import understood
 from semishot.image_pool import SPLITS, ImagePool, changed_classes, data_root, open_pool
 from semishot.locks import Lock
 
@@ -101,7 +102,8 @@ def verify(name: str, root: Path | None = None) -> list[str]:
         f"fingerprint {pool.fingerprint[:16]}, every class's pixels match",
     ]
     describe = getattr(_module(name), "describe", None)
-    return lines + (describe(pool) if describe else [])
+    with understood(folder / "pool.json"):
+        return [printable(line) for line in lines + (describe(pool) if describe else [])]
 
 
 def prepared(root: Path | None = None) -> dict[str, str]:

@@ -190,6 +190,8 @@ def _images(source: Path, split: Split) -> list[str]:
     if kind != np.uint8 or shape[1:] != (SIDE, SIDE, 3):
         raise InputError(f"{array}: images are {kind} {shape}, not uint8 (I, {SIDE}, {SIDE}, 3)")
     size = SIDE * SIDE * 3
+    if start + shape[0] * size > array.stat().st_size:
+        raise InputError(f"{array} has no room for the {shape[0]:,} images it names; get it again")
     return [
         archives.in_slice(array, f"image {place}", start + place * size, size, "bgr")
         for place in range(shape[0])

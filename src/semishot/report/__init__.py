@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.files import write_whole
+from semishot.files import understood, write_whole
 from semishot.report import charts
 from semishot.report.gallery import draw_episodes
 from semishot.report.grids import Grid, grid
@@ -45,22 +45,23 @@ def report_on_runs(runs: Path, root: Path | None = None) -> None:
 
 
 def page(found: Results, root: Path | None, episodes: int) -> str:
-    made = make_sections(found)
-    curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
     drawn, left_out = draw_episodes(found, root, episodes) if episodes else ([], [])
-    return render(
-        "page.html",
-        ["page.css"],
-        "sort.js",
-        lead=lead(found),
-        overview=overview(made),
-        sections=made,
-        curves=[curve for curve in curves if curve],
-        curves_left_out=max(0, len(found.runs) - MOST_CURVES),
-        episodes=drawn,
-        left_out=left_out,
-        chart=charts,
-    )
+    with understood(f"one of the files {', '.join(list(found.files)[:3])}"):
+        made = make_sections(found)
+        curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
+        return render(
+            "page.html",
+            ["page.css"],
+            "sort.js",
+            lead=lead(found),
+            overview=overview(made),
+            sections=made,
+            curves=[curve for curve in curves if curve],
+            curves_left_out=max(0, len(found.runs) - MOST_CURVES),
+            episodes=drawn,
+            left_out=left_out,
+            chart=charts,
+        )
 
 
 def lead(found: Results) -> str:

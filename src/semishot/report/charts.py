@@ -1,6 +1,5 @@
 """Records and logs -> line charts, as the numbers that chart.svg draws."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 from semishot import paper, tables
 from semishot.config import FleetConfig
 from semishot.errors import InputError
+from semishot.log import read_log
 from semishot.tables import Record
 
 WIDTH, HEIGHT = 440, 300
@@ -166,7 +166,7 @@ def learning_curves(folder: Path) -> Chart | None:
     """The loss of each method of a fleet, the mean over its splits; None if nothing is logged."""
     try:
         config = FleetConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
-        log = read_log(folder / "log.jsonl")
+        log = read_log(folder)
         steps = np.array([line["step"] for line in log], float)
         losses = np.array([line["loss"] for line in log], float).reshape(-1, len(config.members))
     except (OSError, InputError, ValueError, KeyError, TypeError) as error:
@@ -186,14 +186,3 @@ def learning_curves(folder: Path) -> Chart | None:
     episode = f"{s.way}-way {s.shot}-shot, M = {s.unlabeled}, H = {s.distractors}"
     title = f"{config.dataset}, preset {config.preset}, {episode}"
     return Chart(title, "updates", "training loss", lines, from_zero=True)
-
-
-def read_log(path: Path) -> list[Record]:
-    """The lines of a log, up to one cut short by a kill."""
-    lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return lines

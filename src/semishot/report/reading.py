@@ -1,12 +1,12 @@
 """A folder of result files -> records that have what a report needs, and the run folders beside them."""
 
-import json
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from semishot.config import fits
 from semishot.errors import InputError
+from semishot.files import read_json
 from semishot.tables import Record
 
 FIELDS: dict[str, type] = {
@@ -59,8 +59,8 @@ def result_files(folder: Path) -> list[Path]:
 
 def _parsed(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return read_json(path)
+    except (OSError, InputError) as error:
         raise InputError(f"cannot read result file {path}: {error}") from error
 
 
@@ -71,8 +71,7 @@ def _checked(path: Path, content: Any) -> list[Record]:
     for place, record in enumerate(content):
         for name, kind in FIELDS.items():
             value = record.get(name)
-            is_number = isinstance(value, int | float) and isfinite(value)
-            if not (is_number if kind is float else isinstance(value, kind)):
+            if not fits(value, kind):
                 raise InputError(
                     f"{path} is no result file of this version: {name!r} of record {place} should be "
                     f"a {kind.__name__}, not {value!r:.40}"

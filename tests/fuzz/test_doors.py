@@ -1,0 +1,57 @@
+"""Odd content at every door: it works, or it is refused in one line. A few hundred cases of `make fuzz`."""
+
+from functools import cache
+from random import Random
+
+import pytest
+from doors import Door, push
+from every_door import DOORS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semishot import paper
+
+FEW = {"command lines": 8, "logs": 10}
+"""These take longest."""
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """What the commands' surroundings change is put back."""
+    monkeypatch.setenv("SEMISHOT_DATA", "")
+    monkeypatch.setitem(paper.PRESETS, "tiny", paper.PRESETS["ren2018"])
+
+
+@cache
+def strategy(door: Door) -> st.SearchStrategy[bytes]:
+    return st.randoms(use_true_random=False).map(door.odd)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+def test_odd_content_works_or_is_refused(door):
+    @settings(
+        max_examples=FEW.get(door.name, 20),
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy(door))
+    def through(data: bytes) -> None:
+        assert push(door, data) in ("worked", "refused")
+
+    through()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+def test_every_door_has_a_valid_file_that_works(door):
+    if door.name == "omniglot zips":
+        pytest.skip("a whole Omniglot is too large here; test_omniglot.py prepares one")
+    assert "worked" in {push(door, data) for data in door.seeds()[:4]}
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+def test_cases_are_the_same_every_time(door):
+    assert door.odd(Random("1")) == door.odd(Random("1"))
