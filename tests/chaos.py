@@ -34,6 +34,7 @@ MOST_KILLS = 8
 TIMES = (
     re.compile(rb'"(seconds|date)": [^,\n]+'),  # of records
     re.compile(rb"<dt>wall time</dt><dd>[^<]*"),  # in the report
+    re.compile(rb'"seal": "[^"]+"'),  # of a journal, which names the folders of its round
     re.compile(rb"the newest of [\d-]+|<dt>date</dt><dd>[^<]*"),
 )
 """All that may differ between two undisturbed runs: how long they took, and when."""

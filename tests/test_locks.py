@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -123,7 +123,8 @@ def test_what_a_killed_process_left_half_done_is_swept_and_not_before(tmp_path, 
     writer = another_process(WRITING, target, kind)
     (half,) = tmp_path.iterdir()
     assert half.name == f".target.{writer.pid}.tmp"
-    assert not abandoned(half)
+    with abandoned(half) as left:
+        assert not left
     sweep(tmp_path)
     assert half.exists()
     kill(writer)
@@ -164,4 +165,18 @@ def test_links_are_neither_swept_nor_followed(tmp_path):
 
 
 def test_gone_while_looking_is_not_abandoned(tmp_path):
-    assert not abandoned(Path(tmp_path / "gone"))
+    with abandoned(tmp_path / "gone") as left:
+        assert not left
+
+
+def test_a_writer_waits_while_another_process_looks_whether_its_file_is_litter(tmp_path):
+    half = tmp_path / f".it.{os.getpid()}.tmp"
+    half.touch()
+    with abandoned(half) as left, ThreadPoolExecutor() as threads:
+        assert left
+        writing = threads.submit(write_whole, tmp_path / "it", lambda path: path.write_bytes(b"it"))
+        with pytest.raises(TimeoutError):
+            writing.result(0.2)
+        half.unlink()  # as litter
+    writing.result(10)
+    assert (tmp_path / "it").read_bytes() == b"it"

@@ -12,6 +12,7 @@ import tarfile
 import time
 import zipfile
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from semishot import archives, checkpoints, files, pickles, reproduce, results
 from semishot.classifier import PrototypeClassifier
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.datasets import tiered_imagenet
-from semishot.embed import embed
+from semishot.embed import embed, in_this_process
 from semishot.embedding_cache import EmbeddingCache
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
@@ -293,10 +294,11 @@ def test_features_that_are_no_numbers_are_skipped_not_learned_from(tmp_path):
     path = tmp_path / "it.pgm"
     path.write_bytes(b"P5 30 30 255\n" + bytes(900))
     kept = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
-    kept.add(
-        hashlib.sha256(path.read_bytes()).digest(), np.full(encoder.features, np.nan, np.float32)
+    digest = hashlib.sha256(path.read_bytes()).digest()
+    kept.add({digest: np.full(encoder.features, np.nan, np.float32)})
+    rows = embed(
+        [Item("it", "a", path)], encoder, kept, tmp_path / "rows.npy", partial(in_this_process, CPU)
     )
-    rows = embed([Item("it", "a", path)], encoder, kept, tmp_path / "rows.npy", CPU)
     assert rows.items == []
     assert rows.skipped[0].reason == "the encoder makes no finite numbers of it"
 

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from semishot.classifier import PrototypeClassifier
 from semishot.cli import main
 from semishot.datasets import folder as folder_pool
 from semishot.datasets import mini_imagenet, tiered_imagenet, verify
-from semishot.embed import embed
+from semishot.embed import embed, in_this_process
 from semishot.embedding_cache import EmbeddingCache
 from semishot.endings import told
 from semishot.errors import InputError
@@ -338,7 +339,7 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
     encoder = open_encoder("omniglot")
     kept = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
     named = from_folders(None, [tmp_path / "a.png", tmp_path / "b.png"]).items
-    rows = embed(named, encoder, kept, tmp_path / "rows.npy", CPU)
+    rows = embed(named, encoder, kept, tmp_path / "rows.npy", partial(in_this_process, CPU))
     assert rows.items == []
     with pytest.raises(InputError):
         folder_pool.prepare(tmp_path / "pool", tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from semishot.errors import InputError
 from semishot.files import sweep, write_whole
@@ -86,7 +86,8 @@ class EmbeddingCache:
             "digests": np.frombuffer(b"".join(self.new), np.uint8).reshape(-1, 32),
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
-        write_whole(path, lambda temporary: save_file(tensors, temporary))
+        content = save(tensors)  # save_file would put another file in the place of the locked one
+        write_whole(path, lambda temporary: temporary.write_bytes(content))
         self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))
         self.new.clear()
         self.written = time.monotonic()

@@ -5,28 +5,32 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from semishot.errors import InputError
-from semishot.locks import abandoned, lock, lock_file
+from semishot.locks import PAUSE, abandoned, lock, lock_file
 
 HALF_DONE = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
 """Beside NAME, while a process makes it or puts another in its place: `.NAME.PID.tmp`."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it: readers never see half."""
+    """Let `write` fill a temporary file beside `path`, then rename it: readers never see half.
+
+    `write` fills the file that is there: another one under its name would be swept as litter.
+    """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, path.name)
-        place = lock_file(temporary)  # as long as we live, it is no litter
-        assert place is not None
+        while (place := lock_file(temporary)) is None:  # another process looks whether it is litter
+            time.sleep(PAUSE)
         try:
             write(temporary)
             with temporary.open("rb") as file:
@@ -109,14 +113,17 @@ def sweep(folder: Path, name: str | None = None) -> None:
     """
     for path in sorted(folder.iterdir()):
         found = HALF_DONE.fullmatch(path.name)
-        if not found or name not in (None, found["name"]):
+        if not found or name not in (None, found["name"]) or path.is_symlink():  # we make no links
             continue
-        if path.is_symlink() or not abandoned(path):  # we make no links
-            continue
-        replaced = folder / found["name"]
-        if path.suffix == ".old" and not replaced.exists():
-            path.rename(replaced)
-        elif path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        with abandoned(path) as left:
+            if left:
+                _remove(path, folder / found["name"])
+
+
+def _remove(half_done: Path, whole: Path) -> None:
+    if half_done.suffix == ".old" and not whole.exists():
+        half_done.rename(whole)
+    elif half_done.is_dir():
+        shutil.rmtree(half_done, ignore_errors=True)
+    else:
+        half_done.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, Thre
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -214,6 +215,10 @@ def _begin_building(
     return images, {int(line) for line in lines}
 
 
+LAST_WORDS = 1.0
+"""Seconds in which a worker that was told to end can finish sending."""
+
+
 def _read_batches(
     read: Callable[[str], NDArray[np.uint8]],
     sources: Sequence[str],
@@ -266,6 +271,14 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+    signal.signal(signal.SIGTERM, _end_soon)
+
+
+def _end_soon(number: int, frame: FrameType | None) -> None:
+    """A worker that dies while it sends a batch would leave its parent waiting for the rest of it."""
+    last = threading.Timer(LAST_WORDS, os._exit, [128 + number])
+    last.daemon = True
+    last.start()
 
 
 def _read_batch(

@@ -5,7 +5,8 @@ import os
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -101,18 +102,29 @@ def lock(place: int) -> bool:
     return True
 
 
-def abandoned(path: Path) -> bool:
-    """Whether the process that made this file or folder, and locked it, has ended."""
-    if sys.platform == "win32":
-        return False
+@contextmanager
+def abandoned(path: Path) -> Iterator[bool]:
+    """Whether the process that made this file or folder, and locked it, has ended.
+
+    If so it is locked here for the length of the block: nobody may take the name up meanwhile.
+    """
     try:
         place = os.open(path, os.O_RDONLY)
     except OSError:
+        yield False
+        return
+    try:
+        yield _free(place)
+    finally:
+        os.close(place)
+
+
+def _free(place: int) -> bool:
+    """Lock an open file; False if another process has, or if nobody can."""
+    if sys.platform == "win32":
         return False
     try:
         fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
-    finally:
-        os.close(place)
     return True

@@ -67,7 +67,7 @@ def home() -> Path:
     PrototypeClassifier(None, reject=0.1).fit(rows(), numbers).save(folder / "ints.safetensors")
     kept = EmbeddingCache(folder / "cache", "0" * 32, 4)
     for row in rows():
-        kept.add(hashlib.sha256(row.tobytes()).digest(), row)
+        kept.add({hashlib.sha256(row.tobytes()).digest(): row})
     kept.flush()
     return folder
 
