@@ -61,7 +61,8 @@ def jpeg(side: int = 20) -> bytes:
 
 
 def test_every_line_names_tests_that_exist():
-    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
+    held = PAGE.partition("## What fuzzing has shown")[0]
+    lines = [line for line in held.splitlines() if line.startswith("| ")]
     promises = [line for line in lines if not line.startswith("| what comes in | ")]
     assert len(promises) > 15
     for line in promises:

@@ -15,12 +15,15 @@ def map_array(path: Path) -> NDArray[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # shapes that overflow
-            array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:  # numpy's parser of headers raises a dozen types
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{path} is no .npy file of numbers or strings ({reason})") from error
+    if isinstance(array, np.lib.npyio.NpzFile):
+        array.close()
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path} is no .npy file of numbers or strings")
-    return array
+    held: NDArray[Any] = array
+    return held
