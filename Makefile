@@ -14,7 +14,7 @@ check: .venv/dev-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --cov --cov-report=term
+	$(BIN)/pytest -n 2 -m "" --cov --cov-report=term
 
 # kills commands at random instants: 200 times, or 1,000 with CHAOS=full
 chaos: .venv/dev-ready

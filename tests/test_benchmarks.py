@@ -35,6 +35,7 @@ NUMBERS = {
     "engine": set(),
 }
 ALONE = ("build_pool", "logistic", "classifier", "engine")  # which need no GPU
+SLOW = pytest.param("engine", marks=pytest.mark.slow)
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
@@ -72,7 +73,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["update", *ALONE])  # the test below runs the others
+@pytest.mark.parametrize("name", ["update", *ALONE[:-1], SLOW])  # the test below runs the others
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
     if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")

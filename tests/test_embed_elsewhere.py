@@ -122,6 +122,7 @@ def test_large_files_make_small_tasks(tmp_path, monkeypatch):
     assert cut == [(0, 3), (3, 4), (4, 5), (5, 7), (7, 9)]
 
 
+@pytest.mark.slow
 def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch):
     here = sort(pile, "here")
     machines = [cluster.add_node(num_cpus=1)]

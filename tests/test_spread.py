@@ -139,6 +139,7 @@ def test_a_machine_lost_and_machines_that_join_late_change_nothing_but_the_time(
     cluster.remove_node(machines[1])
 
 
+@pytest.mark.slow
 def test_a_fleet_that_finds_no_memory_is_reported_split_and_found_again(
     cluster, tiny_pool, tmp_path, monkeypatch, capsys
 ):
