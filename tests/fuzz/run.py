@@ -188,7 +188,7 @@ def guide(door: Any, report: Report, cases: int, seed: int) -> None:
             "-timeout=60",
             "-max_len=200000",
         ]
-        arguments += ["-rss_limit_mb=0", "-verbosity=0", folder]
+        arguments += ["-rss_limit_mb=0", "-verbosity=0", f"-artifact_prefix={folder}/", folder]
         atheris.Setup(arguments, lambda data: report.push(door, data), custom_mutator=mutate)
         atheris.Fuzz()
 
