@@ -11,7 +11,6 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
-from measurement import processor
+from measurement import about_tasks
 from semishot import PrototypeClassifier
-from semishot.evaluate import device_name, find_model, versions
+from semishot.evaluate import find_model
 from semishot.files import write_json
 from semishot.train import load_model
 from tasks import Cell, Features, Task, calibration_error, draw, possible
@@ -166,18 +165,14 @@ def main() -> None:
             )
             for row in rows[-len(names) :]:
                 print(as_line(row), flush=True)
-    about = {
-        "benchmark": "classifier_accuracy",
-        "dataset": dataset,
-        "split": given.split,
-        "reject": REJECT,
-        "quick": given.quick,
-        "device": device_name(torch.device("cpu")),
-        "processor": processor(),
-        "versions": versions(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "rows": rows,
-    }
+    about = about_tasks(
+        "classifier_accuracy",
+        dataset=dataset,
+        split=given.split,
+        reject=REJECT,
+        quick=given.quick,
+        rows=rows,
+    )
     if out is not None:
         write_json(out, about)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.datasets.tiered_imagenet import TABLE4, class_list
-from semishot.image_pool import PlannedClass, build_pool
+from semishot.pool_builder import PlannedClass, build_pool
 
 IMAGES = sum(images for _, images in TABLE4.values())
 

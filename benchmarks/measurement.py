@@ -79,6 +79,18 @@ def processor() -> str:
     return f"{names[0]}, {len(names)} cores" if names else platform.machine()
 
 
+def about_tasks(benchmark: str, **more: Any) -> dict[str, Any]:
+    """What a file of results/classifier says of how it was made, and what is measured."""
+    return {
+        "benchmark": benchmark,
+        "device": device_name(torch.device("cpu")),
+        "processor": processor(),
+        "versions": versions(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **more,
+    }
+
+
 def command(name: str, measure: Measure, arguments: Sequence[str] | None = None) -> None:
     """`python benchmarks/NAME.py`: measure, print the table, write the JSON."""
     parser = argparse.ArgumentParser(description=sys.modules[measure.__module__].__doc__)

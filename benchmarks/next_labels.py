@@ -10,18 +10,15 @@ are for the record. Whoever labels says of a distractor that it is one, and it l
 import argparse
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from classifier_accuracy import QUERIES, RESULTS, WAYS, random_features
-from measurement import processor
+from measurement import about_tasks
 from semishot import PrototypeClassifier
-from semishot.evaluate import device_name, versions
 from semishot.files import write_json
 from semishot.next_labels import next_to_label
 from tasks import Cell, Features, Task, draw, possible
@@ -131,18 +128,14 @@ def main() -> None:
             rows += run_cell(features, cell, given.tasks)
             for row in rows[-len(RULES) - 1 :]:
                 print(as_line(row), flush=True)
-    about = {
-        "benchmark": "next_labels",
-        "dataset": dataset,
-        "split": given.split,
-        "asked": ASKED,
-        "quick": given.quick,
-        "device": device_name(torch.device("cpu")),
-        "processor": processor(),
-        "versions": versions(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "rows": rows,
-    }
+    about = about_tasks(
+        "next_labels",
+        dataset=dataset,
+        split=given.split,
+        asked=ASKED,
+        quick=given.quick,
+        rows=rows,
+    )
     if out is not None:
         write_json(out, about)
 

@@ -144,7 +144,7 @@ def import_all() -> None:
         embedding_cache,
         evaluate,
         export,
-        image_pool,
+        pool_builder,
         report,
         reproduce,
         results,
@@ -157,7 +157,7 @@ def import_all() -> None:
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its own slow imports
     train.CHUNK = train.CPU_CHUNK = 5
     train.CHECKPOINT_SECONDS = 0.0
-    image_pool.BATCH = 16
+    pool_builder.BATCH = 16
     embedding_cache.MOST_ROWS = 8
     embedding_cache.MOST_SECONDS = math.inf  # else a slow run would cut its segments otherwise
 

@@ -5,21 +5,19 @@ torch.save, or where event files are written: so the moments lie densest where a
 """
 
 import json
-import os
-import signal
 import sys
-import traceback
 from pathlib import Path
 
 import torch
 
-from semishot import board, chunks, files, follow, log, train, update, validation
+import killed
+from semishot import board, checkpoints, chunks, files, follow, log, train, update, validation
 from semishot.config import FleetConfig
 from semishot.fleet_table import row_of
 from semishot.image_pool import open_pool
 
 WATCHED = {
-    "ours": {module.__file__ for module in (chunks, files, follow, log, train, update)},
+    "ours": {m.__file__ for m in (checkpoints, chunks, files, follow, log, train, update)},
     "saving": {torch.serialization.__file__},
     "board": {board.__file__, follow.__file__, log.__file__},
 }
@@ -29,38 +27,14 @@ def attempt(
     pool: Path, folder: Path, config: FleetConfig, watched: str, kill_at: int | None
 ) -> int | None:
     """Train in a child: the number of events if it finished, None if it was killed on the way."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writer)
-        with os.fdopen(reader) as pipe:
-            events = pipe.read()
-        _, status = os.waitpid(child, 0)
-        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        assert killed or status == 0, "the child failed; its traceback is above"
-        return None if killed else int(events)
-    seen = 0
+    row, opened, cpu = row_of(config), open_pool(pool), torch.device("cpu")
 
-    def count(frame, event, argument):
-        nonlocal seen
-        if frame.f_code.co_filename in WATCHED[watched]:
-            seen += 1
-            if seen == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    try:
-        row, opened = row_of(config), open_pool(pool)
-        sys.setprofile(count)
-        images = train.images_on(opened, torch.device("cpu"))
-        device, tensorboard = torch.device("cpu"), watched == "board"
-        for _ in train.training(config, opened, images, folder, device, row, 0, tensorboard):
+    def work() -> None:
+        images, on_board = train.images_on(opened, cpu), watched == "board"
+        for _ in train.training(config, opened, images, folder, cpu, row, 0, on_board):
             pass
-        sys.setprofile(None)
-        os.write(writer, str(seen).encode())
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
+
+    return killed.attempt(work, WATCHED[watched], kill_at)
 
 
 def main(pool: Path, work: Path, config: FleetConfig, watched: list[str], moments: int) -> int:

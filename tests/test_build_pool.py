@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot import image_pool
+from semishot import pool_builder
 from semishot.errors import InputError
-from semishot.image_pool import ImageClass, PlannedClass, build_pool, save_pool
+from semishot.image_pool import ImageClass, open_pool, save_pool
+from semishot.pool_builder import PlannedClass, build_pool
 
 SHAPE = (3, 4, 5)
 CLASSES = [
@@ -26,12 +27,12 @@ import sys, time
 from functools import partial
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from semishot import image_pool
+from semishot import pool_builder
 from test_build_pool import CLASSES, SHAPE, read
-image_pool.BATCH = 2
+pool_builder.BATCH = 2
 if __name__ == "__main__":
     slow = partial(read, log=sys.argv[3], seconds=float(sys.argv[4]))
-    image_pool.build_pool(Path(sys.argv[2]), "made", SHAPE, CLASSES, slow, {}, workers=1)
+    pool_builder.build_pool(Path(sys.argv[2]), "made", SHAPE, CLASSES, slow, {}, workers=1)
 """
 
 
@@ -58,7 +59,7 @@ def in_memory(tmp_path):
 
 
 def test_a_built_pool_is_the_one_saved_from_memory(tmp_path, in_memory, monkeypatch):
-    monkeypatch.setattr(image_pool, "BATCH", 4)
+    monkeypatch.setattr(pool_builder, "BATCH", 4)
     built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=2)
     assert built.fingerprint == in_memory.fingerprint
     assert (built.images == in_memory.images).all()
@@ -101,7 +102,7 @@ def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
         time.sleep(0.02)
     subprocess.run([*arguments, str(tmp_path / "second"), "0"], check=True)
     assert 0 < len(lines(tmp_path / "second")) < 21  # what was done was not done again
-    assert image_pool.open_pool(folder).fingerprint == in_memory.fingerprint
+    assert open_pool(folder).fingerprint == in_memory.fingerprint
 
 
 def test_another_plan_begins_anew(tmp_path, in_memory):
@@ -115,23 +116,23 @@ def test_another_plan_begins_anew(tmp_path, in_memory):
 
 def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_memory, monkeypatch):
     """`2` of a torn `20` and a later `4` must not become batch 24, which nobody has done."""
-    monkeypatch.setattr(image_pool, "BATCH", 4)
+    monkeypatch.setattr(pool_builder, "BATCH", 4)
     folder = tmp_path / "built"
     shape = (21, *SHAPE)
     building = folder.with_name(".built.building")
-    image_pool._begin_building(building, shape, "made", CLASSES)
+    pool_builder._begin_building(building, shape, "made", CLASSES)
     (building / "done.txt").write_text("2")
     written = []
     monkeypatch.setattr(
-        image_pool,
-        "_write_description",
+        pool_builder,
+        "write_description",
         lambda place, pool: written.append((place / "done.txt").read_text()) or 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
         build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
     assert written == ["0\n4\n8\n12\n16\n20\n"]
     monkeypatch.undo()
-    monkeypatch.setattr(image_pool, "BATCH", 4)
+    monkeypatch.setattr(pool_builder, "BATCH", 4)
     built = build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
     assert built.fingerprint == in_memory.fingerprint
 

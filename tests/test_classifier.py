@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from semishot import PrototypeClassifier, classifier, pile, refine
+from semishot import PrototypeClassifier, classifier, pile, refine, verdict
 from semishot.errors import InputError
 
 N, D = 3, 40
@@ -430,3 +430,12 @@ def test_one_label_for_each_of_many_classes_is_no_reason_to_warn():
     """scikit-learn warns of as many classes as samples; the suite turns warnings into errors."""
     features = np.eye(30, dtype=np.float32)
     assert PrototypeClassifier().fit(features, np.arange(30)).score(features, np.arange(30)) == 1
+
+
+def test_how_far_members_lie_is_told_by_labels_and_pile_together():
+    held, in_pile = verdict.Members(2.0, 1.0, 9), verdict.Members(1.0, 3.0, 100)
+    both = verdict.members_by(held, in_pile)  # ten held-out distances, and a pile worth ten
+    assert both == verdict.Members(1.5, 5**0.5, 20)
+    assert verdict.members_by(held, None) is held
+    assert verdict.members_by(None, in_pile) is in_pile
+    assert verdict.members_by(None, None) is None

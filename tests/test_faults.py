@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot.image_pool import ImageClass, build_pool, save_pool
-from semishot.image_pool import PlannedClass as Planned
+from semishot.image_pool import ImageClass, save_pool
+from semishot.pool_builder import PlannedClass as Planned
+from semishot.pool_builder import build_pool
 
 HERE = Path(__file__).parent
 

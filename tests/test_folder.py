@@ -13,7 +13,8 @@ from PIL import Image
 from semishot import datasets
 from semishot.datasets import folder
 from semishot.errors import InputError
-from semishot.image_pool import PlannedClass, open_pool
+from semishot.image_pool import open_pool
+from semishot.pool_builder import PlannedClass
 
 SPLITS = ("train", "val", "test")
 

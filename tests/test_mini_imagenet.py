@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semishot import archives, image_pool
+from semishot import archives, pool_builder
 from semishot.datasets import mini_imagenet
 from semishot.datasets.mini_imagenet import describe, prepare, read
 from semishot.errors import InputError
@@ -199,7 +199,7 @@ def test_every_form_is_the_same_pool(tmp_path, form):
 def test_workers_read_what_this_process_reads(tmp_path, monkeypatch, form):
     FORMS[form](tmp_path / "source")
     here = prepare(tmp_path / "here", tmp_path / "source")
-    monkeypatch.setattr(mini_imagenet, "build_pool", partial(image_pool.build_pool, workers=1))
+    monkeypatch.setattr(mini_imagenet, "build_pool", partial(pool_builder.build_pool, workers=1))
     assert prepare(tmp_path / "there", tmp_path / "source").fingerprint == here.fingerprint
 
 

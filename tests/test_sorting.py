@@ -10,7 +10,9 @@ import pytest
 from killed import attempt
 from semishot import files, sorting
 from semishot.errors import InputError
-from semishot.sorting import IRRELEVANT, complete, folder_names, plan, read_journal, safe_name, undo
+from semishot.safe_names import folded as fold
+from semishot.safe_names import folder_names, safe_name
+from semishot.sorting import IRRELEVANT, complete, plan, read_journal, undo
 
 WATCHED = {sorting.__file__, files.__file__}
 
@@ -236,8 +238,8 @@ def test_folders_differ_where_classes_do():
         "a/b",
         "a%2Fb",
     ]
-    found = folder_names(names)
-    folded = {sorting._folded(name) for name in found.values()} | {IRRELEVANT}
+    found = folder_names(names, IRRELEVANT)
+    folded = {fold(name) for name in found.values()} | {IRRELEVANT}
     assert len(folded) == len(names) + 1
     assert max(len(name.encode()) for name in found.values()) < 130
 

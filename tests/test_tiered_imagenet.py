@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semishot import archives, datasets, image_pool
+from semishot import archives, datasets, pool_builder
 from semishot.cli import main
 from semishot.datasets import tiered_imagenet
 from semishot.datasets.tiered_imagenet import TABLE4, class_list, describe, prepare
@@ -44,7 +44,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setattr(tiered_imagenet, "CLASSES", listed)
     table = {"train": (3, 9), "val": (1, 5), "test": (2, 3)}
     monkeypatch.setattr(tiered_imagenet, "TABLE4", table)
-    one_worker = partial(image_pool.build_pool, workers=1)
+    one_worker = partial(pool_builder.build_pool, workers=1)
     monkeypatch.setattr(tiered_imagenet, "build_pool", one_worker)
     return tmp_path / "source"
 

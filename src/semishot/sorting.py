@@ -7,10 +7,8 @@ step overwrites anything. So a sorting that was killed is completed, or undone, 
 import hashlib
 import json
 import os
-import re
 import shutil
-import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from semishot.errors import InputError
 from semishot.files import write_whole
 from semishot.locks import Lock
 from semishot.progress import track
+from semishot.safe_names import folded, folder_names
 from semishot.seals import is_sealed, sealed
 
 __all__ = ["How", "Sorting", "complete", "plan", "read_journal", "undo"]
@@ -29,9 +28,6 @@ FORMAT = 1
 SORTED, JOURNAL, IRRELEVANT = "sorted", "undo.json", "_irrelevant"
 LOCK = ".lock"
 """In OUT, while a command works there."""
-LONGEST = 120
-"""Characters of a folder's or a file's name."""
-RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 BLOCK = 2**20
 
 
@@ -60,7 +56,7 @@ class Sorting:
 
 def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) -> Sorting:
     """A place for each (file, class or None for irrelevant, digest); on disk before anything moves."""
-    names = folder_names({label for _, label, _ in wanted if label is not None})
+    names = folder_names({label for _, label, _ in wanted if label is not None}, IRRELEVANT)
     taken: dict[tuple[str, str], int] = {}
     steps = []
     for source, label, digest in wanted:
@@ -72,51 +68,13 @@ def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) ->
     return sorting
 
 
-def folder_names(classes: Iterable[str]) -> dict[str, str]:
-    """A folder for each class: its name where that is safe everywhere, and no two alike."""
-    taken, found = {_folded(IRRELEVANT)}, {}
-    for label in sorted(classes):
-        name, number = safe_name(label), 1
-        while _folded(name) in taken:
-            number += 1
-            name = f"{safe_name(label)}~{number}"
-        taken.add(_folded(name))
-        found[label] = name
-    return found
-
-
-def safe_name(name: str) -> str:
-    """One part of a path on any system: what is not safe in a name becomes %XX."""
-    kept = [c if c.isprintable() and c not in '/\\:*?"<>|%' else quoted(c) for c in name]
-    text = "".join(kept)
-    if text[:1] in (".", " ", "~", "-"):
-        text = quoted(text[0]) + text[1:]
-    if text[-1:] in (".", " "):
-        text = text[:-1] + quoted(text[-1])
-    if not text or RESERVED.fullmatch(text):
-        text = f"{text}%"
-    if len(text.encode()) <= LONGEST:
-        return text
-    short = text.encode()[: LONGEST - 10].decode(errors="ignore")
-    return f"{short}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def quoted(character: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
-
-
-def _folded(name: str) -> str:
-    """Alike on a file system that knows no case, or only one way to write é."""
-    return unicodedata.normalize("NFC", name).casefold()
-
-
 def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> str:
     """The name, or name~2 and so on; `taken` counts how often a name was asked for."""
     path, found = Path(name), name
-    while (folder.name, _folded(found)) in taken or os.path.lexists(folder / found):
-        number = taken[folder.name, _folded(name)] = taken.get((folder.name, _folded(name)), 1) + 1
+    while (folder.name, folded(found)) in taken or os.path.lexists(folder / found):
+        number = taken[folder.name, folded(name)] = taken.get((folder.name, folded(name)), 1) + 1
         found = f"{path.stem}~{number}{path.suffix}"
-    taken.setdefault((folder.name, _folded(found)), 1)
+    taken.setdefault((folder.name, folded(found)), 1)
     return found
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.image_pool import SPLITS, ImagePool, PlannedClass, Split, build_pool
+from semishot.image_pool import SPLITS, ImagePool, Split
 from semishot.pictures import decode, header
+from semishot.pool_builder import PlannedClass, build_pool
 from semishot.progress import track
 from semishot.splits import random_words, uniforms
 

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from semishot import archives, pickles
 from semishot.errors import InputError
-from semishot.image_pool import SPLITS, ImagePool, PlannedClass, Split, build_pool
+from semishot.image_pool import SPLITS, ImagePool, Split
 from semishot.pictures import decode
+from semishot.pool_builder import PlannedClass, build_pool
 
 __all__ = ["class_list", "describe", "prepare", "read"]
 

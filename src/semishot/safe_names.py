@@ -1,0 +1,48 @@
+"""Names of classes as names of folders: safe on any system, and no two alike."""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable
+
+LONGEST = 120
+"""Bytes of a folder's name."""
+RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+
+
+def folder_names(classes: Iterable[str], *reserved: str) -> dict[str, str]:
+    """A folder for each class: its name where that is safe everywhere, and no two alike."""
+    taken, found = {folded(name) for name in reserved}, {}
+    for label in sorted(classes):
+        name, number = safe_name(label), 1
+        while folded(name) in taken:
+            number += 1
+            name = f"{safe_name(label)}~{number}"
+        taken.add(folded(name))
+        found[label] = name
+    return found
+
+
+def safe_name(name: str) -> str:
+    """One part of a path on any system: what is not safe in a name becomes %XX."""
+    kept = [c if c.isprintable() and c not in '/\\:*?"<>|%' else quoted(c) for c in name]
+    text = "".join(kept)
+    if text[:1] in (".", " ", "~", "-"):
+        text = quoted(text[0]) + text[1:]
+    if text[-1:] in (".", " "):
+        text = text[:-1] + quoted(text[-1])
+    if not text or RESERVED.fullmatch(text):
+        text = f"{text}%"
+    if len(text.encode()) <= LONGEST:
+        return text
+    short = text.encode()[: LONGEST - 10].decode(errors="ignore")
+    return f"{short}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def quoted(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def folded(name: str) -> str:
+    """Alike on a file system that knows no case, or only one way to write é."""
+    return unicodedata.normalize("NFC", name).casefold()
