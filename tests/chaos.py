@@ -6,7 +6,8 @@ through, if need be undisturbed after eight kills. Then every file in the folder
 printed, must be what an undisturbed command leaves and prints, byte by byte, except for the numbers in
 TIMES. A command is `cli.main` in a child that was forked from an interpreter with everything imported:
 start-up writes nothing and would take most of the time. Lines of the log, checkpoints and batches come
-more often than usual, so that there is more to interrupt. To add a command, add an entry to COMMANDS.
+more often than usual, so that there is more to interrupt, and long work is shortened. To add a command,
+add an entry to COMMANDS.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -68,17 +69,10 @@ def own_pile(shared: Path, folder: Path) -> None:
     shutil.copytree(shared / "own" / "pile", folder / "pile")
 
 
-GLYPHS = (
-    "--dataset",
-    "glyphs",
-    "--preset",
-    "demo",
-    "--data-root",
-    "SHARED/data",
-    "--device",
-    "cpu",
-)
+DATA = ("--dataset", "glyphs", "--data-root", "SHARED/data", "--device", "cpu")
+GLYPHS = (*DATA, "--preset", "demo")
 TRAIN = ("--filters", "4", "--updates", "60", "--split-seeds", "0", "1", "--distractors", "2")
+PRETRAINED = ("--features", "pretrained", "--splits", "2", "--updates", "20")
 TABLE = ("--models", "supervised", "masked_soft_kmeans", "--shots", "1", "--splits", "1")
 LABELED = (
     "--labeled",
@@ -95,6 +89,7 @@ COMMANDS = {
     "reproduce": Command(
         ("reproduce", "table1", *GLYPHS, *TABLE, "--updates", "15", "--publish", "published")
     ),
+    "reproduce table5": Command(("reproduce", "table5", *DATA, *PRETRAINED)),
     "data prepare": Command(
         ("data", "prepare", "folder", "--source", "SHARED/images", "--data-root", "data"),
         older_pool,
@@ -145,9 +140,11 @@ def import_all() -> None:
         evaluate,
         export,
         pool_builder,
+        pretrain,
         report,
         reproduce,
         results,
+        table5,
         tables,
         train,
     )
@@ -157,6 +154,8 @@ def import_all() -> None:
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its own slow imports
     train.CHUNK = train.CPU_CHUNK = 5
     train.CHECKPOINT_SECONDS = 0.0
+    pretrain.RECIPE = replace(pretrain.RECIPE, filters=8)
+    table5.EPISODES = 30
     pool_builder.BATCH = 16
     embedding_cache.MOST_ROWS = 8
     embedding_cache.MOST_SECONDS = math.inf  # else a slow run would cut its segments otherwise

@@ -132,6 +132,7 @@ def has_begun(pattern: str) -> Callable[[Path], bool]:
 BEGUN = {
     "train": has_begun("runs/*/*/*/state.before.pt"),
     "reproduce": has_begun("runs/*/*/*/state.pt"),
+    "reproduce table5": has_begun("runs/*/pretrained-classifiers/*/state.before.pt"),
     "data prepare": has_begun("data/.folder.building/done.txt"),
     "classify": has_begun("out/embeddings/*/*.safetensors"),
 }

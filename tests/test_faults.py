@@ -30,7 +30,12 @@ def lines(said: str) -> list[str]:
     return [line for line in said.splitlines() if not line.startswith(("glyphs:", "report:"))]
 
 
-LARGE = {"train": "state.pt", "data prepare": "images.npy", "classify": ".features.npy"}
+LARGE = {
+    "train": "state.pt",
+    "reproduce table5": "state.pt",
+    "data prepare": "images.npy",
+    "classify": ".features.npy",
+}
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -49,7 +54,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(faults, name):
     assert found["differs"] == []
 
 
-@pytest.mark.parametrize("name", ["train", "data prepare"])
+@pytest.mark.parametrize("name", ["train", "reproduce table5", "data prepare"])
 def test_a_folder_that_may_not_be_written_is_one_line_and_left_alone(faults, name):
     found = faults[f"forbidden: {name}"]
     assert found["code"] == 1
@@ -73,6 +78,8 @@ def test_data_that_may_not_be_read_are_one_line(faults):
     [
         ("SIGINT: train", 130),
         ("SIGTERM: train", 143),
+        ("SIGINT: reproduce table5", 130),
+        ("SIGTERM: reproduce table5", 143),
         ("SIGINT: data prepare", 130),
         ("SIGTERM: data prepare", 143),
         ("SIGINT: classify", 130),
@@ -91,7 +98,9 @@ def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
     assert found["differs"] == []
 
 
-@pytest.mark.parametrize("name", ["train", "reproduce", "data prepare", "classify"])
+@pytest.mark.parametrize(
+    "name", ["train", "reproduce", "reproduce table5", "data prepare", "classify"]
+)
 def test_of_two_processes_in_one_folder_one_waits_and_says_for_whom(faults, name):
     found = faults[f"together: {name}"]
     assert found["code"] == 0

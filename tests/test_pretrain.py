@@ -1,13 +1,20 @@
-"""Pre-training: the labeled split alone, every image once per epoch, and plain PyTorch's updates."""
+"""Pre-training: the labeled split alone, plain PyTorch's updates, and a killed one ends the same."""
 
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from semishot import pretrain
+from semishot import pretrain, train
 from semishot.config import Recipe
 from semishot.errors import InputError
 from semishot.image_pool import ImageClass, ImagePool
@@ -75,10 +82,10 @@ def reference(pool, seed, updates, scale):
 
 @pytest.mark.parametrize(("scale_bug", "scale"), [(False, 255), (True, 1)])
 def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
-    tiny_pool, scale_bug, scale
+    tiny_pool, tmp_path, scale_bug, scale
 ):
     meter = Meter("", 1)
-    fleet = pretrain.train_classifier(tiny_pool, SMALL, [4, 1], CPU, meter, scale_bug)
+    fleet = pretrain.train_classifier(tiny_pool, SMALL, [4, 1], tmp_path, CPU, meter, scale_bug)
     for run, seed in enumerate([4, 1]):
         alone = reference(tiny_pool, seed, SMALL.updates, scale)
         for block in range(4):
@@ -141,3 +148,187 @@ def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
     (again,) = pretrain.pretrained_encoders(tiny_pool, SMALL, [3], tmp_path, CPU)
     assert path.read_bytes() == content
     assert torch.equal(before.weights[3], again.weights[3])
+
+
+LONGER = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
+SEEDS = (4, 1)
+IMAGES = len(SEEDS) * pretrain.BATCH
+"""Of an update."""
+
+
+class DisturbedMeter(Meter):
+    """Does something as soon as so many updates are done."""
+
+    def __init__(self, updates: int, disturb) -> None:
+        super().__init__("", LONGER.updates * IMAGES)
+        self.updates, self.disturb = updates, disturb
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        super().advance(amount, note)
+        if self.done == self.updates * IMAGES:
+            self.disturb()
+
+
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def run(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter:
+    """Two seeds side by side, as on a GPU."""
+    meter = meter or Meter("", LONGER.updates * IMAGES)
+    files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
+    pretrain.train_together(pool, LONGER, files, CPU, meter, scale_bug=False)
+    return meter
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """A checkpoint every other update."""
+    monkeypatch.setattr(train, "CPU_CHUNK", 2)
+    monkeypatch.setattr(train, "CHECKPOINT_SECONDS", -1.0)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
+    """What an undisturbed pre-training leaves."""
+    folder = tmp_path_factory.mktemp("whole")
+    run(tiny_pool, folder)
+    assert [path.name for path in sorted(folder.iterdir())] == ["1.safetensors", "4.safetensors"]
+    return left(folder)
+
+
+def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tmp_path):
+    """SIGKILL at moments spread over all our calls; then repeatedly."""
+    script = Path(__file__).with_name("killed_pretraining.py")
+    found = subprocess.run(
+        [sys.executable, str(script), str(tiny_root / "glyphs"), str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(found.stdout) >= 3
+    expected = left(tmp_path / "whole")
+    assert len(expected) == 3
+    assert len(list(tmp_path.glob("killed-*"))) >= 20
+    for folder in tmp_path.iterdir():
+        assert left(folder) == expected, folder.name
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(("updates", "kept"), [(1, 0), (3, 2), (4, 2), (7, 6)])
+def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
+    whole, tiny_pool, tmp_path, updates, kept
+):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_pool, tmp_path, DisturbedMeter(updates, ctrl_c))
+    assert not list(tmp_path.glob("*.safetensors"))
+    assert not list(tmp_path.glob(".*"))  # the lock is given back
+    meter = run(tiny_pool, tmp_path)
+    assert (meter.skipped, meter.done) == (kept * IMAGES, meter.total)
+    assert left(tmp_path) == whole
+    again = run(tiny_pool, tmp_path)
+    assert again.skipped == again.done == again.total
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(
+    ("names", "kept", "said"),
+    [
+        (["state.pt"], 2, "its checksum differs; going on from state.before.pt"),
+        (["state.pt", "state.before.pt"], 0, "its checksum differs; training from the start"),
+    ],
+)
+def test_a_damaged_checkpoint_gives_way(whole, tiny_pool, tmp_path, capsys, names, kept, said):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_pool, tmp_path, DisturbedMeter(5, ctrl_c))
+    (folder,) = tmp_path.iterdir()
+    for name in names:
+        content = bytearray((folder / name).read_bytes())
+        content[500] ^= 1
+        (folder / name).write_bytes(content)
+    assert run(tiny_pool, tmp_path).skipped == kept * IMAGES
+    assert said in capsys.readouterr().err
+    assert left(tmp_path) == whole
+
+
+@pytest.mark.usefixtures("often")
+def test_one_file_of_two_is_missing_and_the_other_is_left_alone(whole, tiny_pool, tmp_path):
+    """A kill between the two writes: the checkpoints are of both."""
+    run(tiny_pool, tmp_path)
+    (tmp_path / "1.safetensors").unlink()
+    before = (tmp_path / "4.safetensors").stat()
+    run(tiny_pool, tmp_path)
+    assert (tmp_path / "4.safetensors").stat().st_mtime_ns == before.st_mtime_ns
+    assert left(tmp_path) == whole
+
+
+def test_a_finished_one_is_tidied_up_after_a_kill_and_else_not_written(tiny_pool, tmp_path):
+    pretrain.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    finished = left(tmp_path)
+    (path,) = tmp_path.rglob("*.safetensors")
+    before = path.parent.stat()
+    pretrain.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    assert path.parent.stat().st_mtime_ns == before.st_mtime_ns
+    folder = pretrain.checkpoint_folder([path])
+    folder.mkdir()
+    (folder / ".state.pt.1.tmp").write_bytes(b"half")
+    pretrain.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    assert not folder.exists()
+    assert left(tmp_path) == finished
+
+
+def test_of_two_at_once_one_waits_says_for_whom_and_trains_nothing(
+    whole, tiny_pool, tmp_path, capsys
+):
+    waited = []
+    second = threading.Thread(target=lambda: waited.append(run(tiny_pool, tmp_path)), daemon=True)
+
+    def begin_second() -> None:
+        second.start()
+        until, said = time.monotonic() + 60, ""
+        while f"waiting for process {os.getpid()}" not in said:
+            assert time.monotonic() < until
+            said += capsys.readouterr().err
+
+    run(tiny_pool, tmp_path, DisturbedMeter(2, begin_second))
+    second.join(60)
+    assert waited[0].skipped == waited[0].total
+    assert left(tmp_path) == whole
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("updates", [3, 6, 7])
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_diverging_one_names_the_seed_and_keeps_its_last_good_checkpoint(
+    whole, tiny_pool, tmp_path, monkeypatch, updates, number
+):
+    """Spoiled after its loss was taken, the last update's too: nothing is made of such weights."""
+    built, head = [], pretrain.LinearHead
+    monkeypatch.setattr(pretrain, "LinearHead", lambda *a: built.append(head(*a)) or built[-1])
+
+    def ruin() -> None:
+        with torch.no_grad():
+            built[0].bias[1] = number
+
+    with pytest.raises(InputError) as caught:
+        run(tiny_pool, tmp_path, DisturbedMeter(updates, ruin))
+    (folder,) = tmp_path.iterdir()
+    assert "the numbers of split seed 1 are no longer finite" in str(caught.value)
+    assert str(folder) in str(caught.value)
+    assert "lower learning rate than 0.001" in str(caught.value)
+    assert run(tiny_pool, tmp_path).skipped == (updates - 1) // 2 * 2 * IMAGES
+    assert left(tmp_path) == whole
+
+
+def test_a_learning_rate_that_is_too_high_ends_in_one_line(tiny_pool, tmp_path):
+    """Nothing spoiled by hand."""
+    recipe = replace(SMALL, learning_rate=1e30)
+    with pytest.raises(InputError, match="training diverged before update 3") as caught:
+        pretrain.pretrained_encoders(tiny_pool, recipe, [0], tmp_path, CPU)
+    assert "\n" not in str(caught.value)
+    assert left(tmp_path) == {}

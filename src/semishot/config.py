@@ -109,6 +109,11 @@ class FleetConfig:
             )
 
     @property
+    def runs(self) -> list[str]:
+        """What to call each member in a message."""
+        return [f"{member.model} of split seed {member.split_seed}" for member in self.members]
+
+    @property
     def name(self) -> str:
         """A folder name: what it is, and a digest of all of it."""
         s, digest = self.shape, hashlib.sha256(self.to_json().encode()).hexdigest()[:8]

@@ -5,7 +5,9 @@ Letters: R runs, B images of a batch, I labeled images, C classes, D embedding d
 
 import hashlib
 import json
-from collections.abc import Sequence
+import shutil
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from semishot.checkpoints import is_whole, read_tensors, write_tensors
+from semishot import train
+from semishot.checkpoints import LOCK, is_whole, read_tensors, write_tensors
 from semishot.config import Recipe, learning_rate
 from semishot.encoder import BLOCKS, ConvEncoder
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool, Indices
+from semishot.locks import Lock
 from semishot.progress import Meter, meter
 from semishot.splits import ClassImages, labeled_split, random_words, uniforms
-from semishot.train import images_on
 from semishot.update import set_learning_rate
 
 BATCH = 100
@@ -36,6 +39,7 @@ __all__ = [
     "labeled_images",
     "pretrained_encoders",
     "train_classifier",
+    "train_together",
     "untrained",
 ]
 
@@ -61,61 +65,109 @@ def pretrained_encoders(
     `scale_bug` trains on pixels from 0 to 255, as the authors' code does on Omniglot and
     tieredImageNet, although every test has them from 0 to 1.
     """
-    paths = [_file(pool, recipe, seed, runs, scale_bug) for seed in seeds]
-    missing = [seed for seed, path in zip(seeds, paths, strict=True) if not is_whole(path)]
-    side_by_side = len(missing) if device.type == "cuda" else 1
-    with meter("pre-training", len(missing) * recipe.updates * BATCH, "images") as progress:
-        for first in range(0, len(missing), max(side_by_side, 1)):
-            together = missing[first : first + side_by_side]
-            fleet = train_classifier(pool, recipe, together, device, progress, scale_bug)
-            for run, seed in enumerate(together):
+    files = {seed: _file(pool, recipe, seed, runs, scale_bug) for seed in seeds}
+    together = max(1, len(seeds)) if device.type == "cuda" else 1
+    groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
+    groups = [group for group in groups if _unfinished([files[seed] for seed in group])]
+    images = sum(map(len, groups)) * recipe.updates * BATCH
+    with meter("pre-training", images, "images") as progress:
+        for group in groups:
+            own = {seed: files[seed] for seed in group}
+            train_together(pool, recipe, own, device, progress, scale_bug)
+    return [_load(files[seed], pool, recipe, device) for seed in seeds]
+
+
+def train_together(
+    pool: ImagePool,
+    recipe: Recipe,
+    files: Mapping[int, Path],
+    device: torch.device,
+    progress: Meter,
+    scale_bug: bool,
+) -> None:
+    """Train these seeds as one fleet and leave the file of each, unless another process has meanwhile.
+
+    If only some are missing, all are trained again: their checkpoints are of all of them.
+    """
+    seeds, folder = list(files), checkpoint_folder(list(files.values()))
+    with Lock(_lock(folder)):
+        missing = [seed for seed in seeds if not is_whole(files[seed])]
+        if missing:
+            fleet = train_classifier(pool, recipe, seeds, folder, device, progress, scale_bug)
+            for seed in missing:
+                run = seeds.index(seed)
                 own = {k: t[run : run + 1] for k, t in fleet.state_dict().items()}
-                write_tensors(_file(pool, recipe, seed, runs, scale_bug), own, {})
-    return [_load(path, pool, recipe, device) for path in paths]
+                write_tensors(files[seed], own, {})
+        else:
+            progress.skip(len(seeds) * recipe.updates * BATCH)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def train_classifier(
     pool: ImagePool,
     recipe: Recipe,
     seeds: Sequence[int],
+    folder: Path,
     device: torch.device,
     progress: Meter,
     scale_bug: bool = False,
 ) -> ConvEncoder:
-    """Adam on the cross-entropy over all training classes, each run on its own labeled split."""
+    """Adam on the cross-entropy over all training classes, each run on its own labeled split.
+
+    It goes on from the checkpoint in `folder`, if there is one, and keeps others there.
+    """
     classes = pool.of_split("train")
     labeled = [
         labeled_images(labeled_split(classes, recipe.labeled_fraction, seed)) for seed in seeds
     ]
     encoder = untrained(pool, recipe, seeds).to(device).train()
     head = LinearHead(encoder, len(classes), pool.images.shape[-2:], seeds).to(device)
+    model = nn.ModuleDict({"encoder": encoder, "head": head})
     decayed, others = list(encoder.weights), [*encoder.scales, *encoder.shifts, *head.parameters()]
     groups: list[dict[str, Any]] = [
         {"params": decayed, "weight_decay": recipe.weight_decay},
         {"params": others},
     ]
     optimizer = torch.optim.Adam(groups)
-    images = images_on(pool, device)
-
-    def pool_pixels(places: Indices) -> Tensor:
-        return torch.from_numpy(pool.images[places])
-
-    for step in range(recipe.updates):
+    images = train.images_on(pool, device)
+    step = train.resume(folder, model, optimizer, recipe.updates)
+    progress.skip(step * len(seeds) * BATCH)
+    between_looks = train.CHUNK if device.type == "cuda" else train.CPU_CHUNK
+    saved, note = time.monotonic(), ""
+    while step < recipe.updates:
         set_learning_rate(optimizer, learning_rate(recipe, step))
         places = [batch_places(labeled[run].shape[1], s, step) for run, s in enumerate(seeds)]
         taken = np.stack([own[:, place] for own, place in zip(labeled, places, strict=True)])
         chosen, truth = torch.from_numpy(taken).to(device).unbind(1)  # (R, B), (R, B)
-        pixels = pool_pixels(taken[:, 0]) if images is None else images[chosen]  # (R, B, C, H, W)
-        pixels = pixels.to(device).float() / (1 if scale_bug else 255)
+        held = torch.from_numpy(pool.images[taken[:, 0]]) if images is None else images[chosen]
+        pixels = held.to(device).float() / (1 if scale_bug else 255)  # (R, B, C, H, W)
         features = encoder.plain_forward(pixels).reshape(BATCH, len(seeds), -1).transpose(0, 1)
         scores = head(features)  # (R, B, C)
-        loss = F.cross_entropy(scores.flatten(0, 1), truth.flatten(), reduction="sum") / BATCH
+        loss = F.cross_entropy(scores.flatten(0, 1), truth.flatten(), reduction="none")
+        loss = loss.view(len(seeds), BATCH).mean(1)  # (R,)
         optimizer.zero_grad()
-        loss.backward()  # the runs share no parameter: the sum trains each on its own
+        loss.sum().backward()  # the runs share no parameter: the sum trains each on its own
         optimizer.step()
-        note = f"loss {loss.item() / len(seeds):.3f}" if step % 100 == 0 else ""
+        step += 1
         progress.advance(len(seeds) * BATCH, note)
+        if step % between_looks == 0 or step == recipe.updates:
+            check_finite(model, loss, seeds, recipe, step, folder)
+            note = f"loss {loss.mean().item():.3f}"
+            if time.monotonic() - saved > train.CHECKPOINT_SECONDS:
+                train.save_checkpoint(folder, model, optimizer, step)
+                saved = time.monotonic()
     return encoder.eval()
+
+
+def check_finite(
+    model: nn.Module, loss: Tensor, seeds: Sequence[int], recipe: Recipe, step: int, folder: Path
+) -> None:
+    """Before anything is saved: the loss and the weights of each run are numbers."""
+    sums = [tensor.reshape(len(seeds), -1).sum(1) for tensor in model.state_dict().values()]
+    numbers = torch.stack([loss.detach(), *sums]).sum(0)  # (R,)
+    if not numbers.isfinite().all():
+        runs = [f"split seed {seed}" for seed in seeds]
+        raise train.diverged(runs, numbers, recipe, step, folder)
 
 
 class LinearHead(nn.Module):
@@ -178,6 +230,23 @@ def _file(pool: ImagePool, recipe: Recipe, seed: int, runs: Path, scale_bug: boo
     bug = "-scale-bug" if scale_bug else ""
     name = f"seed{seed}-{recipe.updates}updates{bug}-{digest}.safetensors"
     return runs / pool.name / "pretrained-classifiers" / name
+
+
+def checkpoint_folder(files: Sequence[Path]) -> Path:
+    """For the checkpoints of the runs that train together, beside their files and named after them."""
+    digest = hashlib.sha256(" ".join(file.name for file in files).encode()).hexdigest()[:8]
+    return files[0].with_name(f"{len(files)}seeds-{digest}")
+
+
+def _lock(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}{LOCK}")
+
+
+def _unfinished(files: Sequence[Path]) -> bool:
+    """Whether there is something to train, or to tidy up after a killed process."""
+    folder = checkpoint_folder(files)
+    leftovers = folder.exists() or _lock(folder).exists()
+    return leftovers or not all(map(is_whole, files))
 
 
 def _load(path: Path, pool: ImagePool, recipe: Recipe, device: torch.device) -> ConvEncoder:

@@ -7,13 +7,13 @@ event files of TensorBoard if asked for.
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from semishot.board import Board
 from semishot.checkpoints import (
@@ -28,7 +28,7 @@ from semishot.checkpoints import (
     write_tensors,
 )
 from semishot.chunks import draw_chunks
-from semishot.config import FleetConfig
+from semishot.config import FleetConfig, Recipe
 from semishot.encoder import BLOCKS
 from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
@@ -120,7 +120,7 @@ def _train_alone(
             step += len(chunk)
             loss = recent[-1].mean().item()
             if not math.isfinite(loss):
-                raise InputError(divergence(config, recent[-1].sum(0), step, folder))
+                raise diverged(config.runs, recent[-1].sum(0), config.recipe, step, folder)
             row.advance(len(chunk), loss)
             if step % CHUNK and step < config.recipe.updates:
                 continue
@@ -140,20 +140,19 @@ def check_weights(config: FleetConfig, model: ProtoNet, step: int, folder: Path)
     if not torch.stack(sums).isfinite().all():
         of_runs = [t.reshape(len(t), -1).sum(1) for t in model.encoder.state_dict().values()]
         spoiled = torch.stack(of_runs).sum(0)  # (R,)
-        raise InputError(divergence(config, spoiled, step, folder))
+        raise diverged(config.runs, spoiled, config.recipe, step, folder)
 
 
-def divergence(config: FleetConfig, numbers: Tensor, step: int, folder: Path) -> str:
-    """The line that names the runs (R,) whose numbers are not finite, and says what is left."""
-    runs = [
-        f"{member.model} of split seed {member.split_seed}"
-        for member, fine in zip(config.members, numbers.isfinite().tolist(), strict=True)
-        if not fine
-    ]
-    return (
-        f"training diverged before update {step:,}: the numbers of {', '.join(runs) or 'a refiner'} are "
-        f"no longer finite. The last good checkpoint is kept in {folder}; train again with a lower "
-        f"learning rate than {config.recipe.learning_rate:g}, or without these runs"
+def diverged(
+    runs: Sequence[str], numbers: Tensor, recipe: Recipe, step: int, folder: Path
+) -> InputError:
+    """Names the runs whose numbers (R,) are not finite, and says what is left."""
+    fine = numbers.isfinite().tolist()
+    spoiled = [run for run, good in zip(runs, fine, strict=True) if not good]
+    return InputError(
+        f"training diverged before update {step:,}: the numbers of {', '.join(spoiled) or 'a refiner'} "
+        f"are no longer finite. The last good checkpoint, if there was one, is kept in {folder}; train "
+        f"again with a lower learning rate than {recipe.learning_rate:g}, or without these runs"
     )
 
 
@@ -230,22 +229,29 @@ def begin_or_resume(
     written = folder / "config.json"
     if not written.exists():
         write_whole(written, lambda path: path.write_text(config.to_json(), encoding="utf-8"))
-    step, state = 0, last_good_state(folder, device)
-    if state is not None:
-        try:
-            model.load_state_dict(state["model"])
-            groups = optimizer.state_dict()["param_groups"]  # as this device wants them
-            optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
-            step = state["step"]
-            if type(step) is not int or not 0 <= step <= config.recipe.updates:
-                raise ValueError(f"step {step!r:.40}")
-        except Exception as error:  # it may hold anything
-            raise InputError(
-                f"the checkpoint in {folder} is not of this fleet ({type(error).__name__}); delete it to "
-                "train from the start"
-            ) from error
+    step = resume(folder, model, optimizer, config.recipe.updates)
     cut_log(folder, step)
     return model, optimizer, step
+
+
+def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, updates: int) -> int:
+    """Load the last good checkpoint, if there is one; the updates it has seen."""
+    state = last_good_state(folder, torch.device("cpu"))  # Adam wants some of it there
+    if state is None:
+        return 0
+    try:
+        model.load_state_dict(state["model"])
+        groups = optimizer.state_dict()["param_groups"]  # as this device wants them
+        optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
+        step = state["step"]
+        if type(step) is not int or not 0 <= step <= updates:
+            raise ValueError(f"step {step!r:.40}")
+    except Exception as error:  # it may hold anything
+        raise InputError(
+            f"the checkpoint in {folder} is not of this fleet ({type(error).__name__}); delete it to "
+            "train from the start"
+        ) from error
+    return step
 
 
 def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
@@ -268,7 +274,7 @@ def read_config(path: Path) -> FleetConfig:
         raise InputError(f"{path}: {error}") from error
 
 
-def save_checkpoint(folder: Path, model: ProtoNet, optimizer: torch.optim.Adam, step: int) -> None:
+def save_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, step: int) -> None:
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
     save_state(folder, state)
 
