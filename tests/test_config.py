@@ -139,6 +139,25 @@ def test_json_of_another_version_is_refused(text):
         FleetConfig.from_json(text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"updates": 12', '"updates": 12.5', "updates cannot be 12.5"),
+        ('"way": 3', '"way": 3.5', "way cannot be 3.5"),
+        ('"learning_rate": 0.001', '"learning_rate": Infinity', "learning_rate cannot be inf"),
+        ('"precision": "bf16"', '"precision": "fp8"', "precision cannot be 'fp8'"),
+        ('"mask_power": 2', '"mask_power": [2]', "options cannot be {'mask_power': [2]}"),
+        ('"dataset": "glyphs"', '"dataset": 12345', "dataset cannot be 12345"),
+    ],
+)
+def test_json_with_something_else_in_a_field_is_refused(old, new, message):
+    text = FLEET.to_json()
+    assert old in text
+    with pytest.raises(InputError) as caught:
+        FleetConfig.from_json(text.replace(old, new))
+    assert str(caught.value) == f"not a configuration of this version: {message}"
+
+
 def test_a_fleet_is_not_empty():
     with pytest.raises(InputError, match="at least one run"):
         replace(FLEET, members=())

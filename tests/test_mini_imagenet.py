@@ -267,7 +267,7 @@ CSV_DAMAGE = {
     "absent": (lambda p: p.unlink(), r"no train.csv in .* --splits val,test"),
     "columns": (
         lambda p: replace_in(p, "filename,label", "filename,class"),
-        "columns filename,class, not filename,label",
+        "train.csv has the columns filename,class, not filename,label; get the csv of https://",
     ),
     "classes": (
         lambda p: replace_in(p, ",n00000003", ",n00000002"),

@@ -263,6 +263,14 @@ def test_damage_is_named(
     assert expected in refusal(tmp_path, write(tmp_path / "folders", damaged, zipped=()))
 
 
+def test_what_is_not_omniglot_is_to_be_removed(tmp_path: Path, files: Files) -> None:
+    stray = plus("images_background/Klingon/character01/1.png", png(WHITE))
+    source = write(tmp_path / "zips", stray(files))
+    assert refusal(tmp_path, source) == (
+        f"unknown alphabet Klingon in {source}: not Omniglot, remove it"
+    )
+
+
 def test_declared_size_that_lies_reads_a_bounded_amount(tmp_path: Path, files: Files) -> None:
     source = write(tmp_path / "source", files | {FIRST: bytes(10**8)})
     archive = source / "images_background.zip"

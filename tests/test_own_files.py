@@ -157,5 +157,12 @@ def test_a_table_that_is_none_is_refused(data, message, tmp_path):
         from_table(table)
 
 
+def test_a_table_too_large_to_be_one_is_not_read(tmp_path):
+    table = touch(tmp_path / "t.csv", "path,label\na.png,a\n")
+    os.truncate(table, 2**28 + 1)  # zeros that take no room
+    with pytest.raises(InputError, match="t.csv has more than 268,435,456 bytes"):
+        from_table(table)
+
+
 def test_a_name_cannot_write_to_the_terminal():
     assert printable("a\x1b[2Jb\n\udcffé") == "a\\x1b[2Jb\\n\\udcffé"

@@ -275,13 +275,21 @@ def test_what_is_no_image_is_named(data, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("width", [8_001, 12_000, 60_000], ids=["small", "warning", "error"])
-def test_a_decompression_bomb_is_named_before_it_is_decoded(width, monkeypatch):
+@pytest.mark.parametrize(
+    ("width", "message"),
+    [
+        (8_001, "has 8,001 x 8,000, more than"),
+        (12_000, "has 12,000 x 8,000, more than"),
+        (60_000, "has more than"),
+    ],
+    ids=["small", "warning", "error"],
+)
+def test_a_decompression_bomb_is_named_before_it_is_decoded(width, message, monkeypatch):
     """At sizes where Pillow is silent, warns and raises."""
     loaded = []
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: loaded.append(self))
     height = MOST_PIXELS // 8_000
-    with pytest.raises(InputError, match="photo.x has .*more than 64,000,000 pixels"):
+    with pytest.raises(InputError, match=f"photo.x {message} 64,000,000 pixels"):
         decode(png(width, height, 8, 0, b""), "photo.x", SIDE)
     assert not loaded
 
