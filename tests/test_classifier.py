@@ -1,6 +1,7 @@
 """PrototypeClassifier: scikit-learn's contract, the promises of docs/estimator.md, and every message."""
 
 import io
+import json
 import pickle
 import re
 import subprocess
@@ -18,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from semishot import PrototypeClassifier, classifier, pile, refine, verdict
+from semishot.checkpoints import read_tensors, write_tensors
 from semishot.errors import InputError
 
 N, D = 3, 40
@@ -341,7 +343,29 @@ def test_a_saved_classifier_predicts_the_same(names, tmp_path):
     assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
     assert np.array_equal(loaded.distractor_score(x), fitted.distractor_score(x))
     assert loaded.message_ == fitted.message_
+    assert loaded.held_out_ == fitted.held_out_ is not None
     loaded.fit(x, labels)
+
+
+def test_a_file_that_says_nothing_of_what_was_held_out_is_loaded(tmp_path):
+    """As older versions wrote it."""
+    x, y, _ = data()
+    fitted = PrototypeClassifier().fit(x, y)
+    fitted.save(tmp_path / "a")
+    tensors, metadata = read_tensors(tmp_path / "a")
+    ((name, text),) = metadata.items()
+    about = json.loads(text)
+    del about["held_out"]
+    write_tensors(tmp_path / "a", tensors, {name: json.dumps(about)})
+    loaded = PrototypeClassifier.load(tmp_path / "a")
+    assert loaded.held_out_ is None
+    assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+
+
+def test_that_nothing_was_held_out_is_saved_too(tmp_path):
+    x, y, _ = data(shot=1)
+    PrototypeClassifier().fit(x, y).save(tmp_path / "a")
+    assert PrototypeClassifier.load(tmp_path / "a").held_out_ is None
 
 
 def test_names_of_features_are_saved(tmp_path):

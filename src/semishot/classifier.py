@@ -51,6 +51,12 @@ class HeldOut(NamedTuple):
     accuracy: float
     probability: float
 
+    def is_possible(self) -> bool:
+        """Of one that comes from a file."""
+        shares = (self.accuracy, self.probability)
+        counted = type(self.examples) is int and self.examples > 0
+        return counted and all(is_number(share) and 0 <= share <= 1 for share in shares)
+
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     """Nearest prototype, refined by the unlabeled examples (y == -1), of which some belong nowhere.
@@ -186,6 +192,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             "length": self._space.length,
             "members": self._members and asdict(self._members),
             "pile_helps": self.pile_helps_,
+            "held_out": self.held_out_ and self.held_out_._asdict(),
             "message": self.message_,
             "feature_names": getattr(self, "feature_names_in_", np.empty(0)).tolist(),
         }
@@ -218,6 +225,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self._space = Space(about["normalization"], center, about["length"])
         self._members = about["members"] and Members(**about["members"])
         self.pile_helps_, self.message_ = about["pile_helps"], about["message"]
+        held_out = about.get("held_out")  # older files have none
+        self.held_out_ = held_out and HeldOut(**held_out)
         names = about["feature_names"]
         members = list(about["members"].values()) if about["members"] else [1.0]
         if (
@@ -231,6 +240,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             or not (self._space.length > 0 and min(members[1:], default=1.0) > 0)
             or self.pile_helps_ not in (None, True, False)
             or not isinstance(self.message_, str)
+            or not (self.held_out_ is None or self.held_out_.is_possible())
             or len(names) not in (0, self.n_features_in_)
             or not all(isinstance(name, str) for name in names)
         ):
