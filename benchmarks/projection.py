@@ -2,64 +2,62 @@
 
 The real plan of each table, ten splits, is laid out as the engines do it: one fleet at a time on each
 GPU, the largest first, on whichever is free. How long a fleet takes is interpolated between measured
-fleets: at 28 x 28 those of `results/speed/update-cuda.json`, at 84 x 84 the probes of `docs/speed.md`.
+fleets: at 28 x 28 those of `results/speed/update-cuda.json`, at 84 x 84 of `photographs-cuda.json`.
 """
 
 import heapq
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from semishot import paper, reproduce
 from semishot.config import SUPERVISED, FleetConfig
+from semishot.episodes import EpisodeShape
 from semishot.image_pool import ImagePool
 from summarize import ROOT, markdown
 
 SPLITS, GPUS = 10, (1, 8, 64)
 SET_UP = 16.0 + 12.0
-"""Seconds of a worker that are not updates: Table 1's 76 s had 16 of compiling and capturing and 12 of
+"""Seconds of a worker that are not updates: Table 1, when it took 76 s, had 16 of compiling and capturing and 12 of
 starting Python and evaluating all three fleets. Every fleet is charged with the whole of it."""
-PHOTO_IMAGES, PHOTO_TEN = (30, 55, 80), (137.0, 234.0, 300.0)
-"""docs/speed.md, step 12: µs per update and run of fleets of ten, by images in an update."""
-PHOTO_THREE = (275.0 / 137.0, 563.0 / 300.0)
-"""Step 13: what a run costs in a fleet of three, in runs of a fleet of ten; supervised, and masked."""
 SIZES = (30, 15, 10, 8, 6, 5, 4, 3, 2, 1)
 
 
-def drawings() -> dict[str, tuple[list[int], list[float]]]:
-    """Runs, and µs per update of the whole fleet, by case."""
-    path = ROOT / "results" / "speed" / "update-cuda.json"
-    rows = [r for r in json.loads(path.read_text())["rows"] if r["contender"] == "our fleet"]
-    return {
-        case: (
-            [r["runs"] for r in rows if r["case"] == case],
-            [r["runs"] * r["us_per_update_and_run"] for r in rows if r["case"] == case],
-        )
-        for case in dict.fromkeys(r["case"] for r in rows)
-    }
+@cache
+def measured(name: str) -> tuple[dict[str, EpisodeShape], dict[str, dict[int, float]]]:
+    """By case: the episode that was timed, and µs per update of the whole fleet by its runs."""
+    result = json.loads((ROOT / "results" / "speed" / f"{name}-cuda.json").read_text())
+    shapes = {case: EpisodeShape(**s) for case, s in result["settings"]["episodes"].items()}
+    times: dict[str, dict[int, float]] = {case: {} for case in shapes}
+    for row in result["rows"]:
+        if row["contender"] == "our fleet":
+            times[row["case"]][row["runs"]] = row["runs"] * row["us_per_update_and_run"]
+    return shapes, times
 
 
 def microseconds(config: FleetConfig) -> float:
     """Per update of the whole fleet."""
     runs, shape = len(config.members), config.shape
-    supervised = config.members[0].model == SUPERVISED
     if config.dataset == "omniglot":
-        case = (
-            "supervised" if supervised else "masked, distractors" if shape.distractors else "masked"
-        )
-        return float(np.interp(runs, *drawings()[case]))
-    slope, base = np.polyfit(
-        PHOTO_IMAGES, PHOTO_TEN, 1
-    )  # 5-shot episodes are larger than any timed
-    each = base + slope * shape.images
-    three = 3 * each * PHOTO_THREE[0 if supervised else 1]
-    if runs >= 10:  # as if ten were as good as it gets
-        return float(runs * each)
-    return float(
-        np.interp(runs, (3, 10), (three, 10 * each))
-    )  # fewer than three as if they were three
+        times = measured("update")[1]
+        refined = "masked, distractors" if shape.distractors else "masked"
+        of_runs = times["supervised" if config.members[0].model == SUPERVISED else refined]
+    else:  # 5-shot episodes are larger than any timed: a line through those that were
+        shapes, times = measured("photographs")
+        images = [shapes[case].images for case in times]
+        of_runs = {
+            size: float(
+                np.polyval(np.polyfit(images, [t[size] for t in times.values()], 1), shape.images)
+            )
+            for size in times["supervised"]
+        }
+    most = max(of_runs)
+    if runs > most:  # as if that were as good as it gets
+        return of_runs[most] * runs / most
+    return float(np.interp(runs, list(of_runs), list(of_runs.values())))
 
 
 def fleets(name: str, fleet_size: int | None) -> list[FleetConfig]:

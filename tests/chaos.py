@@ -129,7 +129,7 @@ def make_shared(shared: Path) -> None:
     made.rename(shared / made.name)
 
 
-def import_all() -> None:
+def import_all(device: str = "cpu") -> None:
     """What commands import when they run, and smaller pieces of work between two writes."""
     import torch
 
@@ -151,7 +151,10 @@ def import_all() -> None:
     from semishot.datasets import folder  # noqa: F401
 
     torch.set_num_threads(1)
-    torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its own slow imports
+    if (
+        device == "cpu"
+    ):  # for its own slow imports; it looks for a GPU, which no child could use then
+        torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()
     train.CHUNK = train.CPU_CHUNK = 5
     train.CHECKPOINT_SECONDS = 0.0
     pretrain.RECIPE = replace(pretrain.RECIPE, filters=8)
@@ -297,11 +300,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200, help="over all commands together")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--lanes", type=int, default=os.cpu_count() or 1, help="rounds at a time")
-    parser.add_argument("--only", choices=COMMANDS, help="this command alone")
+    parser.add_argument("--only", choices=COMMANDS, nargs="+", help="these commands alone")
+    parser.add_argument("--device", default="cpu", help="where commands compute")
     options = parser.parse_args()
+    for name, command in COMMANDS.items():
+        placed = (options.device if each == "cpu" else each for each in command.arguments)
+        COMMANDS[name] = replace(command, arguments=tuple(placed))
     print(f"seed {options.seed}", flush=True)
-    import_all()
-    chosen = [options.only] if options.only else list(COMMANDS)
+    import_all(options.device)
+    chosen = options.only or list(COMMANDS)
     shares = sum(COMMANDS[name].share for name in chosen)
     work = Path(tempfile.mkdtemp(prefix="chaos-"))
     make_shared(work / "shared")

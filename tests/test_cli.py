@@ -104,7 +104,7 @@ def test_help_names_every_command(capsys):
         (["train", "--preset", "ren2017"], "unknown preset 'ren2017'"),
         (["reproduce", "table1", "--dataset", "glyphs", "--preset", "x"], "unknown preset 'x'"),
         (["train", "--model", "soft_kmean"], "did you mean 'soft_kmeans'?"),
-        (["train", "--device", "abacus"], "no device 'abacus' here"),
+        (["train", "--device", "abacus"], "no device 'abacus': it is auto, cpu, cuda or cuda:N"),
         (["train", "--updates", "0"], "updates must be at least 1, not 0"),
         (["train", "--way", "1"], "an episode's way must be at least 2, not 1"),
         (["train", "--way", "31"], "30 classes but an episode needs 31 + 0"),

@@ -1,14 +1,18 @@
 """The CUDA path against the plain one: kernels, the captured update, and where it runs at all."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
+from semishot import train
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.encoder import ConvEncoder, patch_moments
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
+from semishot.fleet_table import row_of
 from semishot.model import build_fleet
 from semishot.train import build_optimizer
 from semishot.update import Chunk, captured_chunk, plain_chunk
@@ -167,3 +171,27 @@ def test_looking_between_replays_changes_nothing(tiny_pool):
         found.append((first, run(chunk)().clone(), model.encoder.weights[2].detach().clone()))
     for alone, watched in zip(*found, strict=True):
         assert relative(watched, alone) < 5e-2
+
+
+def test_training_in_two_halves_leaves_the_bits_of_one_go(tiny_pool, tmp_path, monkeypatch):
+    """cuDNN's algorithms are chosen anew, a graph is captured anew: both as before."""
+    monkeypatch.setattr(train, "CHUNK", 20)
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
+    members = tuple(Member(m, s) for m in ("soft_kmeans", "masked_soft_kmeans") for s in range(2))
+    recipe = Recipe(updates=100, filters=16, init_std=0.1)
+    config = FleetConfig("glyphs", tiny_pool.fingerprint, "none", recipe, shape, members)
+    images = train.images_on(tiny_pool, CUDA)
+
+    def go_on(folder):
+        return train.training(config, tiny_pool, images, folder, CUDA, row_of(config), 0.0)
+
+    for _ in go_on(tmp_path / "whole"):
+        pass
+    with contextlib.closing(go_on(tmp_path / "halves")) as half:
+        for _ in range(3):
+            next(half)
+    assert (tmp_path / "halves" / "state.pt").exists()
+    for _ in go_on(tmp_path / "halves"):
+        pass
+    for name in ("model.safetensors", "log.jsonl"):
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -261,9 +261,13 @@ def pick_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"no device {name!r}: it is auto, cpu, cuda or cuda:N") from error
+    try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
         raise InputError(
-            f"no device {name!r} here; `semishot doctor` lists what there is"
+            f"no device {name!r} here ({reason}); `semishot doctor` lists what there is"
         ) from error
     return device

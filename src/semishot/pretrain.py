@@ -25,7 +25,7 @@ from semishot.image_pool import ImagePool, Indices
 from semishot.locks import Lock
 from semishot.progress import Meter, meter
 from semishot.splits import ClassImages, labeled_split, random_words, uniforms
-from semishot.update import set_learning_rate
+from semishot.update import same_algorithms, set_learning_rate
 
 BATCH = 100
 RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
@@ -93,7 +93,8 @@ def train_together(
     with Lock(_lock(folder)):
         missing = [seed for seed in seeds if not is_whole(files[seed])]
         if missing:
-            fleet = train_classifier(pool, recipe, seeds, folder, device, progress, scale_bug)
+            with same_algorithms():
+                fleet = train_classifier(pool, recipe, seeds, folder, device, progress, scale_bug)
             for seed in missing:
                 run = seeds.index(seed)
                 own = {k: t[run : run + 1] for k, t in fleet.state_dict().items()}

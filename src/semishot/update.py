@@ -1,6 +1,7 @@
 """One update of a fleet: run plainly, or captured once as a CUDA graph and replayed."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +32,14 @@ RunChunk = Callable[[Chunk], Callable[[], Tensor]]
 """Starts the chunk's updates; call the result to wait for their losses, (E, R)."""
 
 WARM_UPS = 3
+
+
+def same_algorithms() -> AbstractContextManager[None]:
+    """cuDNN's by rule and not by trial, which ends differently each time: a resumed run would differ."""
+    rule: AbstractContextManager[None] = torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True
+    )
+    return rule
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -110,7 +119,7 @@ def captured_chunk(
     stream = torch.cuda.Stream(device)  # fleets side by side fill each other's gaps
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
-    with torch.cuda.stream(stream), torch.backends.cudnn.flags(enabled=True, benchmark=True):
+    with torch.cuda.stream(stream), same_algorithms():
         for _ in range(WARM_UPS):  # libraries choose their algorithms before the capture
             next_update()
         _restore(model, optimizer, before)
