@@ -19,7 +19,7 @@ from semishot import engine, ray_cluster, reproduce, spread
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.image_pool import ImageClass, ImagePool, Split, save_pool
 from semishot.paper import OMNIGLOT_TRAIN
-from semishot.reproduce import Job
+from semishot.plan import Job
 
 CPU = torch.device("cpu")
 FLEETS, RUNS, FILTERS, UPDATES = 8, 2, 16, 150

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semishot import paper, reproduce
+from semishot import paper, plan
 from semishot.config import SUPERVISED, FleetConfig
 from semishot.episodes import EpisodeShape
 from semishot.image_pool import ImagePool
@@ -21,8 +21,8 @@ from summarize import ROOT, markdown
 
 SPLITS, GPUS = 10, (1, 8, 64)
 SET_UP = 16.0 + 12.0
-"""Seconds of a worker that are not updates: Table 1, when it took 76 s, had 16 of compiling and capturing and 12 of
-starting Python and evaluating all three fleets. Every fleet is charged with the whole of it."""
+"""Seconds of a worker that are not updates: when Table 1 took 76 s, 16 of compiling and capturing and
+12 of starting Python and evaluating all three fleets. Every fleet is charged with the whole of it."""
 SIZES = (30, 15, 10, 8, 6, 5, 4, 3, 2, 1)
 
 
@@ -66,8 +66,8 @@ def fleets(name: str, fleet_size: int | None) -> list[FleetConfig]:
     pool = ImagePool(table.dataset, np.empty((0, 1, 1, 1), np.uint8), ())
     recipe = paper.preset("ren2018", table.dataset).recipe
     nowhere = Path("nowhere")
-    jobs = reproduce.plan(table, pool, "ren2018", recipe, SPLITS, nowhere, fleet_size=fleet_size)
-    return reproduce.configs_of(jobs)
+    jobs = plan.table_jobs(table, pool, "ren2018", recipe, SPLITS, nowhere, fleet_size=fleet_size)
+    return plan.configs_of(jobs)
 
 
 def seconds(config: FleetConfig) -> float:

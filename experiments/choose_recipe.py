@@ -17,7 +17,8 @@ from semishot.episodes import EpisodeShape
 from semishot.evaluate import device_name, evaluate, pick_device, versions
 from semishot.files import write_json
 from semishot.image_pool import ImagePool
-from semishot.reproduce import run_folder, train_all
+from semishot.plan import run_folder
+from semishot.reproduce import train_all
 from semishot.train import load_model
 
 SEEDS = (0, 1)

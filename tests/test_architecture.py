@@ -35,6 +35,7 @@ ROOMS = [
     "ablations",
     "masks",
     "reproduce",
+    "plan",
     "ray_cluster",
     "engine",
     "sorted_page",

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from semishot import paper, reproduce
+from semishot import paper, plan, reproduce
 from semishot.config import Recipe
 from semishot.errors import InputError
 from semishot.evaluate import find_model
@@ -43,7 +43,7 @@ def run_folder(tmp_path_factory, tiny_pool):
     preset = paper.Preset("a test's", Recipe(updates=2, filters=3, init_std=0.1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(paper.PRESETS, "tiny", preset)
-        config = reproduce.fleet_config(
+        config = plan.fleet_config(
             tiny_pool, "tiny", "soft_kmeans", (0, 1), {"way": 3}, None, None, None, {}
         )
         reproduce.train_one(config, tiny_pool, folder, torch.device("cpu"), False)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from semishot import fleet_table, follow, paper, reproduce, tables, train
+from semishot import fleet_table, follow, paper, plan, refine, reproduce, tables, train
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool
+from semishot.model import ProtoNet
 
 CPU = torch.device("cpu")
 TINY = Recipe(updates=6, filters=3, halvings=(3,), init_std=0.1)
@@ -89,7 +90,7 @@ def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
     ]
     shape = replace(paper.TABLES["table1"].tests[5], distractors=5)
     model = train.load_model(folder, CPU)[1]
-    as_soft = reproduce.ProtoNet(model.encoder, reproduce.refine.build("soft_kmeans"), 1)
+    as_soft = ProtoNet(model.encoder, refine.build("soft_kmeans"), 1)
     (expected,) = reproduce.evaluate(as_soft, tiny_pool, "test", [shape], [0, 1])
     for seed in (0, 1):
         (found,) = [r for r in records if key(r) == ("semi_supervised_inference", 5, 5, seed)]
@@ -142,8 +143,8 @@ def test_a_split_is_the_same_whether_trained_alone_or_with_others(finished, tiny
 def test_other_settings_find_nothing_to_share(finished, tiny_pool):
     runs, _ = finished
     for recipe in (TINY, TINY.with_updates(7), replace(TINY, filters=4)):
-        plan = reproduce.plan(TABLE1, tiny_pool, "tiny", recipe, 2, runs)
-        there = [reproduce.run_folder(runs, job.config).exists() for job in plan]
+        jobs = plan.table_jobs(TABLE1, tiny_pool, "tiny", recipe, 2, runs)
+        there = [plan.run_folder(runs, job.config).exists() for job in jobs]
         assert all(there) == any(there) == (recipe == TINY)
 
 
@@ -194,13 +195,12 @@ def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path, monkeypatch):
 
 
 def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
-    jobs = reproduce.plan(TABLE1, tiny_pool, "tiny", TINY, 2, tmp_path)
+    jobs = plan.table_jobs(TABLE1, tiny_pool, "tiny", TINY, 2, tmp_path)
     configs = list({job.config.name: job.config for job in jobs}.values())
     reproduce.train_all(configs, tiny_pool, tmp_path, CPU, side_by_side=3)
     for config in configs:
         one, other = (
-            reproduce.run_folder(runs, config) / "model.safetensors"
-            for runs in (finished[0], tmp_path)
+            plan.run_folder(runs, config) / "model.safetensors" for runs in (finished[0], tmp_path)
         )
         assert one.read_bytes() == other.read_bytes()
 
@@ -211,9 +211,7 @@ def test_at_least_one_split(tiny_pool, tmp_path):
 
 
 def words(pool: ImagePool, model: str = "soft_kmeans", **more) -> FleetConfig:
-    return reproduce.fleet_config(
-        pool, "tiny", model, [4, 2], {"distractors": 3, "way": None}, **more
-    )
+    return plan.fleet_config(pool, "tiny", model, [4, 2], {"distractors": 3, "way": None}, **more)
 
 
 def test_a_fleet_by_the_words_of_the_command_line(tiny_pool):

@@ -12,7 +12,8 @@ from semishot.config import SUPERVISED, FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool
-from semishot.reproduce import Job, Record, RunJobs, run_jobs, with_existing
+from semishot.plan import Job, with_existing
+from semishot.reproduce import Record, RunJobs, run_jobs
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ def train(
         device: auto, cpu, cuda or cuda:N.
         tensorboard: Leave event files in the run folders too, for TensorBoard.
     """
-    from semishot import datasets, evaluate, reproduce
+    from semishot import datasets, evaluate, plan, reproduce
 
     pool = datasets.load(dataset, data_root)
     shape = {
@@ -237,10 +237,10 @@ def train(
         "distractors": distractors,
         "within_group": within_group,
     }
-    config = reproduce.fleet_config(
+    config = plan.fleet_config(
         pool, preset, model, split_seeds, shape, updates, filters, labeled_fraction, options or {}
     )
-    folder = out or reproduce.run_folder(runs, config)
+    folder = out or plan.run_folder(runs, config)
     reproduce.train_one(config, pool, folder, evaluate.pick_device(device), tensorboard)
     print(folder)
 

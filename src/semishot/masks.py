@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor, nn
 
-from semishot import datasets, paper, reproduce
+from semishot import datasets, paper, plan, reproduce
 from semishot.episodes import EpisodeShape, check_enough, sample_episodes
 from semishot.errors import InputError
 from semishot.evaluate import (
@@ -185,11 +185,11 @@ def fleets_with_distractors(
     """The fleets behind Table 1's column with distractors, trained now if they are missing."""
     recipe = paper.preset(preset, pool.name).recipe
     recipe = recipe if updates is None else recipe.with_updates(updates)
-    jobs = reproduce.plan(
+    jobs = plan.table_jobs(
         paper.TABLES["table1"], pool, preset, recipe, splits, runs, models=paper.TRAINED
     )
     configs = [job.config for job in jobs if job.config.shape.distractors]
-    folders = [reproduce.run_folder(runs, config) for config in configs]
+    folders = [plan.run_folder(runs, config) for config in configs]
     for config, folder in zip(configs, folders, strict=True):
         check_fleet(config, pool, folder)
     reproduce.train_all(configs, pool, runs, device, side_by_side=1)

@@ -1,10 +1,8 @@
-"""A table of the paper -> the fleets it needs -> train and evaluate what is missing -> records."""
+"""A table of the paper -> train and evaluate what is missing of its fleets -> records."""
 
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 from semishot import paper, refine
 from semishot.board import announce
 from semishot.checkpoints import LOCK, MODEL
-from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member, Recipe
+from semishot.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
 from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
 from semishot.evaluate import EPISODES, evaluate, records
@@ -22,12 +20,12 @@ from semishot.fleet_table import fleet_table, row_of
 from semishot.image_pool import ImagePool
 from semishot.locks import Lock
 from semishot.model import ProtoNet
+from semishot.plan import Job, configs_of, run_folder, table_jobs
 from semishot.splits import all_labeled
 from semishot.train import (
     check_fleet,
     images_on,
     load_model,
-    read_config,
     training,
 )
 
@@ -35,142 +33,8 @@ Record = dict[str, Any]
 DONE = object()
 
 
-@dataclass(frozen=True)
-class Job:
-    """A fleet to train, and a row of the table to measure on it at some test shapes."""
-
-    config: FleetConfig
-    row: str | None
-    """The model to evaluate as: None is the trained method itself."""
-    tests: tuple[EpisodeShape, ...]
-    members: tuple[Member, ...]
-    """The runs whose records are wanted; a fleet found on disk may hold others too."""
-
-
 RunJobs = Callable[[list[Job], ImagePool, Path, torch.device, bool], list[Record]]
 """`run_jobs`, or the like of it somewhere else."""
-
-
-def plan(
-    table: paper.Table,
-    pool: ImagePool,
-    preset: str,
-    recipe: Recipe,
-    splits: int,
-    runs: Path,
-    shots: Sequence[int] = (),
-    models: Sequence[str] = (),
-    fleet_size: int | None = None,
-) -> list[Job]:
-    """For each shot the supervised fleet, and one fleet of all methods for each column."""
-    if splits < 1:
-        raise InputError(f"--splits must be at least 1, not {splits}")
-    if fleet_size is not None and fleet_size < 1:
-        raise InputError(f"--fleet-size must be at least 1, not {fleet_size}")
-    chosen = paper.preset(preset, pool.name)
-    jobs = []
-    for shot in _chosen("--shots", shots, table.shots):
-        rows = _chosen("--models", models, tuple(paper.MODELS))
-        episode = replace(chosen.train, shot=shot)
-        methods = [model for model in paper.TRAINED if model in rows]
-        fleets = [(episode, methods), (replace(episode, distractors=chosen.distractors), methods)]
-        if {SUPERVISED, SEMI_SUPERVISED_INFERENCE} & set(rows):
-            fleets.insert(0, (replace(episode, unlabeled=0), [SUPERVISED]))
-        for shape, trained in fleets:
-            wanted = tuple(Member(model, seed) for model in trained for seed in range(splits))
-            if wanted:
-                shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, wanted)
-                for config, members in with_existing(shared, runs, fleet_size):
-                    jobs += jobs_of(config, members, table, rows)
-    return jobs
-
-
-def _chosen(option: str, wanted: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
-    """What the table has of what is wanted; everything if nothing is said."""
-    if unknown := [value for value in wanted if value not in known]:
-        raise InputError(
-            f"{option} {unknown[0]} is not in this table: choose from {', '.join(map(str, known))}"
-        )
-    return [value for value in known if value in wanted] if wanted else known
-
-
-def jobs_of(
-    config: FleetConfig, members: tuple[Member, ...], table: paper.Table, rows: Sequence[str]
-) -> list[Job]:
-    """What a table asks of a trained fleet, at each number of unlabeled images."""
-    without, with_distractors = (
-        tuple(replace(t, shot=config.shape.shot, distractors=h) for t in table.tests.values())
-        for h in paper.DISTRACTORS
-    )
-    if config.shape.unlabeled:
-        tests = with_distractors if config.shape.distractors else without
-        return [Job(config, None, tests, members)]
-    both = [  # the supervised model never looks at the unlabeled: distractors change nothing
-        Job(config, None, without, members),
-        Job(config, SEMI_SUPERVISED_INFERENCE, without + with_distractors, members),
-    ]
-    return [job for job in both if (job.row or SUPERVISED) in rows]
-
-
-def with_existing(
-    wanted: FleetConfig, runs: Path, fleet_size: int | None = None
-) -> list[tuple[FleetConfig, tuple[Member, ...]]]:
-    """The fleets of these settings below `runs` that hold wanted runs, and one of what is missing.
-
-    Or several, of at most `fleet_size` runs. Each with the wanted runs in it. A finished fleet may hold
-    others too; an unfinished one is only taken if all of it is wanted.
-    """
-    missing, configs = list(wanted.members), []
-    for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
-        begun = read_config(path)
-        useful = [member for member in begun.members if member in missing]
-        whole = len(useful) == len(begun.members) or (path.parent / MODEL).exists()
-        if useful and whole and replace(begun, members=wanted.members) == wanted:
-            configs.append((begun, tuple(useful)))
-            missing = [member for member in missing if member not in useful]
-    size = fleet_size or max(1, len(missing))
-    for first in range(0, len(missing), size):
-        some = tuple(missing[first : first + size])
-        configs.append((replace(wanted, members=some), some))
-    return configs
-
-
-def fleet_config(
-    pool: ImagePool,
-    preset: str,
-    model: str,
-    split_seeds: Sequence[int],
-    shape: Mapping[str, Any],
-    updates: int | None = None,
-    filters: int | None = None,
-    labeled_fraction: float | None = None,
-    options: Mapping[str, str] | None = None,
-) -> FleetConfig:
-    """A fleet of one method by the words of the command line; what is None is the preset's."""
-    chosen = paper.preset(preset, pool.name)
-    recipe = chosen.recipe if updates is None else chosen.recipe.with_updates(updates)
-    if filters is not None:
-        recipe = replace(recipe, filters=filters)
-    if labeled_fraction is not None:
-        recipe = replace(recipe, labeled_fraction=labeled_fraction)
-    train = replace(chosen.train, **{k: v for k, v in shape.items() if v is not None})
-    if model in (SUPERVISED, "basic"):
-        model, train = SUPERVISED, replace(train, unlabeled=0, distractors=0)
-    else:
-        model = refine.resolve(model)
-    values = {name: literal(name, value) for name, value in (options or {}).items()}
-    members = tuple(Member(model, seed, values) for seed in split_seeds)
-    return FleetConfig(pool.name, pool.fingerprint, preset, recipe, train, members)
-
-
-def literal(name: str, value: str) -> Any:
-    """A number or true/false from the command line."""
-    try:
-        return json.loads(value.lower())
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"option {name}: {value!r} is neither a number nor true or false"
-        ) from error
 
 
 def train_one(
@@ -188,10 +52,6 @@ def train_one(
         images = images_on(pool, device)
         for _ in training(config, pool, images, folder, device, row, tensorboard=tensorboard):
             shown.tell()
-
-
-def run_folder(runs: Path, config: FleetConfig) -> Path:
-    return runs / config.dataset / config.preset / config.name
 
 
 def run_jobs(
@@ -213,10 +73,6 @@ def check_jobs(jobs: Iterable[Job], pool: ImagePool, runs: Path) -> None:
     for job in jobs:
         check_enough(test_images, *job.tests)
         check_fleet(job.config, pool, run_folder(runs, job.config))
-
-
-def configs_of(jobs: Iterable[Job]) -> list[FleetConfig]:
-    return list({job.config.name: job.config for job in jobs}.values())
 
 
 def collect(
@@ -349,7 +205,7 @@ def table(
     recipe = paper.preset(preset, pool.name).recipe
     recipe = recipe if updates is None else recipe.with_updates(updates)
     what = paper.table(name, pool.name)
-    jobs = plan(what, pool, preset, recipe, splits, runs, shots, models, fleet_size)
+    jobs = table_jobs(what, pool, preset, recipe, splits, runs, shots, models, fleet_size)
     if finished:
         done = [run_folder(runs, job.config) / MODEL for job in jobs]
         jobs = [job for job, model in zip(jobs, done, strict=True) if model.exists()]

@@ -26,18 +26,9 @@ from semishot.files import read_records, write_whole
 from semishot.fleet_table import Row, fleet_table, row_of
 from semishot.image_pool import ImageClass, ImagePool
 from semishot.locks import Lock
+from semishot.plan import Job, configs_of, run_folder
 from semishot.ray_cluster import RayCluster
-from semishot.reproduce import (
-    Job,
-    Record,
-    RunJobs,
-    check_jobs,
-    collect,
-    configs_of,
-    lacking,
-    measure,
-    run_folder,
-)
+from semishot.reproduce import Record, RunJobs, check_jobs, collect, lacking, measure
 from semishot.train import images_on, load_model, training
 
 CHECKPOINT_SECONDS = 60.0

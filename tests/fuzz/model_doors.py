@@ -15,7 +15,7 @@ import torch
 from doors import Door
 from mutations import odd_header, odd_json, odd_json_lines, odd_npy, odd_zip
 
-from semishot import checkpoints, reproduce, results, sorting
+from semishot import checkpoints, plan, reproduce, results, sorting
 from semishot.classifier import PrototypeClassifier
 from semishot.classify import classify
 from semishot.config import FleetConfig, Member, Recipe
@@ -119,7 +119,7 @@ def open_config(data: bytes, folder: Path) -> None:
     run.mkdir(parents=True)
     (run / "config.json").write_bytes(data)
     wanted = FleetConfig.from_json(configs()[0].decode())
-    reproduce.with_existing(wanted, folder)
+    plan.with_existing(wanted, folder)
     config = FleetConfig.from_json(data.decode("utf-8", "replace"))
     pool = open_pool(home() / "glyphs")
     check_fleet(config, pool, run)
