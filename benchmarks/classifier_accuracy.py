@@ -27,7 +27,7 @@ from measurement import about_tasks
 from semishot import PrototypeClassifier
 from semishot.evaluate import find_model
 from semishot.files import write_json
-from semishot.train import load_model
+from semishot.trained import load_model
 from tasks import Cell, Features, Task, calibration_error, draw, possible
 
 RESULTS = Path(__file__).parents[1] / "results" / "classifier"

@@ -22,7 +22,7 @@ from semishot.files import write_whole
 from semishot.image_encoders import ImageEncoder, open_encoder
 from semishot.image_pool import ImageClass, ImagePool, Split
 from semishot.splits import all_labeled
-from semishot.train import load_model
+from semishot.trained import load_model
 
 Features = NDArray[np.float32]
 WANTED: dict[str, tuple[Split, ...]] = {

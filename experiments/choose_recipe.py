@@ -19,7 +19,7 @@ from semishot.files import write_json
 from semishot.image_pool import ImagePool
 from semishot.plan import run_folder
 from semishot.reproduce import train_all
-from semishot.train import load_model
+from semishot.trained import load_model
 
 SEEDS = (0, 1)
 FIRST = Recipe(updates=10_000, cosine=True, augment=1.0)

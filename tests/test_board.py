@@ -22,7 +22,8 @@ from semishot.episodes import EpisodeShape
 from semishot.fleet_table import Row, row_of
 from semishot.image_pool import ImagePool
 from semishot.log import read_log
-from semishot.train import images_on, load_model, training
+from semishot.train import images_on, training
+from semishot.trained import load_model
 from semishot.validation import fixed_episodes
 
 CPU = torch.device("cpu")

@@ -27,7 +27,7 @@ from semishot.export import Head, about, export
 from semishot.framing import Middle
 from semishot.image_encoders import open_encoder, save_encoder
 from semishot.model import build_fleet
-from semishot.train import save_model
+from semishot.trained import save_model
 from semishot.verdict import Members
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "export.md"

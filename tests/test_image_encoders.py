@@ -17,7 +17,7 @@ from semishot.errors import InputError
 from semishot.evaluate import find_model
 from semishot.framing import Ink, Middle, Whole
 from semishot.image_encoders import load_encoder, open_encoder, save_encoder
-from semishot.train import load_model
+from semishot.trained import load_model
 
 RNG = np.random.default_rng(0)
 

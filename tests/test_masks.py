@@ -14,7 +14,7 @@ from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.evaluate import open_model
 from semishot.model import build_fleet
-from semishot.train import save_model
+from semishot.trained import save_model
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=2, distractors=4)

@@ -35,7 +35,8 @@ from semishot.model import build_fleet
 from semishot.own_files import Item
 from semishot.report import write_report
 from semishot.tables import cell
-from semishot.train import begin_or_resume, load_model, read_config, save_model
+from semishot.train import begin_or_resume
+from semishot.trained import load_model, read_config, save_model
 
 CPU = torch.device("cpu")
 DEEP = "[" * 100_000

@@ -12,7 +12,8 @@ from semishot.errors import InputError
 from semishot.evaluate import evaluate, evaluate_folder, pick_best
 from semishot.fleet_table import row_of
 from semishot.model import take_run
-from semishot.train import load_model, train
+from semishot.train import train
+from semishot.trained import load_model
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=1, query=4, unlabeled=5, distractors=2)

@@ -15,7 +15,7 @@ from semishot.episodes import EpisodeShape
 from semishot.log import append_log
 from semishot.model import build_fleet
 from semishot.report import write_report
-from semishot.train import save_model
+from semishot.trained import save_model
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 PUBLISHED = Path(__file__).parents[1] / "results"

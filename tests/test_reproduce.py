@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from semishot import fleet_table, follow, paper, plan, refine, reproduce, tables, train
+from semishot import fleet_table, follow, paper, plan, refine, reproduce, tables, train, trained
 from semishot.config import FleetConfig, Member, Recipe
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
@@ -89,7 +89,7 @@ def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
         if any(r["model"] == "supervised" for r in json.loads(path.read_text()))
     ]
     shape = replace(paper.TABLES["table1"].tests[5], distractors=5)
-    model = train.load_model(folder, CPU)[1]
+    model = trained.load_model(folder, CPU)[1]
     as_soft = ProtoNet(model.encoder, refine.build("soft_kmeans"), 1)
     (expected,) = reproduce.evaluate(as_soft, tiny_pool, "test", [shape], [0, 1])
     for seed in (0, 1):

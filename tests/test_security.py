@@ -38,7 +38,7 @@ from semishot.image_pool import save_pool
 from semishot.own_files import from_folders
 from semishot.pictures import decode
 from semishot.predictions import write_text
-from semishot.train import load_model
+from semishot.trained import load_model
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parent / "SECURITY.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from semishot.episodes import EpisodeShape, sample_episodes
 from semishot.errors import InputError
 from semishot.model import build_fleet, take_run
 from semishot.splits import all_labeled
-from semishot.train import save_model
+from semishot.trained import save_model
 
 RECIPE = Recipe(updates=2, filters=4, init_std=0.1)
 SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=5, distractors=2)

@@ -25,14 +25,8 @@ from semishot.image_pool import ImagePool
 from semishot.log import cut_log
 from semishot.model import ProtoNet, build_fleet
 from semishot.splits import labeled_split
-from semishot.train import (
-    CHUNK,
-    build_optimizer,
-    images_on,
-    load_model,
-    train,
-    training,
-)
+from semishot.train import CHUNK, build_optimizer, images_on, train, training
+from semishot.trained import load_model
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=50, halvings=(24, 46), filters=6, init_std=0.1)

@@ -22,7 +22,7 @@ from semishot.errors import InputError
 from semishot.image_pool import ImagePool, Split
 from semishot.model import ProtoNet, class_labels, take_run
 from semishot.splits import ClassImages, all_labeled
-from semishot.train import load_model, save_model
+from semishot.trained import load_model, save_model
 
 EPISODES = 600
 EMBED_BATCH = 256

@@ -23,7 +23,7 @@ from semishot.files import read_json, understood, write_json
 from semishot.framing import Framing, Ink, Whole
 from semishot.model import ProtoNet, take_run
 from semishot.photo_encoders import efficientnet_lite0, timm_network
-from semishot.train import load_model, save_model
+from semishot.trained import load_model, save_model
 
 __all__ = ["DEFAULT", "ImageEncoder", "load_encoder", "open_encoder", "save_encoder"]
 

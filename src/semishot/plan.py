@@ -12,7 +12,7 @@ from semishot.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, 
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.image_pool import ImagePool
-from semishot.train import read_config
+from semishot.trained import read_config
 
 
 @dataclass(frozen=True)

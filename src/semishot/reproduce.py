@@ -22,12 +22,8 @@ from semishot.locks import Lock
 from semishot.model import ProtoNet
 from semishot.plan import Job, configs_of, run_folder, table_jobs
 from semishot.splits import all_labeled
-from semishot.train import (
-    check_fleet,
-    images_on,
-    load_model,
-    training,
-)
+from semishot.train import check_fleet, images_on, training
+from semishot.trained import load_model
 
 Record = dict[str, Any]
 DONE = object()

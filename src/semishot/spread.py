@@ -29,7 +29,8 @@ from semishot.locks import Lock
 from semishot.plan import Job, configs_of, run_folder
 from semishot.ray_cluster import RayCluster
 from semishot.reproduce import Record, RunJobs, check_jobs, collect, lacking, measure
-from semishot.train import images_on, load_model, training
+from semishot.train import images_on, training
+from semishot.trained import load_model
 
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint of 30 runs is 40 MB, and there may be many workers."""

@@ -7,7 +7,7 @@ event files of TensorBoard if asked for.
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,14 +22,11 @@ from semishot.checkpoints import (
     forget_states,
     is_whole,
     last_good_state,
-    read_tensors,
     save_state,
     unfinished,
-    write_tensors,
 )
 from semishot.chunks import draw_chunks
 from semishot.config import FleetConfig, Recipe
-from semishot.encoder import BLOCKS
 from semishot.episodes import EpisodeShape, check_enough
 from semishot.errors import InputError
 from semishot.files import sweep, write_whole
@@ -40,6 +37,7 @@ from semishot.locks import Lock
 from semishot.log import cut_log
 from semishot.model import ProtoNet, build_fleet
 from semishot.splits import check_seed, labeled_split
+from semishot.trained import load_model, read_config, save_model
 from semishot.update import Chunk, RunChunk, captured_chunk, plain_chunk
 
 CHUNK = 100
@@ -267,53 +265,6 @@ def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
     check_enough(split, config.shape)
 
 
-def read_config(path: Path) -> FleetConfig:
-    try:
-        return FleetConfig.from_json(path.read_text(encoding="utf-8"))
-    except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {error}") from error
-
-
 def save_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, step: int) -> None:
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
     save_state(folder, state)
-
-
-def save_model(
-    path: Path, config: FleetConfig, model: ProtoNet, about: Mapping[str, str] | None = None
-) -> None:
-    write_tensors(path, model.state_dict(), {"config": config.to_json(), **(about or {})})
-
-
-def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
-    """A trained fleet from its run folder or its file, ready to evaluate."""
-    path = source if source.suffix == ".safetensors" else source / MODEL
-    if not path.exists():
-        raise InputError(f"no trained model in {source}: `semishot train` leaves {MODEL} there")
-    tensors, metadata = read_tensors(path)
-    try:
-        config = FleetConfig.from_json(metadata.get("config", "{}"))
-        channels = encoder_channels(config, tensors)
-        model = build_fleet(config.members, config.recipe, channels)
-        model.load_state_dict(tensors)
-    except (KeyError, RuntimeError, ValueError, IndexError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(f"{path} is damaged or no model of ours: {reason}") from error
-    return config, model.to(device).eval()
-
-
-def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
-    """Of the images; an error if the weights are not as many as the configuration says.
-
-    Before anything is built by it: whoever says a million filters must have brought them.
-    """
-    shapes = [tuple(tensors[f"encoder.weights.{block}"].shape) for block in range(BLOCKS)]
-    channels, filters = shapes[0][2], config.recipe.filters
-    lead = len(config.members), filters
-    if shapes != [(*lead, into, 3, 3) for into in (channels, *[filters] * (BLOCKS - 1))]:
-        raise ValueError(
-            f"its weights {shapes[0]} are not of {lead[0]} runs with {filters} filters"
-        )
-    if bad := [name for name, held in tensors.items() if not held.isfinite().all()]:
-        raise ValueError(f"{bad[0]} is not finite")
-    return channels

@@ -30,7 +30,8 @@ from semishot.image_pool import ImageClass, ImagePool, changed_classes, open_poo
 from semishot.predict import predict
 from semishot.report import page
 from semishot.report.reading import read_results
-from semishot.train import begin_or_resume, check_fleet, load_model, save_model
+from semishot.train import begin_or_resume, check_fleet
+from semishot.trained import load_model, save_model
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=2, query=1, unlabeled=1, distractors=1)
