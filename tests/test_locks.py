@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from semishot import locks
 from semishot.files import sweep, whole_folder, write_whole
 from semishot.locks import Lock, abandoned
 
@@ -73,6 +74,22 @@ def test_who_waits_says_once_for_whom_and_comes_next(tmp_path, capsys):
         assert said.endswith(f", which is at work in {tmp_path}\n")
         assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "process 7 on deck"])
+def test_a_holder_is_given_a_moment_to_write_its_name(tmp_path, capsys, monkeypatch, name):
+    monkeypatch.setattr(locks, "PAUSE", 0)
+    with (tmp_path / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        lock = Lock(tmp_path / ".lock")
+        assert not lock.taken()
+        assert capsys.readouterr().err == ""
+        held.write(name)
+        held.flush()
+        while not lock.told:
+            assert not lock.taken()
+    who = name or "another process"
+    assert capsys.readouterr().err == f"waiting for {who}, which is at work in {tmp_path}\n"
 
 
 def test_the_lock_of_a_killed_process_is_no_obstacle(tmp_path, capsys):

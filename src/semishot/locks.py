@@ -20,6 +20,8 @@ MOST_SAID = 200
 """Characters of a lock file that are shown."""
 PAUSE = 0.02
 """Seconds between two attempts at a lock that another process holds."""
+NAMELESS = 50
+"""Attempts after which a holder that has not written its name will not: its disk may be full."""
 NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 """What some network disks answer: there, as on Windows, nothing is locked."""
 
@@ -34,6 +36,7 @@ class Lock:
         self.path = path
         self.place: int | None = None
         self.told = False
+        self.looks = 0
 
     def taken(self) -> bool:
         """Try; if another process holds it, say so once, wait a moment and answer False."""
@@ -51,12 +54,15 @@ class Lock:
         return True
 
     def _tell(self) -> None:
-        if not self.told:
-            try:
-                said = self.path.read_text(encoding="utf-8", errors="replace")[:MOST_SAID]
-                holder = printable(said) or "another process"
-            except OSError:  # it has just ended
-                return
+        if self.told:
+            return
+        self.looks += 1
+        try:
+            said = self.path.read_text(encoding="utf-8", errors="replace")[:MOST_SAID]
+        except OSError:  # it has just ended
+            return
+        if said or self.looks > NAMELESS:
+            holder = printable(said) or "another process"
             print(f"waiting for {holder}, which is at work in {self.path.parent}", file=sys.stderr)
             self.told = True
 
