@@ -2,6 +2,8 @@
 
 import os
 import signal
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,13 @@ def add_up(shared: np.ndarray, device: str, first: int, count: int) -> Iterator[
     """The sum of a part of the shared array, a word at a time."""
     for place in range(first, first + count):
         yield int(shared[place])
+
+
+def stay(shared: None, device: str) -> Iterator[str]:
+    """The name of a temporary folder, in which it then works for long."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+        time.sleep(1000)
 
 
 def allocate(shared: None, device: str, terabytes: int) -> Iterator[int]:

@@ -1,6 +1,8 @@
 """The command: results on stdout, one clear line on stderr and exit code 2 when the input is wrong."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -359,3 +361,30 @@ def test_ctrl_c_in_a_real_process(tmp_path):
     assert out == ""
     assert err.splitlines()[-1].startswith("semishot: stopped; the same command goes on")
     assert "Traceback" not in err
+
+
+def test_a_name_that_the_terminal_cannot_show_is_no_reason_to_end(tmp_path):
+    published = Path(__file__).parents[1] / "results" / "omniglot"
+    (tmp_path / "published" / "omniglot").mkdir(parents=True)
+    shutil.copy(published / "table1-ren2018.json", tmp_path / "published" / "omniglot")
+    command = [
+        sys.executable,
+        "-m",
+        "semishot",
+        "results",
+        "--folder",
+        "published",
+        "--out",
+        "é.md",
+    ]
+    found = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "\\xe9.md" in found.stdout
+    assert (tmp_path / "é.md").exists()

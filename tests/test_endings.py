@@ -56,6 +56,26 @@ def test_sigterm_is_heard_within_and_as_before_after():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("wrapped", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_signal_that_a_library_turned_into_its_own_error_is_still_one(number, code, wrapped):
+    with pytest.raises(SystemExit) as ended, told():
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            raise wrapped from None
+    assert ended.value.code == code
+
+
+def test_an_ignored_ctrl_c_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with told():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_in_another_thread_signals_are_left_alone():
     codes = []
 

@@ -1,9 +1,11 @@
 """Tasks in processes of this machine: all are done, whatever happens to workers and their memory."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from engine_works import add_up, allocate, complain, die
+from engine_works import add_up, allocate, complain, die, stay
 from semishot import engine
 from semishot.engine import Processes, Task
 from semishot.errors import InputError
@@ -52,6 +54,17 @@ def test_an_error_of_the_work_ends_all_and_says_where_it_was():
         outcomes([task("wrong", complain), task("other", add_up, 0, 1)], place)
     assert "in complain" in caught.value.__notes__[0]
     assert not any(worker.process.is_alive() for worker in place.idle)
+
+
+def test_a_worker_that_is_ended_leaves_no_temporary_folder():
+    place = Processes(["cpu"], 1)
+    running = engine.run([task("long", stay)], place)
+    folders = []
+    while not folders:
+        folders = [Path(value) for _, value in next(running)]
+    assert folders[0].exists()
+    running.close()
+    assert not folders[0].exists()
 
 
 def test_what_cannot_be_cut_ends_in_one_line():

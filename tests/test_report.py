@@ -387,7 +387,7 @@ def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_pat
         (["."], "no results in ."),
         ([str(TABLE1), "--episodes", "-1"], "--episodes must be at least 0, not -1"),
         ([str(TABLE1), "--episodes", "0", "-o", "."], "cannot write .: it is a folder"),
-        ([str(TABLE1), "--episodes", "0", "-o", f"{TABLE1}/r.html"], "cannot write"),
+        ([str(TABLE1), "--episodes", "0", "-o", f"{TABLE1}/r.html"], f"{TABLE1}/r.html: "),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tmp_path, monkeypatch, capsys):

@@ -1,9 +1,11 @@
 """The lines of SECURITY.md that no other test shows; and that every line names a test."""
 
+import base64
 import hashlib
 import io
 import json
 import os
+import pickle
 import pty
 import re
 import resource
@@ -24,6 +26,7 @@ from PIL import Image
 
 from own_images import draw, folders, save
 from semishot import archives, seals, sorting
+from semishot.checkpoints import last_good_state, save_state
 from semishot.classifier import PrototypeClassifier
 from semishot.cli import main
 from semishot.datasets import folder as folder_pool
@@ -33,11 +36,14 @@ from semishot.embedding_cache import EmbeddingCache
 from semishot.endings import told
 from semishot.errors import InputError
 from semishot.evaluate import find_model
+from semishot.feature_files import gathered
 from semishot.image_encoders import load_encoder, open_encoder
 from semishot.image_pool import save_pool
+from semishot.npy import map_array
 from semishot.own_files import from_folders
 from semishot.pictures import decode
 from semishot.predictions import write_text
+from semishot.sorted_page import write_page
 from semishot.trained import load_model
 
 HERE = Path(__file__).parent
@@ -360,6 +366,13 @@ def test_a_temporary_name_that_is_a_link_is_not_followed(tmp_path):
 
 def test_predictions_leave_nothing_in_the_temporary_folder(tmp_path, monkeypatch, capsys):
     """And nobody else can look in while they are made."""
+    modes = []
+
+    def look(parts, scratch):
+        modes.append(stat.S_IMODE(scratch.parent.stat().st_mode))
+        return gathered(parts, scratch)
+
+    monkeypatch.setattr("semishot.predict.gathered", look)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "tmp").mkdir()
@@ -369,7 +382,48 @@ def test_predictions_leave_nothing_in_the_temporary_folder(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     main(["classify", "--labeled", "rows.npy", "--labels", "labels.csv", "--out", "out"])
     main(["predict", "out", "rows.npy"])
+    assert modes == [0o700]
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+class Hostile:
+    """Makes a file as soon as it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def test_code_in_a_checkpoint_does_not_run(tmp_path, capsys):
+    mark = tmp_path / "mark"
+    save_state(tmp_path, {"step": Hostile(mark)})
+    assert last_good_state(tmp_path, CPU) is None
+    assert "no checkpoint of ours" in capsys.readouterr().err
+    assert not mark.exists()
+    pickle.loads(pickle.dumps(Hostile(mark)))
+    assert mark.exists(), "it would not have run anywhere"
+
+
+def test_code_in_a_file_of_features_does_not_run(tmp_path):
+    mark = tmp_path / "mark"
+    (tmp_path / "bare.npy").write_bytes(pickle.dumps(Hostile(mark)))
+    np.save(tmp_path / "boxed.npy", np.array([Hostile(mark)], object))
+    for path in tmp_path.glob("*.npy"):
+        with pytest.raises(InputError, match="no .npy file of numbers or strings"):
+            map_array(path)
+    assert not mark.exists()
+
+
+def test_the_page_of_a_pile_allows_its_own_style_and_script_and_nothing_else(tmp_path):
+    write_page(tmp_path / "page.html", [], {}, [], lambda i: None, {})
+    page = (tmp_path / "page.html").read_text("utf-8")
+    for tag, rule in (("style", "style-src"), ("script", "script-src")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{rule} 'sha256-{digest}'" in page
+    assert "default-src 'none'; img-src data:;" in page
 
 
 # The network
@@ -401,6 +455,8 @@ def test_no_command_listens_or_connects(tiny_root, tmp_path):
         "classify --labeled labeled --unlabeled pile --out out --encoder omniglot --apply copy",
         "predict out pile --json",
         "undo out",
+        "export out --out model.onnx",
+        "data prepare folder --source labeled --data-root root",
         f"train --updates 1 --filters 2 --labeled-fraction 0.5 --out run --device cpu {shape}",
         f"evaluate --model run --episodes 2 {shape}",
         "data list",
@@ -411,16 +467,21 @@ def test_no_command_listens_or_connects(tiny_root, tmp_path):
         "doctor",
     ]
     (tmp_path / "all.py").write_text(COMMANDS)
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    own = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp")}
     done = subprocess.run(
         [sys.executable, "all.py"],
         input="\n".join(lines),
         cwd=tmp_path,
-        env={**os.environ, "SEMISHOT_DATA": str(tiny_root)},
+        env={**os.environ, **own, "SEMISHOT_DATA": str(tiny_root)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    left = [path for name in own for path in Path(own[name]).rglob("*")]
+    assert not [path for path in left if re.search(r"microsoft|onnxruntime|\.ses", str(path), re.I)]
     asked = subprocess.run(
         [sys.executable, "all.py"],
         input="data prepare omniglot --download",

@@ -1,5 +1,6 @@
 """The command `semishot`: parse, call one library function, print. `--help` imports no torch."""
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -403,6 +404,9 @@ def main(arguments: list[str] | None = None) -> None:
     elif args[:1] == ["reproduce"] and args[1:2] and args[1] in REPRODUCE_COMMANDS:
         prog, commands, args = "semishot reproduce", REPRODUCE_COMMANDS, args[1:]
     keep_freed_memory()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that it cannot show is no reason to end
+            stream.reconfigure(errors="backslashreplace")
     with told():
         tyro.extras.subcommand_cli_from_dict(
             commands,

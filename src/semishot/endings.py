@@ -31,27 +31,40 @@ class Terminated(KeyboardInterrupt):
 def told() -> Iterator[None]:
     """Turn what ends the block into one line and an exit code."""
     in_charge = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, _terminate) if in_charge else None
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    if in_charge:
+        signal.signal(signal.SIGTERM, hear)
+        if before[signal.SIGINT] is signal.default_int_handler:  # and not ignored
+            signal.signal(signal.SIGINT, hear)
     try:
         yield
     except InputError as error:
         _end(str(error), WRONG_USE)
     except KeyboardInterrupt as stop:
-        code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
-        _end("stopped; the same command goes on from the last checkpoint", code)
+        _stopped(isinstance(stop, Terminated) or signal.SIGTERM in heard)
     except OSError as error:
         _end(_refusal(error), WRONG_USE if error.errno in NO_SUCH_PATH else REFUSED)
-    except (MemoryError, RuntimeError) as error:
+    except Exception as error:
+        if heard:  # libraries make errors of their own out of it
+            _stopped(signal.SIGTERM in heard)
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's
             raise
         _end("not enough memory for what was asked; ask for less at a time", REFUSED)
     finally:
         if in_charge:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+def _stopped(terminated: bool) -> None:
+    code = TERMINATED if terminated else INTERRUPTED
+    _end("stopped; the same command goes on from the last checkpoint", code)
 
 
 def _end(line: str, code: int) -> None:

@@ -166,8 +166,11 @@ class Processes:
         self.folder = tempfile.TemporaryDirectory(prefix="semishot-")
         self.shared = None if shared is None else array_file(shared, Path(self.folder.name))
         self.waiting: deque[Task] = deque()
-        self.idle = [Worker.start(device, threads, self.shared) for device in devices]
+        self.idle = [self._start(device) for device in devices]
         self.busy: dict[Connection, tuple[Worker, Task]] = {}
+
+    def _start(self, device: str) -> "Worker":
+        return Worker.start(device, self.threads, self.shared, self.folder.name)
 
     def submit(self, task: Task) -> None:
         self.waiting.append(task)
@@ -188,7 +191,7 @@ class Processes:
                 del self.busy[pipe]
                 if not isinstance(told, Done):  # what it holds of the device's memory goes with it
                     worker.end()
-                    worker = Worker.start(worker.device, self.threads, self.shared)
+                    worker = self._start(worker.device)
                 self.idle.append(worker)
         return news
 
@@ -205,10 +208,11 @@ class Worker:
     device: str
 
     @classmethod
-    def start(cls, device: str, threads: int, shared: Path | None) -> "Worker":
+    def start(cls, device: str, threads: int, shared: Path | None, scratch: str) -> "Worker":
         context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
         here, there = context.Pipe()
-        process = context.Process(target=serve, args=(there, device, threads, shared), daemon=True)
+        arguments = there, device, threads, shared, scratch
+        process = context.Process(target=serve, args=arguments, daemon=True)
         process.start()
         there.close()  # so that its death is the end of the pipe
         return cls(process, here, device)
@@ -228,8 +232,12 @@ def hear(worker: Worker) -> Outcome:
         return Lost(f"a process on {worker.device} ended with {worker.process.exitcode}")
 
 
-def serve(pipe: Connection, device: str, threads: int, shared: Path | None) -> None:
-    """A worker's life: take work, tell what it says, until the pipe ends."""
+def serve(pipe: Connection, device: str, threads: int, shared: Path | None, scratch: str) -> None:
+    """A worker's life: take work, tell what it says, until the pipe ends.
+
+    Its temporary files lie in `scratch`, which the parent removes: a killed worker cannot.
+    """
+    tempfile.tempdir = scratch
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     torch.set_num_threads(threads)
     if device.startswith("cuda"):

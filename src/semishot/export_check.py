@@ -4,6 +4,7 @@ Letters: B images, H x W pixels, C channels, D features, N classes.
 """
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,8 @@ BATCH = 7
 
 
 def imported(name: str) -> Any:
-    """A module of the extra `onnx`."""
+    """A module of the extra `onnx`; onnxruntime is told not to report to anyone."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         return importlib.import_module(name)
     except ImportError as error:

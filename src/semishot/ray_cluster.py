@@ -4,16 +4,20 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections import deque
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from semishot.endings import Terminated
 from semishot.engine import Array, Done, Failed, Lost, NoMemory, Outcome, Said, Task, attend, say
 from semishot.errors import InputError
 
 CONNECT_SECONDS = 10.0
+TIDY_SECONDS = 5.0
+"""That a worker has to end by itself."""
 AHEAD = 16
 """Tasks that wait in the cluster beside those at work: what they are given lies in its memory."""
 
@@ -42,12 +46,15 @@ def connect(ray: ModuleType, address: str | None) -> None:
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**settings)
+    except SystemExit as ended:  # what Ray makes of SIGTERM
+        raise Terminated from ended
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(
             f"cannot join the Ray cluster at {address} ({str(error).splitlines()[0]}); it may ask for a "
             "token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as on its machines"
         ) from error
-    signal.signal(signal.SIGTERM, on_terminate)  # Ray's own would end us without a word
+    finally:
+        signal.signal(signal.SIGTERM, on_terminate)  # Ray's own would end us without a word
 
 
 def check_address(address: str) -> None:
@@ -137,7 +144,17 @@ class RayCluster:
             return Lost(f"{type(error).__name__}: {str(error).splitlines()[0]}")
 
     def close(self) -> None:
-        for stream in self.streams:
+        streams = list(self.streams)
+        for stream in streams:
+            self.ray.cancel(stream, force=False)  # an interruption: workers take their folders away
+        until = time.monotonic() + TIDY_SECONDS
+        while streams and (left := until - time.monotonic()) > 0:
+            for stream in self.ray.wait(streams, timeout=left, fetch_local=False)[0]:
+                try:
+                    next(stream)
+                except (StopIteration, self.ray.exceptions.RayError):
+                    streams.remove(stream)
+        for stream in streams:
             self.ray.cancel(stream, force=True)
         self.streams.clear()
         if self.joined:

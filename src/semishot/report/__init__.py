@@ -28,10 +28,7 @@ def write_report(source: Path, out: Path, root: Path | None = None, episodes: in
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder")
     text = page(read_results(source), root, episodes)
-    try:
-        write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}") from error
+    write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def report_on_runs(runs: Path, root: Path | None = None) -> None:
@@ -40,7 +37,7 @@ def report_on_runs(runs: Path, root: Path | None = None) -> None:
     try:
         write_report(runs, out, root)
         print(f"report: {out}", file=sys.stderr)
-    except InputError as error:
+    except (InputError, OSError) as error:
         print(f"no report: {error}", file=sys.stderr)
 
 
