@@ -57,7 +57,7 @@ def test_sigterm_is_heard_within_and_as_before_after():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("wrapped", [ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize("wrapped", [ZeroDivisionError, InputError, KeyboardInterrupt])
 def test_a_signal_that_a_library_turned_into_its_own_error_is_still_one(number, code, wrapped):
     with pytest.raises(SystemExit) as ended, told():
         try:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from semishot.errors import InputError, printable
 
@@ -44,30 +45,27 @@ def told() -> Iterator[None]:
             signal.signal(signal.SIGINT, hear)
     try:
         yield
-    except InputError as error:
-        _end(str(error), WRONG_USE)
-    except KeyboardInterrupt as stop:
-        _stopped(isinstance(stop, Terminated) or signal.SIGTERM in heard)
-    except OSError as error:
-        _end(_refusal(error), WRONG_USE if error.errno in NO_SUCH_PATH else REFUSED)
-    except Exception as error:
-        if heard:  # libraries make errors of their own out of it
-            _stopped(signal.SIGTERM in heard)
-        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's
-            raise
-        _end("not enough memory for what was asked; ask for less at a time", REFUSED)
+    except (Exception, KeyboardInterrupt) as error:
+        if heard or isinstance(
+            error, KeyboardInterrupt
+        ):  # libraries make errors of their own out of it
+            terminated = signal.SIGTERM in heard or isinstance(error, Terminated)
+            code = TERMINATED if terminated else INTERRUPTED
+            _end("stopped; the same command goes on from the last checkpoint", code)
+        if isinstance(error, InputError):
+            _end(str(error), WRONG_USE)
+        if isinstance(error, OSError):
+            _end(_refusal(error), WRONG_USE if error.errno in NO_SUCH_PATH else REFUSED)
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch's
+            _end("not enough memory for what was asked; ask for less at a time", REFUSED)
+        raise
     finally:
         if in_charge:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
-def _stopped(terminated: bool) -> None:
-    code = TERMINATED if terminated else INTERRUPTED
-    _end("stopped; the same command goes on from the last checkpoint", code)
-
-
-def _end(line: str, code: int) -> None:
+def _end(line: str, code: int) -> NoReturn:
     """Whatever names stand in the line, it stays a line, and says nothing to the terminal but words."""
     shown = printable(line)
     if len(shown) > LONGEST:
