@@ -22,6 +22,7 @@ ROOMS = [
     "export_check",
     "predict",
     "classify",
+    "out_folder",
     "pile_report",
     "sorting",
     "predictions",

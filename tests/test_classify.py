@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from PIL import Image
 
 from own_images import MEMBERS, STRANGER, draw, folders, save
 from semishot import PrototypeClassifier, sorting
+from semishot.classify import _look_drawn
 from semishot.cli import main
 from semishot.image_encoders import load_encoder
 from semishot.locks import Lock
@@ -290,7 +292,13 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
     assert killed.returncode == -signal.SIGKILL
     assert len(list(pile.rglob("*.png"))) == 14
     said = Path("out/predictions.csv").read_text()
-    assert "interrupted sorting is complete: 24 files in out/sorted" in run(capsys, *given)
+    for other in ([], ["--apply", "copy"]):
+        refused = refusal(capsys, *given, *other)
+        assert "an interrupted sorting is in out: run it with --apply move to complete" in refused
+        assert "or `semishot undo out`" in refused
+        assert len(list(pile.rglob("*.png"))) == 14
+    done = run(capsys, *given, "--apply", "move")
+    assert "interrupted sorting is complete: 24 files in out/sorted" in done
     assert not list(pile.rglob("*.png"))
     assert len(list(Path("out/sorted").rglob("*.png"))) == 24
     assert Path("out/predictions.csv").read_text() == said  # of the whole pile, not of its rest
@@ -490,6 +498,48 @@ def test_links_are_not_moved(capsys, tmp_path):
     assert outside.exists()
 
 
+def test_images_in_linked_folders_are_predicted_and_not_moved(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, pile=2, strangers=0)
+    private = [save(draw("cross", n), tmp_path / f"private/deep/cross-{n}.png") for n in (88, 89)]
+    (pile / "0-linked").symlink_to("../private")
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
+    said = run(capsys, "classify", *given, "--apply", "move")
+    assert "Not sorted: 2 images in linked folders, left where they are" in said
+    assert len(table("out/predictions.csv")) == 8
+    assert all(path.exists() for path in private)
+    assert len(list(Path("out/sorted").rglob("*.png"))) == 6
+    assert run(capsys, "undo", "out") == "6 files put back\n"
+
+
+def test_a_labeled_file_that_goes_while_its_pile_is_sorted_is_no_obstacle(capsys, tmp_path):
+    labeled, _ = folders(tmp_path, shots=1, pile=1, strangers=0)
+    path = labeled / "cross/0.png"
+    Image.open(path).convert("L").save(path)
+    items = [Item(str(path), "cross", path)]
+    assert _look_drawn(items)
+    path.unlink()
+    assert not _look_drawn(items)
+
+
+@pytest.mark.parametrize("given", [("--out", "shut/out"), ("--out", "out", "--cache", "shut/it")])
+def test_a_folder_that_may_not_be_written_is_exit_code_1(capsys, tmp_path, monkeypatch, given):
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    mkdir = Path.mkdir
+
+    def forbidden(self, *options, **more):
+        if "shut" in self.parts:
+            raise PermissionError(13, "Permission denied", str(self))
+        mkdir(self, *options, **more)
+
+    monkeypatch.setattr(Path, "mkdir", forbidden)  # root may write anywhere
+    with pytest.raises(SystemExit) as caught:
+        main(["classify", "--labeled", str(labeled), "--unlabeled", str(pile), *given, *DRAWN])
+    assert caught.value.code == 1
+    err = capsys.readouterr().err
+    assert "Permission denied; allow it, or choose another folder" in err
+    assert err.count("\n") == 1
+
+
 # Wrong use
 
 
@@ -562,6 +612,14 @@ def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
     assert "its encoder gives 64 features, its classifier takes 63" in refusal(
         capsys, "predict", "damaged", pile
     )
+    shutil.copytree("out/model", "pipe")
+    for name in ("encoder.json", "classifier.safetensors"):
+        Path("pipe", name).rename("aside")
+        os.mkfifo(Path("pipe", name))
+        assert f"{name} is no regular file" in refusal(capsys, "predict", "pipe", pile)
+        Path("aside").rename(Path("pipe", name))
+    os.truncate("pipe/encoder.json", 2**21)
+    assert "encoder.json has more than 1,048,576 bytes" in refusal(capsys, "predict", "pipe", pile)
     Path("damaged/classifier.safetensors").write_bytes(b"x")
     assert "was not written by PrototypeClassifier.save" in refusal(
         capsys, "predict", "damaged", pile

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -227,3 +228,14 @@ def test_killed_at_any_instant_it_goes_on_from_the_last_segment(tmp_path):
     assert counts == sorted(counts, reverse=True)  # the later the kill, the less is done again
     assert counts[0] == 40
     assert counts[-1] <= 8
+
+
+def test_segments_that_are_pipes_devices_or_behind_a_link_are_not_read(tmp_path):
+    folder = tmp_path / "cache" / ("0" * 32)
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "a.safetensors")
+    (folder / "b.safetensors").symlink_to("/dev/zero")
+    assert not EmbeddingCache(tmp_path / "cache", "0" * 64, 4).places
+    (tmp_path / "cache" / ("1" * 32)).symlink_to(folder)
+    with pytest.raises(InputError, match="is a link: remove it, or choose another --cache"):
+        EmbeddingCache(tmp_path / "cache", "1" * 64, 4)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from semishot import locks
+from semishot.errors import InputError
 from semishot.files import sweep, whole_folder, write_whole
 from semishot.locks import Lock, abandoned
 
@@ -197,3 +198,14 @@ def test_a_writer_waits_while_another_process_looks_whether_its_file_is_litter(t
         half.unlink()  # as litter
     writing.result(10)
     assert (tmp_path / "it").read_bytes() == b"it"
+
+
+@pytest.mark.parametrize("kind", ["second name", "pipe"])
+def test_a_lock_file_that_is_another_file_is_refused_and_not_written(tmp_path, kind):
+    path, precious = tmp_path / ".lock", tmp_path / "precious"
+    precious.write_text("precious")
+    os.link(precious, path) if kind == "second name" else os.mkfifo(path)
+    with pytest.raises(InputError, match=r"\.lock is no regular file or has a second name"):
+        Lock(path).taken()
+    assert precious.read_text() == "precious"
+    assert path.exists()

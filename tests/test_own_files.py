@@ -81,6 +81,33 @@ def test_links_are_followed_but_not_in_a_circle(tree):
     assert reasons(listing, tree)["pile/a/again"] == f"links back to {tree / 'pile'}"
 
 
+def test_folders_that_link_to_each_other_are_looked_at_once(tmp_path):
+    """By every way there were 12! of them."""
+    names = [f"{n:02}" for n in range(12)]
+    for name in names:
+        touch(tmp_path / name / "x.jpg")
+        for other in set(names) - {name}:
+            (tmp_path / name / f"to-{other}").symlink_to(tmp_path / other)
+    listing = from_folders(None, [tmp_path])
+    assert shown(listing, tmp_path) == {(f"{name}/x.jpg", None) for name in names}
+    assert len(listing.skipped) == 12 * 11
+
+
+def test_a_folder_is_looked_at_by_its_own_name_if_it_has_one(tree):
+    (tree / "pile/0-first").symlink_to(tree / "pile/a")
+    listing = from_folders(None, [tree / "pile"])
+    assert shown(listing, tree) == {("pile/a/4.webp", None), ("pile/5", None)}
+
+
+def test_folders_of_any_depth_are_one_line(tmp_path):
+    tmp_path.joinpath(*["d"] * 150).mkdir(parents=True)
+    touch(tmp_path.joinpath(*["d"] * 100, "x.jpg"))
+    listing = from_folders(None, [tmp_path])
+    assert len(listing.items) == 1
+    (reason,) = reasons(listing, tmp_path).values()
+    assert reason == "lies more than 100 folders deep"
+
+
 def test_a_folder_within_another_belongs_to_itself_alone(tree):
     """The pile among the classes, the classes in the pile, the output in either."""
     inner = tree / "labeled" / "pile"

@@ -119,8 +119,8 @@ def test_a_copy_killed_between_its_two_names_leaves_one(tmp_path):
     journal = plan(tmp_path / "out", "copy", make_pile(tmp_path))
     complete(journal)
     whole = set(state(tmp_path))
-    second = tmp_path / "out/sorted/cat/.x.jpg.part"
-    os.link(tmp_path / "out/sorted/cat/x.jpg", second)
+    whole_one = tmp_path / "out/sorted/cat/x.jpg"
+    os.link(whole_one, sorting._part(whole_one, journal.steps[0].digest))
     assert complete(journal) == []
     assert set(state(tmp_path)) == whole
 
@@ -189,6 +189,102 @@ def test_what_has_changed_is_left_and_named(tmp_path):
     assert (tmp_path / "out/sorted/dog/c.jpg").read_text() == "edited after it"
     assert wanted[1][0].read_text() == "another one in the old place"
     assert read_journal(tmp_path / "out") is not None
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
+def test_a_full_or_forbidden_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch, error):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    ready = plan(tmp_path / "out", "copy", wanted)
+
+    def refuse(read, written, size):
+        written.write(b"half")
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sorting.shutil, "copyfileobj", refuse)
+        with pytest.raises(OSError, match=os.strerror(error)) as caught:
+            complete(ready)
+    assert caught.value.filename == str(tmp_path / "out/sorted/cat/x.jpg")
+    assert not read_journal(tmp_path / "out").done
+    assert sorted_names(tmp_path) == set()
+    assert complete(read_journal(tmp_path / "out")) == []
+    assert sorted_names(tmp_path) == TARGETS
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+@pytest.fixture
+def no_hard_links(monkeypatch):
+    def refuse(*names, **options):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("no_hard_links")
+def test_an_undo_onto_a_full_disk_ends_and_goes_on_later(tmp_path, monkeypatch):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+
+    def refuse(read, written, size):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sorting.shutil, "copyfileobj", refuse)
+        with pytest.raises(OSError, match="No space left on device"):
+            undo(tmp_path / "out")
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+@pytest.mark.usefixtures("no_hard_links")
+@pytest.mark.parametrize("how", ["move", "copy"])
+def test_the_longest_names_are_sorted_and_put_back(how, tmp_path):
+    wanted = []
+    for folder in ("a", "b"):
+        path = tmp_path / "pile" / folder / ("é" * 125 + "x.jpg")  # 255 bytes
+        path.parent.mkdir(parents=True)
+        path.write_text(folder)
+        wanted.append((path, "cat", digest(path)))
+    (tmp_path / "out").mkdir()
+    before = state(tmp_path)
+    assert complete(plan(tmp_path / "out", how, wanted)) == []
+    assert len(sorted_names(tmp_path)) == 2
+    assert undo(tmp_path / "out") == (2, [])
+    assert state(tmp_path) == before
+
+
+@pytest.mark.usefixtures("no_hard_links")
+def test_a_file_of_the_users_that_ends_in_part_stays(tmp_path):
+    wanted = make_pile(tmp_path)
+    for name in ("pile/.c.jpg.part", "out/sorted/dog/.c.jpg.part"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+def test_an_undo_killed_between_the_two_names_of_a_file_leaves_one(tmp_path):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+    path, _, there = wanted[2]
+    os.link(tmp_path / "out/sorted/dog/c.jpg", path)
+    os.link(path, sorting._part(path, there))
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_journal_that_is_no_regular_file_is_not_read(tmp_path, kind):
+    path = tmp_path / "undo.json"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+        undo(tmp_path)
 
 
 def test_the_last_copy_of_an_image_is_kept(tmp_path):

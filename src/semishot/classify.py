@@ -27,6 +27,7 @@ from semishot.files import whole_folder
 from semishot.image_encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
 from semishot.locks import Lock
 from semishot.next_labels import next_to_label
+from semishot.out_folder import CLASSIFIER, EMBEDDINGS, MODEL, SCRATCH, check_model, check_out
 from semishot.own_files import Item, Listing, from_folders, from_table
 from semishot.pictures import header
 from semishot.pile_report import REPORT, write_report
@@ -34,10 +35,8 @@ from semishot.predictions import ACCEPT, IRRELEVANT, Prediction, as_csv, write_s
 from semishot.sorting import LOCK, How
 from semishot.spread import place_of
 
-__all__ = ["MODEL", "Outcome", "classify", "judged"]
+__all__ = ["Outcome", "classify", "judged"]
 
-MODEL, CLASSIFIER = "model", "classifier.safetensors"
-SCRATCH = ".features.npy"
 DRAWING, LOOKED_AT = 128, 20
 """Pixels a side of what may be a drawing, and how many labeled images are asked."""
 
@@ -68,26 +67,29 @@ def classify(
 ) -> Outcome:
     """Learn from the labeled images and the pile, and write all about the pile to `out`."""
     with_features = labeled.suffix.lower() == ".npy"
-    _check(reject, out, with_features, labels is not None, bool(apply or encoder or engine))
+    _check(reject, with_features, labels is not None, bool(apply or encoder or engine))
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is no folder")
     if sorting.read_journal(out) is not None:
         with Lock(out / LOCK):
-            return _go_on(out)
+            return _go_on(out, apply)
     begun = time.monotonic()
     remember = _by(engine, address, device)
     listing = Listing() if with_features else _listed(labeled, unlabeled, out, cache)
     opened = None if with_features else open_encoder(encoder or DEFAULT)
     try:
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
     with Lock(out / LOCK):
         if sorting.read_journal(out) is not None:  # of a process that we have waited for
-            return _go_on(out)
+            return _go_on(out, apply)
+        check_out(out, cache)  # not before: another process may just have been replacing its model
         try:
             if opened is None:
                 rows = feature_rows(labeled, labels, unlabeled, out / SCRATCH)
             else:
-                kept = EmbeddingCache(cache or out / "embeddings", opened.identity, opened.features)
+                kept = EmbeddingCache(cache or out / EMBEDDINGS, opened.identity, opened.features)
                 rows = embed(listing.items, opened, kept, out / SCRATCH, remember)
             rows.skipped[:0] = listing.skipped
             write_skipped(out / "skipped.csv", rows.skipped)
@@ -99,16 +101,14 @@ def classify(
         finally:
             (out / SCRATCH).unlink(missing_ok=True)
         if apply is not None:
-            _sort(outcome, rows, apply)
+            _sort(outcome, rows, apply, unlabeled)
     return outcome
 
 
-def _check(reject: float, out: Path, features: bool, labels: bool, for_images: bool) -> None:
+def _check(reject: float, features: bool, labels: bool, for_images: bool) -> None:
     """What can be refused before anything is looked at."""
     if not 0 < reject < 1:
         raise InputError(f"--reject must be between 0 and 1, not {reject}")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is no folder")
     if features and for_images:
         raise InputError(
             "features have no files to sort and are embedded already: leave --apply, --encoder and "
@@ -125,8 +125,8 @@ def _by(engine: Literal["local", "ray"] | None, address: str | None, device: str
     return partial(in_this_process, pick_device(device))
 
 
-def _go_on(out: Path) -> Outcome:
-    """Complete a sorting that was interrupted; one that is complete is not sorted over."""
+def _go_on(out: Path, apply: How | None) -> Outcome:
+    """Complete a sorting that was interrupted, if asked; one that is complete is not sorted over."""
     before = sorting.read_journal(out)
     if before is None:
         raise InputError(f"the sorting in {out} has just been undone; run this again to sort anew")
@@ -134,6 +134,11 @@ def _go_on(out: Path) -> Outcome:
         raise InputError(
             f"{before.out} holds a sorted pile: `semishot undo {before.out}` puts the files back, or "
             "choose another --out"
+        )
+    if apply != before.how:
+        raise InputError(
+            f"an interrupted sorting is in {before.out}: run it with --apply {before.how} to complete it, "
+            f"or `semishot undo {before.out}`"
         )
     problems = sorting.complete(before)
     facts = {"completed": len(before.steps) - len(problems), "apply": before.how}
@@ -196,7 +201,10 @@ def _notes(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
 def _look_drawn(items: Sequence[Item]) -> bool:
     paths = [item.path for item in items if item.label is not None and item.path][:LOOKED_AT]
     for path in paths:
-        width, height, gray = header(read_image(path), str(path))
+        try:
+            width, height, gray = header(read_image(path), str(path))
+        except InputError:  # it has gone since: there will be no hint
+            return False
         if not gray or max(width, height) > DRAWING:
             return False
     return bool(paths)
@@ -281,6 +289,7 @@ def _write(
     begun: float,
 ) -> None:
     out = outcome.out
+    check_model(out / MODEL)  # once more: it may have been filled meanwhile
     with whole_folder(out / MODEL) as folder:
         save_encoder(encoder, folder)
         classifier.save(folder / CLASSIFIER)
@@ -294,10 +303,10 @@ def _write(
     write_text(out / "result.json", text)
 
 
-def _sort(outcome: Outcome, rows: Rows, how: How) -> None:
-    """The files of the pile, by what was said of them."""
+def _sort(outcome: Outcome, rows: Rows, how: How, pile: Path | None) -> None:
+    """The files of the pile, by what was said of them; what a link leads to is not moved."""
     digests = {id(i): d for i, d in zip(rows.items, rows.digests, strict=True)}
-    wanted, seen = [], set()
+    wanted, seen, behind_links = [], set(), 0
     for said in outcome.predictions:
         path = said.item.path
         assert path is not None
@@ -308,7 +317,20 @@ def _sort(outcome: Outcome, rows: Rows, how: How) -> None:
         if how == "move" and path.is_symlink():
             outcome.problems.append(f"{path}: a link, left where it is")
             continue
+        if how == "move" and _behind_link(path, pile):
+            behind_links += 1
+            continue
         label = said.label if said.decision == ACCEPT else None
         wanted.append((path, label, digests[id(said.item)].hex()))
+    if behind_links:
+        outcome.problems.append(f"{behind_links:,} images in linked folders, left where they are")
     outcome.problems += sorting.complete(sorting.plan(outcome.out, how, wanted))
     outcome.facts["apply"] = how
+
+
+def _behind_link(path: Path, pile: Path | None) -> bool:
+    """Whether a folder between the pile and its file is a link."""
+    if pile is None or not path.is_relative_to(pile):
+        return False
+    between = len(path.parts) - len(pile.parts) - 1
+    return any(folder.is_symlink() for folder in list(path.parents)[:between])

@@ -4,6 +4,7 @@ A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file
 """
 
 import hashlib
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from semishot.files import sweep, write_whole
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
 """A segment is written when it has so many rows, or when so much time has passed."""
+MOST_BYTES = 2**30
+"""Of a segment: a larger one is not ours."""
 
 
 class EmbeddingCache:
@@ -28,8 +31,10 @@ class EmbeddingCache:
         self.folder, self.features = folder / identity[:32], features
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (FileExistsError, NotADirectoryError) as error:
             raise InputError(f"cannot keep features in {folder} ({error.strerror})") from error
+        if self.folder.is_symlink():
+            raise InputError(f"{self.folder} is a link: remove it, or choose another --cache")
         sweep(self.folder)
         self.places: dict[bytes, tuple[Path, int]] = {}
         self.new: dict[bytes, Row] = {}
@@ -41,6 +46,9 @@ class EmbeddingCache:
     def _index(self, path: Path) -> None:
         """A damaged segment is as good as none: its images are embedded again."""
         try:
+            about = path.stat()
+            if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+                return
             with safe_open(path, "numpy") as file:
                 digests = file.get_tensor("digests")
                 shape = file.get_slice("features").get_shape()

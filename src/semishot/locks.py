@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from semishot.errors import printable
+from semishot.errors import InputError, printable
 
 if sys.platform != "win32":
     import fcntl
@@ -58,7 +59,8 @@ class Lock:
             return
         self.looks += 1
         try:
-            said = self.path.read_text(encoding="utf-8", errors="replace")[:MOST_SAID]
+            with self.path.open(encoding="utf-8", errors="replace") as file:
+                said = file.read(MOST_SAID)
         except OSError:  # it has just ended
             return
         if said or self.looks > NAMELESS:
@@ -87,6 +89,12 @@ def lock_file(path: Path) -> int | None:
     """A file that this process alone has open and locked, made if need be; None if another has it."""
     while True:
         place = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
+        about = os.fstat(place)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+            os.close(place)
+            raise InputError(
+                f"{path} is no regular file or has a second name, and would be written: remove it"
+            )
         if not lock(place):
             os.close(place)
             return None

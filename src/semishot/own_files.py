@@ -2,6 +2,7 @@
 
 import csv
 import stat
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ IMAGES = {
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
 MOST_TABLE_BYTES = 2**28
+DEEPEST = 100
+"""Folders in folders, below the one that was named."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
         if not place.is_dir():
             _add(listing, place, None)
             continue
-        for path in _files(listing, place, ends - {place.resolve()}, {}):
+        for path in _files(listing, place, ends - {place.resolve()}):
             _add(listing, path, None)
     return listing
 
@@ -84,7 +87,7 @@ def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
 def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
     inner = ends - {labeled.resolve()}
     found: dict[str, int] = {}
-    for path in _files(listing, labeled, inner, {}):
+    for path in _files(listing, labeled, inner):
         parts = path.relative_to(labeled).parts
         if len(parts) == 1:
             listing.skipped.append(Skipped(str(path), "lies in no class folder"))
@@ -115,37 +118,41 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
     return True
 
 
-def _files(
-    listing: Listing, folder: Path, ends: set[Path], above: dict[tuple[int, int], Path]
-) -> Iterator[Path]:
-    """Every file below a folder, sorted, links followed but never in a circle, hidden ones left out."""
-    try:
-        about = folder.stat()
-        names = sorted(path.name for path in folder.iterdir())
-    except OSError as error:
-        listing.skipped.append(Skipped(str(folder), f"cannot be listed ({error.strerror})"))
-        return
-    key = (about.st_dev, about.st_ino)
-    if key in above:
-        reason = f"links back to {above[key]}"
-        listing.skipped.append(Skipped(str(folder), reason))
-        return
-    for name in names:
-        path = folder / name
-        if name.startswith(".") or name == "__MACOSX":
-            continue
+def _files(listing: Listing, root: Path, ends: set[Path]) -> Iterator[Path]:
+    """Every file below a folder, sorted, hidden ones left out; links last, and no folder twice."""
+    seen: dict[tuple[int, int], Path] = {}
+    waiting, linked = [root], deque[Path]()
+    while waiting or linked:
+        path = waiting.pop() if waiting else linked.popleft()
+        reason, do = "", "opened"
         try:
-            kind = path.stat().st_mode
+            about = path.stat()
+            key = (about.st_dev, about.st_ino)
+            if stat.S_ISREG(about.st_mode):
+                yield path
+            elif not stat.S_ISDIR(about.st_mode):
+                reason = "no regular file"
+            elif path.resolve() in ends:
+                continue
+            elif key in seen:
+                reason = f"links back to {seen[key]}"
+            elif len(path.parts) - len(root.parts) > DEEPEST:
+                reason = f"lies more than {DEEPEST} folders deep"
+            else:
+                seen[key] = path
+                do = "listed"
+                inside = _inside(path)
+                linked += [one for one in inside if one.is_symlink()]
+                waiting += [one for one in reversed(inside) if not one.is_symlink()]
         except OSError as error:
-            listing.skipped.append(Skipped(str(path), f"cannot be opened ({error.strerror})"))
-            continue
-        if stat.S_ISDIR(kind):
-            if path.resolve() not in ends:
-                yield from _files(listing, path, ends, {**above, key: folder})
-        elif stat.S_ISREG(kind):
-            yield path
-        else:
-            listing.skipped.append(Skipped(str(path), "no regular file"))
+            reason = f"cannot be {do} ({error.strerror})"
+        if reason:
+            listing.skipped.append(Skipped(str(path), reason))
+
+
+def _inside(folder: Path) -> list[Path]:
+    paths = sorted(folder.iterdir())
+    return [p for p in paths if not p.name.startswith(".") and p.name != "__MACOSX"]
 
 
 def from_table(table: Path) -> Listing:

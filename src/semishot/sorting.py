@@ -4,10 +4,12 @@ The whole plan is on the disk before the first file is touched, each step can be
 step overwrites anything. So a sorting that was killed is completed, or undone, by its journal alone.
 """
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +31,14 @@ SORTED, JOURNAL, IRRELEVANT = "sorted", "undo.json", "_irrelevant"
 LOCK = ".lock"
 """In OUT, while a command works there."""
 BLOCK = 2**20
+MOST_JOURNAL_BYTES = 2**29
+LONGEST = 255
+"""Bytes of a file's name."""
+OF_ONE_FILE = {
+    *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.ELOOP),
+}
+"""Errors, ours among them, that are named and passed over; any other, as a full disk, ends the work."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +83,26 @@ def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> st
     path, found = Path(name), name
     while (folder.name, folded(found)) in taken or os.path.lexists(folder / found):
         number = taken[folder.name, folded(name)] = taken.get((folder.name, folded(name)), 1) + 1
-        found = f"{path.stem}~{number}{path.suffix}"
+        tail = f"~{number}{path.suffix}"
+        room = max(1, LONGEST - len(os.fsencode(tail)))
+        stem = os.fsencode(path.stem)
+        found = (path.stem if len(stem) <= room else stem[:room].decode(errors="ignore")) + tail
     taken.setdefault((folder.name, folded(found)), 1)
     return found
 
 
 def complete(sorting: Sorting) -> list[str]:
-    """Do what is not done yet; say which files could not be sorted, and why."""
+    """Do what is not done yet; say which files could not be sorted, and why.
+
+    What is no fault of a file, as a full disk, is raised; then the journal stays unfinished.
+    """
     problems = []
     for step in track(sorting.steps, f"{sorting.how} files", len(sorting.steps)):
         try:
             _do(sorting.how, step.source, _ready(sorting, step), step.digest)
         except OSError as error:
+            if error.errno not in OF_ONE_FILE:
+                raise
             problems.append(f"{step.source}: {error.strerror or error}")
     _write(Sorting(sorting.out, sorting.how, True, sorting.steps))
     return problems
@@ -109,23 +127,24 @@ def _do(how: How, source: Path, target: Path, digest: str) -> None:
     if not os.path.lexists(target):
         if _digest(source) != digest:
             raise OSError("it has changed since it was looked at")
-        _place(source, target, share=how == "move")
+        _place(source, target, digest, share=how == "move")
     elif not _is(target, digest):
         raise FileExistsError(17, f"{target} exists and is another file")
     else:
-        _part(target).unlink(missing_ok=True)  # a kill may have come between its two names
+        _part(target, digest).unlink(missing_ok=True)  # a kill may have come between its two names
     if how == "move" and os.path.lexists(source):
         if not _is(source, digest):
             raise OSError("it has changed since it was looked at")
         source.unlink()
 
 
-def _part(target: Path) -> Path:
-    """Where a copy grows."""
-    return target.with_name(f".{target.name}.part")
+def _part(target: Path, digest: str) -> Path:
+    """Where a copy grows: a name that is short and nobody else's."""
+    said = os.fsencode(target.name) + b"\0" + os.fsencode(digest)
+    return target.with_name(f".semishot-{hashlib.sha256(said).hexdigest()[:32]}.part")
 
 
-def _place(source: Path, target: Path, share: bool) -> None:
+def _place(source: Path, target: Path, digest: str, share: bool) -> None:
     """Give a file a second name, or where that cannot be a copy, whole or not at all."""
     if share:
         with suppress(OSError):
@@ -133,12 +152,10 @@ def _place(source: Path, target: Path, share: bool) -> None:
             return
         if os.path.lexists(target):
             raise FileExistsError(17, f"{target} exists")
-    part = _part(target)
-    part.unlink(missing_ok=True)
+    part = _part(target, digest)
+    part.unlink(missing_ok=True)  # of a kill
     try:
-        shutil.copy2(source, part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
+        _copy(source, part, target)
         try:
             os.link(part, target)
         except FileExistsError:
@@ -149,6 +166,18 @@ def _place(source: Path, target: Path, share: bool) -> None:
             part.rename(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _copy(source: Path, part: Path, target: Path) -> None:
+    with source.open("rb") as read, part.open("xb") as written:
+        try:
+            shutil.copyfileobj(read, written, BLOCK)
+            written.flush()
+            os.fsync(written.fileno())
+        except OSError as error:
+            error.filename = str(target)  # a full disk has no name
+            raise
+    shutil.copystat(source, part)
 
 
 def undo(out: Path, below: Path | None = None) -> tuple[int, list[str]]:
@@ -170,9 +199,11 @@ def _put_back(sorting: Sorting) -> tuple[int, list[str]]:
         try:
             if target.parent.is_symlink() or target.parent.parent.is_symlink():
                 raise OSError(f"{target.parent} is a link to elsewhere")
-            _part(target).unlink(missing_ok=True)
+            _part(target, step.digest).unlink(missing_ok=True)
             count += _undo(sorting.how, step.source, target, step.digest)
         except OSError as error:
+            if error.errno not in OF_ONE_FILE:
+                raise
             problems.append(f"{target}: {error.strerror or error}")
     if not problems:
         _remove_empty(sorting)
@@ -195,9 +226,10 @@ def _undo(how: How, source: Path, target: Path, digest: str) -> bool:
     if how == "move":
         if not os.path.lexists(source):
             source.parent.mkdir(parents=True, exist_ok=True)
-            _place(target, source, share=True)
+            _place(target, source, digest, share=True)
         elif not _is(source, digest):
             raise OSError(f"{source} is there again, with another content")
+        _part(source, digest).unlink(missing_ok=True)  # a kill may have come between its two names
     elif not _is(source, digest):
         raise OSError(f"it is kept: {source} is gone or has changed")
     target.unlink()
@@ -240,6 +272,9 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
     """
     path = out / JOURNAL
     try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_JOURNAL_BYTES:
+            raise ValueError
         said: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
         seal = said.pop("seal", None)
         steps = tuple(Step(Path(s), folder, name, d) for s, folder, name, d in said["steps"])
@@ -256,6 +291,8 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
                 raise ValueError
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        raise
     except Exception as error:  # it may hold anything
         raise InputError(f"{path} is damaged, or of another version") from error
     if below is not None:

@@ -1,6 +1,7 @@
 """Valid files made invalid: bytes flipped, cut, spliced; fields of JSON and headers given odd values."""
 
 import io
+import copy
 import json
 import struct
 import warnings
@@ -125,7 +126,7 @@ def changed(value: Any, rng: Random) -> Any:
 def odd_value(rng: Random) -> Any:
     if rng.random() < 0.2:
         return rng.choice((-1, 1)) * rng.choice(HUGE)
-    return rng.choice(ODD_VALUES)
+    return copy.deepcopy(rng.choice(ODD_VALUES))  # it may be changed further
 
 
 def odd_header(data: bytes, rng: Random, others: Sequence[bytes]) -> bytes:
