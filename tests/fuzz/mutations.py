@@ -1,7 +1,7 @@
 """Valid files made invalid: bytes flipped, cut, spliced; fields of JSON and headers given odd values."""
 
-import io
 import copy
+import io
 import json
 import struct
 import warnings
