@@ -137,6 +137,87 @@ def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_mem
     assert built.fingerprint == in_memory.fingerprint
 
 
+def begun(tmp_path: Path) -> Path:
+    """A build that was killed after its first batch, whose pixels are wrong: only a new one is right."""
+    building = tmp_path / ".built.building"
+    pool_builder._begin_building(building, (21, *SHAPE), "made", CLASSES)
+    (building / "done.txt").write_text("0\n")
+    return building
+
+
+def cut_short(building: Path) -> None:
+    os.truncate(building / "images.npy", 700)
+
+
+DAMAGE = {
+    "no number": lambda building: (building / "done.txt").write_text("abc\n"),
+    "a lone newline": lambda building: (building / "done.txt").write_text("\n"),
+    "no text": lambda building: (building / "done.txt").write_bytes(b"\xff\n"),
+    "no batch": lambda building: (building / "done.txt").write_text("0\n3\n"),
+    "no plan": lambda building: (building / "plan.txt").write_bytes(b"\xff"),
+    "empty pixels": lambda building: (building / "images.npy").write_bytes(b""),
+    "cut pixels": cut_short,
+    "other pixels": lambda building: np.save(building / "images.npy", np.zeros((21, 4, 5, 3), "B")),
+    "a folder": lambda building: (
+        (building / "done.txt").unlink() or (building / "done.txt").mkdir()
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_beginning_is_begun_anew_and_that_is_said(tmp_path, in_memory, damage, capsys):
+    DAMAGE[damage](begun(tmp_path))
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+    assert "cannot be gone on with" in capsys.readouterr().err
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+@pytest.mark.parametrize("name", ["done.txt", "plan.txt", "images.npy"])
+def test_links_in_a_beginning_are_not_written_through(tmp_path, in_memory, name, link):
+    building = begun(tmp_path)
+    mine = tmp_path / "mine"
+    (building / name).rename(mine)
+    before = mine.read_bytes()
+    link(mine, building / name)
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+    assert mine.read_bytes() == before
+
+
+def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
+    begun(tmp_path).rename(tmp_path / "mine")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()}
+    (tmp_path / ".built.building").symlink_to(tmp_path / "mine")
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+    assert {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()} == before
+
+
+def first_byte(source: str) -> np.ndarray:
+    return np.full(SHAPE, Path(source.split("\0")[-1]).read_bytes()[0], np.uint8)
+
+
+@pytest.mark.parametrize("source", ["{}", "file\0{}"])
+def test_a_build_goes_on_only_with_the_files_it_began_with(tmp_path, source):
+    """Edited under the same name, with as many bytes, they are other files."""
+    path, folder = tmp_path / "image", tmp_path / "built"
+    classes = [PlannedClass("a", "g", "train", (source.format(path),))]
+    path.write_bytes(b"1")
+    building = tmp_path / ".built.building"
+    images, _ = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    images[:] = ord("7")  # as nothing would read it
+    images.flush()
+    (building / "done.txt").write_text("0\n")
+    _, done = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    assert done == {0}
+    path.write_bytes(b"2")
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    built = build_pool(folder, "made", SHAPE, classes, first_byte, {}, workers=1)
+    assert (built.images == ord("2")).all()
+
+
 def ctrl_c_unheard(source: str) -> np.ndarray:
     """White in a process that Ctrl-C does not reach."""
     unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from semishot.endings import Terminated, told
-from semishot.errors import InputError
+from semishot.endings import told
+from semishot.errors import InputError, Terminated
 
 
 def full() -> OSError:

@@ -1,6 +1,8 @@
 """Files and folders appear whole or not at all."""
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,28 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         write_whole(path, half_then_fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the address of a socket is short
+    pipe, place = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+        for path in (pipe, place):
+            with pytest.raises(InputError, match=f"{path} is no regular file; choose another"):
+                write_whole(path, lambda temporary: temporary.write_text("new"))
+    assert pipe.is_fifo()
+    assert place.is_socket()
+    assert sorted(tmp_path.iterdir()) == [pipe, place]
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("/dev/null")
+    write_whole(link, lambda temporary: temporary.write_text("new"))
+    assert link.read_text() == "new"
+    assert not link.is_symlink()
 
 
 def test_readers_see_the_old_file_until_the_new_one_is_complete(tmp_path):

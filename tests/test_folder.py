@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import subprocess
 import zlib
 from pathlib import Path
 
@@ -210,8 +211,47 @@ def test_each_tree_that_cannot_be_used_gets_one_clear_line(tmp_path, paths, mess
 def test_a_link_to_a_folder_above_ends_with_a_line(tmp_path):
     source = named(tmp_path, "a/1.png")
     (source / "a" / "again").symlink_to(source)
-    with pytest.raises(InputError, match="too deep"):
+    with pytest.raises(InputError, match=f"a/again is {source} once more; remove the link"):
         folder.read_tree(source)
+
+
+def test_links_that_multiply_end_with_a_line(tmp_path):
+    """Two links to their own folder are 2^40 paths of 40 folders, without an image to stop at."""
+    source = named(tmp_path, "c/1.png", "e/notes.txt")
+    for name in ("a", "b"):
+        (source / "e" / name).symlink_to(".")
+    with pytest.raises(InputError, match="e/a is .*e once more; remove the link"):
+        folder.read_tree(source)
+
+
+def test_links_in_hidden_folders_matter_to_nobody(tmp_path):
+    source = named(tmp_path, "a/1.png", "b/1.png", ".thumbs/c/2.png")
+    (source / ".thumbs" / "again").symlink_to(".")
+    (source / ".thumbs" / "a").symlink_to(source / "a")
+    assert [c.name for c in planned(source)] == ["a", "b"]
+
+
+def test_a_class_linked_twice_is_named(tmp_path):
+    source = named(tmp_path, "a/1.png", "b/1.png")
+    (source / "c").symlink_to("a")
+    with pytest.raises(InputError, match="/c is .*/a once more"):
+        folder.read_tree(source)
+
+
+def test_folders_without_end_are_too_deep(tmp_path):
+    here = os.open(named(tmp_path, "c/1.png"), os.O_RDONLY)
+    for _ in range(3000):  # longer than any path may be
+        os.mkdir("d", dir_fd=here)
+        inside = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inside
+    os.close(here)
+    try:
+        with pytest.raises(InputError, match="d/d lies too deep") as caught:
+            folder.read_tree(tmp_path)
+        assert "\n" not in str(caught.value)
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)  # deeper than Python removes
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
@@ -233,11 +273,41 @@ def test_without_a_source_or_with_the_pool_as_source_nothing_begins(tmp_path):
         folder.prepare(tmp_path / "folder", None)
     with pytest.raises(InputError, match="absent is not a folder"):
         folder.prepare(tmp_path / "folder", tmp_path / "absent")
-    mine = named(tmp_path / "folder", "a/1.png", "b/1.png")
-    for source in (mine, mine / "a"):
-        with pytest.raises(InputError, match="is where the pool goes"):
-            folder.prepare(tmp_path / "folder", source)
-    assert (mine / "a" / "1.png").exists()
+
+
+@pytest.mark.parametrize("name", datasets.names())
+def test_what_stands_where_a_pool_goes_is_replaced_only_if_it_is_a_pool(tmp_path, name):
+    root = tmp_path / "data"
+    mine = named(root / name, "a/1.png", "b/1.png")
+    (tmp_path / "link").symlink_to(mine)
+    for source in (mine, mine / "a", tmp_path / "link"):
+        with pytest.raises(InputError, match="is where the pool goes.*pass --data-root") as caught:
+            datasets.prepare(name, source, root)
+        assert "\n" not in str(caught.value)
+    for source in (root, named(tmp_path / "elsewhere", "c/1.png")):
+        with pytest.raises(
+            InputError, match=f"{name}, where the pool goes, holds a, which is no part"
+        ):
+            datasets.prepare(name, source, root)
+    assert sorted(p.name for p in mine.rglob("*.png")) == ["1.png", "1.png"]
+    assert list(root.iterdir()) == [mine]
+
+
+def test_glyphs_are_not_drawn_over_files_of_the_user(tmp_path):
+    mine = named(tmp_path / "fonts", "glyphs/mine.svg") / "glyphs" / "mine.svg"
+    with pytest.raises(InputError, match="glyphs, where the pool goes, holds mine.svg"):
+        datasets.load("glyphs", tmp_path / "fonts")
+    assert mine.read_bytes() == b"x"
+
+
+def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
+    files = {path: png(pixels) for path, pixels in small_tree().items()}
+    source = write(tmp_path / "mine", files)
+    (tmp_path / "root" / "folder").mkdir(parents=True)
+    first = datasets.prepare("folder", source, tmp_path / "root")
+    assert datasets.prepare("folder", source, tmp_path / "root").fingerprint == first.fingerprint
+    with pytest.raises(InputError, match="folder, where the pool goes, is no folder"):
+        datasets.prepare("folder", source, named(tmp_path / "other", "folder"))
 
 
 @pytest.mark.parametrize("damaged", [b"", png(picture(0))[:5000]], ids=["empty", "truncated"])

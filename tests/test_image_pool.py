@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.lib.format import open_memmap
 
 from semishot import image_pool
 from semishot.errors import InputError
@@ -229,6 +230,15 @@ def test_a_pool_may_move(tmp_path):
     before = saved(tmp_path / "pool").fingerprint
     shutil.move(tmp_path / "pool", tmp_path / "moved")
     assert open_pool(tmp_path / "moved").fingerprint == before
+
+
+def test_room_is_not_made_through_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"kept")
+    (tmp_path / "images.npy").symlink_to(mine)
+    image_pool.make_room(tmp_path / "images.npy", np.uint8, (2, 3))
+    assert mine.read_bytes() == b"kept"
+    assert open_memmap(tmp_path / "images.npy").shape == (2, 3)
 
 
 def test_gather_is_indexing(tiny_pool):

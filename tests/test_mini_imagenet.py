@@ -1,6 +1,7 @@
 """miniImageNet from every form in which people hold it, on small generated trees and real zips."""
 
 import io
+import os
 import pickle
 import shutil
 import tarfile
@@ -219,6 +220,36 @@ def test_a_split_whose_classes_ilsvrc_lacks(tmp_path):
     with pytest.raises(InputError, match=r"classes of val.csv are absent .* --splits train,test"):
         prepare(tmp_path / "pool", tmp_path)
     assert len(prepare(tmp_path / "pool", tmp_path, ("train", "test")).classes) == 5
+
+
+def test_a_build_from_pickles_goes_on_until_they_change(tmp_path, monkeypatch):
+    make_pickles(tmp_path, 2)
+    plans = []
+
+    def planned(folder, name, shape, classes, read, about):
+        plans.append(pool_builder._digest(name, shape, classes))
+
+    monkeypatch.setattr(mini_imagenet, "build_pool", planned)
+    for _ in range(2):
+        prepare(tmp_path / "pool", tmp_path)
+    (tmp_path / "mini-imagenet-cache-val.pkl").touch()
+    prepare(tmp_path / "pool", tmp_path)
+    assert plans[0] == plans[1] != plans[2]
+
+
+def test_pickles_are_not_unpacked_through_a_link(tmp_path):
+    make_pickles(tmp_path / "source", 2)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note").write_text("kept")
+    (tmp_path / ".pool.unpickled").symlink_to(tmp_path / "mine")
+    pool = prepare(tmp_path / "pool", tmp_path / "source")
+    assert len(pool.classes) == sum(map(len, LABELS.values()))
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["note"]
+
+
+def test_a_zip_that_is_a_pipe_is_no_zip(tmp_path):
+    os.mkfifo(tmp_path / "images.zip")
+    assert mini_imagenet._in_zips(tmp_path, {}) == {}
 
 
 def test_a_pickle_that_is_absent(tmp_path):

@@ -38,13 +38,15 @@ from semishot.errors import InputError
 from semishot.evaluate import find_model
 from semishot.feature_files import gathered
 from semishot.image_encoders import load_encoder, open_encoder
-from semishot.image_pool import save_pool
+from semishot.image_pool import open_pool, save_pool
+from semishot.log import read_log
 from semishot.npy import map_array
 from semishot.own_files import from_folders
 from semishot.pictures import decode
 from semishot.predictions import write_text
+from semishot.report.reading import read_results
 from semishot.sorted_page import write_page
-from semishot.trained import load_model
+from semishot.trained import load_model, read_config
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parent / "SECURITY.md").read_text(encoding="utf-8")
@@ -348,8 +350,67 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
     named = from_folders(None, [tmp_path / "a.png", tmp_path / "b.png"]).items
     rows = embed(named, encoder, kept, tmp_path / "rows.npy", partial(in_this_process, CPU))
     assert rows.items == []
-    with pytest.raises(InputError):
-        folder_pool.prepare(tmp_path / "pool", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a huge file"])
+def test_a_data_set_opens_regular_files_of_a_bounded_size(tmp_path, kind):
+    """Each image is looked at in turn, so all before the last are fine."""
+    source = tmp_path / "labeled"
+    for name in ("circle", "cross"):
+        (source / name).mkdir(parents=True)
+        (source / name / "0.png").write_bytes(jpeg())
+    place, line = odd_file(source / "cross" / "1.png", kind)
+    for refused in (
+        lambda: folder_pool.prepare(tmp_path / "pool", source),
+        lambda: tiered_imagenet.read(archives.in_file(place)),
+    ):
+        with pytest.raises(InputError, match=line) as caught:
+            refused()
+        assert str(place) in str(caught.value)
+    assert not (tmp_path / "pool").exists()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a huge file"])
+@pytest.mark.parametrize(
+    "name", ["pool.json", "config.json", "encoder.json", "result.json", "log.jsonl", "csv"]
+)
+def test_what_describes_a_folder_is_a_regular_file_of_a_bounded_size(tmp_path, kind, name):
+    place, line = odd_file(tmp_path / name, kind)
+    reader = {
+        "pool.json": lambda: open_pool(tmp_path),
+        "config.json": lambda: read_config(place),
+        "encoder.json": lambda: load_encoder(tmp_path),
+        "result.json": lambda: read_results(tmp_path),
+        "log.jsonl": lambda: read_log(tmp_path),
+        "csv": lambda: mini_imagenet._read_csv(place),
+    }[name]
+    with pytest.raises(InputError, match="is damaged" if name == "encoder.json" else line):
+        reader()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+def test_weights_and_pixels_are_regular_files(tmp_path, kind):
+    save_pool(tmp_path / "pool", "p", np.zeros((1, 1, 2, 2), np.uint8), [], {})
+    (tmp_path / "pool" / "images.npy").unlink()
+    odd_file(tmp_path / "pool" / "images.npy", kind)
+    odd_file(tmp_path / "model.safetensors", kind)
+    with pytest.raises(InputError, match="images.npy is no regular file"):
+        open_pool(tmp_path / "pool")
+    with pytest.raises(InputError, match="model.safetensors is no regular file"):
+        load_model(tmp_path, CPU)
+
+
+def odd_file(path: Path, kind: str) -> tuple[Path, str]:
+    """Where it is, and how it is refused."""
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 20 * 2**30)  # takes no space
+        return path, "has 21,474,836,480 bytes, more than"
+    return path, "is no regular file"
 
 
 # What is written, and where

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from semishot.errors import InputError
+from semishot.files import read_regular
 
 LARGEST = 16 * 2**20  # bytes of one image file
 LARGEST_HEADER = 2**13
@@ -26,8 +27,7 @@ def read_bytes(source: str) -> tuple[bytes, str]:
     name = "/".join([path, *place[:1]])
     with readable(name):
         if kind == "file":
-            data = _slice(Path(path), 0, LARGEST + 1)
-            check_size(len(data), name)
+            data = read_regular(Path(path), LARGEST)
         elif kind == "zip":
             with _opened_zip(path).open(place[0]) as file:
                 data = file.read(LARGEST)  # bounded, in case the declared size is a lie

@@ -16,7 +16,7 @@ from safetensors import torch as safetensors
 from torch import Tensor
 
 from semishot.errors import InputError
-from semishot.files import write_whole
+from semishot.files import check_regular, write_whole
 
 MODEL, STATE, BEFORE, LOCK = "model.safetensors", "state.pt", "state.before.pt", ".lock"
 """Of a run folder: the trained fleet; while it trains, its last checkpoint, the one before, its lock."""
@@ -45,6 +45,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a file; DamagedError if a byte of it has changed."""
+    check_regular(path)
     content = path.read_bytes()
     try:
         tensors = safetensors.load(content)
@@ -96,6 +97,7 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
 
 def load_state(path: Path, device: torch.device) -> dict[str, Any]:
     """What `save_state` wrote; DamagedError if a byte of it has changed."""
+    check_regular(path)
     content = path.read_bytes()
     content, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:

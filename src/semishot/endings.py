@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, Terminated, printable
 
 LONGEST = 1000
 """Characters of the line."""
@@ -22,10 +22,6 @@ NO_SUCH_PATH = {
 }
 """The path is wrong, not the machine."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: everything is left as by Ctrl-C."""
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from typing import Any
 from semishot.errors import InputError
 from semishot.locks import PAUSE, abandoned, lock, lock_file
 
+MOST_JSON = 256 * 2**20
+"""Bytes; a pool of a million classes has half as many."""
 HALF_DONE = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
 """Beside NAME, while a process makes it or puts another in its place: `.NAME.PID.tmp`."""
 
@@ -25,6 +28,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    _check_replaceable(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,9 +48,39 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
+def _check_replaceable(path: Path) -> None:
+    """A pipe or a device would be gone; a link may go, and a folder is refused by the rename."""
+    if os.path.lexists(path):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{path} is no regular file; choose another name")
+
+
 def write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """All of a regular file of at most `most` bytes: a pipe would wait for ever, a device never end."""
+    check_regular(path)
+    with open(path, "rb", opener=_without_waiting) as file:
+        size = check_regular(path, os.fstat(file.fileno()))
+        if size > most:
+            raise InputError(f"{path} has {size:,} bytes, more than {most:,}")
+        return file.read(size)
+
+
+def check_regular(path: Path, about: os.stat_result | None = None) -> int:
+    """The size of a regular file, after following links; InputError for anything else."""
+    about = about or path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise InputError(f"{path} is no regular file")
+    return about.st_size
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # not on Windows
 
 
 @contextmanager
@@ -64,7 +98,7 @@ def understood(what: object) -> Iterator[None]:
 def read_json(path: Path) -> Any:
     """Whatever a file holds as JSON."""
     with understood(path):
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_regular(path, MOST_JSON).decode())
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -104,6 +138,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         os.close(place)
+
+
+def remove(path: Path) -> None:
+    """Whatever it is, or nothing; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sweep(folder: Path, name: str | None = None) -> None:

@@ -22,6 +22,7 @@ from semishot.files import read_json, whole_folder, write_json
 from semishot.npy import map_array
 
 FORMAT = 1
+POOL_FILES = {"images.npy", "pool.json"}
 Indices = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 Split = Literal["train", "val", "test"]
@@ -93,6 +94,7 @@ def make_room(
 ) -> np.memmap[Any, np.dtype[Number]]:
     """A file to fill, with all its space: a disk that fills up under a memory map kills the process."""
     try:
+        path.unlink(missing_ok=True)  # a link would be followed
         array = np.lib.format.open_memmap(path, "w+", dtype, shape)
         with path.open("r+b") as file:
             if hasattr(os, "posix_fallocate"):  # not on every platform

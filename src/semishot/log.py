@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semishot.files import understood, write_whole
+from semishot.files import read_regular, understood, write_whole
 
 LARGEST = 2**63
+MOST_BYTES = 2**30
 Line = dict[str, Any]
 """`step`, `learning_rate`, `loss` of each run, and now and then `accuracy` of each run."""
 
@@ -31,7 +32,8 @@ def read_log(folder: Path) -> list[Line]:
     """Its lines, but for one that a kill has cut short."""
     path, lines = folder / "log.jsonl", []
     with understood(path):
-        for text in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
+        whole = read_regular(path, MOST_BYTES).decode() if path.exists() else ""
+        for text in whole.split("\n"):
             try:
                 line = json.loads(text)
             except json.JSONDecodeError:

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
+from semishot.files import check_regular
 
 
 def map_array(path: Path) -> NDArray[Any]:
     """The array, read when it is used; InputError if there is none in the file."""
+    check_regular(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # shapes that overflow

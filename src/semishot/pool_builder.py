@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.errors import InputError
-from semishot.files import whole_folder
+from semishot.errors import InputError, printable
+from semishot.files import read_regular, remove, whole_folder
 from semishot.image_pool import (
     ImageClass,
     ImagePool,
@@ -29,6 +30,7 @@ from semishot.image_pool import (
     with_digests,
     write_description,
 )
+from semishot.npy import map_array
 from semishot.progress import meter
 
 BATCH = 256
@@ -37,6 +39,8 @@ MOST_WORKERS = 16
 """Each takes 50 MB, and more of them would wait for the disk."""
 LAST_WORDS = 1.0
 """Seconds in which a worker that was told to end can finish sending."""
+MOST_TEXT = 64 * 2**20
+"""Bytes of a list of batches."""
 Pixels = np.memmap[Any, np.dtype[np.uint8]]
 
 
@@ -70,7 +74,8 @@ def build_pool(
     building = folder.with_name(f".{folder.name}.building")
     images, done = _begin_building(building, (len(sources), *shape), name, classes)
     batches = [b for b in range(0, len(sources), BATCH) if b not in done]
-    log = (building / "done.txt").open("w", encoding="utf-8")
+    (building / "done.txt").unlink(missing_ok=True)
+    log = (building / "done.txt").open("x", encoding="utf-8")
     with log, meter(f"preparing {name}", len(sources), "images") as progress:
         log.writelines(f"{first}\n" for first in sorted(done))  # without a line cut short
         progress.skip(len(sources) - sum(len(sources[b : b + BATCH]) for b in batches))
@@ -102,24 +107,67 @@ def _begin_building(
     building: Path, shape: tuple[int, ...], name: str, classes: Sequence[PlannedClass]
 ) -> tuple[Pixels, set[int]]:
     """The file to fill, and the batches an earlier build of the same plan has filled."""
+    plan = _digest(name, shape, classes)
+    pixels = building / "images.npy"
+    if os.path.lexists(building):
+        try:
+            done = _done(building, shape, plan)
+            return np.lib.format.open_memmap(pixels, "r+"), done
+        except (OSError, ValueError) as error:  # InputError among them
+            said = printable(f"{building} cannot be gone on with ({error}); the build begins anew")
+            print(said, file=sys.stderr)
+        remove(building)
+    building.mkdir(parents=True)
+    try:
+        images = make_room(pixels, np.uint8, shape)
+    except OSError:
+        shutil.rmtree(building)
+        raise
+    (building / "plan.txt").write_text(plan, encoding="utf-8")
+    return images, set()
+
+
+def _digest(name: str, shape: tuple[int, ...], classes: Sequence[PlannedClass]) -> str:
+    """Of the plan, and of the size and time of each file it reads: pixels of two versions never mix."""
     whole = hashlib.sha256(repr((name, shape)).encode())
+    last = None
     for planned in classes:  # one after the other: together they are a hundred megabytes of text
         whole.update(repr(planned).encode())
-    plan = whole.hexdigest()
-    written = building / "plan.txt"
-    if not written.exists() or written.read_text(encoding="utf-8") != plan:
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
-        try:
-            make_room(building / "images.npy", np.uint8, shape).flush()
-        except OSError:
-            shutil.rmtree(building)
-            raise
-        written.write_text(plan, encoding="utf-8")
-    images = np.lib.format.open_memmap(building / "images.npy", "r+")
+        for source in planned.sources:
+            path = source.split("\0")[1] if "\0" in source else source  # as in archives.py
+            if path != last:
+                whole.update(_version(path))
+            last = path
+    return whole.hexdigest()
+
+
+def _version(path: str) -> bytes:
+    """Of a file that cannot be seen there is none: whoever reads it will say so."""
+    try:
+        about = Path(path).stat()
+    except OSError:
+        return b""
+    return f"{about.st_size} {about.st_mtime_ns}\n".encode()
+
+
+def _done(building: Path, shape: tuple[int, ...], plan: str) -> set[int]:
+    """The batches that an earlier build has done; an error if it is another, or anything is odd."""
+    if building.is_symlink():
+        raise InputError("it is a link")
+    for path in building.iterdir():  # what a link leads to would be written
+        if path.is_symlink() or not path.is_file() or path.stat().st_nlink > 1:
+            raise InputError(f"{path.name} is a link, or no file")
+    if read_regular(building / "plan.txt", MOST_TEXT) != plan.encode():
+        raise InputError("it is of other files, or of files that have changed")
+    images = map_array(building / "images.npy")
+    if images.dtype != np.uint8 or images.shape != shape or not images.flags.c_contiguous:
+        raise InputError(f"images.npy holds {images.dtype} {images.shape}, not uint8 {shape}")
     log = building / "done.txt"
-    lines = log.read_text(encoding="utf-8").split("\n")[:-1] if log.exists() else []
-    return images, {int(line) for line in lines}
+    text = read_regular(log, MOST_TEXT).decode() if log.exists() else ""
+    done = {int(line) for line in text.split("\n")[:-1]}
+    if not done <= set(range(0, shape[0], BATCH)):
+        raise InputError("done.txt names what is no batch")
+    return done
 
 
 def _read_batches(

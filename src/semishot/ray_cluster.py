@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from semishot.endings import Terminated
 from semishot.engine import Array, Done, Failed, Lost, NoMemory, Outcome, Said, Task, attend, say
-from semishot.errors import InputError
+from semishot.errors import InputError, Terminated
 
 CONNECT_SECONDS = 10.0
 TIDY_SECONDS = 5.0

@@ -10,6 +10,7 @@ from semishot.checkpoints import MODEL, read_tensors, write_tensors
 from semishot.config import FleetConfig
 from semishot.encoder import BLOCKS
 from semishot.errors import InputError
+from semishot.files import MOST_JSON, read_regular
 from semishot.model import ProtoNet, build_fleet
 
 
@@ -55,6 +56,6 @@ def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
 
 def read_config(path: Path) -> FleetConfig:
     try:
-        return FleetConfig.from_json(path.read_text(encoding="utf-8"))
+        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode())
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error

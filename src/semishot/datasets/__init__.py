@@ -1,6 +1,7 @@
 """Raw files -> image pools. The file name is the registry: `mini_imagenet.py` is `mini-imagenet`."""
 
 import difflib
+import os
 import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Any
 
 from semishot.errors import InputError, printable
 from semishot.files import understood
-from semishot.image_pool import SPLITS, ImagePool, changed_classes, data_root, open_pool
+from semishot.image_pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
 from semishot.locks import Lock
 
 EMBEDDED = "glyphs"
@@ -63,11 +64,31 @@ def prepare(
             raise InputError(f"{name} is prepared whole; drop --{option}")
     if unknown := [split for split in splits or () if split not in SPLITS]:
         raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
+    _check_place(folder, source)
     with _preparing(folder):
         if download:
             source = module.download(data_root(root) / "downloads" / name)
         pool: ImagePool = module.prepare(folder, source, **options)
     return pool
+
+
+def _check_place(folder: Path, source: Path | None = None) -> None:
+    """Refuse to replace what is not a pool: the source itself, or files of the user."""
+    if source is not None and source.resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{source} is where the pool goes, {folder}; move the images or pass --data-root"
+        )
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder}, where the pool goes, is no folder; move it or pass --data-root"
+        )
+    if foreign := sorted({p.name for p in folder.iterdir()} - POOL_FILES - {".DS_Store"}):
+        raise InputError(
+            f"{folder}, where the pool goes, holds {printable(foreign[0])}, which is no part of a "
+            "pool; move it or pass --data-root"
+        )
 
 
 def _preparing(folder: Path) -> Lock:
@@ -79,6 +100,7 @@ def load(name: str, root: Path | None = None) -> ImagePool:
     """Open a prepared pool; the embedded one is generated on first use."""
     folder = pool_folder(name, root)
     if name == EMBEDDED and not (folder / "pool.json").exists():
+        _check_place(folder)
         with _preparing(folder):
             if not (folder / "pool.json").exists():  # another process may have been faster
                 made: ImagePool = _module(name).prepare(folder, None)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
+from semishot.files import read_regular
 from semishot.image_pool import SPLITS, ImagePool, Split
-from semishot.pictures import decode, header
+from semishot.pictures import AGAIN, decode, header
 from semishot.pool_builder import PlannedClass, build_pool
 from semishot.progress import track
 from semishot.splits import random_words, uniforms
@@ -30,7 +31,9 @@ UNGROUPED = "all"
 """The group of every class where the tree has none."""
 VAL_PERCENT, TEST_PERCENT = 16, 20  # of the classes or groups; miniImageNet's 64/16/20
 PHOTOGRAPH, DRAWING = (3, 84, 84), (1, 28, 28)
+MOST_BYTES = 64 * 2**20  # of one image file
 LARGEST_DRAWING = 32  # pixels a side
+DEEPEST = 64  # folders below the source, most of them hidden or empty
 ALMOST_SPLITS = {"training", "valid", "validation", "dev", "testing", "eval", "evaluation"}
 
 
@@ -49,8 +52,6 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
     if not source.is_dir():
         raise InputError(f"{source} is not a folder; --source is a tree {LAYOUTS}")
     source = source.resolve()  # a killed build goes on only with the same files
-    if source.is_relative_to(folder.resolve()):
-        raise InputError(f"{source} is where the pool goes; move the images or pass --data-root")
     tree = read_tree(source)
     layout = find_layout(tree, source)
     classes = plan(tree, layout, source)
@@ -80,15 +81,25 @@ def describe(pool: ImagePool) -> list[str]:
 def read_tree(source: Path) -> Tree:
     """Every image below `source`, wherever it lies; never in the order of the directory."""
     tree = Tree()
+    seen: dict[tuple[bool, int, int], str] = {}
     for where, folders, files in os.walk(source, onerror=_unreadable, followlinks=True):
         parts = Path(where).relative_to(source).parts
+        hidden, about = _is_hidden(*parts), Path(where).stat()
+        first = seen.setdefault((hidden, about.st_dev, about.st_ino), where)
+        if first != where and hidden:
+            folders.clear()
+            continue
+        if first != where:  # a link to a folder above would never end, one beside doubles a class
+            raise InputError(f"{where} is {first} once more; remove the link")
+        if len(parts) > DEEPEST:
+            raise InputError(f"{where} lies too deep: {source} is no tree {LAYOUTS}")
         folders.sort()
-        images = sorted(name for name in files if _is_image(name) and not _is_hidden(*parts))
+        images = sorted(name for name in files if _is_image(name) and not hidden)
         tree.ignored += len(files) - len(images)
         if not images:
             continue
         _check_names(where, images)
-        if len(parts) > 2:  # at once: a link to a folder above would never end
+        if len(parts) > 2:
             raise InputError(f"{where}/{images[0]} lies too deep: {source} is no tree {LAYOUTS}")
         tree.classes[parts] = images
     return tree
@@ -214,6 +225,8 @@ def read_image(source: str, side: int, channels: int) -> NDArray[np.uint8]:
 
 def _bytes(source: str) -> bytes:
     try:
-        return Path(source).read_bytes()
+        return read_regular(Path(source), MOST_BYTES)
+    except InputError as error:
+        raise InputError(f"{error}; {AGAIN}") from error
     except OSError as error:
         raise InputError(f"cannot read {source} ({error.strerror})") from error

@@ -13,6 +13,7 @@ How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds
 """
 
 import csv
+import io
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from semishot import archives, pickles
 from semishot.errors import InputError
+from semishot.files import read_regular, remove
 from semishot.image_pool import SPLITS, ImagePool, Split
 from semishot.pictures import decode
 from semishot.pool_builder import PlannedClass, build_pool
@@ -36,6 +38,7 @@ __all__ = ["describe", "prepare", "read"]
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
 IMAGES = 600  # per class
 SIDE = 84
+MOST_CSV = 64 * 2**20  # bytes
 PICKLE = "mini-imagenet-cache-{}.pkl"
 ACCEPTED = (
     "{train,val,test}.csv (filename,label) beside an images/ folder, zips of it, an ILSVRC-12 "
@@ -123,8 +126,9 @@ def _read_csvs(source: Path, taken: Sequence[Split]) -> Listed:
 def _read_csv(path: Path) -> dict[str, list[str]]:
     """class -> file names, in the order of the file."""
     classes: dict[str, list[str]] = {}
-    with archives.readable(path), path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
+    with archives.readable(path):
+        text = read_regular(path, MOST_CSV).decode("utf-8-sig")
+        rows = csv.DictReader(io.StringIO(text, newline=""))
         if not {"filename", "label"} <= set(rows.fieldnames or ()):
             raise InputError(
                 f"{path} has the columns {','.join(rows.fieldnames or ())}, not filename,label; "
@@ -184,7 +188,7 @@ def _in_folder(images: Path, named: Listed) -> dict[str, str]:
 def _in_zips(source: Path, named: Listed) -> dict[str, str]:
     """File name -> source, for the names of the csv with which a member of a zip ends."""
     wanted, found = _names(named), {}
-    for path in sorted(source.glob("*.zip")):
+    for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
         with archives.readable(path), zipfile.ZipFile(path) as opened:
             members = opened.infolist()
         for member in members:
@@ -256,7 +260,8 @@ def _ranked(files: Sequence[str], name: str, label: str, source: Path) -> str:
 def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> ImagePool:
     """By way of plain arrays beside `folder`, which all workers map: a pickle fills memory once."""
     spool = folder.with_name(f".{folder.name}.unpickled")
-    spool.mkdir(parents=True, exist_ok=True)
+    remove(spool)  # of a build that was killed, or a link to elsewhere
+    spool.mkdir(parents=True)
     try:
         listed: Listed = {}
         for split in taken:
@@ -266,6 +271,7 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> Imag
             images, classes = _unpickled(path)
             _check_counts(split, classes, path)
             np.save(rows, images)
+            os.utime(rows, ns=(state.st_atime_ns, state.st_mtime_ns))  # a build knows files by it
             listed[split] = {
                 label: [f"row\0{rows}\0{index}" for index in indices]
                 for label, indices in classes.items()

@@ -17,6 +17,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from semishot.errors import InputError
+from semishot.files import read_regular
 from semishot.image_pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.progress import track
 
@@ -177,7 +178,12 @@ def _in_folder(tree: Path) -> Iterator[Drawing]:
     for path in tree.rglob("*"):
         inside = PurePosixPath(path.relative_to(tree.parent))
         if _is_drawing(inside) and path.is_file():
-            yield Drawing(inside.parts[-3:], str(path), path.stat().st_size, path.read_bytes)
+            yield Drawing(
+                inside.parts[-3:],
+                str(path),
+                path.stat().st_size,
+                partial(read_regular, path, LARGEST),
+            )
 
 
 def _is_drawing(path: PurePosixPath) -> bool:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from semishot import archives, pickles
 from semishot.errors import InputError
+from semishot.files import read_regular
 from semishot.image_pool import SPLITS, ImagePool, Split
 from semishot.pictures import decode
 from semishot.pool_builder import PlannedClass, build_pool
@@ -36,6 +37,7 @@ TABLE4: dict[Split, tuple[int, int]] = {
 }
 """Classes and images of each split."""
 SIDE = 84
+MOST_TEXT = 2**20  # bytes
 PNG = b"\x89PNG\r\n\x1a\n"
 LABELS, PNGS, ARRAY = "{}_labels.pkl", "{}_images_png.pkl", "{}_images.npz"
 NAMES, IDS = "class_names.txt", "synsets.txt"
@@ -147,7 +149,8 @@ def _ids_of_names(source: Path) -> Mapping[str, list[str]]:
     ids: dict[str, list[str]] = {}
     if (source / NAMES).is_file() and (source / IDS).is_file():
         names, wnids = (
-            (source / name).read_text(encoding="latin1").splitlines() for name in (NAMES, IDS)
+            read_regular(source / name, MOST_TEXT).decode("latin1").splitlines()
+            for name in (NAMES, IDS)
         )
         if len(names) != len(wnids):
             raise InputError(

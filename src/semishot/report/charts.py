@@ -11,6 +11,7 @@ import numpy as np
 from semishot import paper, tables
 from semishot.config import FleetConfig
 from semishot.errors import InputError
+from semishot.files import MOST_JSON, read_regular
 from semishot.log import read_log
 from semishot.tables import Record
 
@@ -165,7 +166,7 @@ def mask_chart(records: Sequence[Record]) -> Chart:
 def learning_curves(folder: Path) -> Chart | None:
     """The loss of each method of a fleet, the mean over its splits; None if nothing is logged."""
     try:
-        config = FleetConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+        config = FleetConfig.from_json(read_regular(folder / "config.json", MOST_JSON).decode())
         log = read_log(folder)
         steps = np.array([line["step"] for line in log], float)
         losses = np.array([line["loss"] for line in log], float).reshape(-1, len(config.members))

@@ -13,6 +13,7 @@ from semishot import datasets
 from semishot.config import FleetConfig
 from semishot.episodes import EpisodeShape
 from semishot.errors import InputError
+from semishot.files import MOST_JSON, read_regular
 from semishot.report.reading import Results
 from semishot.show import Bytes, Scene
 
@@ -85,7 +86,7 @@ def trained_models(found: Results) -> list[tuple[str, str, int]]:
     for folder in found.runs:
         if not (folder / "model.safetensors").exists():
             continue
-        config = FleetConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+        config = FleetConfig.from_json(read_regular(folder / "config.json", MOST_JSON).decode())
         masked = [run for run, member in enumerate(config.members) if member.model == MASKED]
         worth = bool(masked), config.shape.distractors
         key = config.dataset, config.preset
