@@ -1,4 +1,4 @@
-"""The one exception that means: the input is wrong, and the message says how to mend it."""
+"""What ends a command early: wrong input, whose message says how to mend it, and a signal."""
 
 
 class InputError(ValueError):
