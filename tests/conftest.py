@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from semishot.image_pool import ImageClass, ImagePool, Split, open_pool, save_pool
+from semishot.seals import sealed
 
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
@@ -81,3 +82,4 @@ def cluster() -> Iterator[Any]:
 def own_key(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Journals are sealed with a key of the tests, not of whoever runs them."""
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("key"))
+    assert sealed("made now, before a test forbids what it takes")

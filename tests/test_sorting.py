@@ -364,13 +364,13 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
     [
         {"format": 2},
         {"how": "eat"},
-        {"steps": [["/a", "..", "b", "0"]]},
-        {"steps": [["/a", "b", "../../c", "0"]]},
-        {"steps": [["a", "b", "c", "0"]]},
+        {"steps": [["/a", "..", "b", "0" * 64]]},
+        {"steps": [["/a", "b", "../../c", "0" * 64]]},
+        {"steps": [["a", "b", "c", "0" * 64]]},
         {"steps": [["/a", "b"]]},
-        {"steps": [["/a", "\ud800", "c", "0"]]},
-        {"steps": [["/a", "b", "c\0", "0"]]},
-        {"steps": [["/a\0", "b", "c", "0"]]},
+        {"steps": [["/a", "\ud800", "c", "0" * 64]]},
+        {"steps": [["/a", "b", "c\0", "0" * 64]]},
+        {"steps": [["/a\0", "b", "c", "0" * 64]]},
         {"steps": 3},
         None,
     ],
@@ -382,6 +382,17 @@ def test_a_journal_that_leads_elsewhere_is_refused(change, tmp_path):
     path.write_text(json.dumps({**said, **change}) if change else "{")
     with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
         undo(tmp_path / "out")
+
+
+@pytest.mark.parametrize("digest", [None, 7, [], "", "\ud800", "../" * 20])
+def test_a_journal_whose_digests_are_none_is_refused(digest, tmp_path):
+    complete(plan(tmp_path / "out", "move", make_pile(tmp_path)))
+    path = tmp_path / "out/undo.json"
+    said = json.loads(path.read_text())
+    said["steps"][0][3] = digest
+    path.write_text(json.dumps(said))
+    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+        undo(tmp_path / "out", tmp_path)
 
 
 def test_nothing_to_undo_is_said(tmp_path):

@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Sequence
@@ -283,6 +284,8 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
             raise ValueError
         for step in steps:
             parts = (step.folder, step.name)
+            if not re.fullmatch("[0-9a-f]{64}", step.digest):
+                raise ValueError
             if any(b"\0" in os.fsencode(part) for part in (step.source, *parts)):
                 raise ValueError
             if not step.source.is_absolute() or any(
