@@ -9,12 +9,14 @@ import pytest
 
 from killed import attempt
 from semishot import files, sorting
+from semishot import journal as journal_file
 from semishot.errors import InputError
+from semishot.journal import read_journal
 from semishot.safe_names import folded as fold
 from semishot.safe_names import folder_names, safe_name
-from semishot.sorting import IRRELEVANT, complete, plan, read_journal, undo
+from semishot.sorting import IRRELEVANT, complete, plan, undo
 
-WATCHED = {sorting.__file__, files.__file__}
+WATCHED = {sorting.__file__, journal_file.__file__, files.__file__}
 
 
 def digest(path):

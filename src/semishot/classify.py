@@ -25,6 +25,7 @@ from semishot.evaluate import pick_device
 from semishot.feature_files import feature_rows
 from semishot.files import whole_folder
 from semishot.image_encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
+from semishot.journal import How, read_journal
 from semishot.locks import Lock
 from semishot.next_labels import next_to_label
 from semishot.out_folder import CLASSIFIER, EMBEDDINGS, MODEL, SCRATCH, check_model, check_out
@@ -32,7 +33,7 @@ from semishot.own_files import Item, Listing, from_folders, from_table
 from semishot.pictures import header
 from semishot.pile_report import REPORT, write_report
 from semishot.predictions import ACCEPT, IRRELEVANT, Prediction, as_csv, write_skipped, write_text
-from semishot.sorting import LOCK, How
+from semishot.sorting import LOCK
 from semishot.spread import place_of
 
 __all__ = ["Outcome", "classify", "judged"]
@@ -70,7 +71,7 @@ def classify(
     _check(reject, with_features, labels is not None, bool(apply or encoder or engine))
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is no folder")
-    if sorting.read_journal(out) is not None:
+    if read_journal(out) is not None:
         with Lock(out / LOCK):
             return _go_on(out, apply)
     begun = time.monotonic()
@@ -82,7 +83,7 @@ def classify(
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
     with Lock(out / LOCK):
-        if sorting.read_journal(out) is not None:  # of a process that we have waited for
+        if read_journal(out) is not None:  # of a process that we have waited for
             return _go_on(out, apply)
         check_out(out, cache)  # not before: another process may just have been replacing its model
         try:
@@ -127,7 +128,7 @@ def _by(engine: Literal["local", "ray"] | None, address: str | None, device: str
 
 def _go_on(out: Path, apply: How | None) -> Outcome:
     """Complete a sorting that was interrupted, if asked; one that is complete is not sorted over."""
-    before = sorting.read_journal(out)
+    before = read_journal(out)
     if before is None:
         raise InputError(f"the sorting in {out} has just been undone; run this again to sort anew")
     if before.done:

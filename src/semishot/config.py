@@ -109,7 +109,7 @@ class FleetConfig:
             )
 
     @property
-    def runs(self) -> list[str]:
+    def run_names(self) -> list[str]:
         """What to call each member in a message."""
         return [f"{member.model} of split seed {member.split_seed}" for member in self.members]
 

@@ -4,7 +4,6 @@ A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file
 """
 
 import hashlib
-import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from semishot.errors import InputError
-from semishot.files import sweep, write_whole
+from semishot.files import check_regular, sweep, write_whole
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
@@ -46,14 +45,13 @@ class EmbeddingCache:
     def _index(self, path: Path) -> None:
         """A damaged segment is as good as none: its images are embedded again."""
         try:
-            about = path.stat()
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+            if check_regular(path) > MOST_BYTES:
                 return
             with safe_open(path, "numpy") as file:
                 digests = file.get_tensor("digests")
                 shape = file.get_slice("features").get_shape()
                 numbers = file.get_slice("features").get_dtype() == "F32"
-        except (OSError, SafetensorError, TypeError):
+        except (OSError, InputError, SafetensorError, TypeError):
             return
         if (
             numbers

@@ -104,7 +104,8 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
         below: The folder the files came from, if they were sorted on another machine or by somebody
             else: none is put anywhere else.
     """
-    from semishot.sorting import JOURNAL, undo
+    from semishot.journal import JOURNAL
+    from semishot.sorting import undo
 
     count, problems = undo(out, below)
     for problem in problems:

@@ -7,11 +7,11 @@ from typing import Any
 from semishot.embed import read_image
 from semishot.errors import InputError, printable
 from semishot.framing import draft
+from semishot.journal import SORTED
 from semishot.own_files import Item
 from semishot.pictures import opened, quiet
 from semishot.predictions import IRRELEVANT, Prediction
 from semishot.sorted_page import LABELED_SHOWN, SIDE, SortedImage, thumbnail, write_page
-from semishot.sorting import SORTED
 
 __all__ = ["REPORT", "as_lines", "write_report"]
 

@@ -13,24 +13,17 @@ from semishot.errors import InputError
 from semishot.evaluate import pick_device
 from semishot.feature_files import gathered, read_features
 from semishot.image_encoders import ImageEncoder, load_encoder
-from semishot.out_folder import CLASSIFIER, MODEL, OF_A_MODEL
+from semishot.out_folder import CLASSIFIER, MODEL
 from semishot.own_files import Item, Skipped, from_folders
 from semishot.predictions import Prediction
 
 __all__ = ["open_model", "predict"]
-
-MOST_JSON_BYTES = 2**20
 
 
 def open_model(folder: Path) -> tuple[PrototypeClassifier, ImageEncoder | None]:
     """What `semishot classify` has left in OUT/model; OUT will do."""
     if not (folder / CLASSIFIER).exists() and (folder / MODEL / CLASSIFIER).exists():
         folder = folder / MODEL
-    for path in (folder / name for name in OF_A_MODEL):
-        if path.exists() and not path.is_file():  # a pipe would never end
-            raise InputError(f"{path} is no regular file: run `semishot classify` again")
-        if path.suffix == ".json" and path.exists() and path.stat().st_size > MOST_JSON_BYTES:
-            raise InputError(f"{path} has more than {MOST_JSON_BYTES:,} bytes: it is damaged")
     encoder = load_encoder(folder)
     classifier = PrototypeClassifier.load(folder / CLASSIFIER)
     takes = classifier.n_features_in_

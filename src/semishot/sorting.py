@@ -6,33 +6,24 @@ step overwrites anything. So a sorting that was killed is completed, or undone, 
 
 import errno
 import hashlib
-import json
 import os
-import re
 import shutil
-import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
 
 from semishot.errors import InputError
-from semishot.files import write_whole
+from semishot.journal import JOURNAL, SORTED, How, Sorting, Step, read_journal, write_journal
 from semishot.locks import Lock
 from semishot.progress import track
 from semishot.safe_names import folded, folder_names
-from semishot.seals import is_sealed, sealed
 
-__all__ = ["How", "Sorting", "complete", "plan", "read_journal", "undo"]
+__all__ = ["complete", "plan", "undo"]
 
-How = Literal["move", "copy", "link"]
-FORMAT = 1
-SORTED, JOURNAL, IRRELEVANT = "sorted", "undo.json", "_irrelevant"
+IRRELEVANT = "_irrelevant"
 LOCK = ".lock"
 """In OUT, while a command works there."""
 BLOCK = 2**20
-MOST_JOURNAL_BYTES = 2**29
 LONGEST = 255
 """Bytes of a file's name."""
 OF_ONE_FILE = {
@@ -40,29 +31,6 @@ OF_ONE_FILE = {
     *(errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.ELOOP),
 }
 """Errors, ours among them, that are named and passed over; any other, as a full disk, ends the work."""
-
-
-@dataclass(frozen=True)
-class Step:
-    source: Path
-    """Absolute."""
-    folder: str
-    name: str
-    digest: str
-    """SHA-256 of the content."""
-
-
-@dataclass(frozen=True)
-class Sorting:
-    """What `undo.json` holds."""
-
-    out: Path
-    how: How
-    done: bool
-    steps: tuple[Step, ...]
-
-    def target(self, step: Step) -> Path:
-        return self.out / SORTED / step.folder / step.name
 
 
 def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) -> Sorting:
@@ -75,7 +43,7 @@ def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) ->
         name = _free_name(out / SORTED / folder, source.name, taken)
         steps.append(Step(source.parent.resolve() / source.name, folder, name, digest))
     sorting = Sorting(out, how, False, tuple(steps))
-    _write(sorting)
+    write_journal(sorting)
     return sorting
 
 
@@ -105,7 +73,7 @@ def complete(sorting: Sorting) -> list[str]:
             if error.errno not in OF_ONE_FILE:
                 raise
             problems.append(f"{step.source}: {error.strerror or error}")
-    _write(Sorting(sorting.out, sorting.how, True, sorting.steps))
+    write_journal(Sorting(sorting.out, sorting.how, True, sorting.steps))
     return problems
 
 
@@ -254,66 +222,3 @@ def _digest(path: Path) -> str:
 
 def _is(path: Path, digest: str) -> bool:
     return path.is_file() and _digest(path) == digest
-
-
-def _write(sorting: Sorting) -> None:
-    steps = [[str(s.source), s.folder, s.name, s.digest] for s in sorting.steps]
-    said: dict[str, Any] = {"format": FORMAT, "how": sorting.how, "done": sorting.done}
-    said["steps"] = steps
-    said["seal"] = sealed(json.dumps(said))
-    text = json.dumps(said, indent=1)  # ASCII, so that any file name can be written
-    write_whole(sorting.out / JOURNAL, lambda path: path.write_text(text, encoding="ascii"))
-
-
-def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
-    """What was to be sorted, if anything; a journal that names a place outside OUT/sorted is refused.
-
-    It says which files are moved where, so whoever wrote it could take or leave files anywhere: it is
-    believed if this user has sealed it, or as far as all the files it names lie below a folder.
-    """
-    path = out / JOURNAL
-    try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_JOURNAL_BYTES:
-            raise ValueError
-        said: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
-        seal = said.pop("seal", None)
-        steps = tuple(Step(Path(s), folder, name, d) for s, folder, name, d in said["steps"])
-        sorting = Sorting(out, said["how"], said["done"] is True, steps)
-        if said["format"] != FORMAT or sorting.how not in get_args(How):
-            raise ValueError
-        for step in steps:
-            parts = (step.folder, step.name)
-            if not re.fullmatch("[0-9a-f]{64}", step.digest):
-                raise ValueError
-            if any(b"\0" in os.fsencode(part) for part in (step.source, *parts)):
-                raise ValueError
-            if not step.source.is_absolute() or any(
-                p in ("", ".", "..") or "/" in p or os.sep in p for p in parts
-            ):
-                raise ValueError
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        raise
-    except Exception as error:  # it may hold anything
-        raise InputError(f"{path} is damaged, or of another version") from error
-    if below is not None:
-        _check_below(sorting, below.resolve())
-    elif not is_sealed(json.dumps(said), seal):
-        raise InputError(
-            f"{path} was not written by you on this machine, or has been changed, and it may name any "
-            f"file: `semishot undo {out} --below FOLDER` believes it for files of FOLDER, your pile; or "
-            "delete it"
-        )
-    return sorting
-
-
-def _check_below(sorting: Sorting, folder: Path) -> None:
-    for step in sorting.steps:
-        place = step.source.parent.resolve()  # links in it followed
-        if not place.is_relative_to(folder) or step.source.name in ("", ".", ".."):
-            raise InputError(
-                f"{sorting.out / JOURNAL} names {step.source}, which is not below {folder}; nothing was "
-                "undone"
-            )

@@ -118,7 +118,7 @@ def _train_alone(
             step += len(chunk)
             loss = recent[-1].mean().item()
             if not math.isfinite(loss):
-                raise diverged(config.runs, recent[-1].sum(0), config.recipe, step, folder)
+                raise diverged(config.run_names, recent[-1].sum(0), config.recipe, step, folder)
             row.advance(len(chunk), loss)
             if step % CHUNK and step < config.recipe.updates:
                 continue
@@ -138,7 +138,7 @@ def check_weights(config: FleetConfig, model: ProtoNet, step: int, folder: Path)
     if not torch.stack(sums).isfinite().all():
         of_runs = [t.reshape(len(t), -1).sum(1) for t in model.encoder.state_dict().values()]
         spoiled = torch.stack(of_runs).sum(0)  # (R,)
-        raise diverged(config.runs, spoiled, config.recipe, step, folder)
+        raise diverged(config.run_names, spoiled, config.recipe, step, folder)
 
 
 def diverged(

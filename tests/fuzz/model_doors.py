@@ -15,7 +15,7 @@ import torch
 from doors import Door
 from mutations import odd_header, odd_json, odd_json_lines, odd_npy, odd_zip
 
-from semishot import checkpoints, plan, reproduce, results, sorting
+from semishot import checkpoints, journal, plan, reproduce, results, sorting
 from semishot.classifier import PrototypeClassifier
 from semishot.classify import classify
 from semishot.config import FleetConfig, Member, Recipe
@@ -284,7 +284,7 @@ def open_journal(data: bytes, folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"a")
     out = folder / "out"
-    (out / sorting.JOURNAL).write_bytes(data.replace(b"@@", str(folder).encode()))
+    (out / journal.JOURNAL).write_bytes(data.replace(b"@@", str(folder).encode()))
     before = outside(folder)
     try:
         sorting.undo(out)
@@ -292,7 +292,7 @@ def open_journal(data: bytes, folder: Path) -> None:
     except InputError:
         assert outside(folder) == before
     try:
-        if (found := sorting.read_journal(out, folder / "pile")) is not None:
+        if (found := journal.read_journal(out, folder / "pile")) is not None:
             sorting.complete(found)
         sorting.undo(out, folder / "pile")
     finally:
