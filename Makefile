@@ -18,7 +18,7 @@ check: .venv/dev-ready
 
 # kills commands at random instants: 200 times, or 1,000 with CHAOS=full
 chaos: .venv/dev-ready
-	$(BIN)/python tests/chaos.py --kills $(if $(filter full,$(CHAOS)),1000,200)
+	PYTHONPATH=tests $(BIN)/python -m support.chaos --kills $(if $(filter full,$(CHAOS)),1000,200)
 
 # odd files and odd commands, CASES of each kind, half of them guided by coverage
 fuzz: .venv/fuzz-ready

@@ -20,9 +20,9 @@ from PIL import Image
 
 from fake_pool import IMAGES
 from measurement import command, result
+from semishot.data.pool import open_pool
+from semishot.data.pool_builder import BATCH, MOST_WORKERS
 from semishot.datasets.tiered_imagenet import class_list
-from semishot.image_pool import open_pool
-from semishot.pool_builder import BATCH, MOST_WORKERS
 
 WIDTH, HEIGHT, QUALITY = 500, 375, 95  # about 105,000 bytes, ILSVRC-12's mean is 110,000
 CLASSES = 20

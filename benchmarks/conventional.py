@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from semishot import refine
-from semishot.episodes import EpisodeShape
+from semishot.data.episodes import EpisodeShape
 
 CARRIED = Path(__file__).parents[1] / "carry" / "easyfsl"
 """Where easyfsl may lie on a machine that cannot install it."""

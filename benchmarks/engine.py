@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from measurement import command, result
-from semishot import engine, ray_cluster, reproduce, spread
-from semishot.config import FleetConfig, Member, Recipe
-from semishot.image_pool import ImageClass, ImagePool, Split, save_pool
-from semishot.paper import OMNIGLOT_TRAIN
-from semishot.plan import Job
+from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
+from semishot.paper import on_workers, reproduce
+from semishot.paper.plan import Job
+from semishot.paper.published import OMNIGLOT_TRAIN
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.workers import engine, ray_cluster
 
 CPU = torch.device("cpu")
 FLEETS, RUNS, FILTERS, UPDATES = 8, 2, 16, 150
@@ -79,7 +80,11 @@ def on_machines(
     ray_cluster.connect(ray, cluster.address)  # it outlasts the places: workers stay
     place = partial(ray_cluster.RayCluster, cluster.address, "cpu")
     run = partial(
-        spread.run_jobs, lambda images, _: place(images), pool=pool, device=CPU, tensorboard=False
+        on_workers.run_jobs,
+        lambda images, _: place(images),
+        pool=pool,
+        device=CPU,
+        tensorboard=False,
     )
     try:
         run(jobs=fleets(pool, count, updates=1), runs=folder / f"warm-{count}")

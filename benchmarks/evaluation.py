@@ -12,12 +12,12 @@ from conventional import conv4, draw_episode, episode_logits
 from fleet import random_images
 from measurement import command, result, time_in_turns
 from semishot import refine
-from semishot.config import Member
-from semishot.episodes import EpisodeShape
-from semishot.evaluate import EPISODES, evaluate
-from semishot.image_pool import ImageClass, ImagePool
-from semishot.model import build_fleet
-from semishot.paper import PRESETS
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImageClass, ImagePool
+from semishot.paper.published import PRESETS
+from semishot.training.config import Member
+from semishot.training.evaluation import EPISODES, evaluate
+from semishot.training.fleets import build_fleet
 
 MODEL, IMAGES = "masked_soft_kmeans", 20
 SHAPE = EpisodeShape(way=5, shot=1, query=14, unlabeled=5, distractors=5)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.data.pool_builder import PlannedClass, build_pool
 from semishot.datasets.tiered_imagenet import TABLE4, class_list
-from semishot.pool_builder import PlannedClass, build_pool
 
 IMAGES = sum(images for _, images in TABLE4.values())
 

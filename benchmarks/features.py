@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from semishot import datasets
-from semishot.evaluate import embed_classes, find_model
-from semishot.files import write_whole
-from semishot.image_encoders import ImageEncoder, open_encoder
-from semishot.image_pool import ImageClass, ImagePool, Split
-from semishot.splits import all_labeled
-from semishot.trained import load_model
+from semishot.data.pool import ImageClass, ImagePool, Split
+from semishot.data.splits import all_labeled
+from semishot.sorter.encoders import ImageEncoder, open_encoder
+from semishot.system.files import write_whole
+from semishot.training.evaluation import embed_classes, find_model
+from semishot.training.fleets import load_model
 
 Features = NDArray[np.float32]
 WANTED: dict[str, tuple[Split, ...]] = {

@@ -1,4 +1,4 @@
-"""Our fleet on random images, ready to be timed: the pieces that `semishot.train` is made of."""
+"""Our fleet on random images, ready to be timed: the pieces that `semishot.training.loop` is made of."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,14 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semishot.chunks import CHUNK_BYTES, pixels_of
-from semishot.config import FleetConfig, Member
-from semishot.episodes import EpisodeShape
-from semishot.image_pool import ImagePool
-from semishot.model import ProtoNet, build_fleet
-from semishot.paper import PRESETS
-from semishot.train import build_optimizer, can_fuse, chunk_runner
-from semishot.update import Chunk
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.network.protonet import ProtoNet
+from semishot.paper.published import PRESETS
+from semishot.training.chunks import CHUNK_BYTES, pixels_of
+from semishot.training.config import FleetConfig, Member
+from semishot.training.fleets import build_fleet
+from semishot.training.loop import build_optimizer, can_fuse, chunk_runner
+from semishot.training.update import Chunk
 
 
 def random_images(count: int, channels: int, side: int, device: torch.device) -> Tensor:

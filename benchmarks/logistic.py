@@ -9,8 +9,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 from measurement import command, result, time_in_turns
-from semishot.baselines import logistic_regression, nearest_neighbor
-from semishot.evaluate import EPISODES
+from semishot.paper.baselines import logistic_regression, nearest_neighbor
+from semishot.training.evaluation import EPISODES
 
 WAY = 5
 CASES = ((1, 14, 64), (1, 14, 784), (1, 5, 1600), (5, 5, 1600))

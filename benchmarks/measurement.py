@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from semishot.evaluate import device_name, pick_device, versions
-from semishot.files import write_json
-from semishot.memory import keep_freed_memory
+from semishot.system.devices import device_name, pick_device
+from semishot.system.files import write_json
+from semishot.system.memory import keep_freed_memory
+from semishot.training.evaluation import versions
 from summarize import table
 
 RESULTS = Path(__file__).parents[1] / "results" / "speed"

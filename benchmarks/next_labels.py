@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from classifier_accuracy import QUERIES, RESULTS, WAYS, random_features
 from measurement import about_tasks
 from semishot import PrototypeClassifier
-from semishot.files import write_json
-from semishot.next_labels import next_to_label
+from semishot.estimator.next_labels import next_to_label
+from semishot.system.files import write_json
 from tasks import Cell, Features, Task, draw, possible
 
 SHOTS, PILE, DISTRACTORS, ASKED = (1, 2, 5), 200, (0.0, 0.5), 10

@@ -9,9 +9,9 @@ import torch
 from conventional import eager_updates
 from fleet import brought_updates, fleet_updates, random_images
 from measurement import Rows, command, result, time_in_turns
-from semishot.config import SUPERVISED
-from semishot.episodes import EpisodeShape
-from semishot.image_pool import ImagePool
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.training.config import SUPERVISED
 from update import Contender, table_rows
 
 CASES = {

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from semishot import paper, plan
-from semishot.config import SUPERVISED, FleetConfig
-from semishot.episodes import EpisodeShape
-from semishot.image_pool import ImagePool
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.paper import plan, published
+from semishot.training.config import SUPERVISED, FleetConfig
 from summarize import ROOT, markdown
 
 SPLITS, GPUS = 10, (1, 8, 64)
@@ -62,9 +62,9 @@ def microseconds(config: FleetConfig) -> float:
 
 def fleets(name: str, fleet_size: int | None) -> list[FleetConfig]:
     """The plan of a table whose data are not needed for it."""
-    table = paper.TABLES[name]
+    table = published.TABLES[name]
     pool = ImagePool(table.dataset, np.empty((0, 1, 1, 1), np.uint8), ())
-    recipe = paper.preset("ren2018", table.dataset).recipe
+    recipe = published.preset("ren2018", table.dataset).recipe
     nowhere = Path("nowhere")
     jobs = plan.table_jobs(table, pool, "ren2018", recipe, SPLITS, nowhere, fleet_size=fleet_size)
     return plan.configs_of(jobs)
@@ -97,7 +97,7 @@ def clock(value: float) -> str:
 
 
 def main() -> None:
-    wanted = {name: [name] for name in paper.TABLES} | {"all three": list(paper.TABLES)}
+    wanted = {name: [name] for name in published.TABLES} | {"all three": list(published.TABLES)}
     rows = []
     for label, names in wanted.items():
         whole = [config for name in names for config in fleets(name, None)]

@@ -11,9 +11,9 @@ import sampler
 import scaling
 import update
 from measurement import RESULTS
-from semishot.evaluate import pick_device
-from semishot.files import write_json
-from semishot.memory import keep_freed_memory
+from semishot.system.devices import pick_device
+from semishot.system.files import write_json
+from semishot.system.memory import keep_freed_memory
 from summarize import table
 
 BENCHMARKS = {

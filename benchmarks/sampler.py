@@ -7,10 +7,10 @@ import torch
 
 from conventional import draw_episode
 from measurement import command, result, time_in_turns
-from semishot.episodes import EpisodeShape, sample_episodes
-from semishot.image_pool import ImageClass
-from semishot.splits import labeled_split
-from semishot.train import CHUNK
+from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.pool import ImageClass
+from semishot.data.splits import labeled_split
+from semishot.training.loop import CHUNK
 
 SHAPES = [
     EpisodeShape(way=5, unlabeled=5),

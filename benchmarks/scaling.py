@@ -6,7 +6,7 @@ import torch
 
 from fleet import fleet_updates, random_images
 from measurement import command, result, time_in_turns
-from semishot.episodes import EpisodeShape
+from semishot.data.episodes import EpisodeShape
 
 MODEL, DISTRACTORS = "masked_soft_kmeans", 5
 GRIDS: dict[str, dict[str, list[Any]]] = {

@@ -10,8 +10,8 @@ import torch
 from conventional import eager_updates, easyfsl_updates
 from fleet import fleet_updates, random_images
 from measurement import Rows, command, result, time_in_turns
-from semishot.config import SUPERVISED
-from semishot.episodes import EpisodeShape
+from semishot.data.episodes import EpisodeShape
+from semishot.training.config import SUPERVISED
 
 CASES = {
     "supervised": (None, EpisodeShape(unlabeled=0)),

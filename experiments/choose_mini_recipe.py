@@ -14,14 +14,15 @@ from pathlib import Path
 
 from choose_recipe import Variants, judge, write_choice
 
-from semishot import datasets, paper
-from semishot.config import Recipe
-from semishot.evaluate import pick_device
-from semishot.image_pool import ImagePool
+from semishot import datasets
+from semishot.data.pool import ImagePool
+from semishot.paper import published
+from semishot.system.devices import pick_device
+from semishot.training.config import Recipe
 
 HELD_OUT = 12
 BASE = Recipe(updates=8_000, cosine=True, augment=1.0, mirror=True, labeled_fraction=0.4)
-WIDE = replace(paper.PHOTO_TRAIN, way=20, distractors=5)
+WIDE = replace(published.PHOTO_TRAIN, way=20, distractors=5)
 SECOND = replace(BASE, augment=0.0, weight_decay=5e-4)
 WIDER = replace(WIDE, way=30, query=3)
 
@@ -60,7 +61,7 @@ def main(runs: Path, out: Path, number: int = 1) -> None:
     pool, device = held_out(datasets.load("mini-imagenet")), pick_device("auto")
     before = json.loads(out.read_text())["variants"] if out.exists() else []
     this_round = [variant for variant in VARIANTS if variant[0] == number]
-    rows = judge(this_round, pool, paper.TABLES["table2"].tests[20], runs, device)
+    rows = judge(this_round, pool, published.TABLES["table2"].tests[20], runs, device)
     rows += [row for row in before if row["round"] != number]
     write_choice(
         out,

@@ -11,22 +11,24 @@ from typing import Any
 
 import torch
 
-from semishot import datasets, paper
-from semishot.config import FleetConfig, Member, Recipe
-from semishot.episodes import EpisodeShape
-from semishot.evaluate import device_name, evaluate, pick_device, versions
-from semishot.files import write_json
-from semishot.image_pool import ImagePool
-from semishot.plan import run_folder
-from semishot.reproduce import train_all
-from semishot.trained import load_model
+from semishot import datasets
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.paper import published
+from semishot.paper.plan import run_folder
+from semishot.paper.reproduce import train_all
+from semishot.system.devices import device_name, pick_device
+from semishot.system.files import write_json
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.evaluation import evaluate, versions
+from semishot.training.fleets import load_model
 
 SEEDS = (0, 1)
 FIRST = Recipe(updates=10_000, cosine=True, augment=1.0)
 WIDE = EpisodeShape(way=20, shot=1, query=1, unlabeled=5, distractors=20)
 SECOND = replace(FIRST, updates=15_000, learning_rate=2e-3)
 WIDER = replace(WIDE, way=30, distractors=5)
-SCALED_HALVINGS = tuple(h // 2 for h in paper.CODE_HALVINGS)
+SCALED_HALVINGS = tuple(h // 2 for h in published.CODE_HALVINGS)
 
 Variants = list[tuple[int, str, Recipe, EpisodeShape]]
 """A round, what is changed in it, and the recipe and training episode that result."""
@@ -56,7 +58,7 @@ VARIANTS: Variants = [
 
 def main(runs: Path, out: Path) -> None:
     pool, device = datasets.load("omniglot"), pick_device("auto")
-    found = judge(VARIANTS, pool, paper.TABLES["table1"].tests[5], runs, device)
+    found = judge(VARIANTS, pool, published.TABLES["table1"].tests[5], runs, device)
     write_choice(
         out,
         "How the preset `semishot` was chosen",
@@ -80,7 +82,7 @@ def judge(
         for _, _, recipe, shape in variants
     ]
     train_all(configs, pool, runs, device, side_by_side=11)
-    tests = [replace(at_test, distractors=h) for h in paper.DISTRACTORS]
+    tests = [replace(at_test, distractors=h) for h in published.DISTRACTORS]
     rows = []
     for (number, change, _, _), config in zip(variants, configs, strict=True):
         model = load_model(run_folder(runs, config), device)[1]

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from semishot.image_pool import ImageClass, ImagePool, Split, open_pool, save_pool
-from semishot.seals import sealed
+from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, save_pool
+from semishot.system.signing import sealed
 
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
+TESTS = str(Path(__file__).parent)
 TOKEN = secrets.token_hex(32)
 """None is left in the home folder. Ray remembers it as long as the process lives."""
 
@@ -23,6 +24,13 @@ TOKEN = secrets.token_hex(32)
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def support_for_processes() -> None:
+    """Scripts and workers that tests start find `support` too."""
+    known = [TESTS, os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, known))
 
 
 def tiny_images(generator: np.random.Generator, classes: int) -> np.ndarray:
@@ -65,9 +73,7 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", TOKEN)
-        known = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, known)))  # for engine_works
-        from semishot.ray_cluster import import_ray
+        from semishot.workers.ray_cluster import import_ray
 
         ray = import_ray()
         from ray.cluster_utils import Cluster

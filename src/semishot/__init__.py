@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from semishot.classifier import PrototypeClassifier
+    from semishot.estimator.classifier import PrototypeClassifier
 
 __version__ = "0.1.0"
 __all__ = ["PrototypeClassifier", "__version__"]
@@ -12,7 +12,7 @@ __all__ = ["PrototypeClassifier", "__version__"]
 def __getattr__(name: str) -> object:
     """The estimator is loaded when it is asked for: torch and scikit-learn take seconds."""
     if name == "PrototypeClassifier":
-        from semishot.classifier import PrototypeClassifier
+        from semishot.estimator.classifier import PrototypeClassifier
 
         return PrototypeClassifier
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

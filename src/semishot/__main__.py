@@ -1,5 +1,5 @@
 """`python -m semishot` is the command `semishot`."""
 
-from semishot.cli import main
+from semishot.commands.main import main
 
 main()

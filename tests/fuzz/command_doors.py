@@ -16,18 +16,26 @@ from doors import Door
 from model_doors import RESULTS, home, rows
 from mutations import odd_words
 
-from semishot import paper, sorting
-from semishot.cli import main
-from semishot.config import Recipe
+from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.own_files import Skipped, from_folders
-from semishot.predictions import ACCEPT, IRRELEVANT, Prediction, as_csv, write_skipped, write_text
-from semishot.sorted_page import SortedImage, write_page
+from semishot.paper import published
+from semishot.sorter import move_files
+from semishot.sorter.listing import Skipped, from_folders
+from semishot.sorter.page import SortedImage, write_page
+from semishot.sorter.predictions import (
+    ACCEPT,
+    IRRELEVANT,
+    Prediction,
+    as_csv,
+    write_skipped,
+    write_text,
+)
+from semishot.training.config import Recipe
 
 WORK_SECONDS = 4
 """What a training that was asked for may take before it is stopped as by Ctrl-C."""
 STOPPED = 130
-TINY = paper.Preset("a test's", Recipe(updates=2, filters=2, labeled_fraction=0.6))
+TINY = published.Preset("a test's", Recipe(updates=2, filters=2, labeled_fraction=0.6))
 SMALL = "--way 2 --shot 1 --query 1 --unlabeled 1 --distractors 1"
 COMMANDS = [
     "classify --labeled ##/rows.npy --labels ##/labels.csv --out ##/out --reject 0.1 --json",
@@ -68,7 +76,7 @@ def commands() -> Sequence[bytes]:
 def surroundings() -> None:
     """The small pool stands where the glyphs would."""
     os.environ["SEMISHOT_DATA"] = str(home())
-    paper.PRESETS["tiny"] = TINY
+    published.PRESETS["tiny"] = TINY
     save_features_model()
 
 
@@ -183,11 +191,11 @@ def use_names(data: bytes, folder: Path) -> None:
     assert page.count("<script") == 1, "a script in the page"
     wanted = [(p.item.path, p.label, DIGEST) for p in shown if p.item.path]
     before = {p.name for p in folder.iterdir()} | {p.name for p in pile.iterdir()}
-    sorting.complete(sorting.plan(out, "move", wanted))
+    move_files.complete(move_files.plan(out, "move", wanted))
     inside_sorted = [p.parent.parent for p in (out / "sorted").glob("*/*")]
     assert all(p == out / "sorted" for p in inside_sorted), "outside of its folder"
     assert len(inside_sorted) == len(wanted), "not all were sorted"
-    assert sorting.undo(out) == (len(wanted), [])
+    assert move_files.undo(out) == (len(wanted), [])
     assert {p.name for p in folder.iterdir()} | {p.name for p in pile.iterdir()} == before
     assert len(made) == len(list(pile.iterdir()))
 

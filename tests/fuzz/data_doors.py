@@ -15,15 +15,15 @@ from doors import MANY, Door
 from mutations import odd_cells, odd_npy, odd_zip
 from PIL import Image
 
-from own_images import MEMBERS, draw
-from semishot import archives, pickles
+from semishot.data import image_sources, safe_pickles
+from semishot.data.decoding import decode, header, opened, quiet
+from semishot.data.framing import Ink, Middle
 from semishot.datasets import mini_imagenet, omniglot, tiered_imagenet
-from semishot.embed import read_image
-from semishot.feature_files import read_labels
-from semishot.framing import Ink, Middle
-from semishot.own_files import from_table
-from semishot.pictures import decode, header, opened, quiet
-from semishot.sorted_page import thumbnail
+from semishot.sorter.embedding import read_image
+from semishot.sorter.feature_files import read_labels
+from semishot.sorter.listing import from_table
+from semishot.sorter.page import thumbnail
+from support.own_images import MEMBERS, draw
 
 WNID = "n01532829"
 NAMES = [f"{WNID}{number:08}.jpg" for number in range(1, 4)]
@@ -100,7 +100,7 @@ def zips() -> tuple[bytes, ...]:
 
 
 def open_zip(data: bytes, folder: Path) -> None:
-    archives._opened_zip.cache_clear()
+    image_sources._opened_zip.cache_clear()
     (folder / "images.zip").write_bytes(data)
     for source in mini_imagenet._in_zips(folder, {"train": {WNID: NAMES}}).values():
         mini_imagenet.read(source)
@@ -147,8 +147,8 @@ def tar(files: dict[str, bytes], kind: int) -> bytes:
 
 
 def open_tar(data: bytes, folder: Path) -> None:
-    (folder / archives.ILSVRC_TAR).write_bytes(data)
-    found = archives.ilsvrc_files(folder, [WNID])
+    (folder / image_sources.ILSVRC_TAR).write_bytes(data)
+    found = image_sources.ilsvrc_files(folder, [WNID])
     for source in [place for places in found.values() for place in places][:MANY]:
         tiered_imagenet.read(source)
 
@@ -177,7 +177,7 @@ def plain_pickles() -> tuple[bytes, ...]:
 def open_pickle(data: bytes, folder: Path) -> None:
     path = folder / "it.pkl"
     path.write_bytes(data)
-    pickles.load(path)
+    safe_pickles.load(path)
     for read in (mini_imagenet._unpickled, tiered_imagenet._labels):
         try:
             read(path)

@@ -15,23 +15,25 @@ import torch
 from doors import Door
 from mutations import odd_header, odd_json, odd_json_lines, odd_npy, odd_zip
 
-from semishot import checkpoints, journal, plan, reproduce, results, sorting
-from semishot.classifier import PrototypeClassifier
-from semishot.classify import classify
-from semishot.config import FleetConfig, Member, Recipe
-from semishot.embedding_cache import EmbeddingCache
-from semishot.episodes import EpisodeShape
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImageClass, ImagePool, changed_classes, open_pool, save_pool
 from semishot.errors import InputError
-from semishot.evaluate import evaluate
-from semishot.feature_files import read_features, read_labels
-from semishot.files import read_records
-from semishot.image_encoders import load_encoder
-from semishot.image_pool import ImageClass, ImagePool, changed_classes, open_pool, save_pool
-from semishot.predict import predict
-from semishot.report import page
+from semishot.estimator.classifier import PrototypeClassifier
+from semishot.paper import plan, reproduce
+from semishot.report import page, results
 from semishot.report.reading import read_results
-from semishot.train import begin_or_resume, check_fleet
-from semishot.trained import load_model, save_model
+from semishot.sorter import journal, move_files
+from semishot.sorter.classify import classify
+from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.encoders import load_encoder
+from semishot.sorter.feature_files import read_features, read_labels
+from semishot.sorter.predict import predict
+from semishot.system.files import read_records
+from semishot.training import checkpoints
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.evaluation import evaluate
+from semishot.training.fleets import load_model, save_model
+from semishot.training.loop import begin_or_resume, check_fleet
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=2, query=1, unlabeled=1, distractors=1)
@@ -176,7 +178,7 @@ def encoders() -> Sequence[bytes]:
 
 @cache
 def load_identity() -> str:
-    from semishot.image_encoders import open_encoder
+    from semishot.sorter.encoders import open_encoder
 
     return open_encoder("omniglot").identity
 
@@ -287,14 +289,14 @@ def open_journal(data: bytes, folder: Path) -> None:
     (out / journal.JOURNAL).write_bytes(data.replace(b"@@", str(folder).encode()))
     before = outside(folder)
     try:
-        sorting.undo(out)
+        move_files.undo(out)
         raise AssertionError("a journal of somebody else's was believed")
     except InputError:
         assert outside(folder) == before
     try:
         if (found := journal.read_journal(out, folder / "pile")) is not None:
-            sorting.complete(found)
-        sorting.undo(out, folder / "pile")
+            move_files.complete(found)
+        move_files.undo(out, folder / "pile")
     finally:
         assert outside(folder) == before, "files outside have changed"
 

@@ -10,13 +10,13 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.data.decoding import AGAIN, decode, header
+from semishot.data.pool import SPLITS, ImagePool, Split
+from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.data.splits import random_words, uniforms
 from semishot.errors import InputError
-from semishot.files import read_regular
-from semishot.image_pool import SPLITS, ImagePool, Split
-from semishot.pictures import AGAIN, decode, header
-from semishot.pool_builder import PlannedClass, build_pool
-from semishot.progress import track
-from semishot.splits import random_words, uniforms
+from semishot.system.files import read_regular
+from semishot.system.progress import track
 
 __all__ = ["describe", "prepare"]
 

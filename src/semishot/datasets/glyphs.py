@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
 from semishot.errors import InputError
-from semishot.image_pool import ImageClass, ImagePool, Split, save_pool
-from semishot.progress import track
+from semishot.system.progress import track
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]

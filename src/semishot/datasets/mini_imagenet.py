@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot import archives, pickles
+from semishot.data import image_sources, safe_pickles
+from semishot.data.decoding import decode
+from semishot.data.pool import SPLITS, ImagePool, Split
+from semishot.data.pool_builder import PlannedClass, build_pool
 from semishot.errors import InputError
-from semishot.files import read_regular, remove
-from semishot.image_pool import SPLITS, ImagePool, Split
-from semishot.pictures import decode
-from semishot.pool_builder import PlannedClass, build_pool
+from semishot.system.files import read_regular, remove
 
 __all__ = ["describe", "prepare", "read"]
 
@@ -42,7 +42,7 @@ MOST_CSV = 64 * 2**20  # bytes
 PICKLE = "mini-imagenet-cache-{}.pkl"
 ACCEPTED = (
     "{train,val,test}.csv (filename,label) beside an images/ folder, zips of it, an ILSVRC-12 "
-    f"training tree or {archives.ILSVRC_TAR}; or {PICKLE.format('{train,val,test}')}"
+    f"training tree or {image_sources.ILSVRC_TAR}; or {PICKLE.format('{train,val,test}')}"
 )
 Listed = dict[Split, dict[str, list[str]]]
 """split -> class -> its images: csv names at first, then what `read` takes."""
@@ -84,7 +84,7 @@ def read(source: str) -> NDArray[np.uint8]:
     if source.startswith("row\0"):
         _, path, row = source.split("\0")
         return np.ascontiguousarray(_rows(path)[int(row)].transpose(2, 0, 1))
-    data, name = archives.read_bytes(source)
+    data, name = image_sources.read_bytes(source)
     return decode(data, name, SIDE)
 
 
@@ -126,7 +126,7 @@ def _read_csvs(source: Path, taken: Sequence[Split]) -> Listed:
 def _read_csv(path: Path) -> dict[str, list[str]]:
     """class -> file names, in the order of the file."""
     classes: dict[str, list[str]] = {}
-    with archives.readable(path):
+    with image_sources.readable(path):
         text = read_regular(path, MOST_CSV).decode("utf-8-sig")
         rows = csv.DictReader(io.StringIO(text, newline=""))
         if not {"filename", "label"} <= set(rows.fieldnames or ()):
@@ -180,8 +180,8 @@ def _in_folder(images: Path, named: Listed) -> dict[str, str]:
     for parent, _, files in os.walk(images):
         for name in wanted.intersection(files):
             path = Path(parent, name)
-            archives.check_size(path.stat().st_size, path)
-            found[name] = archives.in_file(path)
+            image_sources.check_size(path.stat().st_size, path)
+            found[name] = image_sources.in_file(path)
     return found
 
 
@@ -189,12 +189,12 @@ def _in_zips(source: Path, named: Listed) -> dict[str, str]:
     """File name -> source, for the names of the csv with which a member of a zip ends."""
     wanted, found = _names(named), {}
     for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
-        with archives.readable(path), zipfile.ZipFile(path) as opened:
+        with image_sources.readable(path), zipfile.ZipFile(path) as opened:
             members = opened.infolist()
         for member in members:
             name = member.filename.rsplit("/", 1)[-1]
             if name in wanted:
-                found[name] = archives.in_zip(path, member)
+                found[name] = image_sources.in_zip(path, member)
     return found
 
 
@@ -225,7 +225,7 @@ def _by_name(source: Path, named: Listed, pictures: Mapping[str, str]) -> Listed
 
 
 def _by_rank(source: Path, named: Listed) -> Listed:
-    files = archives.ilsvrc_files(
+    files = image_sources.ilsvrc_files(
         source, {label for classes in named.values() for label in classes}
     )
     if not files:
@@ -286,7 +286,7 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> Imag
 
 def _unpickled(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
     """`image_data` (I, 84, 84, 3) and `class_dict` {class: indices}, checked."""
-    held: Any = pickles.load(path)
+    held: Any = safe_pickles.load(path)
     if not isinstance(held, dict) or not {"image_data", "class_dict"} <= held.keys():
         keys = ", ".join(map(str, held)) if isinstance(held, dict) else type(held).__name__
         raise InputError(f"{path} holds {keys[:100]}, not image_data and class_dict")
@@ -295,7 +295,7 @@ def _unpickled(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
         raise InputError(f"{path}: image_data is not an array (I, {SIDE}, {SIDE}, 3) of uint8")
     if images.shape[1:] != (SIDE, SIDE, 3):
         raise InputError(f"{path}: image_data is {images.shape}, not (I, {SIDE}, {SIDE}, 3)")
-    with archives.readable(path):
+    with image_sources.readable(path):
         indices = {str(label): [int(i) for i in rows] for label, rows in classes.items()}
     for label, rows in indices.items():
         if not all(0 <= row < len(images) for row in rows):

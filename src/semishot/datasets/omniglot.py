@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
+from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.errors import InputError
-from semishot.files import read_regular
-from semishot.image_pool import SPLITS, ImageClass, ImagePool, Split, save_pool
-from semishot.progress import track
+from semishot.system.files import read_regular
+from semishot.system.progress import track
 
 __all__ = ["describe", "download", "prepare"]
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot import archives, pickles
+from semishot.data import image_sources, safe_pickles
+from semishot.data.decoding import decode
+from semishot.data.pool import SPLITS, ImagePool, Split
+from semishot.data.pool_builder import PlannedClass, build_pool
 from semishot.errors import InputError
-from semishot.files import read_regular
-from semishot.image_pool import SPLITS, ImagePool, Split
-from semishot.pictures import decode
-from semishot.pool_builder import PlannedClass, build_pool
+from semishot.system.files import read_regular
 
 __all__ = ["class_list", "describe", "prepare", "read"]
 
@@ -42,7 +42,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 LABELS, PNGS, ARRAY = "{}_labels.pkl", "{}_images_png.pkl", "{}_images.npz"
 NAMES, IDS = "class_names.txt", "synsets.txt"
 ACCEPTED = (
-    f"an ILSVRC-12 training tree, its classes' tars or {archives.ILSVRC_TAR}; or the authors' "
+    f"an ILSVRC-12 training tree, its classes' tars or {image_sources.ILSVRC_TAR}; or the authors' "
     f"{PNGS.format('{train,val,test}')} with {LABELS.format('*')}, {NAMES} and {IDS}"
 )
 
@@ -58,7 +58,7 @@ def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePo
         form, files = "the authors' published files", _published(source, known)
     else:
         form = "the ILSVRC-12 training images"
-        files = archives.ilsvrc_files(source, [c.name for c in known])
+        files = image_sources.ilsvrc_files(source, [c.name for c in known])
     planned = [replace(c, sources=tuple(files[c.name])) for c in known if files.get(c.name)]
     del files
     missing = [c for c in known if c.name not in {p.name for p in planned}]
@@ -105,12 +105,12 @@ def describe(pool: ImagePool) -> list[str]:
 
 def read(source: str) -> NDArray[np.uint8]:
     """One image (3, 84, 84) from where `prepare` found it; called in many processes."""
-    data, name = archives.read_bytes(source)
+    data, name = image_sources.read_bytes(source)
     if source.startswith("bgr\0"):
         rgb = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)[..., ::-1]
         return np.ascontiguousarray(rgb.transpose(2, 0, 1))
     if source.startswith("png\0"):
-        data = pickles.unescape(data, PNG)
+        data = safe_pickles.unescape(data, PNG)
     return decode(data, name, SIDE, bicubic=True)
 
 
@@ -163,12 +163,12 @@ def _ids_of_names(source: Path) -> Mapping[str, list[str]]:
 
 def _labels(path: Path) -> tuple[NDArray[np.integer[Any]], list[str]]:
     """Every image's label, and every label's name."""
-    read: Any = pickles.load(path)
+    read: Any = safe_pickles.load(path)
     held = {_text(k): v for k, v in read.items()} if isinstance(read, dict) else {}
     if not {"label_specific", "label_specific_str"} <= held.keys():
         keys = ", ".join(held) or type(read).__name__
         raise InputError(f"{path} holds {keys[:100]}, not label_specific and label_specific_str")
-    with archives.readable(path):
+    with image_sources.readable(path):
         labels = np.asarray(held["label_specific"])
         names = [_text(name) for name in held["label_specific_str"]]
     count = Counter(labels.tolist()) if labels.ndim == 1 and labels.dtype.kind in "iu" else {}
@@ -185,8 +185,8 @@ def _images(source: Path, split: Split) -> list[str]:
     pngs, array = source / PNGS.format(split), source / ARRAY.format(split)
     if pngs.is_file():
         return [
-            archives.in_slice(pngs, f"image {place}", start, size, "png")
-            for place, (start, size) in enumerate(pickles.find_bytes(pngs, PNG))
+            image_sources.in_slice(pngs, f"image {place}", start, size, "png")
+            for place, (start, size) in enumerate(safe_pickles.find_bytes(pngs, PNG))
         ]
     if not array.is_file():
         raise InputError(f"no {pngs.name} and no {array.name} in {source}; put it there")
@@ -197,14 +197,14 @@ def _images(source: Path, split: Split) -> list[str]:
     if start + shape[0] * size > array.stat().st_size:
         raise InputError(f"{array} has no room for the {shape[0]:,} images it names; get it again")
     return [
-        archives.in_slice(array, f"image {place}", start + place * size, size, "bgr")
+        image_sources.in_slice(array, f"image {place}", start + place * size, size, "bgr")
         for place in range(shape[0])
     ]
 
 
 def _array_in_npz(path: Path) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
     """Where the elements of `images` begin in the file, their shape and type."""
-    with archives.readable(path), zipfile.ZipFile(path) as opened, path.open("rb") as file:
+    with image_sources.readable(path), zipfile.ZipFile(path) as opened, path.open("rb") as file:
         member = opened.getinfo("images.npy")
         if member.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"{path} is compressed; save it with numpy.savez")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from semishot import paper, tables
-from semishot.config import FleetConfig
 from semishot.errors import InputError
-from semishot.files import MOST_JSON, read_regular
-from semishot.log import read_log
-from semishot.tables import Record
+from semishot.paper import published
+from semishot.report import tables
+from semishot.report.tables import Record
+from semishot.system.files import MOST_JSON, read_regular
+from semishot.training.config import FleetConfig
+from semishot.training.log import read_log
 
 WIDTH, HEIGHT = 440, 300
 LEFT, RIGHT, TOP, BOTTOM = 54, 428, 10, 254
@@ -26,7 +27,7 @@ MARKS = (
     "m-5 3.5h10l-5 -8.5z",
 )
 """A disk, a triangle, a square, a diamond, a triangle: lines are told apart by more than color."""
-LOOKS = {model: look for look, model in enumerate(paper.MODELS)}
+LOOKS = {model: look for look, model in enumerate(published.MODELS)}
 POINTS = 200
 """Of a learning curve, at most."""
 
@@ -122,14 +123,14 @@ def ticks(low: float, high: float) -> list[tuple[float, str]]:
     return [(place * step, f"{place * step:,.{decimals}f}") for place in places]
 
 
-def unlabeled_charts(table: paper.Table, records: list[Record]) -> list[Chart]:
+def unlabeled_charts(table: published.Table, records: list[Record]) -> list[Chart]:
     """Figures 4 and 6: a chart per shot and column, a line per model."""
     charts = []
     for shot in sorted({r["shot"] for r in records}):
         at = {m: tables.cells(records, shot, m) for m in table.tests}
-        for h in paper.DISTRACTORS:
+        for h in published.DISTRACTORS:
             lines = []
-            for model, label in paper.MODELS.items():
+            for model, label in published.MODELS.items():
                 found = [(m, at[m][model, h]) for m in table.tests]
                 points = [(m, ours.mean, ours.error) for m, ours in found if ours]
                 if len(points) > 1:  # one, from a table, is no curve
@@ -181,7 +182,7 @@ def learning_curves(folder: Path) -> Chart | None:
         means = losses[:, runs].mean(1)
         points = [(float(steps[part].mean()), float(means[part].mean())) for part in parts]
         lines.append(
-            Line(paper.MODELS.get(model, model), LOOKS.get(model, 0), points, marked=False)
+            Line(published.MODELS.get(model, model), LOOKS.get(model, 0), points, marked=False)
         )
     s = config.shape
     episode = f"{s.way}-way {s.shot}-shot, M = {s.unlabeled}, H = {s.distractors}"

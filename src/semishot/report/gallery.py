@@ -5,17 +5,21 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from semishot import datasets
-from semishot.config import FleetConfig
-from semishot.episodes import EpisodeShape
+from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
-from semishot.files import MOST_JSON, read_regular
+from semishot.report.pictures import Bytes
 from semishot.report.reading import Results
-from semishot.show import Bytes, Scene
+from semishot.system.files import MOST_JSON, read_regular
+from semishot.training.config import FleetConfig
+
+if TYPE_CHECKING:
+    from semishot.paper.scenes import Scene
 
 SHAPE = EpisodeShape(query=3, unlabeled=3, distractors=5)
 MASKED = "masked_soft_kmeans"
@@ -107,7 +111,7 @@ def is_prepared(dataset: str, root: Path | None) -> bool:
 
 
 def draw(model: str, run: int, number: int, root: Path | None) -> Episode:
-    from semishot import scenes
+    from semishot.paper import scenes
 
     scene = scenes.look(model, None, SHAPE, 0, number, run, root)
     which = f"--model {model} --run {run}" if run else f"--model {model}"
@@ -116,7 +120,7 @@ def draw(model: str, run: int, number: int, root: Path | None) -> Episode:
     )
 
 
-def as_thumbnails(scene: Scene, name: str, command: str) -> Episode:
+def as_thumbnails(scene: "Scene", name: str, command: str) -> Episode:
     way, per_class = scene.after.shape[0], scene.unlabeled.shape[1]
     support = [
         [Thumbnail(data_uri(image), f"labeled, class {row + 1}") for image in images]

@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass, field, replace
 
-from semishot import paper, results, tables
-from semishot.config import Recipe
-from semishot.tables import Record
+from semishot.paper import published
+from semishot.report import results, tables
+from semishot.report.tables import Record
+from semishot.training.config import Recipe
 
 Files = dict[str, list[Record]]
 
@@ -15,7 +16,7 @@ class Group:
     """The records of a table or figure: one data set, preset and number of updates."""
 
     name: str
-    table: paper.Table
+    table: published.Table
     records: list[Record]
 
 
@@ -45,10 +46,10 @@ def sort_out(files: Files) -> SortedOut:
             plain.setdefault(key, {})[results.settings(record)] = name, record
     for (dataset, *_), own in sorted(plain.items()):
         used = set()
-        figure = paper.table(paper.FIGURE_UNLABELED, dataset)
+        figure = published.table(published.FIGURE_UNLABELED, dataset)
         for name, table, least, place in (
             (*table_of(dataset), 1, out.tables),
-            (paper.FIGURE_UNLABELED, figure, 2, out.figures),
+            (published.FIGURE_UNLABELED, figure, 2, out.figures),
         ):
             records = [r for _, r in own.values() if is_by_its_preset(r) and is_of_table(r, table)]
             if len({r["unlabeled"] for r in records}) >= least:
@@ -59,30 +60,30 @@ def sort_out(files: Files) -> SortedOut:
     return out
 
 
-def table_of(dataset: str) -> tuple[str, paper.Table]:
+def table_of(dataset: str) -> tuple[str, published.Table]:
     """The paper's table of a data set; others are measured as Table 1 is."""
-    named = [(n, t) for n, t in paper.TABLES.items() if t.dataset == dataset]
-    return named[0] if named else ("table1", paper.TABLES["table1"])
+    named = [(n, t) for n, t in published.TABLES.items() if t.dataset == dataset]
+    return named[0] if named else ("table1", published.TABLES["table1"])
 
 
-def is_of_table(record: Record, table: paper.Table) -> bool:
+def is_of_table(record: Record, table: published.Table) -> bool:
     """Tested on the episodes of this table."""
     test = table.tests.get(record["unlabeled"])
     return (
         test is not None
         and (record["way"], record["query"]) == (test.way, test.query)
-        and record["model"] in paper.MODELS
+        and record["model"] in published.MODELS
         and record["shot"] in table.shots
-        and record["distractors"] in paper.DISTRACTORS
+        and record["distractors"] in published.DISTRACTORS
     )
 
 
 def is_by_its_preset(record: Record) -> bool:
     """Trained as its preset says, with nothing changed but the number of updates."""
-    if record["preset"] not in paper.PRESETS or record["options"] or record["split"] != "test":
+    if record["preset"] not in published.PRESETS or record["options"] or record["split"] != "test":
         return False
-    preset = paper.preset(record["preset"], record["dataset"])
-    refines = record["model"] in paper.TRAINED
+    preset = published.preset(record["preset"], record["dataset"])
+    refines = record["model"] in published.TRAINED
     distractors = preset.distractors if refines and record["distractors"] else 0
     unlabeled = preset.train.unlabeled if refines else 0
     train = replace(preset.train, shot=record["shot"], unlabeled=unlabeled, distractors=distractors)
@@ -107,7 +108,7 @@ def other_rows(others: list[tuple[str, Record]]) -> tuple[list[str], list[list[s
         measured = tables.cell(record for _, record in pairs)
         rows.append(
             [
-                paper.MODELS.get(r["model"], r["model"]),
+                published.MODELS.get(r["model"], r["model"]),
                 str(measured),
                 str(len(pairs)),
                 r["dataset"],
@@ -125,8 +126,8 @@ def other_rows(others: list[tuple[str, Record]]) -> tuple[list[str], list[list[s
 def departures(record: Record) -> str:
     """Options of the method, and where the recipe or the training episode is not the preset's."""
     changed = dict(record["options"])
-    if record["preset"] in paper.PRESETS:
-        preset = paper.preset(record["preset"], record["dataset"])
+    if record["preset"] in published.PRESETS:
+        preset = published.preset(record["preset"], record["dataset"])
         usual = preset.recipe.with_updates(max(record["updates"], 1)).as_dict()
         changed |= {
             name: value

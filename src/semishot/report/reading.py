@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semishot.config import fits
 from semishot.errors import InputError
-from semishot.files import read_json
-from semishot.tables import Record
+from semishot.report.tables import Record
+from semishot.system.files import read_json
+from semishot.training.config import fits
 
 FIELDS: dict[str, type] = {
     **dict.fromkeys(("dataset", "preset", "model", "split", "device", "date"), str),

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from semishot import baseline_tables, mask_tables, paper, results, tables
-from semishot.config import Recipe
 from semishot.errors import InputError
+from semishot.paper import published
+from semishot.report import baseline_tables, mask_tables, results, tables
 from semishot.report.charts import Chart, mask_chart, unlabeled_charts
 from semishot.report.grids import Grid, grid
 from semishot.report.measured import Group, other_rows, sort_out
 from semishot.report.reading import Results
-from semishot.tables import Record
+from semishot.report.tables import Record
+from semishot.training.config import Recipe
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def table_section(group: Group) -> Section:
     dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
     beside_paper = dataset == table.dataset
     title = table.title if beside_paper else "The five models"
-    aim = paper.preset(preset, dataset).about
+    aim = published.preset(preset, dataset).about
     about, grids, summary = [f"{aim[0].upper()}{aim[1:]}."], [], []
     for shot, m in tables.parts_of(table, records):
         measured = tables.cells(records, shot, m)
@@ -82,11 +83,13 @@ def table_section(group: Group) -> Section:
     )
 
 
-def cell_commands(name: str, table: paper.Table, records: list[Record]) -> list[tuple[str, str]]:
+def cell_commands(
+    name: str, table: published.Table, records: list[Record]
+) -> list[tuple[str, str]]:
     """The whole, then each cell: a row at one shot, in both columns."""
     commands = [("all of it", results.rerun(name, table, records))]
     for shot in sorted({r["shot"] for r in records}):
-        for model, label in paper.MODELS.items():
+        for model, label in published.MODELS.items():
             own = [r for r in records if (r["model"], r["shot"]) == (model, shot)]
             if own:
                 commands.append((f"{label}, {shot}-shot", results.rerun(name, table, own)))

@@ -1,0 +1,1 @@
+"""The command `semishot`: parse, call one function, print; exit codes."""

@@ -1,0 +1,1 @@
+"""Images without torch: the pool, image sources, decoding, framing, splits, episodes, safe pickles."""

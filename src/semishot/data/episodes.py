@@ -1,0 +1,205 @@
+"""Episodes are addresses: episode i of stream (seed, purpose) is a pure function of these numbers.
+
+Letters: E episodes, N way, K shot, Q query per class, M unlabeled per class, H distractor classes.
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.data.pool import Indices
+from semishot.data.splits import ClassImages, random_words, uniforms
+from semishot.errors import InputError
+
+
+@dataclass(frozen=True)
+class EpisodeShape:
+    way: int = 5
+    """N, classes in an episode."""
+    shot: int = 1
+    """K, labeled support images per class."""
+    query: int = 1
+    """Query images per class."""
+    unlabeled: int = 5
+    """M, unlabeled images per class."""
+    distractors: int = 0
+    """H, further classes that give only unlabeled images."""
+    within_group: bool = False
+    """Draw all N + H classes of an episode from one group: an alphabet, a category."""
+
+    def __post_init__(self) -> None:
+        least = {"way": 2, "shot": 1, "query": 1, "unlabeled": 0, "distractors": 0}
+        for name, low in least.items():
+            if (value := getattr(self, name)) < low:
+                raise InputError(f"an episode's {name} must be at least {low}, not {value}")
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many support, unlabeled and query images an episode has."""
+        return (
+            self.way * self.shot,
+            (self.way + self.distractors) * self.unlabeled,
+            self.way * self.query,
+        )
+
+    @property
+    def images(self) -> int:
+        return sum(self.sizes)
+
+    def as_dict(self) -> dict[str, int]:
+        """For JSON. `within_group` is there only where it holds: older files do not know it."""
+        return {k: v for k, v in asdict(self).items() if k != "within_group" or v}
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Image indices, class by class: support image s has label s // K, query q has label q // Q."""
+
+    support: Indices
+    """(E, N K)"""
+    unlabeled: Indices
+    """(E, (N + H) M); the last H M are the distractors."""
+    query: Indices
+    """(E, N Q)"""
+    classes: Indices
+    """(E, N + H), places in the split's list of classes; the last H are the distractor classes."""
+
+    @property
+    def images(self) -> Indices:
+        """(E, N K + (N + H) M + N Q), in the order in which they are encoded."""
+        return np.concatenate([self.support, self.unlabeled, self.query], axis=1)
+
+
+def sample_episodes(
+    images: ClassImages, shape: EpisodeShape, seed: int, purpose: str, start: int, count: int
+) -> Episodes:
+    """Episodes start .. start + count of a stream.
+
+    Classes, support and query have one stream, unlabeled images a second and distractors a third:
+    changing M or H leaves the rest of an episode as it was. Within groups, a fourth says which group.
+    """
+    check_enough(images, shape)
+    n, kq, m, h = shape.way, shape.shot + shape.query, shape.unlabeled, shape.distractors
+    u = draws(seed, f"{purpose}: group", start, count, int(shape.within_group))
+    order, first, among = _classes_to_draw(images, n + h, u)
+    u = draws(seed, f"{purpose}: labeled", start, count, n + n * kq)
+    places = distinct(u[:, :n], among)  # (E, N)
+    classes = order[first + places]  # (E, N)
+    labeled = distinct(u[:, n:].reshape(count, n, kq), images.labeled[classes])  # (E, N, K + Q)
+
+    u = draws(seed, f"{purpose}: unlabeled", start, count, n * m).reshape(count, n, m)
+    unlabeled = _unlabeled(images, u, classes, labeled)  # (E, N, M)
+    u = draws(seed, f"{purpose}: distractors", start, count, h + h * m)
+    others = order[first + distinct(u[:, :h], among, taken=places)]  # (E, H)
+    nothing = np.empty((count, h, 0), np.int64)
+    irrelevant = _unlabeled(images, u[:, h:].reshape(count, h, m), others, nothing)  # (E, H, M)
+
+    everyone = np.concatenate([classes, others], axis=1)  # (E, N + H)
+    piles = np.concatenate([unlabeled, irrelevant], axis=1)  # (E, N + H, M)
+    labeled_images = images.order[images.start[classes][..., None] + labeled]
+    return Episodes(
+        support=labeled_images[..., : shape.shot].reshape(count, -1),
+        unlabeled=images.order[images.start[everyone][..., None] + piles].reshape(count, -1),
+        query=labeled_images[..., shape.shot :].reshape(count, -1),
+        classes=everyone,
+    )
+
+
+def _classes_to_draw(
+    images: ClassImages, need: int, u: NDArray[np.float64]
+) -> tuple[Indices, Indices, Indices]:
+    """An order of the classes (C,), and each episode's slice of it: first (E, 1) and size (E,).
+
+    All of them where `u` is (E, 0). Where it is (E, 1), the group of a class drawn among those whose
+    group has `need` classes: each of them is as likely in an episode, whatever the size of its group.
+    """
+    everyone, episodes = len(images.size), len(u)
+    if not u.shape[1]:
+        return np.arange(everyone), np.zeros((episodes, 1), np.int64), np.full(episodes, everyone)
+    _, group = np.unique([c.group for c in images.classes], return_inverse=True)  # (C,)
+    size = np.bincount(group)  # (G,)
+    able = np.flatnonzero(size[group] >= need)
+    drawn = group[able[(u[:, 0] * len(able)).astype(np.int64)]]  # (E,)
+    first = np.cumsum(size) - size  # (G,)
+    return np.argsort(group, kind="stable"), first[drawn][:, None], size[drawn]
+
+
+def distinct(u: NDArray[np.float64], among: Indices | int, taken: Indices | None = None) -> Indices:
+    """Draw without replacement: (..., k) uniforms -> (..., k) different numbers below `among` (...).
+
+    The t-th draw is uniform over what is left: take its rank among the free numbers, then step over
+    the numbers taken so far, smallest first. `taken` (..., j) are numbers not to be drawn.
+    """
+    lead, k = u.shape[:-1], u.shape[-1]
+    before = np.empty((*lead, 0), np.int64) if taken is None else np.sort(taken, axis=-1)
+    j = before.shape[-1]
+    drawn = np.empty((*lead, k), np.int64)
+    gone = np.empty((*lead, j + k), np.int64)  # kept sorted
+    gone[..., :j] = before
+    for t in range(k):
+        value = (u[..., t] * (np.asarray(among) - j - t)).astype(np.int64)
+        for s in range(j + t):
+            value += value >= gone[..., s]
+        drawn[..., t] = gone[..., j + t] = value
+        gone[..., : j + t + 1].sort(axis=-1)
+    return drawn
+
+
+def check_enough(images: ClassImages, *shapes: EpisodeShape) -> None:
+    """An error before the work: does every class have what an episode may draw from it?"""
+    for shape in shapes:
+        _check_enough(images, shape)
+
+
+def _check_enough(images: ClassImages, shape: EpisodeShape) -> None:
+    have, need = len(images.size), shape.way + shape.distractors
+    if have < need:
+        raise InputError(
+            f"the split has {have} classes but an episode needs {shape.way} + {shape.distractors} "
+            "distractor classes; lower --way or --distractors"
+        )
+    if shape.within_group:
+        group, have = Counter(c.group for c in images.classes).most_common(1)[0]
+        if have < need:
+            raise InputError(
+                f"the largest group, {group!r}, has {have} classes but an episode within a group needs "
+                f"{shape.way} + {shape.distractors} distractor classes; lower --way or --distractors, "
+                "or drop --within-group"
+            )
+    wanted = shape.shot + shape.query + (shape.unlabeled if images.shared else 0)
+    poorest = int(images.labeled.argmin())
+    if images.labeled[poorest] < wanted:
+        name, count = images.classes[poorest].name, images.labeled[poorest]
+        pile = f" + {shape.unlabeled} unlabeled" if images.shared else ""
+        raise InputError(
+            f"class {name!r} has {count} labeled images but an episode needs {shape.shot} support + "
+            f"{shape.query} query{pile}; lower --shot, --query or --unlabeled, or raise "
+            f"--labeled-fraction (now {images.labeled_fraction:g})"
+        )
+    unlabeled = images.size - images.labeled
+    if not images.shared and unlabeled.min() < shape.unlabeled:
+        poorest = int(unlabeled.argmin())
+        raise InputError(
+            f"class {images.classes[poorest].name!r} has {unlabeled[poorest]} unlabeled images but an "
+            f"episode needs {shape.unlabeled}; lower --unlabeled or --labeled-fraction "
+            f"(now {images.labeled_fraction:g})"
+        )
+
+
+def _unlabeled(
+    images: ClassImages, u: NDArray[np.float64], classes: Indices, labeled: Indices
+) -> Indices:
+    """Places of unlabeled images within their class: (E, N, M)."""
+    if images.shared:
+        return distinct(u, images.size[classes], taken=labeled)
+    first = images.labeled[classes]
+    return first[..., None] + distinct(u, images.size[classes] - first)
+
+
+def draws(seed: int, purpose: str, start: int, count: int, each: int) -> NDArray[np.float64]:
+    """(E, each) uniforms; an episode owns whole blocks of four words, whatever its neighbours."""
+    blocks = -(-each // 4)
+    words = random_words(seed, purpose, start * blocks, count * blocks * 4)
+    return uniforms(words).reshape(count, blocks * 4)[:, :each]

@@ -1,0 +1,190 @@
+"""The prepared data set on disk: one memory-mapped uint8 array, its classes, and a fingerprint.
+
+A pool is a folder with `images.npy` (I, C, H, W) and `pool.json`. The images of a class lie side by
+side, so a class is a name, a group (alphabet, category), a split, and the range start:start + count.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_cache_dir
+
+from semishot.errors import InputError
+from semishot.system.files import read_json, whole_folder, write_json
+from semishot.system.npy import map_array
+
+FORMAT = 1
+POOL_FILES = {"images.npy", "pool.json"}
+Indices = NDArray[np.int64]
+Number = TypeVar("Number", bound=np.generic)
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class ImageClass:
+    name: str
+    group: str
+    split: Split
+    start: int
+    count: int
+    digest: str = ""
+    """SHA-256 of the class's pixels, filled in when the pool is saved."""
+
+
+@dataclass(frozen=True)
+class ImagePool:
+    name: str
+    images: NDArray[np.uint8]
+    """(I, C, H, W), read-only memory map when opened from disk."""
+    classes: tuple[ImageClass, ...]
+    about: dict[str, Any] = field(default_factory=dict)
+    """Where the images come from and how they were prepared."""
+
+    def of_split(self, split: Split) -> tuple[ImageClass, ...]:
+        found = tuple(c for c in self.classes if c.split == split)
+        if not found:
+            held = ", ".join(s for s in SPLITS if any(c.split == s for c in self.classes))
+            raise InputError(f"pool {self.name!r} has no {split!r} classes; it holds {held}")
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        """One digest of every class's name, group, split and pixels."""
+        text = json.dumps([[c.name, c.group, c.split, c.count, c.digest] for c in self.classes])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def data_root(given: Path | None = None) -> Path:
+    """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
+    return given or Path(os.environ.get("SEMISHOT_DATA") or user_cache_dir("semishot"))
+
+
+def digest(images: NDArray[np.uint8]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
+
+
+def save_pool(
+    folder: Path,
+    name: str,
+    images: NDArray[np.uint8],
+    classes: Sequence[ImageClass],
+    about: dict[str, Any],
+) -> ImagePool:
+    """Write a pool, whole or not at all, and open it. The classes' digests are computed here."""
+    pool = ImagePool(name, images, with_digests(images, classes), about)
+    with whole_folder(folder) as temporary:
+        room = make_room(temporary / "images.npy", np.uint8, images.shape)
+        room[:] = images
+        room.flush()
+        write_description(temporary, pool)
+    return open_pool(folder)
+
+
+def make_room(
+    path: Path, dtype: type[Number], shape: tuple[int, ...]
+) -> np.memmap[Any, np.dtype[Number]]:
+    """A file to fill, with all its space: a disk that fills up under a memory map kills the process."""
+    try:
+        path.unlink(missing_ok=True)  # a link would be followed
+        array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+        with path.open("r+b") as file:
+            if hasattr(os, "posix_fallocate"):  # not on every platform
+                os.posix_fallocate(file.fileno(), 0, array.offset + array.nbytes)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    return array
+
+
+def with_digests(
+    images: NDArray[np.uint8], classes: Sequence[ImageClass]
+) -> tuple[ImageClass, ...]:
+    return tuple(replace(c, digest=digest(images[c.start : c.start + c.count])) for c in classes)
+
+
+def write_description(folder: Path, pool: ImagePool) -> None:
+    description = {
+        "format": FORMAT,
+        "name": pool.name,
+        "fingerprint": pool.fingerprint,
+        "about": pool.about,
+        "classes": [list(asdict(c).values()) for c in pool.classes],
+    }
+    write_json(folder / "pool.json", description)
+
+
+def open_pool(folder: Path) -> ImagePool:
+    """Open a prepared pool in milliseconds, whatever its size: pixels are read when used."""
+    try:
+        written = read_json(folder / "pool.json")
+        images = map_array(folder / "images.npy")
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no image pool in {folder}: run `semishot data prepare NAME` first, or pass --data-root"
+        ) from error
+    except InputError as error:
+        raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
+    found = written.get("format") if isinstance(written, dict) else None
+    if found != FORMAT:
+        raise InputError(
+            f"{folder / 'pool.json'} has format {found}, this version reads {FORMAT}; prepare it again"
+        )
+    try:
+        classes = tuple(ImageClass(*row) for row in written["classes"])
+        for held in classes:
+            _check_class(held)
+        if not isinstance(written["name"], str) or not isinstance(written["about"], dict):
+            raise TypeError("its name or description")
+        pool = ImagePool(written["name"], images, classes, written["about"])
+        altered = pool.fingerprint != written["fingerprint"]
+    except (KeyError, TypeError, UnicodeEncodeError) as error:
+        raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
+    if altered:
+        raise InputError(f"damaged image pool in {folder}: pool.json was altered; prepare it again")
+    needed = max((c.start + c.count for c in classes), default=0)
+    if images.dtype != np.uint8 or images.ndim != 4 or len(images) < needed:
+        raise InputError(
+            f"damaged image pool in {folder}: images.npy holds {images.dtype} {images.shape}, but "
+            f"pool.json needs uint8 ({needed}, C, H, W); prepare it again"
+        )
+    return pool
+
+
+def _check_class(held: ImageClass) -> None:
+    """JSON may say anything."""
+    words = (held.name, held.group, held.digest)
+    if not all(isinstance(word, str) for word in words) or held.split not in SPLITS:
+        raise TypeError(f"a class {held.name!r:.40}")
+    if not all(type(number) is int and 0 <= number < 2**62 for number in (held.start, held.count)):
+        raise TypeError(f"the images of class {held.name!r:.40}")
+
+
+def gather(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:
+    """out[i] = images[places[i]], by several threads: they wait for memory and the disk together."""
+    threads = min(8, os.cpu_count() or 1)
+    parts = zip(np.array_split(places, threads), np.array_split(out, threads), strict=True)
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(_take, images, some, there) for some, there in parts]:
+            done.result()
+
+
+def _take(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:
+    np.take(images, places, axis=0, out=out, mode="clip")  # `raise` would make a second copy
+
+
+def changed_classes(pool: ImagePool) -> list[str]:
+    """The classes whose pixels no longer match the digest taken when the pool was saved."""
+    return [
+        f"{c.split}/{c.group}/{c.name}"
+        for c in pool.classes
+        if digest(pool.images[c.start : c.start + c.count]) != c.digest
+    ]

@@ -1,0 +1,1 @@
+"""`PrototypeClassifier` over any features: scaling, blocks, strangers, what to label next."""

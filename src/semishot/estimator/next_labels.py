@@ -1,0 +1,73 @@
+"""Which unlabeled examples to label next: unsure ones that stand for many others, unlike each other.
+
+Facility location: an example that is asked about covers its neighborhood as far as a kernel says,
+prototypes cover theirs already, and each choice is the one that adds most cover. Every example counts by
+its uncertainty and by how likely it is a member.
+Letters: M examples, C candidates, R of the pile that are to be covered, N classes, D features.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from semishot.errors import InputError
+from semishot.estimator.blocks import one_thread
+from semishot.estimator.classifier import PrototypeClassifier, as_array
+from semishot.prototypes import squared_distances
+
+__all__ = ["next_to_label"]
+
+CANDIDATES, COVERED = 1000, 2000
+"""Of a larger pile: those that count most may be chosen, evenly spaced ones are to be covered."""
+COPY = 1e-3
+"""Of the usual distance to a prototype: what lies nearer to a chosen one is a copy of it."""
+
+
+@one_thread()
+def next_to_label(
+    X: ArrayLike,  # noqa: N803
+    classifier: PrototypeClassifier,
+    count: int = 10,
+) -> NDArray[np.int64]:
+    """(M, D) -> at most `count` places, the most helpful first; fewer where the rest are copies, or sure."""
+    features = np.asarray(as_array(X))
+    if not len(features):
+        return np.empty(0, np.int64)
+    worth = worth_of_a_label(features, classifier)  # (M,)
+    spaced = np.arange(0, len(worth), max(1, -(-len(worth) // COVERED)))
+    most = np.sort(np.argpartition(-worth, min(CANDIDATES, len(worth)) - 1)[:CANDIDATES])
+    space, prototypes = classifier._space, torch.from_numpy(classifier.prototypes_)
+    candidates, covered = (
+        space(torch.from_numpy(np.array(features[rows])).to(prototypes)) for rows in (most, spaced)
+    )
+    nearest = squared_distances(covered, prototypes).amin(-1)  # (R,)
+    reach = nearest.median().clamp_min(torch.finfo(nearest.dtype).tiny)
+    kernel = (-squared_distances(candidates, covered) / reach).exp()  # (C, R)
+    cover = (-nearest / reach).exp()  # (R,)
+    weights = torch.from_numpy(worth[spaced]).to(kernel)  # (R,)
+    left = torch.ones(len(most), dtype=torch.bool)
+    chosen: list[int] = []
+    while len(chosen) < count and left.any():
+        gains = ((kernel - cover).clamp_min(0) @ weights) * left  # (C,)
+        gain, best = gains.max(0)
+        if gain <= 0:
+            break
+        chosen.append(int(most[best]))
+        cover = torch.maximum(cover, kernel[best])
+        left &= squared_distances(candidates, candidates[best : best + 1])[:, 0] > COPY * reach
+    return np.array(chosen, np.int64)
+
+
+def worth_of_a_label(
+    features: NDArray[np.floating], classifier: PrototypeClassifier
+) -> NDArray[np.float64]:
+    """(M, D) -> (M,), the entropy of Eq. 2 times the share of members that lie farther out."""
+    probabilities = classifier.predict_proba(features)  # (M, N)
+    entropy: NDArray[np.float64] = -(probabilities * np.log(np.maximum(probabilities, 1e-12))).sum(
+        1, dtype=np.float64
+    )
+    try:
+        worth: NDArray[np.float64] = entropy * (1 - classifier.distractor_score(features))
+    except InputError:  # how far members lie is not known
+        return entropy
+    return worth

@@ -1,0 +1,1 @@
+"""The encoder, the ProtoNet and the fused kernels."""

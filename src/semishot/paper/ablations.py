@@ -1,0 +1,186 @@
+"""What made the numbers: variants of Table 1's cells, trained beside the cells they depart from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.errors import InputError
+from semishot.paper import published
+from semishot.paper.plan import Job, with_existing
+from semishot.paper.reproduce import Record, RunJobs, run_jobs
+from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+
+
+@dataclass(frozen=True)
+class Variant:
+    name: str
+    preset: str
+    """The preset it departs from."""
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the preset's recipe."""
+    train: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the training episode."""
+    columns: tuple[int, ...] = published.DISTRACTORS
+    """Distractor classes at test."""
+
+
+CLUSTER, MASKED = "distractor_cluster", "masked_soft_kmeans"
+TEXT = {"halvings": published.TEXT_HALVINGS}
+VARIANTS = (
+    *(
+        Variant("schedule of the paper's text", "ren2018", m, recipe=TEXT)
+        for m in published.TRAINED
+    ),
+    Variant("schedule of the paper's text", "ren2018", SUPERVISED, recipe=TEXT, columns=(0,)),
+    Variant(
+        "no gradient through assignments", "ren2018", "soft_kmeans", {"detach_assignments": True}
+    ),
+    Variant("distances over 2 r^2", "ren2018", CLUSTER, {"two_r_squared": True}),
+    Variant("queries scored over N + 1", "ren2018", CLUSTER, {"score_distractors": True}),
+    Variant(
+        "both, as in the authors' code",
+        "ren2018",
+        CLUSTER,
+        {"two_r_squared": True, "score_distractors": True},
+    ),
+    Variant("mask applied twice", "ren2018", MASKED, {"mask_power": 2}),
+    *(
+        Variant(
+            "float32 (TF32) instead of bf16",
+            "ren2018",
+            model,
+            recipe={"precision": "tf32"},
+            columns=(5,),
+        )
+        for model in published.TRAINED
+    ),
+    Variant("trained 5-way", "semishot", MASKED, train={"way": 5}, columns=(5,)),
+    Variant("no augmentation", "semishot", MASKED, recipe={"augment": 0.0}, columns=(5,)),
+    Variant(
+        "ren2018's learning rates",
+        "semishot",
+        MASKED,
+        recipe={
+            "learning_rate": 1e-3,
+            "cosine": False,
+            "halvings": published.CODE_HALVINGS,
+        },
+        columns=(5,),
+    ),
+)
+
+
+PHOTO_VARIANTS = (
+    Variant("mask applied twice", "ren2018", MASKED, {"mask_power": 2}, columns=(0,)),
+    Variant(
+        "no gradient through assignments",
+        "ren2018",
+        "soft_kmeans",
+        {"detach_assignments": True},
+        columns=(0,),
+    ),
+)
+"""For miniImageNet and tieredImageNet: what could lie behind the column without distractors."""
+
+
+def variants_of(dataset: str) -> tuple[Variant, ...]:
+    return PHOTO_VARIANTS if dataset in (published.MINI, published.TIERED) else VARIANTS
+
+
+UPDATES = {"semishot": 10_000}
+"""Fewer than the preset's: enough to tell its ingredients apart."""
+
+
+@dataclass(frozen=True)
+class AblationCell:
+    """A variant at a column, or the preset's own cell that it departs from."""
+
+    dataset: str
+    variant: Variant
+    column: int
+    departs: bool
+
+    @property
+    def recipe(self) -> Recipe:
+        recipe = published.preset(self.variant.preset, self.dataset).recipe
+        recipe = replace(recipe, **self.variant.recipe) if self.departs else recipe
+        return recipe.with_updates(UPDATES.get(self.variant.preset, recipe.updates))
+
+    @property
+    def train(self) -> EpisodeShape:
+        chosen = published.preset(self.variant.preset, self.dataset)
+        if self.variant.model == SUPERVISED:
+            return replace(chosen.train, unlabeled=0)
+        shape = replace(chosen.train, distractors=chosen.distractors if self.column else 0)
+        return replace(shape, **self.variant.train) if self.departs else shape
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self.variant.options if self.departs else {}
+
+    @property
+    def test(self) -> EpisodeShape:
+        """At the first M of the data set's table."""
+        known = {table.dataset: table for table in published.TABLES.values()}
+        tests = known.get(self.dataset, published.TABLES["table1"]).tests
+        return replace(next(iter(tests.values())), distractors=self.column)
+
+    def holds(self, record: Record) -> bool:
+        return (
+            (record["preset"], record["model"]) == (self.variant.preset, self.variant.model)
+            and record["options"] == self.options
+            and record["recipe"] == self.recipe.changes()
+            and record["train"] == self.train.as_dict()
+            and record["distractors"] == self.column
+        )
+
+
+def ablations(
+    pool: ImagePool,
+    splits: int,
+    runs: Path,
+    device: torch.device,
+    only: str = "",
+    tensorboard: bool = False,
+    run: RunJobs | None = None,
+) -> list[Record]:
+    """Records of every variant (`variant` is its name) and of the cells they depart from (`""`).
+
+    `only` takes the variants whose names contain it.
+
+    Runs of the same recipe and episode share a fleet, and fleets that a table has left are used.
+    """
+    variants = variants_of(pool.name)
+    if not any(only in variant.name for variant in variants):
+        known = "; ".join(dict.fromkeys(variant.name for variant in variants))
+        raise InputError(f"no ablation's name contains {only!r}; there are: {known}")
+    cells = [
+        AblationCell(pool.name, variant, column, departs)
+        for variant in variants
+        if only in variant.name
+        for column in variant.columns
+        for departs in (False, True)
+    ]
+    jobs, shared = [], {(c.variant.preset, c.recipe, c.train): c.test for c in cells}
+    for (preset, recipe, shape), test in shared.items():
+        members = [
+            Member(c.variant.model, seed, dict(c.options))
+            for c in cells
+            if (c.variant.preset, c.recipe, c.train) == (preset, recipe, shape)
+            for seed in range(splits)
+        ]
+        unique = tuple(m for i, m in enumerate(members) if m not in members[:i])
+        config = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, unique)
+        jobs += [Job(found, None, (test,), wanted) for found, wanted in with_existing(config, runs)]
+    labeled = []
+    for record in (run or run_jobs)(jobs, pool, runs, device, tensorboard):
+        names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
+        labeled += [{**record, "variant": name} for name in names[:1]]
+    return labeled

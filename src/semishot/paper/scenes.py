@@ -1,0 +1,120 @@
+"""One episode seen through a trained model, or through its bare pixels, for the pictures.
+
+Letters: N classes, H distractor classes, K support, M unlabeled, Q query images per class, D dimensions.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from semishot import datasets, refine
+from semishot.data.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.data.pool import ImagePool
+from semishot.data.splits import all_labeled
+from semishot.errors import InputError
+from semishot.network.protonet import ProtoNet, take_run
+from semishot.paper.published import MODELS
+from semishot.prototypes import class_log_probs, class_prototypes
+from semishot.training.evaluation import find_model, open_model
+
+PIXELS = "pixels"
+Floats = NDArray[np.float64]
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One episode, and what a model makes of it, as plain arrays."""
+
+    title: str
+    support: Bytes
+    """(N, K, C, H, W)"""
+    unlabeled: Bytes
+    """(N + H, M, C, H, W); the last H rows are the distractors."""
+    query: Bytes
+    """(N, Q, C, H, W)"""
+    before: NDArray[np.int64]
+    """(N, Q), the class predicted for each query with the prototypes of Eq. 1."""
+    after: NDArray[np.int64]
+    """(N, Q), with the refined ones."""
+    weights: Floats
+    """(N + H, M), how much of each unlabeled image the refinement uses: the mask, for Masked."""
+    points: tuple[Floats, Floats, Floats]
+    """Embeddings (N, K, D), (N + H, M, D), (N, Q, D)."""
+    prototypes: tuple[Floats, Floats]
+    """Before and after, (N, D) each."""
+
+
+@torch.inference_mode()
+def look(
+    source: str | Path,
+    dataset: str | None,
+    shape: EpisodeShape,
+    seed: int,
+    episode: int,
+    run: int = 0,
+    root: Path | None = None,
+) -> Scene:
+    """Episode `episode` of the test stream `seed`, through one run of a fleet or, by the name
+    `pixels`, without any encoder or refinement."""
+    model, pool, name = open_run(str(source), dataset, run, root)
+    if episode < 0:
+        raise InputError(f"--episode counts from 0; {episode} is before the first")
+    images = all_labeled(pool.of_split("test"))
+    check_enough(images, shape)
+    drawn = sample_episodes(images, shape, seed, "test", episode, 1)
+    pixels = [pool.images[part[0]] for part in (drawn.support, drawn.unlabeled, drawn.query)]
+    embedded = torch.split(embed(model, np.concatenate(pixels)), list(shape.sizes))
+    support, unlabeled, query = embedded  # (S, D), (U, D), (Q, D)
+    labels = torch.eye(shape.way).repeat_interleave(shape.shot, 0).to(support)  # (S, N)
+    before = after = class_prototypes(support, labels)  # (N, D)
+    weights = support.new_ones(len(unlabeled))
+    if model is not None and model.refiner is not None and len(unlabeled):
+        inputs = support[None], labels[None], unlabeled[None]  # one run: a leading axis of 1
+        after = refine.refined_prototypes(model.refiner, *inputs, model.steps)[0]
+        weights = model.refiner(unlabeled[None], before[None])[0].sum(-1)  # (U,)
+    n, h = shape.way, shape.distractors
+    grid = ((n, shape.shot), (n + h, shape.unlabeled), (n, shape.query))
+    predicted = [class_log_probs(query, p).argmax(-1).numpy() for p in (before, after)]
+    shown = [part.reshape(*g, *part.shape[1:]) for part, g in zip(pixels, grid, strict=True)]
+    points = [part.double().numpy() for part in embedded]  # (..., D) each
+    points_of = [part.reshape(*g, part.shape[-1]) for part, g in zip(points, grid, strict=True)]
+    return Scene(
+        title=f"{pool.name}, {name}",
+        support=shown[0],
+        unlabeled=shown[1],
+        query=shown[2],
+        before=predicted[0].reshape(grid[2]),
+        after=predicted[1].reshape(grid[2]),
+        weights=weights.double().numpy().reshape(grid[1]),
+        points=(points_of[0], points_of[1], points_of[2]),
+        prototypes=(before.double().numpy(), after.double().numpy()),
+    )
+
+
+def open_run(
+    source: str, dataset: str | None, run: int, root: Path | None
+) -> tuple[ProtoNet | None, ImagePool, str]:
+    """One run of a trained fleet, its data, and what to call it."""
+    if source == PIXELS:
+        if dataset is None:
+            raise InputError("pixels belong to no data set: name one with --dataset")
+        return None, datasets.load(dataset, root), "nearest prototype in pixels"
+    if dataset is not None:
+        raise InputError("a trained model brings its own data set; drop --dataset")
+    config, fleet, pool = open_model(find_model(source), root, torch.device("cpu"))
+    if not 0 <= run < len(config.members):
+        raise InputError(f"{source} has runs 0 to {len(config.members) - 1}, not {run}")
+    return take_run(fleet, run), pool, MODELS[config.members[run].model]
+
+
+def embed(model: ProtoNet | None, images: Bytes) -> Tensor:
+    """uint8 (B, C, H, W) -> (B, D)."""
+    batch = torch.from_numpy(images)
+    if model is None:
+        return batch.flatten(1) / 255
+    return model.embed(batch[None])[0]

@@ -1,0 +1,77 @@
+"""Result files -> one self-contained HTML page: tables, charts, episodes, how to run them again."""
+
+import sys
+from pathlib import Path
+
+from semishot.errors import InputError
+from semishot.report import charts
+from semishot.report.gallery import draw_episodes
+from semishot.report.grids import Grid, grid
+from semishot.report.reading import Results, read_results
+from semishot.report.sections import Section, make_sections
+from semishot.report.template import render
+from semishot.system.files import understood, write_whole
+
+__all__ = ["report_on_runs", "write_report"]
+
+MOST_CURVES = 24
+"""Fleets whose learning curves are shown: a page stays below 5 MB."""
+
+
+def write_report(source: Path, out: Path, root: Path | None = None, episodes: int = 2) -> None:
+    """Write the page from the result files below `source`, or from one of them.
+
+    Episodes are drawn where a model and its data are at hand; 0 of them loads no torch.
+    """
+    if episodes < 0:
+        raise InputError(f"--episodes must be at least 0, not {episodes}")
+    if out.is_dir():
+        raise InputError(f"cannot write {out}: it is a folder")
+    text = page(read_results(source), root, episodes)
+    write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def report_on_runs(runs: Path, root: Path | None = None) -> None:
+    """Leave the page beside the runs and say where. Damage in some old run must not end a new one."""
+    out = runs / "report.html"
+    try:
+        write_report(runs, out, root)
+        print(f"report: {out}", file=sys.stderr)
+    except (InputError, OSError) as error:
+        print(f"no report: {error}", file=sys.stderr)
+
+
+def page(found: Results, root: Path | None, episodes: int) -> str:
+    drawn, left_out = draw_episodes(found, root, episodes) if episodes else ([], [])
+    with understood(f"one of the files {', '.join(list(found.files)[:3])}"):
+        made = make_sections(found)
+        curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
+        return render(
+            "page.html",
+            ["page.css"],
+            "sort.js",
+            lead=lead(found),
+            overview=overview(made),
+            sections=made,
+            curves=[curve for curve in curves if curve],
+            curves_left_out=max(0, len(found.runs) - MOST_CURVES),
+            episodes=drawn,
+            left_out=left_out,
+            chart=charts,
+        )
+
+
+def lead(found: Results) -> str:
+    records = [r for own in found.files.values() for r in own]
+    datasets = ", ".join(sorted({r["dataset"] for r in records}))
+    devices = " and ".join(sorted({r["device"] for r in records}))
+    newest = max(r["date"] for r in records)
+    return f"{len(records):,} records of {datasets}, measured on {devices}; the newest of {newest}."
+
+
+OVERVIEW = ["table", "preset", "updates", "cells measured", "at or above", "lowest difference"]
+
+
+def overview(made: list[Section]) -> Grid:
+    caption = "Cells beside the paper's, at the better M"
+    return grid(caption, OVERVIEW, [section.summary for section in made if section.summary])

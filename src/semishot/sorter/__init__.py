@@ -1,0 +1,1 @@
+"""A person's own images: listing, encoders, embedding, classify, predict, sorted files, export."""

@@ -1,0 +1,214 @@
+"""Image files -> rows of features: decoded by threads, encoded in batches, remembered by content.
+
+Letters: M rows, D features, B images.
+"""
+
+import hashlib
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from semishot.data.decoding import AGAIN, opened, quiet
+from semishot.data.pool import make_room
+from semishot.errors import InputError
+from semishot.sorter.embedding_cache import EmbeddingCache, Row
+from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.listing import Item, Skipped
+from semishot.system.progress import Meter, meter
+
+__all__ = ["Rows", "embed", "in_this_process", "read_image"]
+
+Pixels = NDArray[np.uint8]
+T = TypeVar("T")
+S = TypeVar("S")
+
+MOST_BYTES = 64 * 2**20
+"""Of a file: as many are held at once as there are threads."""
+MANY_PIXELS = 8_000_000
+"""Pictures above this are decoded one at a time, but for JPEGs, which shrink while they are decoded."""
+MOST_THREADS = 8
+BATCH, BATCH_ON_GPU = 4, 64
+"""On a CPU small batches stay in the cache: 4 takes half the time of 32."""
+
+_one_large_at_a_time = threading.Lock()
+
+
+@dataclass
+class Rows:
+    """Features (M, D) in a file, and what each row is."""
+
+    features: NDArray[np.float32]
+    items: list[Item] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def add(self, item: Item, digest: bytes) -> int:
+        """The place of a new row."""
+        self.items.append(item)
+        self.digests.append(digest)
+        return len(self.items) - 1
+
+
+class Looked(NamedTuple):
+    """A file, read: its digest, and its pixels if they are needed. Or why not."""
+
+    item: Item
+    digest: bytes = b""
+    pixels: Pixels | None = None
+    problem: str = ""
+
+
+Remember = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[Looked]]
+"""Sees to it that the cache holds what can be read, and tells of each item, in order."""
+
+
+def embed(
+    items: Sequence[Item],
+    encoder: ImageEncoder,
+    cache: EmbeddingCache,
+    scratch: Path,
+    remember: Remember,
+) -> Rows:
+    """One row for each image that can be read. `scratch` is the file that holds them."""
+    skipped, read = [], []
+    with quiet(), meter("looking at images", len(items), "images") as progress:
+        for seen in remember(items, encoder, cache, progress):
+            if seen.problem:
+                skipped.append(Skipped(seen.item.shown, seen.problem))
+            else:
+                read.append(seen)
+    cache.flush()
+    held = make_room(scratch, np.float32, (max(1, len(read)), encoder.features))
+    rows = Rows(held, skipped=skipped)
+    for seen in read:
+        row = cache[seen.digest]
+        if np.isfinite(row).all():
+            held[rows.add(seen.item, seen.digest)] = row
+        else:
+            skipped.append(Skipped(seen.item.shown, "the encoder makes no finite numbers of it"))
+    rows.features = held[: len(rows.items)]
+    return rows
+
+
+def in_this_process(
+    device: torch.device,
+    items: Sequence[Item],
+    encoder: ImageEncoder,
+    cache: EmbeddingCache,
+    progress: Meter,
+) -> Iterator[Looked]:
+    """Every item in its order, read by threads and encoded here."""
+    batches = Batches(encoder, device)
+    for seen in ahead(lambda item: _look(item, encoder, cache), items, most_threads()):
+        if seen.pixels is not None and seen.digest not in cache:
+            cache.add(batches.take(seen.digest, seen.pixels))
+        progress.advance(1)
+        yield seen._replace(pixels=None)
+    cache.add(batches.rest())
+
+
+class Batches:
+    """Pictures one by one -> features in batches of one size: sums of another size round differently.
+
+    So, on a CPU, a picture has the same features whatever is encoded beside it, and wherever.
+    """
+
+    def __init__(self, encoder: ImageEncoder, device: torch.device) -> None:
+        self.module, self.device = encoder.module.to(device), device
+        self.size = BATCH if device.type == "cpu" else BATCH_ON_GPU
+        self.waiting: dict[bytes, Pixels] = {}
+
+    def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
+        """The features of a whole batch, when there is one."""
+        self.waiting[digest] = pixels
+        return self.rest() if len(self.waiting) == self.size else {}
+
+    @torch.inference_mode()
+    def rest(self) -> dict[bytes, Row]:
+        if not self.waiting:
+            return {}
+        pixels = list(self.waiting.values())
+        filled = np.stack(pixels + pixels[-1:] * (self.size - len(pixels)))
+        rows = self.module(torch.from_numpy(filled).to(self.device)).float().cpu().numpy()
+        found = dict(zip(self.waiting, rows, strict=False))
+        self.waiting.clear()
+        return found
+
+
+def most_threads() -> int:
+    return min(os.cpu_count() or 1, MOST_THREADS)
+
+
+def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator[S]:
+    """`map` by threads that are a little ahead of whoever asks."""
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[S]] = deque()
+        try:
+            for thing in things:
+                waiting.append(pool.submit(look, thing))
+                if len(waiting) > 4 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> Looked:
+    seen, data = read(item)
+    if seen.problem or seen.digest in cache:
+        return seen
+    pixels = prepared(data, encoder)
+    if isinstance(pixels, str):
+        return seen._replace(problem=pixels)
+    return seen._replace(pixels=pixels)
+
+
+def read(item: Item) -> tuple[Looked, bytes]:
+    """A file, not yet decoded."""
+    assert item.path is not None
+    try:
+        data = read_image(item.path)
+    except InputError as error:
+        return Looked(item, problem=str(error)), b""
+    return Looked(item, hashlib.sha256(data).digest()), data
+
+
+def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
+    """What the encoder sees of a file's bytes; or why it sees nothing."""
+    try:
+        with opened(data, "it") as image:
+            shrinks = image.format in ("JPEG", "MPO")  # MPO: a telephone's JPEG
+            large = image.width * image.height > MANY_PIXELS and not shrinks
+            with _one_large_at_a_time if large else nullcontext():
+                return encoder.prepare(image)
+    except InputError as error:
+        return str(error).removesuffix(f"; {AGAIN}")
+
+
+def read_image(path: Path) -> bytes:
+    """The bytes of a regular file that is not too large."""
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise InputError("no regular file")
+        if about.st_size > MOST_BYTES:
+            raise InputError(f"{about.st_size:,} bytes, more than {MOST_BYTES:,}")
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES)
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot be opened ({getattr(error, 'strerror', error)})") from error

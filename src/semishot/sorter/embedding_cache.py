@@ -1,0 +1,99 @@
+"""Features kept by the content of the image: segments that appear whole, so a kill loses seconds.
+
+A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file, and `features` (n, D).
+"""
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from semishot.errors import InputError
+from semishot.system.files import check_regular, sweep, write_whole
+
+Row = NDArray[np.float32]
+MOST_ROWS, MOST_SECONDS = 256, 2.0
+"""A segment is written when it has so many rows, or when so much time has passed."""
+MOST_BYTES = 2**30
+"""Of a segment: a larger one is not ours."""
+
+
+class EmbeddingCache:
+    """One encoder's features on disk; rows are read when asked for."""
+
+    def __init__(self, folder: Path, identity: str, features: int) -> None:
+        self.folder, self.features = folder / identity[:32], features
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InputError(f"cannot keep features in {folder} ({error.strerror})") from error
+        if self.folder.is_symlink():
+            raise InputError(f"{self.folder} is a link: remove it, or choose another --cache")
+        sweep(self.folder)
+        self.places: dict[bytes, tuple[Path, int]] = {}
+        self.new: dict[bytes, Row] = {}
+        self.written = time.monotonic()
+        self.open: tuple[Path, Any] | None = None
+        for path in sorted(self.folder.glob("*.safetensors")):
+            self._index(path)
+
+    def _index(self, path: Path) -> None:
+        """A damaged segment is as good as none: its images are embedded again."""
+        try:
+            if check_regular(path) > MOST_BYTES:
+                return
+            with safe_open(path, "numpy") as file:
+                digests = file.get_tensor("digests")
+                shape = file.get_slice("features").get_shape()
+                numbers = file.get_slice("features").get_dtype() == "F32"
+        except (OSError, InputError, SafetensorError, TypeError):
+            return
+        if (
+            numbers
+            and digests.dtype == np.uint8
+            and shape
+            and digests.shape == (shape[0], 32)
+            and shape[1:] == [self.features]
+        ):
+            self.places.update(
+                (digest.tobytes(), (path, row)) for row, digest in enumerate(digests)
+            )
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self.places or digest in self.new
+
+    def __getitem__(self, digest: bytes) -> Row:
+        if (found := self.new.get(digest)) is not None:
+            return found
+        path, row = self.places[digest]
+        if self.open is None or self.open[0] != path:
+            opened: Any = safe_open(path, "numpy")
+            self.open = path, opened.get_slice("features")
+        values: Row = self.open[1][row]
+        return values
+
+    def add(self, rows: dict[bytes, Row]) -> None:
+        self.new.update(rows)
+        if len(self.new) >= MOST_ROWS or time.monotonic() - self.written > MOST_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is new as a segment, named by what it holds."""
+        if not self.new:
+            return
+        name = hashlib.sha256(b"".join(self.new)).hexdigest()[:32]
+        path = self.folder / f"{name}.safetensors"
+        tensors: dict[str, NDArray[Any]] = {
+            "digests": np.frombuffer(b"".join(self.new), np.uint8).reshape(-1, 32),
+            "features": np.stack(list(self.new.values())).astype(np.float32),
+        }
+        content = save(tensors)  # save_file would put another file in the place of the locked one
+        write_whole(path, lambda temporary: temporary.write_bytes(content))
+        self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))
+        self.new.clear()
+        self.written = time.monotonic()

@@ -1,0 +1,185 @@
+"""Images -> features: encoders by name, and an encoder as part of a saved model.
+
+Letters: B images, H x W pixels, C channels, D features.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+
+from semishot.data.framing import Framing, Ink, Whole
+from semishot.errors import InputError
+from semishot.network.protonet import ProtoNet, take_run
+from semishot.sorter.photo_encoders import efficientnet_lite0, timm_network
+from semishot.system.files import read_json, understood, write_json
+from semishot.system.tensor_files import read_tensors, write_tensors
+from semishot.training.config import FleetConfig
+from semishot.training.evaluation import find_model
+from semishot.training.fleets import load_model, save_model
+
+__all__ = ["DEFAULT", "ImageEncoder", "load_encoder", "open_encoder", "save_encoder"]
+
+FORMAT = 1
+DEFAULT = "photos"
+OMNIGLOT = "omniglot"
+FEATURES = "features"
+"""In `encoder.json`: there is none, the classifier was given features."""
+TRAINED = "trained by semishot"
+DESCRIPTION, WEIGHTS = "encoder.json", "encoder.safetensors"
+
+
+@dataclass(frozen=True)
+class ImageEncoder:
+    """What turns an opened picture into features."""
+
+    name: str
+    """As given to `--encoder`."""
+    height: int
+    width: int
+    channels: int
+    features: int
+    module: nn.Module
+    """uint8 (B, H, W, C) -> float32 (B, D), scaling included."""
+    prepare: Callable[[Image.Image], NDArray[np.uint8]]
+    """An opened picture -> (H, W, C)."""
+    identity: str
+    """A digest of the weights and of how pictures are prepared: it changes when features do."""
+    trained: tuple[FleetConfig, ProtoNet] | None = None
+    """Of an encoder of ours: what is saved with a model."""
+
+
+class FleetOfOne(nn.Module):
+    """uint8 (B, H, W, C) -> (B, D), by the encoder of a run."""
+
+    def __init__(self, model: ProtoNet) -> None:
+        super().__init__()
+        self.encoder = model.encoder
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.encoder(images.permute(0, 3, 1, 2).unsqueeze(0))  # (1, B, D)
+        return features.squeeze(0)
+
+
+def open_encoder(name: str) -> ImageEncoder:
+    """`photos`, `omniglot`, `timm:NAME`, or a run folder or model file of ours, `#2` for its third run."""
+    kind, _, rest = name.partition(":")
+    if name == DEFAULT:
+        return _assembled(name, *efficientnet_lite0())
+    if kind == "timm":
+        return _assembled(name, *timm_network(rest))
+    source, _, place = (f"pretrained:{OMNIGLOT}" if name == OMNIGLOT else name).partition("#")
+    path = find_model(source)
+    if not path.exists():
+        raise InputError(
+            f"no encoder {name!r}: choose photos, omniglot, timm:NAME, or a folder that `semishot "
+            "train` has left"
+        )
+    config, fleet = load_model(path, torch.device("cpu"))
+    run = _chosen_run(name, place, len(config.members))
+    alone = replace(config, members=(config.members[run],))
+    return _of_run(name, alone, take_run(fleet, run))
+
+
+def _chosen_run(name: str, place: str, runs: int) -> int:
+    if not place and runs == 1:
+        return 0
+    if not (place.isascii() and place.isdigit() and int(place) < runs):
+        folder = name.partition("#")[0]
+        raise InputError(
+            f"{folder} holds {runs} runs: name one, as in {folder}#{runs - 1}, counted from 0, or save "
+            "the best by `semishot pick`"
+        )
+    return int(place)
+
+
+def _of_run(name: str, config: FleetConfig, model: ProtoNet) -> ImageEncoder:
+    """Pictures are prepared as those of the data set that the run was trained on."""
+    channels = model.encoder.channels
+    framing: Framing = Whole(84, 84, 3, bicubic=config.dataset == "tiered-imagenet")
+    if channels == 1:
+        drawn = config.dataset in ("omniglot", "glyphs")
+        framing = Ink() if drawn else Whole(28, 28, 1)
+    encoder = _assembled(name, FleetOfOne(model), framing)
+    return replace(encoder, trained=(config, model))
+
+
+def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
+    module = module.eval().requires_grad_(False)
+    shape = (framing.height, framing.width, framing.channels)
+    with torch.inference_mode():
+        features = module(torch.zeros(1, *shape, dtype=torch.uint8)).shape[-1]
+    whole = hashlib.sha256(f"{type(framing).__name__} {asdict(framing)} {shape}".encode())
+    for key, tensor in sorted(module.state_dict().items()):
+        whole.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        whole.update(np.ascontiguousarray(tensor.numpy()).data)
+    return ImageEncoder(name, *shape, features, module, framing, whole.hexdigest())
+
+
+def _saved_timm(name: str, weights: Path) -> ImageEncoder:
+    """By its saved weights: whoever opens a model from elsewhere has not asked to fetch anything."""
+    module, framing = timm_network(name.removeprefix("timm:"), pretrained=False)
+    try:
+        tensors, _ = read_tensors(weights)
+    except FileNotFoundError as error:
+        raise InputError(f"no {weights}: run `semishot classify` again") from error
+    with understood(weights):
+        module.load_state_dict(tensors)
+    return _assembled(name, module, framing)
+
+
+def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
+    """Write `encoder.json`, and weights that do not come with a package: the folder names no other file.
+
+    None: there is no encoder, the classifier was given features.
+    """
+    if encoder is None:
+        write_json(folder / DESCRIPTION, {"format": FORMAT, "encoder": FEATURES})
+        return
+    said: dict[str, Any] = {"format": FORMAT, "encoder": encoder.name, "identity": encoder.identity}
+    if encoder.trained is not None and encoder.name != OMNIGLOT:
+        said["encoder"] = TRAINED
+        save_model(folder / WEIGHTS, *encoder.trained)
+    elif encoder.name.startswith("timm:"):
+        write_tensors(folder / WEIGHTS, encoder.module.state_dict(), {})
+    write_json(folder / DESCRIPTION, said)
+
+
+def load_encoder(folder: Path) -> ImageEncoder | None:
+    """What `save_encoder` has written; another version of its weights is refused."""
+    path = folder / DESCRIPTION
+    try:
+        said = read_json(path)
+        version, name, identity = said["format"], said["encoder"], said.get("identity")
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no model in {folder}: `semishot classify` leaves one in OUT/model"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is damaged: run `semishot classify` again") from error
+    if version != FORMAT:
+        raise InputError(f"{path} has format {version}, this version reads {FORMAT}")
+    if name == FEATURES:
+        return None
+    if name == TRAINED:
+        config, model = load_model(folder / WEIGHTS, torch.device("cpu"))
+        encoder = _of_run(TRAINED, config, model)
+    elif name in (DEFAULT, OMNIGLOT):
+        encoder = open_encoder(name)
+    elif isinstance(name, str) and name.startswith("timm:"):
+        encoder = _saved_timm(name, folder / WEIGHTS)
+    else:
+        raise InputError(f"{path} names an unknown encoder {name!r:.80}")
+    if encoder.identity != identity:
+        raise InputError(
+            f"the encoder {name!r} is not the one of {folder}: its weights or its way to prepare "
+            "pictures have changed; run `semishot classify` again"
+        )
+    return encoder

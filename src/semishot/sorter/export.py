@@ -1,0 +1,212 @@
+"""A saved model -> one ONNX file: pixels or features in; class, probabilities and distractor score out.
+
+Letters: B images, H x W pixels, C channels, D features, N classes.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+from torch import Tensor, nn
+
+from semishot import __version__
+from semishot.errors import InputError
+from semishot.estimator.blocks import Space
+from semishot.estimator.classifier import UNLABELED, PrototypeClassifier
+from semishot.prototypes import squared_distances
+from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.export_check import (
+    OUTPUTS,
+    TOLERANCE,
+    compare,
+    feature_trials,
+    image_trials,
+    imported,
+)
+from semishot.sorter.predict import open_model
+from semishot.system.files import write_whole
+
+__all__ = ["Exported", "export", "export_classifier"]
+
+STEPS = 4096
+"""Of the table of Student's distribution; between them it is linear, within 1e-6 of the truth."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    path: Path
+    classes: int
+    takes: str
+    megabytes: float
+    difference: float
+    """The largest between onnxruntime and torch, of any probability or score."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.classes} classes, takes {self.takes}, {self.megabytes:.1f} MB; "
+            f"onnxruntime and torch differ by {self.difference:.1e} at most"
+        )
+
+
+class Head(nn.Module):
+    """Features (B, D) -> label (B,), probabilities (B, N), distractor score (B,)."""
+
+    center: Tensor
+    prototypes: Tensor
+    shares: Tensor
+
+    def __init__(self, classifier: PrototypeClassifier) -> None:
+        super().__init__()
+        space, members = classifier._space, classifier._members
+        self.normalization, self.length = space.normalization, space.length
+        self.register_buffer("center", space.center.float())
+        self.register_buffer("prototypes", torch.from_numpy(classifier.prototypes_).float())
+        self.mean, self.spread, shares = 0.0, 1.0, np.full(STEPS + 1, np.nan)
+        self.farthest = float("inf")
+        if members is not None:
+            self.mean, self.spread = members.mean, members.spread
+            u = np.linspace(-1, 1, STEPS + 1)
+            with np.errstate(divide="ignore"):
+                z = u / (1 - np.abs(u))  # -1 and 1 are the infinities
+            shares = members.share_nearer(members.mean + members.spread * z)
+            if classifier.reject is not None:
+                z_at_reject = float(stdtrit(members.freedom, 1 - classifier.reject))
+                self.farthest = members.mean + members.spread * z_at_reject
+        self.register_buffer("shares", torch.from_numpy(shares).float())
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        space = Space(self.normalization, self.center, self.length)
+        d = squared_distances(space(features.float()), self.prototypes)  # (B, N)
+        nearest, label = d.min(-1)  # (B,), (B,)
+        label = torch.where(nearest > self.farthest, UNLABELED, label)
+        return label, (-d).softmax(-1), self.share_nearer(nearest)
+
+    def share_nearer(self, distances: Tensor) -> Tensor:
+        """`verdict.Members.share_nearer` by a table, even in u = z / (1 + |z|) from -1 to 1."""
+        z = (distances - self.mean) / self.spread
+        place = (z / (1 + z.abs()) + 1) * (STEPS / 2)
+        below = place.floor().clamp(0, STEPS - 1)
+        low, high = self.shares[below.long()], self.shares[below.long() + 1]
+        return low + (place - below) * (high - low)
+
+
+class EncoderAndHead(nn.Module):
+    """uint8 images (B, H, W, C) -> what `Head` says of their features."""
+
+    def __init__(self, encoder: nn.Module, head: Head) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        answer: tuple[Tensor, Tensor, Tensor] = self.head(self.encoder(images))
+        return answer
+
+
+def export(model: Path, out: Path) -> Exported:
+    """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier."""
+    if model.is_dir():
+        return export_classifier(*open_model(model), out)
+    return export_classifier(PrototypeClassifier.load(model), None, out)
+
+
+def export_classifier(
+    classifier: PrototypeClassifier, encoder: ImageEncoder | None, out: Path
+) -> Exported:
+    """Write `out`, which takes images, or features if there is no encoder.
+
+    The graph is run by onnxruntime beside torch before the file appears.
+    """
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        imported(name)
+    if out.suffix != ".onnx":
+        raise InputError(f"an ONNX file ends in .onnx, not {out.name!r}")
+    data, difference = checked_graph(classifier, encoder)
+    imported("onnx").checker.check_model(data)
+    write_whole(out, lambda temporary: temporary.write_bytes(data))
+    takes = f"features ({classifier.n_features_in_})"
+    if encoder is not None:
+        takes = f"uint8 images ({encoder.height} x {encoder.width} x {encoder.channels})"
+    return Exported(out, len(classifier.classes_), takes, len(data) / 1e6, difference)
+
+
+def checked_graph(
+    classifier: PrototypeClassifier, encoder: ImageEncoder | None
+) -> tuple[bytes, float]:
+    """The graph, and how far it is from torch. The head is tried alone too: trials of images seldom
+    come near to a class."""
+    head, rows = Head(classifier), feature_trials(classifier)
+    data = as_onnx(head, "features", rows, about(classifier, None))
+    difference = compare(data, "features", rows, classifier, lambda x: x)
+    if encoder is None:
+        return data, difference
+    module, images = encoder.module, image_trials(encoder)
+
+    @torch.inference_mode()
+    def embed(pixels: NDArray[Any]) -> NDArray[Any]:
+        features: NDArray[Any] = module(torch.from_numpy(pixels)).numpy()
+        return features
+
+    data = as_onnx(EncoderAndHead(module, head), "images", images, about(classifier, encoder))
+    return data, max(difference, compare(data, "images", images, classifier, embed))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The exporter warns about itself and about torchvision, which is not needed."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def as_onnx(module: nn.Module, takes: str, trial: NDArray[Any], metadata: dict[str, str]) -> bytes:
+    """The serialized graph with a dynamic batch."""
+    batch = torch.export.Dim("batch")
+    with quiet():
+        program = torch.onnx.export(
+            module.eval(),
+            (torch.from_numpy(trial),),
+            input_names=[takes],
+            output_names=OUTPUTS,
+            dynamic_shapes=({0: batch},),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    proto = program.model_proto
+    for key, value in metadata.items():
+        proto.metadata_props.add(key=key, value=value)
+    data: bytes = proto.SerializeToString()
+    return data
+
+
+def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict[str, str]:
+    """What whoever runs the graph must know."""
+    said = {
+        "semishot": __version__,
+        "classes": json.dumps(classifier.classes_.tolist()),
+        "reject": json.dumps(classifier.reject),
+        "temperature": json.dumps(classifier.temperature_),
+        "normalization": classifier.normalization_,
+        "tolerance": json.dumps(TOLERANCE),
+        "encoder": "features" if encoder is None else encoder.name,
+    }
+    if encoder is not None:
+        said["height"], said["width"] = str(encoder.height), str(encoder.width)
+        said["channels"], said["identity"] = str(encoder.channels), encoder.identity
+        framing: Any = encoder.prepare
+        said["resize"] = json.dumps({"rule": type(framing).__name__.lower(), **asdict(framing)})
+    return said

@@ -1,0 +1,96 @@
+"""Is the ONNX graph what torch says? Trials of images and of features, and the comparison.
+
+Letters: B images, H x W pixels, C channels, D features, N classes.
+"""
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.errors import InputError
+from semishot.estimator.classifier import UNLABELED, PrototypeClassifier
+from semishot.sorter.encoders import ImageEncoder
+
+__all__ = ["OUTPUTS", "TOLERANCE", "compare", "feature_trials", "image_trials", "imported"]
+
+OUTPUTS = ["label", "probabilities", "distractor_score"]
+TOLERANCE = 1e-3
+"""Of probabilities and scores, between onnxruntime and torch: beyond it nothing is written."""
+BATCH = 7
+
+
+def imported(name: str) -> Any:
+    """A module of the extra `onnx`; onnxruntime is told not to report to anyone."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(f"export needs {name}: pip install 'semishot[onnx]'") from error
+
+
+def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
+    """Features near each prototype and ever farther from it, and noise."""
+    rng = np.random.default_rng(0)
+    space = classifier._space
+    landmarks = classifier.prototypes_ * space.length  # (N, D)
+    if space.normalization == "centered":
+        landmarks = landmarks + space.center.numpy()
+    noise = rng.normal(size=(len(landmarks), landmarks.shape[1])) * np.abs(landmarks).mean()
+    rows = [landmarks + amount * noise for amount in (0, 0.1, 0.3, 1, 3)]
+    mixed = rng.dirichlet(np.ones(len(landmarks)), BATCH) @ landmarks
+    return np.concatenate([*rows, mixed]).astype(np.float32)
+
+
+def image_trials(encoder: ImageEncoder) -> NDArray[np.uint8]:
+    """Noise, black, white, a slope, stripes, squares and a disk: uint8 (B, H, W, C)."""
+    rng = np.random.default_rng(0)
+    height, width, channels = encoder.height, encoder.width, encoder.channels
+    y, x = np.mgrid[0:height, 0:width]
+    disk = (y - height / 2) ** 2 + (x - width / 2) ** 2 < (min(height, width) / 3) ** 2
+    drawn = [0 * x, 0 * x + 255, 255 * x // width, 255 * (y // 4 % 2), 255 * disk]
+    drawn.append(255 * ((x // 8 + y // 8) % 2))
+    structured = [np.repeat(each[..., None], channels, -1) for each in drawn]
+    structured.append(rng.integers(0, 256, (height, width, channels)))
+    return np.stack(structured).astype(np.uint8)
+
+
+def compare(
+    data: bytes,
+    takes: str,
+    trials: NDArray[Any],
+    classifier: PrototypeClassifier,
+    embed: Callable[[NDArray[Any]], NDArray[Any]],
+) -> float:
+    """The largest difference of what onnxruntime and the classifier say, if it can be borne."""
+    runtime = imported("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # a few images: threads would only wait for each other
+    session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    features = embed(trials).astype(classifier.prototypes_.dtype)
+    expected, scores = classifier.predict_proba(features), np.full(len(features), np.nan)
+    classes = classifier.classes_[expected.argmax(1)]
+    if classifier._members is not None:
+        scores = classifier.distractor_score(features)
+        classes = classifier.predict(features)
+    known = [*classifier.classes_.tolist(), UNLABELED]  # place -1 is the last
+    found = [session.run(OUTPUTS, {takes: part}) for part in (trials, trials[:1])]
+    label, probabilities, score = found[0]
+    worst = float(np.abs(probabilities - expected).max())
+    worst = max(worst, float(np.nan_to_num(np.abs(score - scores)).max()))
+    top = np.sort(np.column_stack([expected, np.zeros(len(expected))]), 1)
+    close = top[:, -1] - top[:, -2] < TOLERANCE  # a tie may fall either way
+    if classifier.reject is not None:
+        close |= np.abs(scores - (1 - classifier.reject)) < TOLERANCE
+    agree = [known[place] == name for place, name in zip(label, classes.tolist(), strict=True)]
+    alone = np.abs(found[1][1] - probabilities[:1]).max()
+    wrong = np.isnan(score) != np.isnan(scores)
+    if worst > TOLERANCE or alone > TOLERANCE or wrong.any() or not (close | agree).all():
+        raise InputError(
+            f"the ONNX graph and torch disagree by {worst:.2g}, more than {TOLERANCE}, on {takes}: "
+            "nothing was written; please report it with the encoder's name"
+        )
+    return worst

@@ -1,0 +1,50 @@
+"""What `classify` may write and replace in OUT: its own files, never a user's, and none through a link."""
+
+import stat
+from pathlib import Path
+
+from semishot.errors import InputError
+from semishot.sorter.encoders import DESCRIPTION, WEIGHTS
+
+__all__ = ["CLASSIFIER", "EMBEDDINGS", "MODEL", "OF_A_MODEL", "SCRATCH", "check_model", "check_out"]
+
+MODEL, CLASSIFIER = "model", "classifier.safetensors"
+EMBEDDINGS, SCRATCH = "embeddings", ".features.npy"
+OF_A_MODEL = (DESCRIPTION, WEIGHTS, CLASSIFIER)
+NOT_COUNTED = {".DS_Store"}
+"""A file manager leaves it in every folder that it shows."""
+
+
+def check_out(out: Path, cache: Path | None = None) -> None:
+    """Refuse an OUT where our files would take the place of others, or lead to them."""
+    check_model(out / MODEL)
+    if cache is None and (out / EMBEDDINGS).is_symlink():
+        raise InputError(
+            f"{out / EMBEDDINGS} is a link: name the folder with --cache, or remove the link"
+        )
+    try:
+        about = (out / SCRATCH).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        raise InputError(
+            f"{out / SCRATCH} is a link or no regular file, and would be written: remove it, or choose "
+            "another --out"
+        )
+
+
+def check_model(folder: Path) -> None:
+    """Refuse to replace what is not a saved model, with nothing beside."""
+    do = "move it away, or choose another --out"
+    if folder.is_symlink():
+        raise InputError(f"{folder} is a link, and would be replaced: {do}")
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder, and would be replaced: {do}")
+    held = {path.name: path for path in sorted(folder.iterdir()) if path.name not in NOT_COUNTED}
+    for name, path in held.items():
+        if name not in OF_A_MODEL or not stat.S_ISREG(path.lstat().st_mode):
+            raise InputError(f"{path} is not of a saved model, and would be deleted: {do}")
+    if held and CLASSIFIER not in held:
+        raise InputError(f"{folder} holds no {CLASSIFIER} of ours, and would be replaced: {do}")

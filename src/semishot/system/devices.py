@@ -1,0 +1,37 @@
+"""The device of a command, by its name."""
+
+import platform
+
+import torch
+
+from semishot.errors import InputError
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def device_names() -> list[str]:
+    """Every device of this machine."""
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return [device_name(torch.device("cpu")), *gpus]
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is the GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"no device {name!r}: it is auto, cpu, cuda or cuda:N") from error
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"no device {name!r} here ({reason}); `semishot doctor` lists what there is"
+        ) from error
+    return device

@@ -1,0 +1,1 @@
+"""Fleets: configuration, the loop, checkpoints, log, validation, evaluation, records."""

@@ -1,0 +1,57 @@
+"""Small random affine maps: drawn by address like episodes, applied where the images lie.
+
+Letters: E episodes, B images of an episode, R runs, C channels, H x W pixels.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from semishot.data.episodes import draws
+
+ROTATION = np.pi / 12
+STRETCH = 0.15
+SHEAR = 0.2
+SHIFT = 0.1
+"""Largest rotation (radians), log-scale, shear and shift (of half the image) at strength 1."""
+
+
+def sample_maps(
+    strength: float,
+    seed: int,
+    purpose: str,
+    start: int,
+    count: int,
+    images: int,
+    mirror: bool = False,
+) -> NDArray[np.float32]:
+    """(E, B, 2, 3): one map per image of episodes start .. start + count, output -> input places.
+
+    `mirror` turns every second image around, left to right.
+    """
+    u = 2 * draws(seed, f"{purpose}: affine", start, count, 6 * images) - 1
+    angle, across, down, shear, dx, dy = np.moveaxis(u.reshape(count, images, 6), -1, 0) * strength
+    cos, sin = np.cos(ROTATION * angle), np.sin(ROTATION * angle)
+    sx, sy, k = np.exp(STRETCH * across), np.exp(STRETCH * down), SHEAR * shear
+    rows = [  # rotation times shear times stretch, and the shift
+        [cos * sx, (cos * k - sin) * sy, SHIFT * dx],
+        [sin * sx, (sin * k + cos) * sy, SHIFT * dy],
+    ]
+    maps = np.stack([np.stack(row, -1) for row in rows], -2).astype(np.float32)
+    if mirror:
+        maps[draws(seed, f"{purpose}: mirror", start, count, images) < 0.5, :, 0] *= -1
+    return maps
+
+
+def warp(images: Tensor, maps: Tensor) -> Tensor:
+    """uint8 (R, B, C, H, W) moved by (R, B, 2, 3), bilinear.
+
+    What comes from outside is empty paper (zeros) in one channel, the mirrored image in several.
+    """
+    flat = images.flatten(0, 1)
+    grid = F.affine_grid(maps.flatten(0, 1), list(flat.shape), align_corners=False)
+    outside = "zeros" if images.shape[2] == 1 else "reflection"
+    moved = F.grid_sample(flat.float(), grid, padding_mode=outside, align_corners=False)
+    return moved.round().to(torch.uint8).view_as(images)

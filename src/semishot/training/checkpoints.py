@@ -1,0 +1,82 @@
+"""Models and checkpoints on disk: each carries a checksum, and a damaged one is never believed."""
+
+import hashlib
+import io
+import sys
+import zipfile
+from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from semishot.system.files import check_regular, write_whole
+from semishot.system.tensor_files import DamagedError, is_whole
+
+MODEL, STATE, BEFORE, LOCK = "model.safetensors", "state.pt", "state.before.pt", ".lock"
+"""Of a run folder: the trained fleet; while it trains, its last checkpoint, the one before, its lock."""
+DIGEST_BYTES = 32
+"""At the end of a checkpoint, where `torch.load` does not look: the digest of what precedes it."""
+
+
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """A checkpoint; the last one is kept beside it, should this one be damaged later."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    content += hashlib.sha256(content).digest()
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+        if (folder / STATE).exists():
+            (folder / STATE).replace(folder / BEFORE)
+
+    write_whole(folder / STATE, write)
+
+
+def load_state(path: Path, device: torch.device) -> dict[str, Any]:
+    """What `save_state` wrote; DamagedError if a byte of it has changed."""
+    check_regular(path)
+    content = path.read_bytes()
+    content, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        raise DamagedError(f"{path} is damaged: its checksum differs")
+    try:
+        _check_stored(content)
+        state: dict[str, Any] = torch.load(io.BytesIO(content), device, weights_only=True)
+    except Exception as error:  # torch raises a dozen types
+        raise DamagedError(f"{path} is no checkpoint of ours ({type(error).__name__})") from error
+    return state
+
+
+def _check_stored(content: bytes) -> None:
+    """`torch.save` compresses nothing, so neither does a checkpoint that is larger than it looks."""
+    with zipfile.ZipFile(io.BytesIO(content)) as opened:
+        members = opened.infolist()
+    total = sum(member.file_size for member in members)
+    if any(member.compress_type for member in members) or total > len(content):
+        raise ValueError(f"{total:,} bytes in {len(content):,}")
+
+
+def last_good_state(folder: Path, device: torch.device) -> dict[str, Any] | None:
+    """The newest checkpoint that is whole; what is damaged is said aloud."""
+    held = [folder / name for name in (STATE, BEFORE) if (folder / name).exists()]
+    for path, next_best in zip_longest(held, held[1:]):
+        try:
+            return load_state(path, device)
+        except DamagedError as error:
+            then = f"going on from {next_best.name}" if next_best else "training from the start"
+            print(f"{error}; {then}", file=sys.stderr)
+    return None
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether a training must go on, or a killed one be tidied up after."""
+    leftovers = any((folder / name).exists() for name in (STATE, BEFORE, LOCK))
+    return leftovers or not is_whole(folder / MODEL)
+
+
+def forget_states(folder: Path) -> None:
+    for name in (STATE, BEFORE):
+        (folder / name).unlink(missing_ok=True)

@@ -1,0 +1,169 @@
+"""What a fleet is: a recipe, an episode shape, and the runs that share them. All of it is JSON."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from math import cos, pi
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from semishot.data.episodes import EpisodeShape
+from semishot.data.splits import check_seed
+from semishot.errors import InputError
+from semishot.system.files import understood
+
+SUPERVISED = "supervised"
+SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
+MOST_STEPS = 1000
+"""Of refinement: a model from elsewhere must not keep us busy for ever."""
+LARGEST = 2**63
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a run is trained, apart from its method, its split and its episodes."""
+
+    updates: int = 20_000
+    learning_rate: float = 1e-3
+    halvings: tuple[int, ...] = ()
+    """Updates from which the learning rate is half of what it was."""
+    cosine: bool = False
+    """Let the learning rate fall to zero along a cosine."""
+    augment: float = 0.0
+    """Strength of the random affine map of every training image; 0 is none."""
+    mirror: bool = False
+    """Turn every second training image around, left to right: for photographs, not for characters."""
+    weight_decay: float = 5e-5
+    """L2 on the convolution weights only."""
+    filters: int = 64
+    init_std: float = 0.01
+    labeled_fraction: float = 0.1
+    precision: Literal["bf16", "tf32"] = "bf16"
+    """In training on CUDA: the encoder's activations in bf16, or in float32 with the convolutions'
+    products in TF32, as PyTorch does by default and evaluation always does. CPUs use float32."""
+    steps: int = 1
+    """Refinement steps, in training and at test."""
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "filters", "steps"):
+            if (value := getattr(self, name)) < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
+        if not self.learning_rate > 0:
+            raise InputError(f"the learning rate must be positive, not {self.learning_rate}")
+        if self.steps > MOST_STEPS:
+            raise InputError(f"steps must be at most {MOST_STEPS:,}, not {self.steps}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. `mirror` is there only where it holds: older files do not know it."""
+        return {k: v for k, v in asdict(self).items() if k != "mirror" or v}
+
+    def changes(self) -> dict[str, Any]:
+        """What differs from the defaults: enough to build it again, short enough for a record."""
+        defaults = asdict(Recipe())
+        changed = {k: v for k, v in asdict(self).items() if v != defaults[k]}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()}
+
+    def with_updates(self, updates: int) -> "Recipe":
+        """The same recipe over another number of updates: the schedule is stretched with it."""
+        halvings = tuple(round(h * updates / self.updates) for h in self.halvings)
+        return replace(self, updates=updates, halvings=halvings)
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """The learning rate of update `step`, counted from 0."""
+    rate = recipe.learning_rate * 0.5 ** sum(step >= h for h in recipe.halvings)
+    return rate * (0.5 + 0.5 * cos(pi * step / recipe.updates)) if recipe.cosine else rate
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a fleet: a method and the seed of its labeled split, weights and episodes."""
+
+    model: str
+    split_seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the refiner, such as the authors' variants."""
+
+    def __post_init__(self) -> None:
+        if "runs" in self.options:
+            raise InputError(f"{self.model}: `runs` is no option, it follows from the fleet")
+
+
+@dataclass(frozen=True)
+class FleetConfig:
+    dataset: str
+    data_fingerprint: str
+    preset: str
+    recipe: Recipe
+    shape: EpisodeShape
+    members: tuple[Member, ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise InputError("a fleet needs at least one run")
+        supervised = [m.model == SUPERVISED for m in self.members]
+        if any(supervised) and (self.shape.unlabeled or not all(supervised)):
+            raise InputError(
+                "supervised runs train without unlabeled images (batch norm would see them): give "
+                f"them a fleet of their own with unlabeled 0, not {self.shape.unlabeled}"
+            )
+
+    @property
+    def run_names(self) -> list[str]:
+        """What to call each member in a message."""
+        return [f"{member.model} of split seed {member.split_seed}" for member in self.members]
+
+    @property
+    def name(self) -> str:
+        """A folder name: what it is, and a digest of all of it."""
+        s, digest = self.shape, hashlib.sha256(self.to_json().encode()).hexdigest()[:8]
+        way = f"{s.way}way-{s.shot}shot-M{s.unlabeled}-H{s.distractors}"
+        way += "-within-group" if s.within_group else ""
+        return f"{way}-{self.recipe.updates}updates-{len(self.members)}runs-{digest}"
+
+    def to_json(self) -> str:
+        parts = {"recipe": self.recipe.as_dict(), "shape": self.shape.as_dict()}
+        return json.dumps({**asdict(self), **parts}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "FleetConfig":
+        try:
+            with understood("it"):
+                written = json.loads(text)
+                recipe, members = written.pop("recipe"), written.pop("members")
+                config = cls(
+                    recipe=Recipe(**{**recipe, "halvings": tuple(recipe["halvings"])}),
+                    shape=EpisodeShape(**written.pop("shape")),
+                    members=tuple(Member(**member) for member in members),
+                    **written,
+                )
+                for part in (config, config.recipe, config.shape, *config.members):
+                    check_fields(part)
+                for member in config.members:
+                    check_seed(member.split_seed)
+        except InputError as error:
+            raise InputError(f"not a configuration of this version: {error}") from error
+        return config
+
+
+def check_fields(part: object) -> None:
+    """Fields that come from JSON, where anything may stand, are what their annotations say."""
+    for name, kind in get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        if not fits(value, kind):
+            raise InputError(f"{name} cannot be {value!r:.40}")
+
+
+def fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(fits(each, get_args(kind)[0]) for each in value)
+    if get_origin(kind) is Mapping:
+        scalars = isinstance(value, dict) and all(fits(each, float) for each in value.values())
+        return scalars and all(isinstance(name, str) for name in value)
+    if kind is int:
+        return type(value) is int and -LARGEST < value < LARGEST
+    if kind is float:  # NaN is between nothing
+        return isinstance(value, int | float) and -LARGEST < value < LARGEST
+    return isinstance(value, kind)

@@ -1,0 +1,250 @@
+"""A trained fleet -> per-episode accuracies -> records. Every test image is embedded once per run."""
+
+import json
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from semishot import __version__, datasets, refine
+from semishot.data.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.data.pool import ImagePool, Split
+from semishot.data.splits import ClassImages, all_labeled
+from semishot.errors import InputError
+from semishot.network.encoder import BLOCKS
+from semishot.network.protonet import ProtoNet, class_labels, take_run
+from semishot.system.devices import device_name
+from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
+from semishot.training.fleets import load_model, save_model
+
+EPISODES = 600
+EMBED_BATCH = 256
+SCORE_BATCH = 100
+EMBEDDING_BYTES = 2**33
+"""Embeddings that may be held together."""
+
+
+@torch.inference_mode()
+def embed_classes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> Tensor:
+    """(R, I, D): each image of these classes once per run; row i is image `images.order[i]`.
+
+    Batch norm uses its moving averages, so an embedding does not depend on its episode.
+    """
+    model.eval()
+    device = model.encoder.weights[0].device
+    parts = []
+    for first in range(0, len(images.order), EMBED_BATCH):
+        batch = torch.from_numpy(pool.images[images.order[first : first + EMBED_BATCH]]).to(device)
+        parts.append(model.embed(batch.expand(model.encoder.runs, *batch.shape)))
+    return torch.cat(parts, 1)
+
+
+@torch.inference_mode()
+def episode_accuracies(
+    model: ProtoNet,
+    embeddings: Tensor,
+    images: ClassImages,
+    shape: EpisodeShape,
+    seeds: Sequence[int],
+    purpose: str,
+    episodes: int = EPISODES,
+) -> NDArray[np.float64]:
+    """(R, E): the share of an episode's queries that run r gets right, run r on stream seeds[r]."""
+    place = np.empty(images.order.max() + 1, np.int64)
+    place[images.order] = np.arange(len(images.order))
+    labels = class_labels(shape, embeddings.device)
+    runs = torch.arange(len(seeds), device=embeddings.device)[:, None, None]
+    parts = []
+    for start in range(0, episodes, SCORE_BATCH):
+        count = min(SCORE_BATCH, episodes - start)
+        drawn = [sample_episodes(images, shape, seed, purpose, start, count) for seed in seeds]
+        rows = torch.from_numpy(place[np.stack([d.images for d in drawn])]).to(embeddings.device)
+        predicted = model.score(embeddings[runs, rows], shape).argmax(-1)  # (R, E, Q)
+        parts.append((predicted == labels).double().mean(-1).cpu())
+    return torch.cat(parts, 1).numpy()
+
+
+def evaluate(
+    model: ProtoNet,
+    pool: ImagePool,
+    split: Split,
+    shapes: Sequence[EpisodeShape],
+    seeds: Sequence[int],
+    episodes: int = EPISODES,
+) -> list[NDArray[np.float64]]:
+    """Per-episode accuracies (R, E) for each shape, embedding the images once.
+
+    One run at a time where the embeddings of all would take too much memory.
+    """
+    images = all_labeled(pool.of_split(split))
+    check_enough(images, *shapes)
+    if len(seeds) > 1 and embedding_bytes(model, pool, images) > EMBEDDING_BYTES:
+        alone = [
+            evaluate(take_run(model, run), pool, split, shapes, [seed], episodes)
+            for run, seed in enumerate(seeds)
+        ]
+        return [np.concatenate(parts) for parts in zip(*alone, strict=True)]
+    embeddings = embed_classes(model, pool, images)
+    return [
+        episode_accuracies(model, embeddings, images, shape, seeds, split, episodes)
+        for shape in shapes
+    ]
+
+
+def embedding_bytes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> int:
+    encoder = model.encoder
+    cells = np.prod([side // 2**BLOCKS for side in pool.images.shape[-2:]])
+    return int(encoder.runs * len(images.order) * encoder.filters * cells * 4)
+
+
+def find_model(name: str) -> Path:
+    """A run folder or model file by its path, or a model that comes with the package."""
+    kind, _, rest = name.partition(":")
+    if kind != "pretrained":
+        return Path(name)
+    paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*.safetensors"))
+    path = next((path for path in paths if path.stem == rest), None)
+    if path is None:
+        held = ", ".join(f"pretrained:{path.stem}" for path in paths)
+        raise InputError(f"no pretrained model {rest!r}; this version has {held or 'none'}")
+    return path
+
+
+def evaluate_folder(
+    source: str | Path,
+    refiner: str | None,
+    split: Split,
+    shape: EpisodeShape,
+    episodes: int,
+    root: Path | None,
+    device: torch.device,
+) -> list[dict[str, Any]]:
+    """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
+    if episodes < 1:
+        raise InputError(f"--episodes must be at least 1, not {episodes}")
+    config, model, pool = open_model(find_model(str(source)), root, device)
+    name = None
+    trained = {member.model for member in config.members}
+    if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
+        name, other = at_test(config, refiner)
+        model = ProtoNet(model.encoder, other, model.steps)
+    begun = time.monotonic()
+    seeds = [member.split_seed for member in config.members]
+    (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes)
+    return records(config, name, split, shape, accuracies, time.monotonic() - begun, device)
+
+
+def open_model(
+    path: Path, root: Path | None, device: torch.device
+) -> tuple[FleetConfig, ProtoNet, ImagePool]:
+    """A trained fleet and the data it was trained on; other data of that name are refused."""
+    config, model = load_model(path, device)
+    pool = datasets.load(config.dataset, root)
+    if pool.fingerprint != config.data_fingerprint:
+        raise InputError(
+            f"{path} was trained on another version of {config.dataset} than the one prepared here "
+            f"(fingerprint {config.data_fingerprint[:16]}, not {pool.fingerprint[:16]})"
+        )
+    return config, model, pool
+
+
+def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
+    """The row's name, and a refiner that was not trained, in place of the trained one."""
+    supervised = all(member.model == SUPERVISED for member in config.members)
+    if refiner in ("none", "basic", SUPERVISED):
+        return SUPERVISED if supervised else "not_refined", None
+    name = refine.resolve(refiner)
+    module = refine.build(name, runs=len(config.members))
+    if any(True for _ in module.parameters()):
+        raise InputError(
+            f"{name!r} has learned parameters, so it cannot stand in for the trained methods at test; "
+            f"train it with `semishot train --model {name}`"
+        )
+    inference = supervised and name == "soft_kmeans"  # the paper's second row
+    return SEMI_SUPERVISED_INFERENCE if inference else name, module
+
+
+def pick_best(
+    folder: Path,
+    model: str,
+    out: Path,
+    shape: EpisodeShape,
+    root: Path | None,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Save the run of one method that is best on the validation classes, with its test record."""
+    if out.suffix != ".safetensors":
+        raise InputError(f"the file to write must end in .safetensors, not {out.name!r}")
+    config, fleet, pool = open_model(folder, root, device)
+    runs = [run for run, member in enumerate(config.members) if member.model == model]
+    if not runs:
+        raise InputError(f"{folder} has no run of {model!r}")
+    seeds = [member.split_seed for member in config.members]
+    (accuracies,) = evaluate(fleet, pool, "val", [shape], seeds)
+    best = max(runs, key=lambda run: accuracies[run].mean())
+    member = config.members[best]
+    alone = replace(config, members=(member,))
+    single = take_run(fleet, best)
+    begun = time.monotonic()
+    (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
+    seconds = time.monotonic() - begun
+    (record,) = records(alone, None, "test", shape, tested, seconds, device)
+    about = {k: v for k, v in record.items() if k != "episode_accuracies"}
+    about["val_accuracy"] = float(accuracies[best].mean())
+    save_model(out, alone, single, {"result": json.dumps(about)})
+    return about
+
+
+def records(
+    config: FleetConfig,
+    model: str | None,
+    split: Split,
+    shape: EpisodeShape,
+    accuracies: NDArray[np.float64],
+    seconds: float,
+    device: torch.device,
+) -> list[dict[str, Any]]:
+    """One result per run. `model` names the row if it is not the method the run was trained with."""
+    about = {
+        "updates": config.recipe.updates,
+        "seconds": round(seconds, 3),
+        "device": device_name(device),
+        "versions": versions(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
+    return [
+        {
+            "dataset": config.dataset,
+            "preset": config.preset,
+            "model": model or member.model,
+            "options": {} if model else dict(member.options),
+            **shape.as_dict(),
+            "split": split,
+            "split_seed": member.split_seed,
+            "episodes": len(per_episode),
+            "accuracy": float(per_episode.mean()),
+            "accuracy_ci95": float(1.96 * per_episode.std() / len(per_episode) ** 0.5),
+            "episode_accuracies": [round(float(a), 5) for a in per_episode],
+            "recipe": config.recipe.changes(),
+            "train": config.shape.as_dict(),
+            **about,
+        }
+        for member, per_episode in zip(config.members, accuracies, strict=True)
+    ]
+
+
+def versions() -> dict[str, str]:
+    return {
+        "semishot": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }

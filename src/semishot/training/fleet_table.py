@@ -1,0 +1,139 @@
+"""The fleets in training, on stderr: a live table on a terminal, plain lines when not."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from semishot.system.progress import SECONDS_BETWEEN_LINES
+from semishot.training.config import FleetConfig
+
+DASH = "—"
+
+
+@dataclass
+class Row:
+    """How far one fleet is. `training` keeps it up to date; whoever likes may look at it."""
+
+    name: str
+    updates: int
+    images: int
+    """Encoded in an update, over all runs: what an update weighs beside another fleet's."""
+    done: int = 0
+    skipped: int = 0
+    """Updates that an earlier process had done: no part of this one's rate."""
+    loss: float | None = None
+    """Mean over the runs, as is the accuracy."""
+    accuracy: float | None = None
+    begun: float | None = None
+    latest: float = 0.0
+    """When the last updates were done."""
+
+    def begin(self, step: int) -> None:
+        self.done = self.skipped = step
+        self.begun = self.latest = time.monotonic()
+
+    def advance(self, updates: int, loss: float) -> None:
+        self.done += updates
+        self.loss = loss
+        self.latest = time.monotonic()
+
+    @property
+    def rate(self) -> float:
+        """Updates per second, up to the last ones; 0 as long as there are none."""
+        if self.begun is None or self.done == self.skipped:
+            return 0.0
+        return (self.done - self.skipped) / max(self.latest - self.begun, 1e-9)
+
+    def cells(self) -> tuple[str, str, str, str, str, str]:
+        """What the table shows: a dash is a number that is not there yet."""
+        left = "waiting" if self.begun is None else DASH
+        if self.done == self.updates:
+            left = "done"
+        elif self.rate:
+            left = clock((self.updates - self.done) / self.rate)
+        return (
+            self.name,
+            f"{self.done:,} / {self.updates:,}",
+            DASH if self.loss is None else f"{self.loss:.3f}",
+            DASH if self.accuracy is None else f"{100 * self.accuracy:.1f} %",
+            f"{self.rate:,.{0 if self.rate >= 10 else 1}f}" if self.rate else DASH,
+            left,
+        )
+
+
+def row_of(config: FleetConfig) -> Row:
+    models = list(dict.fromkeys(member.model for member in config.members))
+    runs, shape = len(config.members), config.shape
+    who = models[0] if len(models) == 1 else f"{len(models)} methods"
+    episode = f"{shape.way}-way {shape.shot}-shot M{shape.unlabeled} H{shape.distractors}"
+    name = f"{who}, {runs} run{'s' if runs > 1 else ''}, {episode}"
+    return Row(name, config.recipe.updates, runs * shape.images)
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class FleetTable:
+    """Call `tell` as often as you like: it says something only when not on a terminal, now and then."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows, self.console = rows, Console(stderr=True)
+        self.begun = self.last_line = time.monotonic()
+
+    def whole(self) -> str:
+        """All fleets together, in images: their updates differ in size."""
+        total = sum(row.updates * row.images for row in self.rows)
+        done = sum(row.done * row.images for row in self.rows)
+        skipped = sum(row.skipped * row.images for row in self.rows)
+        latest = max((row.latest for row in self.rows), default=0.0)
+        rate = (done - skipped) / max(latest - self.begun, 1e-9)
+        share = f"training: {done / max(total, 1):.0%}"
+        return (
+            f"{share}, {rate:,.0f} images/s, {clock((total - done) / rate)} left" if rate else share
+        )
+
+    def tell(self) -> None:
+        now = time.monotonic()
+        if self.console.is_terminal or now - self.last_line < SECONDS_BETWEEN_LINES:
+            return
+        self.last_line = now
+        print(self.whole(), file=sys.stderr)
+        for row in self.rows:
+            if row.rate and row.done < row.updates:
+                name, done, loss, accuracy, rate, left = row.cells()
+                print(
+                    f"  {name}: {done} updates, loss {loss}, validation {accuracy}, "
+                    f"{rate} updates/s, {left} left",
+                    file=sys.stderr,
+                )
+        sys.stderr.flush()
+
+    def __rich__(self) -> Table:
+        table = Table(title=self.whole(), title_justify="left", title_style="bold")
+        table.add_column("fleet")
+        for heading in ("updates", "loss", "validation", "updates/s", "time left"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in self.rows:
+            cells = row.cells()
+            table.add_row(*cells, style="dim" if row.done == row.updates else "")
+        return table
+
+
+@contextmanager
+def fleet_table(rows: Sequence[Row]) -> Iterator[FleetTable]:
+    """On a terminal the table is drawn anew four times a second, and leaves when the block ends."""
+    table = FleetTable(rows)
+    if not table.console.is_terminal:
+        yield table
+        return
+    with Live(table, console=table.console, transient=True):
+        yield table

@@ -1,0 +1,85 @@
+"""A fleet: built from its configuration, saved with it in one file, and read back."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from semishot import refine
+from semishot.errors import InputError
+from semishot.network.encoder import BLOCKS, ConvEncoder
+from semishot.network.protonet import ProtoNet
+from semishot.system.files import MOST_JSON, read_regular
+from semishot.system.tensor_files import read_tensors, write_tensors
+from semishot.training.checkpoints import MODEL
+from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+
+
+def save_model(
+    path: Path, config: FleetConfig, model: ProtoNet, about: Mapping[str, str] | None = None
+) -> None:
+    write_tensors(path, model.state_dict(), {"config": config.to_json(), **(about or {})})
+
+
+def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
+    """A trained fleet from its run folder or its file, ready to evaluate."""
+    path = source if source.suffix == ".safetensors" else source / MODEL
+    if not path.exists():
+        raise InputError(f"no trained model in {source}: `semishot train` leaves {MODEL} there")
+    tensors, metadata = read_tensors(path)
+    try:
+        config = FleetConfig.from_json(metadata.get("config", "{}"))
+        channels = encoder_channels(config, tensors)
+        model = build_fleet(config.members, config.recipe, channels)
+        model.load_state_dict(tensors)
+    except (KeyError, RuntimeError, ValueError, IndexError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"{path} is damaged or no model of ours: {reason}") from error
+    return config, model.to(device).eval()
+
+
+def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
+    """Of the images; an error if the weights are not as many as the configuration says.
+
+    Before anything is built by it: whoever says a million filters must have brought them.
+    """
+    shapes = [tuple(tensors[f"encoder.weights.{block}"].shape) for block in range(BLOCKS)]
+    channels, filters = shapes[0][2], config.recipe.filters
+    lead = len(config.members), filters
+    if shapes != [(*lead, into, 3, 3) for into in (channels, *[filters] * (BLOCKS - 1))]:
+        raise ValueError(
+            f"its weights {shapes[0]} are not of {lead[0]} runs with {filters} filters"
+        )
+    if bad := [name for name, held in tensors.items() if not held.isfinite().all()]:
+        raise ValueError(f"{bad[0]} is not finite")
+    return channels
+
+
+def read_config(path: Path) -> FleetConfig:
+    try:
+        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode())
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def build_fleet(members: Sequence[Member], recipe: Recipe, channels: int) -> ProtoNet:
+    """The untrained fleet. Each run is drawn from its own seed, whoever its neighbours are."""
+    encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
+    refiners: list[nn.Module | None] = []
+    counts, first = [], 0
+    for (model, options), group in groupby(members, key=lambda m: (m.model, dict(m.options))):
+        seeds = [member.split_seed for member in group]
+        refiner = None if model == SUPERVISED else refine.build(model, runs=len(seeds), **options)
+        for run, seed in enumerate(seeds):
+            generator = torch.Generator().manual_seed(seed)
+            encoder.reset_run(first + run, generator)
+            if (reset_run := getattr(refiner, "reset_run", None)) is not None:
+                reset_run(run, generator)
+        refiners.append(refiner)
+        counts.append(len(seeds))
+        first += len(seeds)
+    beside = [refiner for refiner in refiners if refiner is not None]
+    refiner = refine.SideBySide(beside, counts) if len(beside) > 1 else refiners[0]
+    return ProtoNet(encoder, refiner, recipe.steps)

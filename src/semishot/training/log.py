@@ -1,0 +1,54 @@
+"""The log of a run folder, `log.jsonl`: a line of numbers after every so many updates."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from semishot.system.files import read_regular, understood, write_whole
+
+LARGEST = 2**63
+MOST_BYTES = 2**30
+Line = dict[str, Any]
+"""`step`, `learning_rate`, `loss` of each run, and now and then `accuracy` of each run."""
+
+
+def append_log(
+    folder: Path,
+    step: int,
+    rate: float,
+    losses: Sequence[float],
+    accuracy: Sequence[float] | None = None,
+) -> Line:
+    line: Line = {"step": step, "learning_rate": rate, "loss": [round(loss, 5) for loss in losses]}
+    if accuracy is not None:
+        line["accuracy"] = [round(share, 5) for share in accuracy]
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    return line
+
+
+def read_log(folder: Path) -> list[Line]:
+    """Its lines, but for one that a kill has cut short."""
+    path, lines = folder / "log.jsonl", []
+    with understood(path):
+        whole = read_regular(path, MOST_BYTES).decode() if path.exists() else ""
+        for text in whole.split("\n"):
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError:
+                break
+            if type(line["step"]) is not int or not all(map(is_number, line["loss"])):
+                raise ValueError(f"a line {text[:60]}")
+            lines.append(line)
+    return lines
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, float) or (type(value) is int and -LARGEST < value < LARGEST)
+
+
+def cut_log(folder: Path, step: int) -> None:
+    """Drop the lines after `step`, and a line cut short by a kill: those updates are done again."""
+    kept = "".join(json.dumps(line) + "\n" for line in read_log(folder) if line["step"] <= step)
+    write_whole(folder / "log.jsonl", lambda path: path.write_text(kept, encoding="utf-8"))

@@ -1,0 +1,153 @@
+"""Event files for TensorBoard below a run folder: curves, mask values, and an episode as it is seen.
+
+The curves are those of `log.jsonl`. When a training begins or goes on, its one event file is made anew:
+curves from the log, which is cut to the checkpoint, and the pictures up to there from the file before.
+So what was killed after its checkpoint is in neither, and no step is there twice.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.data.episodes import EpisodeShape
+from semishot.errors import InputError
+from semishot.training.config import FleetConfig, Member
+from semishot.training.log import Line, read_log
+from semishot.training.validation import Seen, Validation
+
+Bytes = NDArray[np.uint8]
+Place = tuple[str, int]
+"""A tag and a step."""
+GREEN, RED, GRAY = (0, 158, 115), (213, 94, 0), (111, 111, 111)
+"""Of a class, or right; a distractor, or wrong; given. Told apart by every kind of color vision."""
+FRAME, GAP = 2, 12
+
+
+def summary_writer() -> Any:
+    """The class that writes event files, or one line that says where it comes from."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError(
+            "--tensorboard needs the package tensorboard: pip install semishot[tensorboard]"
+        ) from error
+    return SummaryWriter
+
+
+def announce(folder: Path) -> None:
+    """Before the work: an error if the package is missing, else how to look at what will be there."""
+    summary_writer()
+    print(f"to follow it: tensorboard --logdir {folder}", file=sys.stderr)
+
+
+class Board:
+    """The event file of a fleet that is at update `step`."""
+
+    def __init__(self, folder: Path, config: FleetConfig, step: int) -> None:
+        where = folder / "tensorboard"
+        old = sorted(where.glob("events.out.tfevents.*"))
+        times, pictures = earlier(old, step)
+        # the first step says: forget what older files hold, should a kill leave them beside this one
+        self.writer = summary_writer()(where, purge_step=1)
+        self.config, self.runs = config, run_names(config.members)
+        for event in pictures:
+            self.writer.file_writer.add_event(event, walltime=event.wall_time)
+        for line in read_log(folder):
+            self.add_line(line, times)
+        self.writer.flush()
+        for path in old:
+            path.unlink()
+
+    def add_line(self, line: Line, times: Mapping[Place, float] | None = None) -> None:
+        """A line of the log, at the times it was first written, if known."""
+        for tag, value in curves(line, self.runs):
+            self.writer.add_scalar(tag, value, line["step"], (times or {}).get((tag, line["step"])))
+        self.writer.flush()  # whatever a checkpoint covers must be there after a kill
+
+    def add_pictures(self, step: int, seen: Seen, validation: Validation) -> None:
+        """Each Masked run's mask values, and the first run of each method at the first episode."""
+        of_classes = validation.shape.way * validation.shape.unlabeled
+        for run, masks in seen.masks.items():
+            for kind, part in (
+                ("of_a_class", masks[:, :of_classes]),
+                ("distractor", masks[:, of_classes:]),
+            ):
+                if part.numel():
+                    self.writer.add_histogram(f"mask/{self.runs[run]}/{kind}", part, step)
+        images = validation.pixels[validation.places[0]].cpu().numpy()
+        first = {
+            member.model: run for run, member in reversed(list(enumerate(self.config.members)))
+        }
+        for model, run in first.items():
+            picture = draw(images, validation.shape, seen.predicted[run].numpy())
+            self.writer.add_image(f"episode/{model}", picture, step)
+        self.writer.flush()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def run_names(members: Sequence[Member]) -> list[str]:
+    """A name for each run, of the letters that TensorBoard takes."""
+    return [
+        "-".join([m.model, *(f"{k}{v}" for k, v in m.options.items()), f"seed{m.split_seed}"])
+        for m in members
+    ]
+
+
+def curves(line: Line, runs: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """Each number of a line of the log by its tag, and means over the runs."""
+    yield "learning_rate", line["learning_rate"]
+    for name in ("loss", "accuracy"):
+        if values := line.get(name):
+            yield f"{name}/mean", sum(values) / len(values)
+            yield from ((f"{name}/{run}", value) for run, value in zip(runs, values, strict=True))
+
+
+def earlier(files: Sequence[Path], step: int) -> tuple[dict[Place, float], list[Any]]:
+    """What event files hold up to `step`: when each value was written, and the events with pictures."""
+    if not files:
+        return {}, []
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    times, pictures = {}, {}
+    for path in files:
+        for event in LegacyEventFileLoader(str(path)).Load():  # ends before a record cut short
+            for value in event.summary.value if event.step <= step else ():
+                times[value.tag, event.step] = event.wall_time
+                if value.HasField("histo") or value.HasField("image"):
+                    pictures[value.tag, event.step] = event
+    return times, list(pictures.values())
+
+
+def draw(images: Bytes, shape: EpisodeShape, predicted: NDArray[np.int64]) -> Bytes:
+    """An episode (B, C, H, W) as one image (3, height, width): a row per class, distractors last.
+
+    From the left: support in gray frames; unlabeled, green if of a class and red if a distractor;
+    query, green if its class was predicted and red if another was.
+    """
+    pixels = images if images.shape[1] == 3 else 255 - images.repeat(3, 1)  # ink on paper
+    height, width = (side + 2 * FRAME for side in pixels.shape[2:])
+    k, m, q = shape.shot, shape.unlabeled, shape.query
+    canvas = np.full(
+        (3, (shape.way + shape.distractors) * height, (k + m + q) * width + 2 * GAP), 255, np.uint8
+    )
+    right = predicted == np.arange(len(predicted)) // q  # (Q,)
+    of_class = np.arange(shape.sizes[1]) < shape.way * m  # (U,)
+    parts = np.split(pixels, np.cumsum(shape.sizes)[:2])
+    told = (
+        [GRAY] * shape.sizes[0],
+        *([GREEN if g else RED for g in good] for good in (of_class, right)),
+    )
+    left = 0
+    for part, colors, across in zip(parts, told, (k, m, q), strict=True):
+        for place, (image, color) in enumerate(zip(part, colors, strict=True)):
+            y, x = place // across * height, left + place % across * width
+            canvas[:, y : y + height, x : x + width] = np.array(color)[:, None, None]
+            canvas[:, y + FRAME : y + height - FRAME, x + FRAME : x + width - FRAME] = image
+        left += across * width + GAP
+    return canvas

@@ -1,0 +1,174 @@
+"""One update of a fleet: run plainly, or captured once as a CUDA graph and replayed."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from semishot.data.episodes import EpisodeShape
+from semishot.network.protonet import ProtoNet
+from semishot.training.augment import warp
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The episodes of E updates, and their learning rates."""
+
+    images: Tensor
+    """(E, R, B) places in the pool, or in `pixels`."""
+    maps: Tensor | None
+    """(E, R, B, 2, 3), an affine map for each image, if the recipe augments."""
+    rates: Sequence[float]
+    pixels: Tensor | None = None
+    """(I, C, H, W), the images of this chunk alone, where the device does not hold the pool."""
+
+    def __len__(self) -> int:
+        return len(self.rates)
+
+
+RunChunk = Callable[[Chunk], Callable[[], Tensor]]
+"""Starts the chunk's updates; call the result to wait for their losses, (E, R)."""
+
+WARM_UPS = 3
+
+
+def same_algorithms() -> AbstractContextManager[None]:
+    """cuDNN's by rule and not by trial, which ends differently each time: a resumed run would differ."""
+    rule: AbstractContextManager[None] = torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True
+    )
+    return rule
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def update(
+    model: ProtoNet,
+    optimizer: torch.optim.Adam,
+    images: Tensor,
+    maps: Tensor | None,
+    shape: EpisodeShape,
+) -> Tensor:
+    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam."""
+    loss: Tensor = model(images if maps is None else warp(images, maps), shape)
+    optimizer.zero_grad()
+    loss.sum().backward()  # the runs share no parameter: the sum trains each on its own
+    optimizer.step()
+    return loss.detach()
+
+
+def plain_chunk(
+    model: ProtoNet, optimizer: torch.optim.Adam, pool: Tensor | None, shape: EpisodeShape
+) -> RunChunk:
+    """`pool` are the pool's images on the device, None where chunks bring their own."""
+    device = model.encoder.weights[0].device
+
+    def run(chunk: Chunk) -> Callable[[], Tensor]:
+        source = pool if chunk.pixels is None else chunk.pixels.to(device)
+        assert source is not None
+        images = chunk.images.to(device)
+        maps = None if chunk.maps is None else chunk.maps.to(device)
+        losses = []
+        for e, rate in enumerate(chunk.rates):
+            set_learning_rate(optimizer, rate)
+            each = None if maps is None else maps[e]
+            losses.append(update(model, optimizer, source[images[e]], each, shape))
+        return lambda: torch.stack(losses)
+
+    return run
+
+
+def captured_chunk(
+    model: ProtoNet,
+    optimizer: torch.optim.Adam,
+    pool: Tensor | None,
+    shape: EpisodeShape,
+    first: Chunk,
+) -> RunChunk:
+    """As `plain_chunk`, for chunks no longer than the first: Python only replays one graph."""
+    device = model.encoder.weights[0].device
+    images = first.images.to(device)  # (E, R, B)
+    maps = None if first.maps is None else first.maps.to(device)
+    losses = torch.zeros(images.shape[:2], device=device)
+    cursor = torch.zeros(1, dtype=torch.int64, device=device)
+    if first.pixels is None:
+        assert pool is not None
+        source = pool
+    else:  # room for a chunk in which no image comes twice
+        source = torch.empty(
+            images.numel(), *first.pixels.shape[1:], dtype=torch.uint8, device=device
+        )
+        source[: len(first.pixels)].copy_(first.pixels)
+
+    def next_update() -> None:
+        chosen = images.index_select(0, cursor).squeeze(0)  # (R, B)
+        moved = None if maps is None else maps.index_select(0, cursor).squeeze(0)
+        loss = update(model, optimizer, source[chosen], moved, shape)
+        losses.index_copy_(0, cursor, loss.unsqueeze(0))
+        cursor.add_(1).remainder_(len(losses))
+
+    before = _snapshot(model, optimizer)
+    stream = torch.cuda.Stream(device)  # fleets side by side fill each other's gaps
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize(device)
+    with torch.cuda.stream(stream), same_algorithms():
+        for _ in range(WARM_UPS):  # libraries choose their algorithms before the capture
+            next_update()
+        _restore(model, optimizer, before)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph, stream=stream):
+            next_update()
+
+    def send(values: Tensor | None, to: Tensor | None) -> None:
+        """From pinned memory, in the stream's turn: Python does not wait, nor does what runs there."""
+        if values is not None and to is not None:
+            to[: len(values)].copy_(values.pin_memory(), non_blocking=True)
+
+    def run(chunk: Chunk) -> Callable[[], Tensor]:
+        count, last = len(chunk), None
+        with torch.cuda.stream(stream):
+            send(chunk.images, images)
+            send(chunk.maps, maps)
+            send(chunk.pixels, source)
+            cursor.zero_()
+            for rate in chunk.rates:
+                if rate != last:
+                    set_learning_rate(optimizer, rate)
+                    last = rate
+                graph.replay()
+
+        def finished() -> Tensor:
+            stream.synchronize()
+            return losses[:count]
+
+        return finished
+
+    return run
+
+
+def _tensors(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tensor]:
+    """Everything an update changes, by name or by parameter and kind of optimizer state."""
+    found: dict[object, Tensor] = {}
+    found.update(model.state_dict().items())
+    for parameter, state in optimizer.state.items():
+        found.update(((parameter, kind), value) for kind, value in state.items())
+    return found
+
+
+def _snapshot(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tensor]:
+    return {name: tensor.clone() for name, tensor in _tensors(model, optimizer).items()}
+
+
+@torch.no_grad()
+def _restore(model: ProtoNet, optimizer: torch.optim.Adam, before: dict[object, Tensor]) -> None:
+    """In place: the graph holds these very tensors. Optimizer state that was not there was zero."""
+    for name, tensor in _tensors(model, optimizer).items():
+        tensor.copy_(before[name]) if name in before else tensor.zero_()

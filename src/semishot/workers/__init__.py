@@ -1,0 +1,1 @@
+"""Tasks on devices and machines: the engine, Ray, places."""

@@ -1,0 +1,33 @@
+"""A folder as bytes, sent to a worker and back: no disk is shared."""
+
+from functools import partial
+from pathlib import Path
+
+from semishot.errors import InputError
+from semishot.system.files import write_whole
+from semishot.training.checkpoints import BEFORE, LOCK, MODEL, STATE
+
+ORDER = ("config.json", "log.jsonl", STATE, MODEL, "result.json")
+"""In which files are written here: whenever that ends, the folder is one that can be resumed."""
+
+
+Files = dict[str, bytes]
+
+
+def pack(folder: Path) -> Files:
+    """What is in a run folder, but for what concerns this disk alone."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
+    own = (LOCK, BEFORE)
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in found if p.name not in own}
+
+
+def unpack(files: Files, folder: Path) -> None:
+    """Each file whole, those that others rely on first; checkpoints and event files of before go."""
+    for name in sorted(files, key=lambda name: ORDER.index(name) if name in ORDER else -1):
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
+        write_whole(path, partial(Path.write_bytes, data=files[name]))
+    for old in (folder / STATE, folder / BEFORE, *folder.glob("tensorboard/*")):
+        if old.relative_to(folder).as_posix() not in files:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,391 @@
+"""The command: results on stdout, one clear line on stderr and exit code 2 when the input is wrong."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import semishot
+from semishot import datasets
+from semishot.commands.main import main
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImageClass, save_pool
+from semishot.paper import published as paper
+from semishot.training.config import FleetConfig, Recipe
+
+TINY = paper.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
+SMALL_TEST = ["--way", "3", "--query", "4", "--unlabeled", "2", "--episodes", "6"]
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tiny_root, monkeypatch, tmp_path):
+    """The tiny pool is the data, `tiny` a preset, and what is written lands in tmp_path."""
+    monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
+    monkeypatch.setitem(paper.PRESETS, "tiny", TINY)
+    monkeypatch.chdir(tmp_path)
+
+
+def refusal(arguments: list[str], capsys) -> str:
+    """The one line a wrong command leaves."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2
+    assert out == ""
+    assert err.startswith("semishot: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    return err
+
+
+def answer(arguments: list[str], capsys) -> str:
+    main(arguments)
+    return capsys.readouterr().out
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "semishot", *arguments]
+
+
+def small_training(*more: str) -> list[str]:
+    return ["train", "--preset", "tiny", "--device", "cpu", "--way", "3", *more]
+
+
+def test_version_is_the_packages():
+    found = subprocess.run(command("--version"), capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == semishot.__version__
+    assert found.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["train", "--help"],
+        ["data", "--help"],
+        ["data", "list"],
+        ["classify", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_help_and_lists_import_no_torch(arguments):
+    code = (
+        "import sys\n"
+        "from semishot.cli import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "except SystemExit as ended:\n"
+        "    assert not ended.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    out, _ = capsys.readouterr()
+    for name in ("demo", "data", "train", "evaluate", "reproduce", "doctor"):
+        assert name in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--dataset", "glyph"], "unknown data set 'glyph'"),
+        (["reproduce", "table1", "--dataset", "mnist"], "unknown data set 'mnist'"),
+        (["train", "--preset", "ren2017"], "unknown preset 'ren2017'"),
+        (["reproduce", "table1", "--dataset", "glyphs", "--preset", "x"], "unknown preset 'x'"),
+        (["train", "--model", "soft_kmean"], "did you mean 'soft_kmeans'?"),
+        (["train", "--device", "abacus"], "no device 'abacus': it is auto, cpu, cuda or cuda:N"),
+        (["train", "--updates", "0"], "updates must be at least 1, not 0"),
+        (["train", "--way", "1"], "an episode's way must be at least 2, not 1"),
+        (["train", "--way", "31"], "30 classes but an episode needs 31 + 0"),
+        (
+            ["train", "--way", "11", "--within-group"],
+            "'group0', has 10 classes but an episode with",
+        ),
+        (["train", "--shot", "2"], "2 labeled images but an episode needs 2 support + 1 query"),
+        (["train", "--labeled-fraction", "1.5"], "must be in (0, 1], not 1.5"),
+        (["train", "--options", "mask_power", "3"], "mask_power must be 1"),
+        (["train", "--options", "mask_powder", "2"], "does not take these options"),
+        (["train", "--options", "mask_power", "two"], "neither a number nor true or false"),
+        (["evaluate", "--model", "nowhere"], "no trained model in nowhere"),
+        (["reproduce", "table1", "--dataset", "glyphs", "--splits", "0"], "--splits must be at"),
+        (["reproduce", "table1"], "semishot data prepare"),
+        (["data", "verify", "omniglot"], "no image pool in"),
+        (["data", "verify", "omniglott"], "did you mean 'omniglot'?"),
+        (["data", "prepare", "glyphs", "--download"], "cannot be downloaded"),
+        (["data", "prepare", "omniglot", "--download", "--source", "."], "not both"),
+        (["data", "prepare", "omniglot", "--source", "nowhere"], "nowhere"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, capsys):
+    assert message in refusal(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["train", "--bogus"],
+        ["data"],
+        ["reproduce", "table9"],
+        ["train", "--way", "x"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_exit_code_2_and_nothing_on_stdout(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err
+
+
+def test_wrong_input_in_a_real_process(tmp_path):
+    found = subprocess.run(
+        command("train", "--dataset", "glyph"), capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert found.stderr.splitlines() == [
+        "semishot: unknown data set 'glyph': choose from "
+        f"{', '.join(datasets.names())}; did you mean 'glyphs'?"
+    ]
+
+
+def test_data_list_says_what_is_prepared_and_how_to_get_the_rest(capsys, tiny_root):
+    lines = answer(["data", "list"], capsys).splitlines()
+    assert [line.split(":")[0] for line in lines] == datasets.names()
+    assert f"glyphs: 50 classes, 1,000 images in {tiny_root / 'glyphs'}" in lines
+    assert any("not prepared: semishot data prepare omniglot" in line for line in lines)
+
+
+def test_data_list_as_json(capsys, tmp_path):
+    found = json.loads(answer(["data", "list", "--json", "--data-root", str(tmp_path)], capsys))
+    assert sorted(found) == datasets.names()
+    assert found["glyphs"] == "generated on first use"
+
+
+def test_data_verify_counts_classes_and_images(capsys, tiny_pool, monkeypatch):
+    monkeypatch.delattr(datasets.import_module("semishot.datasets.glyphs"), "describe", False)
+    first, second = answer(["data", "verify", "glyphs"], capsys).splitlines()
+    assert "30/8/12 train/val/test classes, 1,000 images 1x28x28" in first
+    assert tiny_pool.fingerprint[:16] in second
+
+
+def test_data_verify_names_the_class_whose_pixels_changed(capsys, tiny_pool, tmp_path):
+    images = np.array(tiny_pool.images)
+    save_pool(tmp_path / "glyphs", "glyphs", images, tiny_pool.classes, {})
+    changed = tiny_pool.classes[33]
+    images[changed.start + 4, 0, 9, 9] ^= 255
+    np.save(tmp_path / "glyphs" / "images.npy", images)
+    line = refusal(["data", "verify", "glyphs", "--data-root", str(tmp_path)], capsys)
+    assert "pixels of 1 classes have changed" in line
+    assert f"{changed.split}/{changed.group}/{changed.name}" in line
+    assert "prepare it again" in line
+
+
+def test_data_prepare_builds_the_pool_and_verifies_it(capsys, tmp_path, monkeypatch):
+    images = np.zeros((4, 1, 28, 28), np.uint8)
+    classes = [ImageClass(f"c{i}", "g", "train", 2 * i, 2) for i in range(2)]
+    monkeypatch.setattr(
+        "semishot.datasets.glyphs.prepare",
+        lambda folder, source: save_pool(folder, "glyphs", images, classes, {}),
+    )
+    out = answer(["data", "prepare", "glyphs", "--data-root", str(tmp_path / "new")], capsys)
+    assert "2/0/0 train/val/test classes, 4 images 1x28x28" in out
+    assert (tmp_path / "new" / "glyphs" / "pool.json").exists()
+
+
+def test_a_missing_embedded_pool_is_generated_on_first_use(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr("semishot.datasets.glyphs.prepare", lambda *args: asked.append(args))
+    datasets.load("glyphs", tmp_path)
+    assert asked == [(tmp_path / "glyphs", None)]
+
+
+def test_doctor_tells_versions_devices_and_data(capsys, tiny_root):
+    found = json.loads(answer(["doctor", "--json"], capsys))
+    assert found["semishot"] == semishot.__version__
+    assert found.keys() >= {"torch", "numpy", "python", "platform", "devices", "data root"}
+    assert found["data root"] == str(tiny_root)
+    assert "1,000 images" in found["data: glyphs"]
+    text = answer(["doctor"], capsys)
+    assert [line.split(": ")[0] for line in text.splitlines()][:4] == list(found)[:4]
+
+
+def test_train_prints_its_folder_and_evaluate_reads_it(capsys, tmp_path):
+    folder = answer(small_training("--split-seeds", "4", "2"), capsys).strip()
+    assert Path(folder).parts[:3] == ("runs", "glyphs", "tiny")
+    assert (tmp_path / folder / "model.safetensors").exists()
+
+    records = json.loads(answer(["evaluate", "--model", folder, *SMALL_TEST, "--json"], capsys))
+    assert [r["split_seed"] for r in records] == [4, 2]
+    for r in records:
+        assert (r["model"], r["way"], r["query"], r["episodes"]) == ("masked_soft_kmeans", 3, 4, 6)
+
+    text = answer(["evaluate", "--model", folder, *SMALL_TEST], capsys)
+    assert "± 95 % over episodes" in text
+    assert "standard error over 2 splits" in text
+
+
+def test_evaluate_takes_splits_refiners_and_shapes(capsys):
+    folder = answer(small_training("--model", "basic"), capsys).strip()
+    shaped = ["evaluate", "--model", folder, *SMALL_TEST, "--json"]
+    for refiner, row in (("none", "supervised"), ("soft_kmeans", "semi_supervised_inference")):
+        (record,) = json.loads(
+            answer([*shaped, "--refiner", refiner, "--split", "val", "--distractors", "1"], capsys)
+        )
+        assert (record["model"], record["split"], record["distractors"]) == (row, "val", 1)
+    line = refusal([*shaped, "--refiner", "masked_soft_kmeans"], capsys)
+    assert "semishot train --model masked_soft_kmeans" in line
+
+
+def test_evaluate_tests_with_14_queries_and_600_episodes_unless_told(capsys):
+    folder = answer(small_training("--model", "supervised"), capsys).strip()
+    (record,) = json.loads(answer(["evaluate", "--model", folder, "--json"], capsys))
+    assert (record["way"], record["shot"], record["query"]) == (5, 1, 14)
+    assert (record["unlabeled"], record["distractors"], record["episodes"]) == (5, 0, 600)
+
+
+def config_of(folder: str) -> FleetConfig:
+    return FleetConfig.from_json((Path(folder) / "config.json").read_text())
+
+
+def test_train_takes_the_authors_names_and_options(capsys):
+    more = ["--model", "kmeans-refine-mask", "--options", "mask_power", "2"]
+    folder = answer(small_training(*more), capsys).strip()
+    (member,) = config_of(folder).members
+    assert member.model == "masked_soft_kmeans"
+    assert member.options == {"mask_power": 2}
+
+
+def test_training_and_test_within_a_group(capsys):
+    folder = answer(small_training("--within-group"), capsys).strip()
+    assert config_of(folder).shape.within_group
+    for within in ([], ["--within-group"]):
+        out = answer(["evaluate", "--model", folder, *SMALL_TEST, *within, "--json"], capsys)
+        (record,) = json.loads(out)
+        assert record["train"]["within_group"] is True
+        assert record.get("within_group", False) == bool(within)
+
+
+def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
+    words = {"way": 4, "shot": 2, "query": 3, "unlabeled": 6, "distractors": 1}
+    flags = [part for name, value in words.items() for part in (f"--{name}", str(value))]
+    more = ["--updates", "2", "--filters", "5", "--labeled-fraction", "0.3", "--split-seeds", "7"]
+    arguments = ["train", "--preset", "tiny", "--out", "here", *flags, *more]
+    assert answer(arguments, capsys) == "here\n"
+    config = config_of("here")
+    assert config.shape == EpisodeShape(**words)
+    assert config.recipe == replace(TINY.recipe, updates=2, filters=5, labeled_fraction=0.3)
+    assert [m.split_seed for m in config.members] == [7]
+
+
+def test_train_again_changes_nothing(capsys, tmp_path):
+    folder = tmp_path / answer(small_training(), capsys).strip()
+    before = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
+    answer(small_training(), capsys)
+    assert {p: p.stat().st_mtime_ns for p in folder.iterdir()} == before
+
+
+def test_demo_prints_table1_and_two_sentences(capsys, monkeypatch):
+    monkeypatch.setitem(paper.PRESETS, "demo", TINY)
+    main(["demo", "--splits", "2"])
+    out, err = capsys.readouterr()
+    for label in paper.MODELS.values():
+        assert label in out
+    assert "glyphs, 5-way 1-shot, M = 5" in out
+    assert "standard error over 2 splits" in out
+    *_, bought, cost = out.strip().splitlines()
+    assert bought.startswith("5 unlabeled images per class bought ")
+    assert cost.startswith("With as many distractors")
+    assert (
+        "2 splits, 3 updates, 3 filters" in err
+    )  # what it cost is said, but not among the results
+    cells = json.loads(answer(["demo", "--splits", "2", "--json"], capsys))
+    assert len(cells) == 20
+
+
+def test_reproduce_table1_from_the_command_line(capsys):
+    arguments = ["reproduce", "table1", "--dataset", "glyphs", "--preset", "tiny", "--splits", "1"]
+    cells = json.loads(answer([*arguments, "--updates", "2", "--json"], capsys))
+    assert {(c["model"], c["distractors"], c["unlabeled"]) for c in cells} == {
+        (model, h, m) for model in paper.MODELS for h in (0, 5) for m in (5, 10)
+    }
+    assert {FleetConfig.from_json(p.read_text()).recipe.updates for p in configs()} == {2}
+
+
+def configs() -> list[Path]:
+    return list(Path("runs").glob("*/*/*/config.json"))
+
+
+def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(capsys, monkeypatch):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(datasets, "load", stop)
+    with pytest.raises(SystemExit) as caught:
+        main(["train"])
+    assert caught.value.code == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "semishot: stopped; the same command goes on from the last checkpoint\n"
+
+
+def test_ctrl_c_in_a_real_process(tmp_path):
+    """Interrupted in the middle of 20,000 updates: no traceback, and a folder to go on from."""
+    arguments = command(
+        "train", "--filters", "4", "--out", str(tmp_path / "run"), "--device", "cpu"
+    )
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / "log.jsonl").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines()[-1].startswith("semishot: stopped; the same command goes on")
+    assert "Traceback" not in err
+
+
+def test_a_name_that_the_terminal_cannot_show_is_no_reason_to_end(tmp_path):
+    published = Path(__file__).parents[2] / "results" / "omniglot"
+    (tmp_path / "published" / "omniglot").mkdir(parents=True)
+    shutil.copy(published / "table1-ren2018.json", tmp_path / "published" / "omniglot")
+    command = [
+        sys.executable,
+        "-m",
+        "semishot",
+        "results",
+        "--folder",
+        "published",
+        "--out",
+        "é.md",
+    ]
+    found = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "\\xe9.md" in found.stdout
+    assert (tmp_path / "é.md").exists()

@@ -1,0 +1,324 @@
+"""Every kind of image becomes the right pixels, recomputed here, or one line that names it."""
+
+import io
+import struct
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFile
+
+from semishot.data.decoding import MOST_PIXELS, decode, header
+from semishot.errors import InputError
+
+SIDE = 12
+RGB = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)
+GRAY = RGB[..., 0]
+WIDE = np.random.default_rng(1).integers(0, 256, (30, 50, 3)).astype(np.uint8)
+LOSSLESS = {"PNG": {}, "BMP": {}, "TIFF": {}, "PPM": {}, "WEBP": {"lossless": True}}
+
+
+def encoded(image: Image.Image | np.ndarray, form: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    held = image if isinstance(image, Image.Image) else Image.fromarray(image)
+    held.save(file, form, **options)
+    return file.getvalue()
+
+
+def png(width: int, height: int, depth: int, kind: int, raw: bytes, *chunks: bytes) -> bytes:
+    """A PNG written by hand; each of `raw`'s lines begins with its filter byte."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(name + content)
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0))
+    middle = b"".join(chunk(c[:4], c[4:]) for c in chunks)
+    body = chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + head + middle + body
+
+
+def tiff(pixels: bytes, side: int, bits: int, photometric: int) -> bytes:
+    """A little-endian grayscale TIFF of one strip, written by hand."""
+    tags = {256: side, 257: side, 258: bits, 259: 1, 262: photometric, 277: 1, 278: side}
+    tags |= {273: 8 + 2 + 12 * 9 + 4, 279: len(pixels)}  # the strip lies after the tags
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, tags[tag]) for tag in sorted(tags))
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + pixels
+
+
+def as_last(pixels: np.ndarray) -> np.ndarray:
+    """(C, H, W) -> (H, W, C)."""
+    return pixels.transpose(1, 2, 0)
+
+
+@pytest.mark.parametrize("form", LOSSLESS)
+def test_color_is_kept_exactly_in_every_lossless_format(form):
+    pixels = decode(encoded(RGB, form, **LOSSLESS[form]), "x", SIDE)
+    assert pixels.dtype == np.uint8
+    assert pixels.shape == (3, SIDE, SIDE)
+    assert pixels.flags.c_contiguous
+    assert pixels.flags.writeable
+    assert (as_last(pixels) == RGB).all()
+
+
+def test_jpeg_is_near_the_original():
+    smooth = np.add.outer(np.arange(SIDE) * 9, np.arange(SIDE) * 11).astype(np.uint8)
+    pixels = decode(encoded(smooth, "JPEG", quality=95), "x", SIDE)
+    assert abs(pixels.astype(int) - smooth).max() < 10
+
+
+def test_gray_fills_three_channels_and_color_becomes_luma_in_one():
+    three = decode(encoded(GRAY), "x", SIDE)
+    assert (three == GRAY).all()
+    assert (decode(encoded(GRAY), "x", SIDE, channels=1) == GRAY).all()
+    luma = RGB @ np.array([0.299, 0.587, 0.114])  # ITU-R 601
+    assert abs(decode(encoded(RGB), "x", SIDE, channels=1)[0] - luma).max() <= 0.51
+
+
+def test_one_bit_is_black_and_white():
+    bits = GRAY > 127
+    assert (decode(encoded(bits), "x", SIDE, 1)[0] == np.where(bits, 255, 0)).all()
+
+
+def test_a_palette_is_looked_up():
+    indices = (GRAY % 4).astype(np.uint8)
+    colors = [(255, 0, 0), (0, 9, 255), (7, 8, 9), (250, 251, 252)]
+    image = Image.fromarray(indices)
+    image.putpalette([value for color in colors for value in color])
+    assert image.mode == "P"
+    for form in ("PNG", "GIF", "BMP"):
+        shown = as_last(decode(encoded(image, form), "x", SIDE))
+        assert (shown == np.array(colors)[indices]).all(), form
+
+
+@pytest.mark.parametrize("transparency", [1, b"\xff\x00\x80\xff"], ids=["one color", "alphas"])
+def test_a_transparent_palette_color_lies_over_white(transparency):
+    image = Image.fromarray((GRAY % 4).astype(np.uint8))
+    colors = np.array([(255, 0, 0), (0, 9, 255), (7, 8, 9), (250, 251, 252)])
+    image.putpalette(colors.ravel().tolist())
+    alphas = np.array([255, 0, 255, 255] if transparency == 1 else list(transparency))[:, None]
+    over_white = colors * (alphas / 255) + 255 * (1 - alphas / 255)
+    shown = as_last(decode(encoded(image, transparency=transparency), "x", SIDE))
+    assert abs(shown - over_white[GRAY % 4]).max() <= 1
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "WEBP"])
+def test_alpha_is_composited_on_white(form):
+    alpha = np.random.default_rng(2).integers(1, 256, (SIDE, SIDE, 1)).astype(np.uint8)
+    alpha[0, 0], alpha[0, 1] = 1, 255
+    data = encoded(np.concatenate([RGB, alpha], 2), form, **LOSSLESS[form])
+    expected = RGB * (alpha / 255) + 255 * (1 - alpha / 255)
+    assert abs(as_last(decode(data, "x", SIDE)) - expected).max() <= 1
+
+
+def test_gray_with_alpha_is_composited_on_white():
+    alpha = RGB[..., 1]
+    expected = GRAY * (alpha / 255) + 255 * (1 - alpha / 255)
+    data = encoded(Image.fromarray(np.stack([GRAY, alpha], 2), "LA"))
+    assert abs(decode(data, "x", SIDE, 1)[0] - expected).max() <= 1
+    assert abs(decode(data, "x", SIDE, 3) - expected).max() <= 1
+
+
+def test_hidden_colors_of_transparent_pixels_do_not_bleed_when_resized():
+    pixels = np.full((40, 40, 4), 255, np.uint8)
+    pixels[:, 20:] = (255, 0, 0, 0)
+    assert (decode(encoded(pixels), "x", 7) == 255).all()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
+def test_the_transparent_gray_of_a_png_is_white_at_every_depth(depth):
+    """Samples 1 and a middle one (0 of one bit): the second is declared transparent."""
+    key = 2 ** (depth - 1) if depth > 1 else 0
+    samples = f"{1:0{depth}b}{key:0{depth}b}".ljust(max(8, 2 * depth), "0")
+    line = int(samples, 2).to_bytes(len(samples) // 8, "big")
+    data = png(2, 2, depth, 0, (b"\0" + line) * 2, b"tRNS" + struct.pack(">H", key))
+    first = round(255 / (2**depth - 1))
+    assert decode(data, "x", 2, 1).tolist() == [[[first, 255]] * 2]
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_the_transparent_color_of_a_png_is_white_at_every_depth(depth):
+    letter, key = ("B", 100) if depth == 8 else ("H", 100 * 256 + 3)
+    line = b"\0" + struct.pack(f">6{letter}", 0, key, 0, key, 0, key)
+    data = png(2, 2, depth, 2, line * 2, b"tRNS" + struct.pack(">3H", key, 0, key))
+    assert decode(data, "x", 2).tolist() == [[[0, 255]] * 2, [[100, 255]] * 2, [[0, 255]] * 2]
+
+
+@pytest.mark.parametrize("form", ["TIFF", "JPEG"])
+def test_cmyk_red_is_red(form):
+    image = Image.new("CMYK", (SIDE, SIDE), (0, 255, 255, 0))
+    pixels = decode(encoded(image, form), "x", SIDE).astype(int)
+    assert abs(pixels - np.array([255, 0, 0])[:, None, None]).max() <= 3
+
+
+ORIENTED = {
+    1: lambda shown: shown,
+    2: lambda shown: shown[:, ::-1],
+    3: lambda shown: shown[::-1, ::-1],
+    4: lambda shown: shown[::-1],
+    5: lambda shown: shown.swapaxes(0, 1),
+    6: lambda shown: np.rot90(shown),
+    7: lambda shown: np.rot90(shown, 2).swapaxes(0, 1),
+    8: lambda shown: np.rot90(shown, -1),
+}
+"""How a camera stores what was shown, by the orientation it writes beside it."""
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("orientation", ORIENTED)
+def test_exif_rotated_equals_the_original(orientation, form):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = np.ascontiguousarray(ORIENTED[orientation](RGB))
+    data = encoded(stored, form, exif=exif, **LOSSLESS[form])
+    assert (as_last(decode(data, "x", SIDE)) == RGB).all()
+
+
+def test_exif_of_a_jpeg_is_applied_before_the_resize():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = np.zeros((20, 60, 3), np.uint8)
+    stored[:, 30:] = 255  # right of what is stored, below in what is shown
+    pixels = decode(encoded(stored, "JPEG", exif=exif), "x", 10)
+    assert (pixels[:, :4] < 50).all()
+    assert (pixels[:, 6:] > 200).all()
+
+
+def test_unreadable_exif_is_no_reason_to_refuse_an_image():
+    data = encoded(RGB, exif=b"Exif\0\0what is this")
+    assert (as_last(decode(data, "x", SIDE)) == RGB).all()
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "PPM"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_16_bits_are_scaled_not_clipped(form, channels):
+    ramp = np.linspace(0, 65535, SIDE * SIDE).astype(np.uint16).reshape(SIDE, SIDE)
+    pixels = decode(encoded(ramp, form), "x", SIDE, channels)
+    assert abs(pixels - ramp / 257).max() <= 0.5
+    assert pixels[0, 0, 0] == 0
+    assert pixels[0, -1, -1] == 255
+    assert (np.diff(pixels[0].ravel().astype(int)) >= 0).all()
+
+
+def test_16_bits_of_either_byte_order():
+    ramp = np.linspace(0, 65535, SIDE * SIDE).astype(">u2")
+    data = encoded(Image.frombytes("I;16B", (SIDE, SIDE), ramp.tobytes()), "TIFF")
+    assert data[:2] == b"MM"
+    assert abs(decode(data, "x", SIDE, 1).ravel() - ramp / 257).max() <= 0.5
+
+
+def test_white_of_a_tiff_is_what_its_tags_say():
+    ramp = np.linspace(0, 65535, SIDE * SIDE).astype("<u2")
+    inverted = decode(tiff(ramp.tobytes(), SIDE, 16, 0), "x", SIDE, 1)
+    assert abs(inverted.ravel() - (255 - ramp / 257)).max() <= 0.5
+    twelve = [0, 4095, 2048, 1024]  # two samples in three bytes
+    packed = b"".join(((a << 12) | b).to_bytes(3, "big") for a, b in (twelve[:2], twelve[2:]))
+    assert decode(tiff(packed, 2, 12, 1), "x", 2, 1).tolist() == [[[0, 255], [128, 64]]]
+
+
+def test_16_bit_color_keeps_its_range():
+    line = b"\0" + struct.pack(">6H", 65535, 32768, 0, 257, 0, 65535)
+    pixels = decode(png(2, 2, 16, 2, line * 2), "x", 2)
+    assert abs(as_last(pixels)[0] - np.array([[255, 127.5, 0], [1, 0, 255]])).max() <= 1
+
+
+def test_resizing_is_bilinear_and_keeps_no_aspect_ratio():
+    bilinear = Image.fromarray(WIDE).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    assert (as_last(decode(encoded(WIDE), "x", SIDE)) == np.asarray(bilinear)).all()
+    halves = np.repeat(np.array([0, 200], np.uint8), 25)[None].repeat(30, 0)
+    pixels = decode(encoded(halves), "x", 10, 1)[0]
+    assert (pixels[:, :4] == 0).all()
+    assert (pixels[:, 6:] == 200).all()
+
+
+def test_an_animation_gives_its_first_frame():
+    frames = [Image.fromarray(GRAY), Image.fromarray(255 - GRAY)]
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert (decode(data, "x", SIDE, 1)[0] == GRAY).all()
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [("JPEG", {}), ("JPEG", {"progressive": True}), ("GIF", {}), *LOSSLESS.items()],
+)
+@pytest.mark.parametrize("share", [0.001, 0.05, 0.5, 0.9])
+def test_a_truncated_image_is_named(form, options, share):
+    data = encoded(WIDE, form, **options)
+    with pytest.raises(InputError, match="photo.x") as caught:
+        decode(data[: max(1, int(len(data) * share))], "photo.x", SIDE)
+    assert "\n" not in str(caught.value)
+    assert "0x" not in str(caught.value)  # an address is no reason
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "photo.x is empty"),
+        (b"hello, world", "photo.x is no readable image"),
+        (EPS, "photo.x is no readable image"),  # Pillow would start Ghostscript
+        (encoded(np.zeros((4, 4), np.float32), "TIFF"), "photo.x .floating-point pixels"),
+        (
+            encoded(np.full((4, 4), 70_000, np.int32), "TIFF"),
+            "cannot read photo.x .pixels from 70,000",
+        ),
+        (encoded(np.full((4, 4), -1, np.int32), "TIFF"), "cannot read photo.x .pixels from -1"),
+    ],
+    ids=["empty", "text", "eps", "float", "32 bits", "negative"],
+)
+def test_what_is_no_image_is_named(data, message):
+    with pytest.raises(InputError, match=message) as caught:
+        decode(data, "photo.x", 4)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("width", "message"),
+    [
+        (8_001, "has 8,001 x 8,000, more than"),
+        (12_000, "has 12,000 x 8,000, more than"),
+        (60_000, "has more than"),
+    ],
+    ids=["small", "warning", "error"],
+)
+def test_a_decompression_bomb_is_named_before_it_is_decoded(width, message, monkeypatch):
+    """At sizes where Pillow is silent, warns and raises."""
+    loaded = []
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: loaded.append(self))
+    height = MOST_PIXELS // 8_000
+    with pytest.raises(InputError, match=f"photo.x {message} 64,000,000 pixels"):
+        decode(png(width, height, 8, 0, b""), "photo.x", SIDE)
+    assert not loaded
+
+
+def test_no_warning_escapes_and_nothing_of_pillow_or_the_filters_changes(monkeypatch):
+    """Pillow's own limit at 100 pixels, so that it warns of a bomb."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    filters = list(warnings.filters)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        decode(encoded(RGB), "x", SIDE)
+        header(encoded(RGB), "x")
+    assert not caught
+    assert warnings.filters == filters
+    assert Image.MAX_IMAGE_PIXELS == 100
+    assert not ImageFile.LOAD_TRUNCATED_IMAGES
+
+
+def test_header_tells_size_and_gray_without_decoding():
+    gray_palette = Image.fromarray(GRAY)
+    gray_palette.putpalette([value for value in range(256) for _ in range(3)])
+    color_palette = Image.fromarray(WIDE).convert("P")
+    half = encoded(WIDE)
+    assert header(encoded(GRAY), "x") == (SIDE, SIDE, True)
+    assert header(encoded(GRAY > 99), "x") == (SIDE, SIDE, True)
+    assert header(encoded(GRAY.astype(np.uint16)), "x") == (SIDE, SIDE, True)
+    assert header(encoded(Image.fromarray(GRAY).convert("LA")), "x") == (SIDE, SIDE, True)
+    assert header(encoded(gray_palette), "x") == (SIDE, SIDE, True)
+    assert header(encoded(color_palette), "x") == (50, 30, False)
+    assert header(half[: len(half) // 2], "x") == (50, 30, False)
+    with pytest.raises(InputError, match="photo.x"):
+        header(b"hello", "photo.x")

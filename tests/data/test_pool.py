@@ -1,0 +1,249 @@
+"""A pool on disk: what is saved is found again, and whatever has changed is named."""
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.lib.format import open_memmap
+
+from semishot.data import pool as image_pool
+from semishot.data.pool import (
+    ImageClass,
+    ImagePool,
+    changed_classes,
+    data_root,
+    gather,
+    open_pool,
+    save_pool,
+)
+from semishot.errors import InputError
+
+CLASSES = (
+    ImageClass("alpha", "Greek", "train", 0, 2),
+    ImageClass("бэ", "Cyrillic", "train", 2, 4),
+    ImageClass("alpha", "Klingon", "test", 6, 3),
+)
+
+
+def images() -> np.ndarray:
+    """(9, 2, 5, 6): a different size for each axis."""
+    return np.random.default_rng(1).integers(0, 256, (9, 2, 5, 6), dtype=np.uint8)
+
+
+def saved(folder: Path, pixels: np.ndarray | None = None, classes=CLASSES) -> ImagePool:
+    return save_pool(folder, "small", images() if pixels is None else pixels, classes, {"seed": 1})
+
+
+def refusal(folder: Path) -> str:
+    """The one line with which a pool is refused."""
+    with pytest.raises(InputError) as caught:
+        open_pool(folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def rewrite(folder: Path, change) -> None:
+    """Alter pool.json behind the library's back."""
+    path = folder / "pool.json"
+    written = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(change(written)), encoding="utf-8")
+
+
+def test_round_trip(tmp_path):
+    saved(tmp_path / "pool")
+    pool = open_pool(tmp_path / "pool")
+    assert pool.name == "small"
+    assert pool.about == {"seed": 1}
+    assert np.array_equal(pool.images, images())
+    assert [(c.name, c.group, c.split, c.start, c.count) for c in pool.classes] == [
+        (c.name, c.group, c.split, c.start, c.count) for c in CLASSES
+    ]
+    assert changed_classes(pool) == []
+
+
+def test_pixels_are_mapped_and_cannot_be_written(tmp_path):
+    pool = saved(tmp_path / "pool")
+    assert isinstance(pool.images, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        pool.images[0] = 0
+
+
+def test_digest_is_sha256_of_the_classes_pixels(tmp_path):
+    pixels = images()
+    for c in saved(tmp_path / "pool").classes:
+        raw = b"".join(pixels[i].tobytes() for i in range(c.start, c.start + c.count))
+        assert c.digest == hashlib.sha256(raw).hexdigest()
+
+
+def test_fingerprint_is_the_same_wherever_it_is_saved(tmp_path):
+    assert saved(tmp_path / "a").fingerprint == saved(tmp_path / "b").fingerprint
+
+
+def test_fingerprint_notices_each_change(tmp_path):
+    pixels = images()
+    pixels[8, 1, 4, 5] ^= 1
+    first, second, third = CLASSES
+    variants = {
+        "as it is": saved(tmp_path / "0"),
+        "one bit of the last pixel": saved(tmp_path / "1", pixels),
+        "a name": saved(tmp_path / "2", None, (replace(first, name="beta"), second, third)),
+        "a group": saved(tmp_path / "3", None, (replace(first, group="Latin"), second, third)),
+        "a split": saved(tmp_path / "4", None, (replace(first, split="val"), second, third)),
+        "a count": saved(tmp_path / "5", None, (replace(first, count=1), second, third)),
+        "the order": saved(tmp_path / "6", None, (second, first, third)),
+        "a class less": saved(tmp_path / "7", None, (first, second)),
+    }
+    assert len({pool.fingerprint for pool in variants.values()}) == len(variants)
+
+
+def test_of_split_keeps_order_and_names_what_there_is(tmp_path):
+    pool = saved(tmp_path / "pool")
+    assert [c.name for c in pool.of_split("train")] == ["alpha", "бэ"]
+    with pytest.raises(InputError, match="'small' has no 'val' classes; it holds train, test"):
+        pool.of_split("val")
+
+
+@pytest.mark.parametrize("place", [0, 5, 8])
+def test_a_flipped_byte_is_found_and_its_class_named(tmp_path, place):
+    saved(tmp_path / "pool")
+    (owner,) = [c for c in CLASSES if c.start <= place < c.start + c.count]
+    path = tmp_path / "pool" / "images.npy"
+    content = bytearray(path.read_bytes())
+    per_image = 2 * 5 * 6
+    content[len(content) - (9 - place) * per_image + 17] ^= 0x80  # a pixel of image `place`
+    path.write_bytes(content)
+    pool = open_pool(tmp_path / "pool")
+    assert changed_classes(pool) == [f"{owner.split}/{owner.group}/{owner.name}"]
+
+
+def test_missing_pool_says_how_to_make_it(tmp_path):
+    line = refusal(tmp_path / "nowhere")
+    assert str(tmp_path / "nowhere") in line
+    assert "semishot data prepare" in line
+
+
+@pytest.mark.parametrize("file", ["images.npy", "pool.json"])
+def test_half_a_pool_is_no_pool(tmp_path, file):
+    saved(tmp_path / "pool")
+    (tmp_path / "pool" / file).unlink()
+    assert "no image pool" in refusal(tmp_path / "pool")
+
+
+@pytest.mark.parametrize("file", ["images.npy", "pool.json"])
+@pytest.mark.parametrize("left", [0, 40, 200])
+def test_a_truncated_file_is_damage(tmp_path, file, left):
+    saved(tmp_path / "pool")
+    path = tmp_path / "pool" / file
+    path.write_bytes(path.read_bytes()[:left])
+    line = refusal(tmp_path / "pool")
+    assert "damaged image pool" in line
+    assert str(tmp_path / "pool") in line
+    assert "prepare it again" in line
+
+
+def test_another_format_is_refused_with_both_numbers(tmp_path):
+    saved(tmp_path / "pool")
+    newer = image_pool.FORMAT + 41
+    rewrite(tmp_path / "pool", lambda written: {**written, "format": newer})
+    line = refusal(tmp_path / "pool")
+    assert f"has format {newer}, this version reads {image_pool.FORMAT}" in line
+
+
+def test_altered_classes_are_refused(tmp_path):
+    saved(tmp_path / "pool")
+
+    def rename(written):
+        written["classes"][0][0] = "omega"
+        return written
+
+    rewrite(tmp_path / "pool", rename)
+    assert "pool.json was altered" in refusal(tmp_path / "pool")
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [images()[:8], images()[0], images().astype(np.float32)],
+    ids=["too few", "no image axis", "not uint8"],
+)
+def test_images_that_do_not_fit_the_classes_are_refused_with_both_shapes(tmp_path, pixels):
+    saved(tmp_path / "pool")
+    np.save(tmp_path / "pool" / "images.npy", pixels)
+    line = refusal(tmp_path / "pool")
+    assert f"{pixels.dtype} {pixels.shape}" in line
+    assert "uint8 (9, C, H, W)" in line
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda written: [],
+        lambda written: {k: v for k, v in written.items() if k != "classes"},
+        lambda written: {k: v for k, v in written.items() if k != "fingerprint"},
+        lambda written: {**written, "classes": [["too", "short"]]},
+    ],
+    ids=["a list", "no classes", "no fingerprint", "short rows"],
+)
+def test_json_of_another_shape_is_damage(tmp_path, change):
+    saved(tmp_path / "pool")
+    rewrite(tmp_path / "pool", change)
+    assert "prepare" in refusal(tmp_path / "pool")
+
+
+def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def fail(path, value):
+        assert (path.parent / "images.npy").exists()  # half was there
+        raise OSError("disk full")
+
+    monkeypatch.setattr(image_pool, "write_json", fail)
+    with pytest.raises(OSError, match="disk full"):
+        saved(tmp_path / "pool")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_that_fails_leaves_the_old_pool(tmp_path, monkeypatch):
+    before = saved(tmp_path / "pool").fingerprint
+    with monkeypatch.context() as patch:
+        patch.setattr(image_pool, "write_json", lambda path, value: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            saved(tmp_path / "pool", 255 - images())
+    assert open_pool(tmp_path / "pool").fingerprint == before
+    assert changed_classes(open_pool(tmp_path / "pool")) == []
+    assert list(tmp_path.iterdir()) == [tmp_path / "pool"]
+
+
+def test_data_root_is_the_argument_else_the_variable_else_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMISHOT_DATA", str(tmp_path / "variable"))
+    assert data_root(tmp_path / "argument") == tmp_path / "argument"
+    assert data_root() == tmp_path / "variable"
+    monkeypatch.setenv("SEMISHOT_DATA", "")
+    monkeypatch.setattr(image_pool, "user_cache_dir", lambda name: str(tmp_path / name))
+    assert data_root() == tmp_path / "semishot"
+    monkeypatch.delenv("SEMISHOT_DATA")
+    assert data_root() == tmp_path / "semishot"
+
+
+def test_a_pool_may_move(tmp_path):
+    before = saved(tmp_path / "pool").fingerprint
+    shutil.move(tmp_path / "pool", tmp_path / "moved")
+    assert open_pool(tmp_path / "moved").fingerprint == before
+
+
+def test_room_is_not_made_through_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"kept")
+    (tmp_path / "images.npy").symlink_to(mine)
+    image_pool.make_room(tmp_path / "images.npy", np.uint8, (2, 3))
+    assert mine.read_bytes() == b"kept"
+    assert open_memmap(tmp_path / "images.npy").shape == (2, 3)
+
+
+def test_gather_is_indexing(tiny_pool):
+    places = np.array([5, 3, 3, 40, 0, 7, 7, 7, 11, 2])
+    out = np.empty((len(places), *tiny_pool.images.shape[1:]), np.uint8)
+    gather(tiny_pool.images, places, out)
+    for row, place in zip(out, places, strict=True):
+        assert np.array_equal(row, tiny_pool.images[place])

@@ -1,0 +1,231 @@
+"""Pools of any size: built by all cores, the same as in memory, and resumed after a kill."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot.data import pool_builder
+from semishot.data.pool import ImageClass, open_pool, save_pool
+from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.errors import InputError
+
+SHAPE = (3, 4, 5)
+CLASSES = [
+    PlannedClass("a", "g", "train", tuple(map(str, range(7)))),
+    PlannedClass("b", "g", "val", tuple(map(str, range(7, 10)))),
+    PlannedClass("c", "h", "test", tuple(map(str, range(10, 21)))),
+]
+KILLED = """
+import sys, time
+from functools import partial
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from semishot.data import pool_builder
+from test_pool_builder import CLASSES, SHAPE, read
+pool_builder.BATCH = 2
+if __name__ == "__main__":
+    slow = partial(read, log=sys.argv[3], seconds=float(sys.argv[4]))
+    pool_builder.build_pool(Path(sys.argv[2]), "made", SHAPE, CLASSES, slow, {}, workers=1)
+"""
+
+
+def read(source: str, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
+    """An image of its own; the log says which was read by which process."""
+    if source == bad:
+        raise InputError(f"image {source} is damaged")
+    time.sleep(seconds)
+    if log:
+        with Path(log).open("a") as file:
+            file.write(f"{source} {os.getpid()}\n")
+    return np.full(SHAPE, int(source), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
+
+
+@pytest.fixture
+def in_memory(tmp_path):
+    images = np.stack([read(str(i)) for i in range(21)])
+    starts = [0, 7, 10]
+    classes = [
+        ImageClass(p.name, p.group, p.split, start, len(p.sources))
+        for p, start in zip(CLASSES, starts, strict=True)
+    ]
+    return save_pool(tmp_path / "in memory", "made", images, classes, {})
+
+
+def test_a_built_pool_is_the_one_saved_from_memory(tmp_path, in_memory, monkeypatch):
+    monkeypatch.setattr(pool_builder, "BATCH", 4)
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=2)
+    assert built.fingerprint == in_memory.fingerprint
+    assert (built.images == in_memory.images).all()
+    assert sorted(p.name for p in (tmp_path / "built").iterdir()) == ["images.npy", "pool.json"]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_damaged_image_ends_the_build_and_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match="image 12 is damaged"):
+        build_pool(
+            tmp_path / "built", "made", SHAPE, CLASSES, partial(read, bad="12"), {}, workers=1
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended may be listed until it is waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
+    script, folder = tmp_path / "killed.py", tmp_path / "built"
+    script.write_text(KILLED)
+    arguments = [sys.executable, str(script), str(Path(__file__).parent), str(folder)]
+    first = subprocess.Popen([*arguments, str(tmp_path / "first"), "0.15"])
+    while len(lines(tmp_path / "first")) < 8:
+        time.sleep(0.02)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert not folder.exists()
+    worker = int(lines(tmp_path / "first")[0].split()[1])
+    while alive(worker):  # the test would time out: nobody waits for a parent that is gone
+        time.sleep(0.02)
+    subprocess.run([*arguments, str(tmp_path / "second"), "0"], check=True)
+    assert 0 < len(lines(tmp_path / "second")) < 21  # what was done was not done again
+    assert open_pool(folder).fingerprint == in_memory.fingerprint
+
+
+def test_another_plan_begins_anew(tmp_path, in_memory):
+    building = tmp_path / ".built.building"
+    building.mkdir()
+    (building / "plan.txt").write_text("another")
+    (building / "done.txt").write_text("0\n")
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+
+
+def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_memory, monkeypatch):
+    """`2` of a torn `20` and a later `4` must not become batch 24, which nobody has done."""
+    monkeypatch.setattr(pool_builder, "BATCH", 4)
+    folder = tmp_path / "built"
+    shape = (21, *SHAPE)
+    building = folder.with_name(".built.building")
+    pool_builder._begin_building(building, shape, "made", CLASSES)
+    (building / "done.txt").write_text("2")
+    written = []
+    monkeypatch.setattr(
+        pool_builder,
+        "write_description",
+        lambda place, pool: written.append((place / "done.txt").read_text()) or 1 / 0,
+    )
+    with pytest.raises(ZeroDivisionError):
+        build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert written == ["0\n4\n8\n12\n16\n20\n"]
+    monkeypatch.undo()
+    monkeypatch.setattr(pool_builder, "BATCH", 4)
+    built = build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+
+
+def begun(tmp_path: Path) -> Path:
+    """A build that was killed after its first batch, whose pixels are wrong: only a new one is right."""
+    building = tmp_path / ".built.building"
+    pool_builder._begin_building(building, (21, *SHAPE), "made", CLASSES)
+    (building / "done.txt").write_text("0\n")
+    return building
+
+
+def cut_short(building: Path) -> None:
+    os.truncate(building / "images.npy", 700)
+
+
+DAMAGE = {
+    "no number": lambda building: (building / "done.txt").write_text("abc\n"),
+    "a lone newline": lambda building: (building / "done.txt").write_text("\n"),
+    "no text": lambda building: (building / "done.txt").write_bytes(b"\xff\n"),
+    "no batch": lambda building: (building / "done.txt").write_text("0\n3\n"),
+    "no plan": lambda building: (building / "plan.txt").write_bytes(b"\xff"),
+    "empty pixels": lambda building: (building / "images.npy").write_bytes(b""),
+    "cut pixels": cut_short,
+    "other pixels": lambda building: np.save(building / "images.npy", np.zeros((21, 4, 5, 3), "B")),
+    "a folder": lambda building: (
+        (building / "done.txt").unlink() or (building / "done.txt").mkdir()
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_beginning_is_begun_anew_and_that_is_said(tmp_path, in_memory, damage, capsys):
+    DAMAGE[damage](begun(tmp_path))
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+    assert "cannot be gone on with" in capsys.readouterr().err
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+@pytest.mark.parametrize("name", ["done.txt", "plan.txt", "images.npy"])
+def test_links_in_a_beginning_are_not_written_through(tmp_path, in_memory, name, link):
+    building = begun(tmp_path)
+    mine = tmp_path / "mine"
+    (building / name).rename(mine)
+    before = mine.read_bytes()
+    link(mine, building / name)
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+    assert mine.read_bytes() == before
+
+
+def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
+    begun(tmp_path).rename(tmp_path / "mine")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()}
+    (tmp_path / ".built.building").symlink_to(tmp_path / "mine")
+    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    assert built.fingerprint == in_memory.fingerprint
+    assert {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()} == before
+
+
+def first_byte(source: str) -> np.ndarray:
+    return np.full(SHAPE, Path(source.split("\0")[-1]).read_bytes()[0], np.uint8)
+
+
+@pytest.mark.parametrize("source", ["{}", "file\0{}"])
+def test_a_build_goes_on_only_with_the_files_it_began_with(tmp_path, source):
+    """Edited under the same name, with as many bytes, they are other files."""
+    path, folder = tmp_path / "image", tmp_path / "built"
+    classes = [PlannedClass("a", "g", "train", (source.format(path),))]
+    path.write_bytes(b"1")
+    building = tmp_path / ".built.building"
+    images, _ = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    images[:] = ord("7")  # as nothing would read it
+    images.flush()
+    (building / "done.txt").write_text("0\n")
+    _, done = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    assert done == {0}
+    path.write_bytes(b"2")
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    built = build_pool(folder, "made", SHAPE, classes, first_byte, {}, workers=1)
+    assert (built.images == ord("2")).all()
+
+
+def ctrl_c_unheard(source: str) -> np.ndarray:
+    """White in a process that Ctrl-C does not reach."""
+    unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return np.full(SHAPE, 255 * unheard, np.uint8)
+
+
+def test_workers_never_hear_ctrl_c_not_even_while_they_start(tmp_path):
+    """Else each of them would print a traceback."""
+    built = build_pool(tmp_path / "p", "p", SHAPE, CLASSES, ctrl_c_unheard, {}, workers=1)
+    assert (built.images == 255).all()
+    assert not ctrl_c_unheard("").any()  # we still do

@@ -1,0 +1,225 @@
+"""The restricted pickle reader: values and arrays of every protocol; nothing is ever called."""
+
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot.data.safe_pickles import find_bytes, load, unescape
+from semishot.errors import InputError
+
+ARRAYS = {
+    "bytes": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
+    "integers": np.array([-(2**40), 3]),
+    "floats": np.array([[0.5, -1e300]]),
+    "big endian": np.array([1, 515], ">u2"),
+    "Fortran": np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3)),
+    "axes": np.arange(24, dtype=np.uint8).reshape(2, 3, 4).transpose(1, 0, 2),
+    "strided": np.arange(10, dtype=np.float32)[::3],
+    "booleans": np.array([True, False]),
+    "empty": np.zeros((0, 3), np.uint8),
+    "no axis": np.array(7),
+}
+VALUES = [
+    None,
+    True,
+    -(2**70),
+    0.1,
+    "naïve",
+    b"",
+    b"\xff\x00",
+    (1, [2, ()]),
+    {3, 4},
+    {"a": {1: "b"}},
+]
+
+
+def written(tmp_path: Path, data: bytes) -> Path:
+    path = tmp_path / "data.pkl"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_plain_values_of_every_protocol(tmp_path, protocol):
+    read = load(written(tmp_path, pickle.dumps(VALUES, protocol)))
+    assert read == VALUES
+    assert [type(value) for value in read] == [type(value) for value in VALUES]
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_arrays_of_every_protocol(tmp_path, protocol):
+    held = {
+        "list": [ARRAYS],
+        "tuple": (ARRAYS["floats"], np.float32(0.25)),
+        "twice": ARRAYS["bytes"],
+    }
+    read = load(written(tmp_path, pickle.dumps(held, protocol)))
+    assert list(read["list"][0]) == list(ARRAYS)
+    for name, array in ARRAYS.items():
+        found = read["list"][0][name]
+        assert type(found) is np.ndarray
+        assert found.dtype == array.dtype, name
+        np.testing.assert_array_equal(found, array, err_msg=name)
+    np.testing.assert_array_equal(read["tuple"][0], ARRAYS["floats"])
+    assert read["tuple"][1] == np.float32(0.25)
+    assert type(read["tuple"][1]) is np.float32
+    assert read["twice"] is read["list"][0]["bytes"]
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_numpy_1_names_mean_the_same(tmp_path, protocol):
+    data = pickle.dumps(ARRAYS["bytes"], protocol)
+    old, new = b"numpy._core.", b"numpy.core."
+    if protocol == 5:  # the name's length stands before it, and the frame's before everything
+        old, new = b"\x13" + old, b"\x12" + new
+        data = data[:3] + struct.pack("<Q", struct.unpack_from("<Q", data, 3)[0] - 1) + data[11:]
+    assert data.count(old) == 1
+    read = load(written(tmp_path, data.replace(old, new)))
+    np.testing.assert_array_equal(read, ARRAYS["bytes"])
+
+
+# What Python 2.7 with NumPy 1 writes for {'image_data': array([[1, 200]], uint8), 'n01': [0]}
+PYTHON_2_PROTOCOL_2 = (
+    b"\x80\x02}q\x00(U\nimage_dataq\x01cnumpy.core.multiarray\n_reconstruct\nq\x02"
+    b"cnumpy\nndarray\nq\x03K\x00\x85U\x01b\x87Rq\x04(K\x01K\x01K\x02\x86cnumpy\ndtype\nq\x05"
+    b"U\x02u1K\x00K\x01\x87Rq\x06(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    b"\x89U\x02\x01\xc8tbU\x03n01]q\x07K\x00au."
+)
+PYTHON_2_PROTOCOL_0 = (
+    b"(dp0\nS'image_data'\np1\ncnumpy.core.multiarray\n_reconstruct\np2\n(cnumpy\nndarray\np3\n"
+    b"(I0\ntS'b'\ntRp4\n(I1\n(I1\nI2\ntcnumpy\ndtype\np5\n(S'u1'\nI0\nI1\ntRp6\n"
+    b"(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'\\x01\\xc8'\ntbsS'n01'\n(lp7\nI0\nas."
+)
+
+
+@pytest.mark.parametrize("data", [PYTHON_2_PROTOCOL_2, PYTHON_2_PROTOCOL_0], ids=["2", "0"])
+def test_python_2(tmp_path, data):
+    read = load(written(tmp_path, data))
+    assert read["n01"] == [0]
+    assert read["image_data"].dtype == np.uint8
+    assert read["image_data"].tolist() == [[1, 200]]
+
+
+@pytest.mark.parametrize("protocol", range(1, 6))
+def test_byte_strings_are_found_where_they_lie(tmp_path, protocol):
+    """Short and long ones, plain and in arrays, in the order of the file, and nothing else."""
+    strings = [b"\x89PNG" + bytes(range(256)) * times for times in (0, 1, 300)]
+    arrays = [np.frombuffer(string, np.uint8)[:, None].copy() for string in strings]
+    held = {"images": arrays, "others": [b"PNG", "\x88PNG", 9], "last": strings[1]}
+    path = written(tmp_path, pickle.dumps(held, protocol))
+    found = find_bytes(path, b"\x89PNG")
+    parts = [path.read_bytes()[start : start + size] for start, size in found]
+    assert [unescape(part, b"\x89PNG") for part in parts] == [*strings, strings[1]]
+
+
+def test_byte_strings_of_python_2(tmp_path):
+    path = written(tmp_path, PYTHON_2_PROTOCOL_2)
+    ((start, size),) = find_bytes(path, b"\x01\xc8")
+    assert path.read_bytes()[start : start + size] == b"\x01\xc8"
+
+
+def test_nothing_large_is_read_and_damage_is_one_line(tmp_path):
+    data = pickle.dumps(bytes(2**16))
+    large = data.replace((2**16).to_bytes(4, "little"), (2**30).to_bytes(4, "little"))
+    for damaged, reason in (
+        (large, "it holds 1,073,741,824 bytes in one piece"),
+        (data[:99], "byt"),
+    ):
+        with pytest.raises(InputError, match=f"cannot read .*data.pkl as a pickle .*{reason}"):
+            find_bytes(written(tmp_path, damaged), b"\x89PNG")
+
+
+def test_circles_and_repeats_end(tmp_path):
+    circle: list[object] = [np.arange(3)]
+    circle.append((circle,))
+    nested: object = ()
+    for _ in range(200):
+        nested = (nested, nested)  # 2 ** 200 paths
+    read, again = load(written(tmp_path, pickle.dumps((circle, nested))))
+    assert read[0].tolist() == [0, 1, 2]
+    assert read[1][0] is read
+    assert again[0] is again[1]
+
+
+class Calls:
+    def __init__(self, function, *arguments):
+        self.reduced = function, arguments
+
+    def __reduce__(self):
+        return self.reduced
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_hostile_pickle_is_refused_by_name_and_does_not_run(tmp_path, protocol):
+    marker = tmp_path / "ran"
+    hostile = {"image_data": Calls(os.system, f"touch '{marker}'"), "class_dict": {}}
+    data = pickle.dumps(hostile, protocol)
+    path = written(tmp_path, data)
+    with pytest.raises(InputError, match=rf"data.pkl tries to call {os.name}.system: refused"):
+        load(path)
+    assert not marker.exists()
+    pickle.loads(data)  # it is a real one
+    assert marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "called"),
+    [
+        (b"cos\nsystem\n(S'true'\ntR.", "os.system"),
+        (b"c__builtin__\neval\n(S'1'\ntR.", "__builtin__.eval"),
+        (b"(S'true'\nios\nsystem\n.", "os.system"),
+        (b"\x80\x02cos\nsystem\n)\x81.", "os.system"),
+        (b"\x80\x04\x8c\x05numpy\x8c\x0cf2py.compile\x93.", "numpy.f2py.compile"),
+        (b"cnumpy.core.multiarray\nfromfile\n.", "numpy.core.multiarray.fromfile"),
+        (b"ccopy_reg\n_reconstructor\n.", "copy_reg._reconstructor"),
+    ],
+)
+def test_every_other_name_is_refused(tmp_path, data, called):
+    with pytest.raises(InputError, match=f"tries to call {called}: refused"):
+        load(written(tmp_path, data))
+
+
+def array_pickle(dtype: bytes, shape: bytes = b"(I2\nt", data: bytes = b"S'ab'\n") -> bytes:
+    return (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n"
+        + (shape + b"cnumpy\ndtype\n(S'" + dtype + b"'\nI0\nI1\ntR")
+        + (b"(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\n" + data + b"tb.")
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"<!DOCTYPE html><html>Too many downloads</html>", "load key"),
+        (b"", "Ran out of input"),
+        (pickle.dumps(ARRAYS)[:-40], "truncated|exhausted|Ran out"),
+        (pickle.dumps(np.array([{}, None], object), 2), "an array of 'O8', not of numbers"),
+        (pickle.dumps(np.zeros(2, "i4,f8"), 2), "an array of 'V12', not of numbers"),
+        (array_pickle(b"u1", b"(I3\nt"), r"shape \(3,\) has 2 bytes"),
+        (array_pickle(b"u1", b"(I-1\nI-2\nt"), "has 2 bytes"),
+        (array_pickle(b"u1", data=b"(lI1\naI2\na"), "an array of list"),
+        (array_pickle(b"u1", b"I2\n"), "unknown type or shape"),
+        (array_pickle(b"O8"), "an array of 'O8'"),
+        (b"cnumpy\ndtype\n.", "a function or a type"),
+        (b"cnumpy\nndarray\n(S'a'\ntR.", "not callable"),
+        (b"c_codecs\nencode\n(S'a'\nS'zip'\ntR.", "bytes in 'zip', not latin1"),
+        (b"c__builtin__\nbytes\n(I9\ntR.", "argument"),
+        (b"cnumpy\ndtype\n(dS'a'\nI1\nsb.", "alters a function"),
+        (b"cnumpy\ndtype\n(S'u1'\ntR(I3\nS'|'\nN(S'a'\nt(dI-1\nI-1\nI0\ntb.", "a structured array"),
+        (b"cnumpy.core.multiarray\n_reconstruct\n(S'a'\nI0\ntR.", "a subclass of numpy.ndarray"),
+        (b"P1\n.", "persistent"),
+    ],
+)
+def test_a_damaged_or_odd_file_is_one_line(tmp_path, data, reason):
+    with pytest.raises(InputError, match=rf"cannot read .*data.pkl .*({reason}).*; get") as caught:
+        load(written(tmp_path, data))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read .*absent.pkl .*No such file"):
+        load(tmp_path / "absent.pkl")

@@ -1,0 +1,170 @@
+"""Labeled splits: 10 % of 20 is 2, by the seed and the image's place alone, the same everywhere."""
+
+import zlib
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from semishot.data.pool import ImageClass
+from semishot.data.splits import ClassImages, all_labeled, labeled_split, random_words, uniforms
+from semishot.errors import InputError
+
+WORD = 2**64
+
+
+def classes(*counts: int) -> list[ImageClass]:
+    """One class per count, side by side."""
+    starts = np.cumsum([0, *counts])[:-1].tolist()
+    return [
+        ImageClass(f"class{i}", "group", "train", start, count)
+        for i, (start, count) in enumerate(zip(starts, counts, strict=True))
+    ]
+
+
+def labeled_of(split: ClassImages, c: int) -> set[int]:
+    return set(split.order[split.start[c] : split.start[c] + split.labeled[c]].tolist())
+
+
+def unlabeled_of(split: ClassImages, c: int) -> set[int]:
+    first = split.start[c] + split.labeled[c]
+    return set(split.order[first : split.start[c] + split.size[c]].tolist())
+
+
+def philox_block(seed: int, purpose: str, block: int) -> list[int]:
+    """Philox-4x64-10 (Salmon et al. 2011) in plain integers; NumPy counts its blocks from 1."""
+    x = [(block + 1) % WORD, 0, 0, 0]
+    key = [seed, zlib.crc32(purpose.encode())]
+    for _ in range(10):
+        high0, low0 = divmod(0xD2E7470EE14C6C93 * x[0], WORD)
+        high1, low1 = divmod(0xCA5A826395121157 * x[2], WORD)
+        x = [high1 ^ x[1] ^ key[0], low1, high0 ^ x[3] ^ key[1], low0]
+        key = [(key[0] + 0x9E3779B97F4A7C15) % WORD, (key[1] + 0xBB67AE8584CAA73B) % WORD]
+    return x
+
+
+def philox_words(seed: int, purpose: str, count: int) -> list[int]:
+    blocks = (philox_block(seed, purpose, block) for block in range(-(-count // 4)))
+    return [word for block in blocks for word in block][:count]
+
+
+@pytest.mark.parametrize(("seed", "purpose"), [(0, "a"), (3, "train: labeled"), (2**40, "ü")])
+def test_random_words_are_philox_from_the_paper(seed, purpose):
+    assert random_words(seed, purpose, 0, 11).tolist() == philox_words(seed, purpose, 11)
+
+
+def test_random_words_of_any_block_need_nothing_before_it():
+    whole = random_words(5, "stream", 0, 40)
+    for start in range(10):
+        assert np.array_equal(random_words(5, "stream", start, 4), whole[4 * start : 4 * start + 4])
+
+
+def test_random_words_of_other_seeds_and_purposes_are_others():
+    streams = [random_words(s, p, 0, 8).tobytes() for s in (0, 1) for p in ("train", "test")]
+    assert len(set(streams)) == 4
+
+
+def test_a_seed_is_not_negative():
+    with pytest.raises(InputError, match="a seed must be at least 0 .*, not -1"):
+        random_words(-1, "stream", 0, 4)
+
+
+def test_uniforms_are_the_top_53_bits():
+    words = np.array([0, 2**11 - 1, 2**11, 2**63, 2**64 - 1], np.uint64)
+    expected = [(int(word) >> 11) / 2**53 for word in words]
+    assert uniforms(words).tolist() == expected
+    assert expected[0] == expected[1] == 0.0
+    assert uniforms(words).max() < 1.0
+
+
+def test_ten_percent_of_twenty_are_two():
+    split = labeled_split(classes(20, 20, 20), 0.1, seed=0)
+    assert split.labeled.tolist() == [2, 2, 2]
+    assert split.size.tolist() == [20, 20, 20]
+    assert not split.shared
+
+
+@pytest.mark.parametrize(
+    ("count", "percent", "labeled"),
+    [(600, 40, 240), (1300, 10, 130), (25, 10, 2), (29, 10, 2), (7, 100, 7), (9, 10, 0)],
+)
+def test_a_share_of_a_class_is_rounded_down(count, percent, labeled):
+    assert labeled_split(classes(count), percent / 100, 0).labeled.tolist() == [labeled]
+
+
+def test_every_percentage_of_a_hundred_is_that_number():
+    for percent in range(1, 101):  # 0.29 * 100 is 28.999...
+        assert labeled_split(classes(100), percent / 100, 0).labeled.tolist() == [percent]
+
+
+def test_every_image_of_a_class_is_either_labeled_or_unlabeled():
+    some = classes(20, 31, 23)
+    split = labeled_split(some, 0.3, seed=4)
+    for c, owner in enumerate(some):
+        labeled, unlabeled = labeled_of(split, c), unlabeled_of(split, c)
+        assert labeled & unlabeled == set()
+        assert labeled | unlabeled == set(range(owner.start, owner.start + owner.count))
+
+
+def test_split_recomputed_with_plain_integers():
+    some = classes(20, 31, 23)
+    split = labeled_split(some, 0.25, seed=6)
+    words = philox_words(6, "labeled split", 74)
+    for c, owner in enumerate(some):
+        places = range(owner.start, owner.start + owner.count)
+        by_rank = sorted(places, key=lambda place: words[place] >> 11)
+        assert labeled_of(split, c) == set(by_rank[: owner.count // 4])
+
+
+def test_split_does_not_depend_on_the_order_or_the_choice_of_classes():
+    some = classes(20, 31, 23, 26)
+    whole = labeled_split(some, 0.2, seed=8)
+    by_name = {c.name: labeled_of(whole, i) for i, c in enumerate(some)}
+    for chosen in (some[::-1], some[1:3], [some[3], some[0]]):
+        part = labeled_split(chosen, 0.2, seed=8)
+        assert {c.name: labeled_of(part, i) for i, c in enumerate(chosen)} == {
+            c.name: by_name[c.name] for c in chosen
+        }
+
+
+def test_a_larger_fraction_keeps_the_labels_of_a_smaller_one():
+    splits = [labeled_split(classes(20, 31), f, seed=2) for f in (0.1, 0.3, 0.5, 1.0)]
+    for c in range(2):
+        for smaller, larger in pairwise(splits):
+            assert labeled_of(smaller, c) < labeled_of(larger, c)
+
+
+def test_seeds_and_classes_have_splits_of_their_own():
+    some = classes(*[20] * 50)
+    one, other = labeled_split(some, 0.1, 0), labeled_split(some, 0.1, 1)
+    assert not np.array_equal(one.order, other.order)
+    within = {frozenset(i - 20 * c for i in labeled_of(one, c)) for c in range(50)}
+    assert len(within) > 30  # no pattern repeated from class to class
+
+
+def test_each_image_of_a_class_is_as_likely_to_be_labeled():
+    many = 6000
+    split = labeled_split(classes(*[20] * many), 0.1, seed=0)
+    pairs = split.order.reshape(many, 20)[:, :2] - 20 * np.arange(many)[:, None]  # (classes, 2)
+    for column in pairs.T:
+        assert stats.chisquare(np.bincount(column, minlength=20)).pvalue > 1e-4
+    code = pairs[:, 0] * 20 + pairs[:, 1]
+    ordered = np.bincount(code, minlength=400).reshape(20, 20)
+    assert ordered.diagonal().sum() == 0
+    assert stats.chisquare(ordered[~np.eye(20, dtype=bool)]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.1, 1.01, float("nan")])
+def test_a_fraction_out_of_range_is_refused(fraction):
+    with pytest.raises(InputError, match=rf"labeled fraction must be in \(0, 1\], not {fraction}"):
+        labeled_split(classes(20), fraction, 0)
+
+
+def test_all_labeled_has_every_image_in_both_roles():
+    some = classes(20, 31, 23)[1:]
+    split = all_labeled(some)
+    assert split.shared
+    assert split.labeled.tolist() == split.size.tolist() == [31, 23]
+    assert labeled_of(split, 0) == set(range(20, 51))
+    assert labeled_of(split, 1) == set(range(51, 74))

@@ -1,0 +1,326 @@
+"""A researcher's own tree: its layout is found, its splits are whole, and each oddity has a line."""
+
+import io
+import os
+import random
+import subprocess
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot import datasets
+from semishot.data.pool import open_pool
+from semishot.data.pool_builder import PlannedClass
+from semishot.datasets import folder
+from semishot.errors import InputError
+
+SPLITS = ("train", "val", "test")
+
+
+def picture(seed: int, size: tuple[int, ...] = (84, 84, 3)) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def write(source: Path, files: dict[str, bytes]) -> Path:
+    """In any order but the sorted one."""
+    for path in random.Random(3).sample(sorted(files), len(files)):
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_bytes(files[path])
+    return source
+
+
+def named(source: Path, *paths: str) -> Path:
+    """Files that only their names matter of."""
+    return write(source, dict.fromkeys(paths, b"x"))
+
+
+def planned(source: Path) -> list[PlannedClass]:
+    tree = folder.read_tree(source)
+    return folder.plan(tree, folder.find_layout(tree, source), source)
+
+
+def small_tree() -> dict[str, np.ndarray]:
+    paths = [f"class{c}/image{i}.png" for c in "dacb" for i in (10, 2, 1)]
+    return {path: picture(seed) for seed, path in enumerate(sorted(paths))}
+
+
+def test_a_class_image_tree_becomes_a_pool_of_its_own_pixels(tmp_path):
+    pictures = small_tree()
+    files = {path: png(pixels) for path, pixels in pictures.items()}
+    files |= {"classa/.hidden.png": b"", "classa/notes.txt": b"", ".git/x.png": b"", "a.csv": b""}
+    source = write(tmp_path / "mine", files)
+    pool = datasets.prepare("folder", source, tmp_path / "root")
+    assert pool.name == "folder"
+    assert pool.images.shape == (12, 3, 84, 84)
+    assert [c.name for c in pool.classes] == ["classa", "classb", "classc", "classd"]
+    assert {c.group for c in pool.classes} == {folder.UNGROUPED}
+    expected = [pictures[path] for path in sorted(pictures)]  # image1, image10, image2
+    assert (pool.images == np.stack(expected).transpose(0, 3, 1, 2)).all()
+    assert sorted(c.split for c in pool.classes) == ["test", "train", "train", "val"]
+    assert pool.about["layout"] == "class/image"
+    assert pool.about["ignored"] == 4
+    assert pool.about["source"] == str(source)
+    assert open_pool(tmp_path / "root" / "folder").fingerprint == pool.fingerprint
+    lines = datasets.verify("folder", tmp_path / "root")
+    assert "4 hidden or other files ignored" in lines[-1]
+
+
+def test_small_gray_images_become_28x28_in_one_channel(tmp_path):
+    gray = {f"g{c}/class/{i}.png": picture(10 * c + i, (28, 28)) for c in range(2) for i in (1, 2)}
+    gray["g1/class/3.png"] = picture(9, (32, 20)) > 127
+    source = write(tmp_path / "mine", {path: png(pixels) for path, pixels in gray.items()})
+    pool = folder.prepare(tmp_path / "root" / "folder", source)
+    assert pool.images.shape == (5, 1, 28, 28)
+    assert (pool.images[0, 0] == gray["g0/class/1.png"]).all()
+    assert [c.group for c in pool.classes] == ["g0", "g1"]
+    assert "gray" in pool.about["prepared"]
+    assert "2 groups" in folder.describe(pool)
+
+
+@pytest.mark.parametrize(
+    ("last", "shape"),
+    [((32, 32), (1, 28, 28)), ((33, 5), (3, 84, 84)), ((5, 33), (3, 84, 84)), ((9, 9, 3), None)],
+)
+def test_one_large_or_colored_image_makes_photographs_of_all(tmp_path, last, shape):
+    files = {"a/1.png": png(picture(1, (9, 9))), "b/1.png": png(picture(2, last))}
+    source = write(tmp_path, files)
+    images = [image for c in planned(source) for image in c.sources]
+    assert folder.common_shape(images) == (shape or (3, 84, 84))
+
+
+def test_given_splits_are_kept_and_val_may_be_absent(tmp_path):
+    paths = ["test/d/1.png", "train/c/1.png", "train/a/2.PNG", "train/a/1.jpeg", "val/b/1.png"]
+    classes = planned(named(tmp_path / "all", *paths))
+    assert [(c.split, c.name) for c in classes] == [
+        ("train", "a"), ("train", "c"), ("val", "b"), ("test", "d"),
+    ]  # fmt: skip
+    assert [Path(image).name for image in classes[0].sources] == ["1.jpeg", "2.PNG"]
+    classes = planned(named(tmp_path / "two", *paths[:-1]))
+    assert {c.split for c in classes} == {"train", "test"}
+
+
+def test_groups_are_never_cut(tmp_path):
+    rng = random.Random(1)
+    paths = [
+        f"group{g:02}/class{c}/{i}.png"
+        for g in range(25)
+        for c in range(rng.randint(1, 5))
+        for i in range(2)
+    ]
+    classes = planned(named(tmp_path, *paths))
+    split_of = {c.group: c.split for c in classes}
+    assert all(c.split == split_of[c.group] for c in classes)
+    assert [list(split_of.values()).count(split) for split in SPLITS] == [16, 4, 5]
+    keys = [(c.group, c.name) for c in classes]
+    assert keys == sorted({tuple(path.split("/")[:2]) for path in paths})
+    assert all(len(c.sources) == 2 for c in classes)
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [(2, (1, 0, 1)), (3, (2, 0, 1)), (4, (2, 1, 1)), (5, (3, 1, 1)), (100, (64, 16, 20))],
+)
+def test_classes_are_split_64_16_20_with_one_each_in_train_and_test(tmp_path, count, sizes):
+    units = [f"class{i}" for i in range(count)]
+    splits = folder.portable_split(units, "class", tmp_path)
+    assert tuple(splits.count(split) for split in SPLITS) == sizes
+
+
+def test_the_split_is_a_shuffle_by_philox_of_seed_0(tmp_path):
+    """Recomputed from the generator's words alone, with plain sorting."""
+    key = np.array([0, zlib.crc32(b"folder split")], np.uint64)
+    words = np.random.Philox(counter=0, key=key).random_raw(50)
+    order = sorted(range(50), key=lambda i: int(words[i]) >> 11)
+    expected = {i: "test" if place < 10 else "val" if place < 18 else "train"
+                for place, i in enumerate(order)}  # fmt: skip
+    splits = folder.portable_split([f"{i:02}" for i in range(50)], "class", tmp_path)
+    assert splits == [expected[i] for i in range(50)]
+
+
+def test_the_order_of_the_directory_does_not_matter(tmp_path, monkeypatch):
+    paths = [f"{g}/{c}/{i}.png" for g in "abc" for c in "xyz" for i in range(3)]
+    source = named(tmp_path, *paths)
+    expected = planned(source)
+    walk = os.walk
+
+    def backwards(*arguments, **options):
+        for where, folders, files in walk(*arguments, **options):
+            folders.sort(reverse=True)
+            yield where, folders, sorted(files, reverse=True)
+
+    monkeypatch.setattr(os, "walk", backwards)
+    assert next(os.walk(source))[1] == ["c", "b", "a"]
+    assert planned(source) == expected
+    with pytest.raises(InputError, match="mixes levels, d/1.png and a/x/0.png"):
+        planned(named(source, "d/1.png", "e/1.png"))
+
+
+def test_a_class_may_be_called_train_and_classes_of_groups_may_share_names(tmp_path):
+    classes = planned(named(tmp_path / "vehicles", "train/1.png", "bus/1.png", "car/1.png"))
+    assert [c.name for c in classes] == ["bus", "car", "train"]
+    classes = planned(named(tmp_path / "letters", "greek/one/1.png", "latin/one/1.png"))
+    assert [(c.group, c.name) for c in classes] == [("greek", "one"), ("latin", "one")]
+
+
+def test_linked_class_folders_are_followed(tmp_path):
+    named(tmp_path / "elsewhere", "1.png")
+    source = named(tmp_path / "mine", "a/1.png")
+    (source / "b").symlink_to(tmp_path / "elsewhere")
+    assert [c.name for c in planned(source)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        ((), "no images below .*mine .0 other files.*class/image"),
+        (("a/notes.txt", "b/.1.png"), "no images below .*mine .2 other files"),
+        (("1.png", "2.png"), "images in no class, 1.png"),
+        (("a/1.png", "b/c/1.png"), "mixes levels, a/1.png and b/c/1.png"),
+        (("1.png", "b/1.png"), "mixes levels, 1.png and b/1.png"),
+        (("a/1.png", "a/c/1.png"), "mixes levels, a/1.png and a/c/1.png"),
+        (("a/b/c/1.png",), "a/b/c/1.png lies too deep"),
+        (("train/1.png", "test/1.png"), "images in a split but in no class, test/1.png"),
+        (("train/a/1.png", "x/b/1.png"), "holds train and 1 other folders"),
+        (("train/a/1.png", "val/b/1.png"), "holds train, val and 0 other folders"),
+        (("Train/a/1.png", "Test/b/1.png"), "holds Test, Train and 0 other .* train, test"),
+        (("train/a/1.png", "validation/b/1.png", "test/c/1.png"), "holds test, train, validation"),
+        (("train/a/1.png", "test/a/1.png"), "class a is in test and in train"),
+        (("a/1.png",), "has 1 class, a; at least 2 are needed"),
+        (("a/b/1.png", "a/c/1.png"), "has 1 group, a; at least 2 are needed"),
+        (("a/1.png", "b/\udcff.png"), "mine/b/.udcff.png' has a name that is not UTF-8"),
+    ],
+)
+def test_each_tree_that_cannot_be_used_gets_one_clear_line(tmp_path, paths, message):
+    (tmp_path / "mine").mkdir()
+    source = named(tmp_path / "mine", *paths)
+    with pytest.raises(InputError, match=message) as caught:
+        folder.prepare(tmp_path / "root" / "folder", source)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_link_to_a_folder_above_ends_with_a_line(tmp_path):
+    source = named(tmp_path, "a/1.png")
+    (source / "a" / "again").symlink_to(source)
+    with pytest.raises(InputError, match=f"a/again is {source} once more; remove the link"):
+        folder.read_tree(source)
+
+
+def test_links_that_multiply_end_with_a_line(tmp_path):
+    """Two links to their own folder are 2^40 paths of 40 folders, without an image to stop at."""
+    source = named(tmp_path, "c/1.png", "e/notes.txt")
+    for name in ("a", "b"):
+        (source / "e" / name).symlink_to(".")
+    with pytest.raises(InputError, match="e/a is .*e once more; remove the link"):
+        folder.read_tree(source)
+
+
+def test_links_in_hidden_folders_matter_to_nobody(tmp_path):
+    source = named(tmp_path, "a/1.png", "b/1.png", ".thumbs/c/2.png")
+    (source / ".thumbs" / "again").symlink_to(".")
+    (source / ".thumbs" / "a").symlink_to(source / "a")
+    assert [c.name for c in planned(source)] == ["a", "b"]
+
+
+def test_a_class_linked_twice_is_named(tmp_path):
+    source = named(tmp_path, "a/1.png", "b/1.png")
+    (source / "c").symlink_to("a")
+    with pytest.raises(InputError, match="/c is .*/a once more"):
+        folder.read_tree(source)
+
+
+def test_folders_without_end_are_too_deep(tmp_path):
+    here = os.open(named(tmp_path, "c/1.png"), os.O_RDONLY)
+    for _ in range(3000):  # longer than any path may be
+        os.mkdir("d", dir_fd=here)
+        inside = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inside
+    os.close(here)
+    try:
+        with pytest.raises(InputError, match="d/d lies too deep") as caught:
+            folder.read_tree(tmp_path)
+        assert "\n" not in str(caught.value)
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)  # deeper than Python removes
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
+    source = named(tmp_path, "a/1.png", "b/1.png")
+    scandir = os.scandir
+
+    def denied(path):
+        if Path(path).name == "b":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(InputError, match="cannot list .*b .Permission denied"):
+        folder.read_tree(source)
+
+
+def test_without_a_source_or_with_the_pool_as_source_nothing_begins(tmp_path):
+    with pytest.raises(InputError, match="pass --source FOLDER"):
+        folder.prepare(tmp_path / "folder", None)
+    with pytest.raises(InputError, match="absent is not a folder"):
+        folder.prepare(tmp_path / "folder", tmp_path / "absent")
+
+
+@pytest.mark.parametrize("name", datasets.names())
+def test_what_stands_where_a_pool_goes_is_replaced_only_if_it_is_a_pool(tmp_path, name):
+    root = tmp_path / "data"
+    mine = named(root / name, "a/1.png", "b/1.png")
+    (tmp_path / "link").symlink_to(mine)
+    for source in (mine, mine / "a", tmp_path / "link"):
+        with pytest.raises(InputError, match="is where the pool goes.*pass --data-root") as caught:
+            datasets.prepare(name, source, root)
+        assert "\n" not in str(caught.value)
+    for source in (root, named(tmp_path / "elsewhere", "c/1.png")):
+        with pytest.raises(
+            InputError, match=f"{name}, where the pool goes, holds a, which is no part"
+        ):
+            datasets.prepare(name, source, root)
+    assert sorted(p.name for p in mine.rglob("*.png")) == ["1.png", "1.png"]
+    assert list(root.iterdir()) == [mine]
+
+
+def test_glyphs_are_not_drawn_over_files_of_the_user(tmp_path):
+    mine = named(tmp_path / "fonts", "glyphs/mine.svg") / "glyphs" / "mine.svg"
+    with pytest.raises(InputError, match="glyphs, where the pool goes, holds mine.svg"):
+        datasets.load("glyphs", tmp_path / "fonts")
+    assert mine.read_bytes() == b"x"
+
+
+def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
+    files = {path: png(pixels) for path, pixels in small_tree().items()}
+    source = write(tmp_path / "mine", files)
+    (tmp_path / "root" / "folder").mkdir(parents=True)
+    first = datasets.prepare("folder", source, tmp_path / "root")
+    assert datasets.prepare("folder", source, tmp_path / "root").fingerprint == first.fingerprint
+    with pytest.raises(InputError, match="folder, where the pool goes, is no folder"):
+        datasets.prepare("folder", source, named(tmp_path / "other", "folder"))
+
+
+@pytest.mark.parametrize("damaged", [b"", png(picture(0))[:5000]], ids=["empty", "truncated"])
+def test_a_damaged_image_is_named_and_leaves_no_pool(tmp_path, damaged):
+    files = {path: png(pixels) for path, pixels in small_tree().items()}
+    source = write(tmp_path / "mine", files | {"classc/image2.png": damaged})
+    with pytest.raises(InputError, match="classc/image2.png") as caught:
+        folder.prepare(tmp_path / "root" / "folder", source)
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "root").iterdir())
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="cannot read .*gone.png .No such file"):
+        folder.read_image(str(tmp_path / "gone.png"), 84, 3)

@@ -1,0 +1,137 @@
+"""The embedded data set keeps its promises: counts, splits, determinism, variety, difficulty."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot.data.pool import ImagePool, changed_classes
+from semishot.datasets import glyphs
+from semishot.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> ImagePool:
+    return glyphs.prepare(tmp_path_factory.mktemp("data") / "glyphs")
+
+
+def by_alphabet(pool: ImagePool) -> dict[str, list[np.ndarray]]:
+    """The drawings (20, 28, 28) of each class, by alphabet."""
+    found = defaultdict(list)
+    for c in pool.classes:
+        found[c.group].append(pool.images[c.start : c.start + c.count, 0])
+    return found
+
+
+def blurred(images: np.ndarray) -> np.ndarray:
+    """Unit vectors of images seen from afar: (..., 28, 28) -> (..., 196)."""
+    seen = images.reshape(*images.shape[:-2], 14, 2, 14, 2).mean((-3, -1))
+    flat = seen.reshape(*images.shape[:-2], 196)
+    return flat / np.linalg.norm(flat, axis=-1, keepdims=True)
+
+
+def test_forty_alphabets_of_about_twenty_characters_by_twenty_drawers(pool):
+    alphabets = by_alphabet(pool)
+    assert len(alphabets) >= 40
+    assert all(10 <= len(characters) <= 30 for characters in alphabets.values())
+    assert 800 <= len(pool.classes) <= 1000
+    assert {c.count for c in pool.classes} == {20}
+    assert pool.images.shape == (20 * len(pool.classes), 1, 28, 28)
+
+
+def test_classes_tile_the_images_and_have_names_of_their_own(pool):
+    assert [c.start for c in pool.classes] == list(range(0, len(pool.images), 20))
+    assert len({(c.group, c.name) for c in pool.classes}) == len(pool.classes)
+
+
+def test_no_alphabet_crosses_a_split_and_all_splits_have_enough(pool):
+    splits = defaultdict(set)
+    for c in pool.classes:
+        splits[c.group].add(c.split)
+    assert all(len(of_one) == 1 for of_one in splits.values())
+    held = [split for of_one in splits.values() for split in of_one]
+    assert held.count("train") >= 25
+    assert held.count("val") >= 5
+    assert held.count("test") >= 10
+
+
+def test_saved_pool_is_intact(pool):
+    assert changed_classes(pool) == []
+
+
+def test_every_image_has_ink_and_a_white_edge(pool):
+    images = pool.images[:, 0]
+    assert images.max() == 255
+    assert (images > 200).any((1, 2)).all()  # a thin line may fill no pixel wholly
+    inked = (images > 0).mean((1, 2))
+    assert inked.min() > 0.02
+    assert inked.max() < 0.6
+    edge = np.ones((28, 28), dtype=bool)
+    edge[1:-1, 1:-1] = False
+    assert not images[:, edge].any()
+
+
+def test_same_seed_same_bytes_and_fewer_alphabets_are_a_prefix(pool):
+    images, classes = glyphs.draw(glyphs.SEED, alphabets=3)
+    again, _ = glyphs.draw(glyphs.SEED, alphabets=3)
+    assert images.tobytes() == again.tobytes()
+    assert images.tobytes() == pool.images[: len(images)].tobytes()
+    assert [c.name for c in classes] == [c.name for c in pool.classes[: len(classes)]]
+
+
+def test_another_seed_draws_another_script():
+    one, _ = glyphs.draw(1, alphabets=1)
+    two, _ = glyphs.draw(2, alphabets=1)
+    assert one.tobytes() != two.tobytes()
+
+
+def test_five_alphabets_hold_all_splits():
+    _, classes = glyphs.draw(alphabets=5)
+    assert {c.split for c in classes} == {"train", "val", "test"}
+
+
+def test_no_two_characters_of_an_alphabet_are_nearly_identical(pool):
+    for characters in by_alphabet(pool).values():
+        means = blurred(np.stack([drawings.mean(0) for drawings in characters]))
+        alike = means @ means.T - 2 * np.eye(len(means))
+        assert alike.max() < 0.95
+
+
+def test_no_drawing_is_a_copy_of_another(pool):
+    assert len({image.tobytes() for image in pool.images}) == len(pool.images)
+
+
+def test_a_drawer_keeps_their_pen(pool):
+    """Some hands are heavy, some light, whatever the character."""
+    ink = pool.images.reshape(-1, 20, 28 * 28).mean(2)  # (classes, drawers)
+    half = len(ink) // 2
+    assert np.corrcoef(ink[:half].mean(0), ink[half:].mean(0))[0, 1] > 0.9
+
+
+def test_pixels_alone_tell_classes_apart_better_than_chance_but_not_well(pool):
+    """5-way 1-shot, nearest neighbor on raw pixels: chance is 20 %."""
+    rng = np.random.default_rng(0)
+    drawings = pool.images.reshape(-1, 20, 28 * 28)
+    hits = []
+    for _ in range(400):
+        classes = rng.choice(len(drawings), 5, replace=False)
+        support, query = drawings[classes][:, rng.choice(20, 2, replace=False)].swapaxes(0, 1) / 255
+        distances = ((query[:, None] - support[None]) ** 2).sum(-1)
+        hits.append((distances.argmin(1) == np.arange(5)).mean())
+    assert 0.35 < np.mean(hits) < 0.75
+
+
+def test_a_source_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match=r"drawn by code, not read from .*leave out the source"):
+        glyphs.prepare(tmp_path / "glyphs", source=tmp_path)
+
+
+def test_contact_sheet_is_black_on_white_with_a_margin():
+    images, classes = glyphs.draw(alphabets=2)
+    pool = ImagePool("glyphs", images, tuple(classes))
+    sheet = np.asarray(glyphs.contact_sheet(pool, ["alphabet00", "alphabet01"], 3, 5))
+    assert sheet.shape == (3 * 28 + 28, 2 * (5 * 28 + 28))
+    assert (sheet[:14] == 255).all()
+    assert sheet.min() == 0
+    assert (sheet[14:42, 14:42] == 255 - images[0, 0]).all()

@@ -1,0 +1,488 @@
+"""miniImageNet from every form in which people hold it, on small generated trees and real zips."""
+
+import io
+import os
+import pickle
+import shutil
+import tarfile
+import zipfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.data import image_sources, pool_builder
+from semishot.data.decoding import decode
+from semishot.data.pool import SPLITS, ImageClass, save_pool
+from semishot.datasets import mini_imagenet
+from semishot.datasets.mini_imagenet import describe, prepare, read
+from semishot.errors import InputError
+
+REAL = Path(__file__).parents[3] / "shared/data/mini-imagenet"
+CLASSES = {"train": 3, "val": 1, "test": 2}
+IMAGES = 4
+LABELS = {  # not in the order of their names
+    "train": ["n00000003", "n00000001", "n00000002"],
+    "val": ["n00000009"],
+    "test": ["n00000005", "n00000004"],
+}
+NUMBERS = [1, 2, 4, 6]
+ILSVRC_NUMBERS = [3, 6, 26, 27, 100, 1000, 20001]
+"""By name 100, 1000, 20001, 26, 27, 3, 6. Natural order: files 1, 2, 4 and 6 are these four:"""
+CHOSEN = [3, 6, 27, 1000]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(mini_imagenet, "CLASSES", CLASSES)
+    monkeypatch.setattr(mini_imagenet, "IMAGES", IMAGES)
+    monkeypatch.setattr(mini_imagenet, "build_pool", built_here)
+
+
+def built_here(folder, name, shape, classes, read, about):
+    """As `build_pool`, in this process."""
+    images, placed = [], []
+    for planned in classes:
+        row = (planned.name, planned.group, planned.split)
+        placed.append(ImageClass(*row, len(images), len(planned.sources)))
+        images += [read(source) for source in planned.sources]
+    assert images[0].shape == shape
+    return save_pool(folder, name, np.stack(images), placed, about)
+
+
+def jpeg(label: str, number: int) -> bytes:
+    pixels = np.random.default_rng([int(label[1:]), number]).integers(0, 256, (7, 9, 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).resize((96, 90)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def write_csvs(source: Path) -> None:
+    source.mkdir(exist_ok=True)
+    for split, labels in LABELS.items():
+        rows = [f"{label}{number:08}.jpg,{label}\n" for label in labels for number in NUMBERS]
+        (source / f"{split}.csv").write_text("filename,label\n" + "".join(rows))
+
+
+def pictures(splits=SPLITS) -> dict[str, bytes]:
+    """The csv's file names, whose images are those of `CHOSEN`, so that every form is one pool."""
+    return {
+        f"{label}{number:08}.jpg": jpeg(label, chosen)
+        for split in splits
+        for label in LABELS[split]
+        for number, chosen in zip(NUMBERS, CHOSEN, strict=True)
+    }
+
+
+def make_folder(source: Path, splits=SPLITS) -> None:
+    write_csvs(source)
+    (source / "images").mkdir()
+    for name, data in pictures(splits).items():
+        (source / "images" / name).write_bytes(data)
+    (source / "images" / "notes.txt").write_text("not an image")
+
+
+def write_zip(path: Path, members: dict[str, bytes], compression=zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path, "w", compression) as opened:
+        for name, data in members.items():
+            opened.writestr(name, data)
+
+
+def make_zips(source: Path) -> None:
+    write_csvs(source)
+    named = [(f"images/{name}", data) for name, data in pictures().items()]
+    write_zip(source / "a.zip", dict(named[:10]))
+    write_zip(source / "b.zip", {**dict(named[10:]), "x.txt": b""}, zipfile.ZIP_DEFLATED)
+
+
+def ilsvrc() -> dict[str, dict[str, bytes]]:
+    return {
+        label: {f"{label}_{number}.JPEG": jpeg(label, number) for number in ILSVRC_NUMBERS}
+        for labels in LABELS.values()
+        for label in labels
+    }
+
+
+def make_tree(source: Path, below: str = "train") -> None:
+    write_csvs(source)
+    for label, files in ilsvrc().items():
+        (source / below / label).mkdir(parents=True)
+        for name, data in files.items():
+            (source / below / label / name).write_bytes(data)
+        (source / below / label / ".DS_Store").write_bytes(b"")
+
+
+def tar_of(files: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as opened:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            opened.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+def make_tar(source: Path) -> None:
+    write_csvs(source)
+    inner = {f"{label}.tar": tar_of(files) for label, files in ilsvrc().items()}
+    inner["n07777777.tar"] = b"of no interest"
+    (source / image_sources.ILSVRC_TAR).write_bytes(tar_of(inner))
+
+
+def make_class_tars(source: Path) -> None:
+    write_csvs(source)
+    for label, files in ilsvrc().items():
+        (source / f"{label}.tar").write_bytes(tar_of(files))
+
+
+def cache(split: str) -> dict[str, object]:
+    """Pixels as the builder decodes them, so that the pool is the same; classes interleaved."""
+    labels = LABELS[split]
+    decoded = [decode(jpeg(label, n), "", 84) for n in CHOSEN for label in labels]
+    rows = {
+        label: list(range(i, IMAGES * len(labels), len(labels))) for i, label in enumerate(labels)
+    }
+    return {"image_data": np.stack(decoded).transpose(0, 2, 3, 1).copy(), "class_dict": rows}
+
+
+def write_cache(source: Path, split: str, held: object, protocol: int = 2) -> Path:
+    source.mkdir(exist_ok=True)
+    path = source / f"mini-imagenet-cache-{split}.pkl"
+    path.write_bytes(pickle.dumps(held, protocol))
+    return path
+
+
+def make_pickles(source: Path, protocol: int) -> None:
+    for split in SPLITS:
+        write_cache(source, split, cache(split), protocol)
+
+
+FORMS = {
+    "folder": make_folder,
+    "zips": make_zips,
+    "tree": make_tree,
+    "tree at the top": partial(make_tree, below=""),
+    "tree in images": partial(make_tree, below="images"),
+    "tar of tars": make_tar,
+    "class tars": make_class_tars,
+    "pickles 2": partial(make_pickles, protocol=2),
+    "pickles 5": partial(make_pickles, protocol=5),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_same_pool(tmp_path, form):
+    source = tmp_path / "a {source}"
+    FORMS[form](source)
+    before = sorted(source.rglob("*"))
+    pool = prepare(tmp_path / "pool", source)
+    place = 0
+    for split in SPLITS:
+        for label in sorted(LABELS[split]):
+            held = pool.classes[place // IMAGES]
+            assert (held.name, held.group, held.split) == (label, label, split)
+            assert (held.start, held.count) == (place, IMAGES)
+            for number in CHOSEN:
+                expected = decode(jpeg(label, number), "", 84)
+                np.testing.assert_array_equal(pool.images[place], expected)
+                place += 1
+    assert pool.images.shape == (place, 3, 84, 84)
+    assert pool.about["images"] == place
+    assert pool.about["variant"] == "miniImageNet, Ravi split, complete"
+    assert describe(pool)[:2] == ["6 classes of 4 photographs", pool.about["variant"]]
+    assert sorted(source.rglob("*")) == before, "nothing is extracted"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a {source}", "pool"]
+
+
+@pytest.mark.parametrize("form", ["zips", "pickles 2"])
+def test_workers_read_what_this_process_reads(tmp_path, monkeypatch, form):
+    FORMS[form](tmp_path / "source")
+    here = prepare(tmp_path / "here", tmp_path / "source")
+    monkeypatch.setattr(mini_imagenet, "build_pool", partial(pool_builder.build_pool, workers=1))
+    assert prepare(tmp_path / "there", tmp_path / "source").fingerprint == here.fingerprint
+
+
+def test_splits_that_are_absent_are_skipped_only_when_asked(tmp_path):
+    make_folder(tmp_path, ("train", "test"))
+    absent = r"the images of val.csv are absent from .*, or pass --splits train,test$"
+    with pytest.raises(InputError, match=absent):
+        prepare(tmp_path / "pool", tmp_path)
+    pool = prepare(tmp_path / "pool", tmp_path, ("test", "train"))
+    assert [c.split for c in pool.classes] == ["train"] * 3 + ["test"] * 2
+    assert pool.about["variant"] == "miniImageNet, Ravi split, without val"
+
+
+def test_a_split_whose_classes_ilsvrc_lacks(tmp_path):
+    make_tree(tmp_path)
+    shutil.rmtree(tmp_path / "train" / LABELS["val"][0])
+    with pytest.raises(InputError, match=r"classes of val.csv are absent .* --splits train,test"):
+        prepare(tmp_path / "pool", tmp_path)
+    assert len(prepare(tmp_path / "pool", tmp_path, ("train", "test")).classes) == 5
+
+
+def test_a_build_from_pickles_goes_on_until_they_change(tmp_path, monkeypatch):
+    make_pickles(tmp_path, 2)
+    plans = []
+
+    def planned(folder, name, shape, classes, read, about):
+        plans.append(pool_builder._digest(name, shape, classes))
+
+    monkeypatch.setattr(mini_imagenet, "build_pool", planned)
+    for _ in range(2):
+        prepare(tmp_path / "pool", tmp_path)
+    (tmp_path / "mini-imagenet-cache-val.pkl").touch()
+    prepare(tmp_path / "pool", tmp_path)
+    assert plans[0] == plans[1] != plans[2]
+
+
+def test_pickles_are_not_unpacked_through_a_link(tmp_path):
+    make_pickles(tmp_path / "source", 2)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note").write_text("kept")
+    (tmp_path / ".pool.unpickled").symlink_to(tmp_path / "mine")
+    pool = prepare(tmp_path / "pool", tmp_path / "source")
+    assert len(pool.classes) == sum(map(len, LABELS.values()))
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["note"]
+
+
+def test_a_zip_that_is_a_pipe_is_no_zip(tmp_path):
+    os.mkfifo(tmp_path / "images.zip")
+    assert mini_imagenet._in_zips(tmp_path, {}) == {}
+
+
+def test_a_pickle_that_is_absent(tmp_path):
+    make_pickles(tmp_path, 2)
+    (tmp_path / "mini-imagenet-cache-val.pkl").unlink()
+    with pytest.raises(
+        InputError, match=r"no mini-imagenet-cache-val.pkl in .* --splits train,test"
+    ):
+        prepare(tmp_path / "pool", tmp_path)
+    assert len(prepare(tmp_path / "pool", tmp_path, ("train", "test")).classes) == 5
+
+
+def test_no_source(tmp_path):
+    with pytest.raises(InputError, match=r"pass --source FOLDER with .*csv .*ILSVRC.*\.pkl"):
+        prepare(tmp_path / "pool", None)
+    with pytest.raises(InputError, match="absent is not a folder; --source"):
+        prepare(tmp_path / "pool", tmp_path / "absent")
+    with pytest.raises(InputError, match="nothing of miniImageNet in .* it needs"):
+        prepare(tmp_path / "pool", tmp_path)
+    with pytest.raises(InputError, match="--splits is 'train,dev'; choose from train,val,test"):
+        prepare(tmp_path / "pool", tmp_path, ("train", "dev"))
+    with pytest.raises(InputError, match="--splits is ''"):
+        prepare(tmp_path / "pool", tmp_path, ())
+
+
+def test_csv_without_images(tmp_path):
+    write_csvs(tmp_path)
+    with pytest.raises(InputError, match="has csv files but no images: it needs"):
+        prepare(tmp_path / "pool", tmp_path)
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def fails(source: Path, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        prepare(source.parent / "pool", source)
+    assert "\n" not in str(caught.value)
+    assert [p.name for p in source.parent.iterdir()] == [source.name], "nothing is left behind"
+
+
+CSV_DAMAGE = {
+    "absent": (lambda p: p.unlink(), r"no train.csv in .* --splits val,test"),
+    "columns": (
+        lambda p: replace_in(p, "filename,label", "filename,class"),
+        "train.csv has the columns filename,class, not filename,label; get the csv of https://",
+    ),
+    "classes": (
+        lambda p: replace_in(p, ",n00000003", ",n00000002"),
+        "has 2 classes, not the 3 of the Ravi split",
+    ),
+    "images": (
+        lambda p: replace_in(p, "n0000000300000006.jpg,n00000003\n", ""),
+        "class n00000003 has 3 different images in 3 entries, not 4",
+    ),
+    "twice": (
+        lambda p: replace_in(p, "n0000000300000006", "n0000000300000004"),
+        "class n00000003 has 3 different images in 4 entries",
+    ),
+    "label": (
+        lambda p: replace_in(p, "06.jpg,n00000003", "06.jpg,"),
+        "line 5: no filename or no label",
+    ),
+    "bytes": (lambda p: p.write_bytes(b"filename,label\n\xff,\xff\n"), "cannot read .*train.csv"),
+    "both": (
+        lambda p: replace_in(p, ",n00000003", ",n00000009"),
+        "n00000009 is in both train and val",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", CSV_DAMAGE)
+def test_damaged_csv(tmp_path, damage):
+    source = tmp_path / "source"
+    make_folder(source)
+    alter, message = CSV_DAMAGE[damage]
+    alter(source / "train.csv")
+    fails(source, message)
+
+
+def test_a_few_images_are_absent(tmp_path):
+    source = tmp_path / "source"
+    make_folder(source)
+    (source / "images" / "n0000000500000002.jpg").unlink()
+    fails(source, "1 of 8 images of test.csv are absent from .*, such as n0000000500000002.jpg")
+
+
+def test_a_damaged_image_is_named(tmp_path):
+    source = tmp_path / "source"
+    make_folder(source)
+    (source / "images" / "n0000000500000002.jpg").write_bytes(b"<html>")
+    fails(source, "source/images/n0000000500000002.jpg ")
+
+
+def test_damaged_zip(tmp_path):
+    source = tmp_path / "source"
+    make_zips(source)
+    (source / "b.zip").write_bytes((source / "b.zip").read_bytes()[:500])
+    fails(source, r"cannot read .*b.zip \(File is not a zip file\); get the file again")
+
+
+def test_damaged_zip_member(tmp_path):
+    source = tmp_path / "source"
+    make_zips(source)
+    data = bytearray((source / "a.zip").read_bytes())
+    data[200] ^= 255
+    (source / "a.zip").write_bytes(data)
+    fails(source, r"cannot read .*a.zip/images/n0000000300000001.jpg \(Bad CRC-32")
+
+
+@pytest.mark.parametrize("form", ["folder", "zips", "tree", "tar of tars"])
+def test_a_member_too_large_is_not_read(tmp_path, monkeypatch, form):
+    source = tmp_path / "source"
+    FORMS[form](source)
+    monkeypatch.setattr(image_sources, "LARGEST", 100)
+    fails(source, r"n0\S+ has \S+ bytes, more than 100")
+
+
+def test_rank_beyond_the_class(tmp_path):
+    source = tmp_path / "source"
+    make_tree(source)
+    for number in (26, 27):
+        (source / "train/n00000004" / f"n00000004_{number}.JPEG").unlink()
+    fails(source, r"n0000000400000006.jpg is file 6 of class n00000004, but .* has 5; get the comp")
+
+
+def test_a_name_without_rank(tmp_path):
+    source = tmp_path / "source"
+    make_tree(source)
+    replace_in(source / "test.csv", "n0000000400000006", "n0000000400000000")
+    fails(source, "n0000000400000000.jpg is not n00000004 and a number from 00000001")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b"n00000003_3.JPEG", b"n00000003_X.JPEG", "bad checksum"),  # the first file of a class
+        (b"n00000003_6.JPEG", b"n00000003_X.JPEG", "it is damaged at byte"),
+        (b"n00000001.tar", b"n0000000X.tar", "it is damaged at byte"),
+    ],
+)
+def test_damaged_tar(tmp_path, old, new, reason):
+    source = tmp_path / "source"
+    make_tar(source)
+    tar = source / image_sources.ILSVRC_TAR
+    data = tar.read_bytes()
+    assert data.count(old) == 1
+    tar.write_bytes(data.replace(old, new))
+    fails(source, f"cannot read .*ILSVRC2012_img_train.tar .*{reason}.*; get the file again")
+
+
+@pytest.mark.parametrize("data", [b"<html>" * 200, tar_of(ilsvrc()["n00000003"])[:-9000]])
+def test_a_class_tar_that_is_none_or_ends_early(tmp_path, data):
+    source = tmp_path / "source"
+    make_class_tars(source)
+    (source / "n00000003.tar").write_bytes(data)
+    fails(source, "cannot read .*n00000003.tar .*; get the file again")
+
+
+def test_a_tar_that_was_cut_since_it_was_listed(tmp_path):
+    path = tmp_path / "n00000001.tar"
+    path.write_bytes(b"12345")
+    with pytest.raises(InputError, match=r"n00000001.tar/a.JPEG \(it ends after 3 of 9 bytes\)"):
+        read("\0".join(["tar", str(path), "a.JPEG", "2", "9"]))
+
+
+def with_changed(**changes: object) -> dict[str, object]:
+    return {**cache("train"), **changes}
+
+
+PIXELS = np.zeros((12, 84, 84, 3), np.uint8)
+PICKLE_DAMAGE = {
+    "keys": ({"data": 1, "labels": 2}, "holds data, labels, not image_data and class_dict"),
+    "list": ([1], "holds list, not image_data"),
+    "dtype": (with_changed(image_data=PIXELS.astype(np.float32)), "is not an array .* of uint8"),
+    "shape": (with_changed(image_data=PIXELS[:, :42]), r"image_data is \(12, 42, 84, 3\), not \(I"),
+    "short": (with_changed(image_data=PIXELS[:11]), "n00000002 has an image beyond the 11 there"),
+    "no dict": (with_changed(class_dict=[1]), "cannot read .*train.pkl"),
+    "classes": (with_changed(class_dict={"a": [0, 1, 2, 3]}), "has 1 classes, not the 3"),
+    "images": (
+        with_changed(class_dict={"a": [0], "b": [1], "c": [2]}),
+        "class a has 1 different images in 1 entries, not 4",
+    ),
+    "shared": (
+        with_changed(class_dict={key: [0, 1, 2, 3] for key in "abc"}),
+        "two entries of class_dict are the same image",
+    ),
+    "both": (
+        with_changed(
+            class_dict={"n00000009": [0, 1, 2, 3], "b": [4, 5, 6, 7], "c": [8, 9, 10, 11]}
+        ),
+        "n00000009 is in both train and val",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", PICKLE_DAMAGE)
+def test_odd_pickle(tmp_path, damage):
+    source = tmp_path / "source"
+    make_pickles(source, 2)
+    held, message = PICKLE_DAMAGE[damage]
+    write_cache(source, "train", held)
+    fails(source, message)
+
+
+def test_hostile_pickle(tmp_path):
+    source = tmp_path / "source"
+    make_pickles(source, 2)
+    path = source / "mini-imagenet-cache-val.pkl"
+    path.write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR.")
+    fails(source, r"mini-imagenet-cache-val.pkl tries to call os.system: refused")
+
+
+def test_the_real_zips(tmp_path, monkeypatch):
+    """All are listed and counted, two images of a class are read."""
+    if not (REAL / "train.csv").exists():
+        pytest.skip(f"the real miniImageNet is not in {REAL}")
+    monkeypatch.undo()
+    plans = []
+    monkeypatch.setattr(mini_imagenet, "build_pool", lambda *given: plans.append(given))
+    prepare(tmp_path / "pool", REAL, ("train", "test"))
+    _, name, shape, classes, _, about = plans[0]
+    assert (name, shape, about["images"]) == ("mini-imagenet", (3, 84, 84), 50_400)
+    assert [c.split for c in classes] == ["train"] * 64 + ["test"] * 20
+    assert {len(c.sources) for c in classes} == {600}
+    assert len({source for c in classes for source in c.sources}) == 50_400
+    for planned in classes:
+        for source in (planned.sources[0], planned.sources[-1]):
+            image = read(source)
+            assert image.shape == (3, 84, 84)
+            assert image.std() > 1, "a photograph"
+    with pytest.raises(InputError, match=r"images of val.csv are absent .* --splits train,test"):
+        prepare(tmp_path / "pool", REAL)

@@ -1,0 +1,373 @@
+"""Omniglot: Appendix A's split, exact rotations, and a clear line for each damage to a source."""
+
+import hashlib
+import io
+import random
+import socket
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.data.pool import ImagePool
+from semishot.datasets import omniglot
+from semishot.errors import InputError
+
+REAL = Path(__file__).parents[3] / "shared/data/omniglot"
+SMALL = {"train": {"Greek": 2, "Gurmukhi": 1}, "val": {"Hebrew": 1}, "test": {"Gurmukhi": 1}}
+FIRST = "images_background/Greek/character01/0001_01.png"
+HALVES = ("images_background", "images_evaluation")
+Files = dict[str, bytes]
+
+
+def png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).convert("1").save(file, "PNG")
+    return file.getvalue()
+
+
+def drawing(seed: int) -> np.ndarray:
+    """A black block somewhere on white, 105x105."""
+    pixels = np.full((105, 105), 255, np.uint8)
+    top, left = random.Random(seed).sample(range(5, 60), 2)
+    pixels[top : top + 30, left : left + 40] = 0
+    return pixels
+
+
+def drawing_paths() -> list[str]:
+    characters = [
+        ("images_background/Greek/character01", 1),
+        ("images_background/Greek/character02", 2),
+        ("images_background/Hebrew/character01", 3),
+        ("images_evaluation/Gurmukhi/character01", 4),
+        ("images_evaluation/Gurmukhi/character02", 5),
+    ]
+    return [f"{c}/{number:04d}_{i:02d}.png" for c, number in characters for i in range(1, 21)]
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> Files:
+    """A complete Omniglot of five characters, by path."""
+    monkeypatch.setattr(omniglot, "CHARACTERS", SMALL)
+    return {path: png(drawing(seed)) for seed, path in enumerate(drawing_paths())}
+
+
+def write(source: Path, files: Files, zipped: Sequence[str] = HALVES) -> Path:
+    """Lay out the files as a user has them: each half an archive or an extracted folder."""
+    source.mkdir()
+    shuffled = random.Random(0).sample(list(files), len(files))  # order must not matter
+    for half in zipped:
+        with zipfile.ZipFile(source / f"{half}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in shuffled:
+                if half in path:
+                    archive.writestr(path, files[path])
+    for path in shuffled:
+        if not any(half in path for half in zipped):
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).write_bytes(files[path])
+    return source
+
+
+def without(part: str) -> Callable[[Files], Files]:
+    return lambda files: {path: content for path, content in files.items() if part not in path}
+
+
+def plus(path: str, content: bytes) -> Callable[[Files], Files]:
+    return lambda files: files | {path: content}
+
+
+def refusal(tmp_path: Path, source: Path | None) -> str:
+    """The message of `prepare`, which must be one line and leave nothing behind."""
+    target = tmp_path / "root" / "omniglot"
+    with pytest.raises(InputError) as caught:
+        omniglot.prepare(target, source)
+    assert not target.parent.exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_appendix_a_split() -> None:
+    table = omniglot.CHARACTERS
+    assert [len(table[s]) for s in ("train", "val", "test")] == [33, 5, 13]
+    assert [sum(table[s].values()) for s in ("train", "val", "test")] == [1028, 172, 423]
+    assert len({a for alphabets in table.values() for a in alphabets}) == 50
+    split = omniglot.split_of_characters()
+    assert len(split) == 1623
+    for number in range(1, 46):
+        expected = "train" if number <= 41 else "test"
+        assert split["Gurmukhi", f"character{number:02d}"] == expected
+
+
+def test_rotations_move_each_pixel_exactly() -> None:
+    upright = np.random.default_rng(0).integers(0, 256, (2 * 20, 28, 28), dtype=np.uint8)
+    rotated = omniglot.rotations_as_classes(upright)
+    assert rotated.shape == (2, 4, 20, 28, 28)
+    for character, which in ((0, 0), (0, 19), (1, 7)):
+        before = upright[character * 20 + which]
+        by_rotation = rotated[character, :, which]
+        for row in range(28):
+            for column in range(28):
+                ink = before[row, column]
+                assert by_rotation[0, row, column] == ink
+                assert by_rotation[1, 27 - column, row] == ink  # counter-clockwise
+                assert by_rotation[2, 27 - row, 27 - column] == ink
+                assert by_rotation[3, column, 27 - row] == ink
+
+
+def test_pool_of_a_small_omniglot(tmp_path: Path, files: Files) -> None:
+    pool = omniglot.prepare(tmp_path / "pool", write(tmp_path / "source", files))
+    assert pool.images.shape == (5 * 4 * 20, 1, 28, 28)
+    assert [(c.group, c.name) for c in pool.classes[:5]] == [
+        ("Greek", "character01-rot000"),
+        ("Greek", "character01-rot090"),
+        ("Greek", "character01-rot180"),
+        ("Greek", "character01-rot270"),
+        ("Greek", "character02-rot000"),
+    ]
+    assert {(c.group, c.name[:11], c.split) for c in pool.classes} == {
+        ("Greek", "character01", "train"),
+        ("Greek", "character02", "train"),
+        ("Gurmukhi", "character01", "train"),
+        ("Gurmukhi", "character02", "test"),
+        ("Hebrew", "character01", "val"),
+    }
+    assert [c.start for c in pool.classes] == list(range(0, 400, 20))
+    assert omniglot.describe(pool) == [
+        "5 characters in 3 alphabets, 20 drawings each",
+        "12/4/4 train/val/test classes with rotations",
+        "differs from the published Omniglot",
+    ]
+
+
+def test_ink_is_255_on_0(tmp_path: Path, files: Files) -> None:
+    pixels = np.full((105, 105), 255, np.uint8)
+    pixels[:30, 15:90] = 0  # a bar at the top
+    files[FIRST] = png(pixels)
+    pool = omniglot.prepare(tmp_path / "pool", write(tmp_path / "source", files))
+    upright, left = pool.images[0, 0], pool.images[20, 0]
+    assert (upright[1:6, 6:22] == 255).all()
+    assert (upright[12:] == 0).all()
+    assert (left[6:22, 1:6] == 255).all()
+    assert (left[:, 12:] == 0).all()
+
+
+def test_zip_folder_and_mixture_give_the_same_pool(tmp_path: Path, files: Files) -> None:
+    pools = [
+        omniglot.prepare(tmp_path / f"pool{i}", write(tmp_path / f"source{i}", files, zipped))
+        for i, zipped in enumerate((HALVES, (), HALVES[:1], HALVES[1:]))
+    ]
+    for pool in pools[1:]:
+        assert np.array_equal(pool.images, pools[0].images)
+        assert pool.fingerprint == pools[0].fingerprint
+        assert pool.about == pools[0].about
+
+
+def test_desktop_litter_is_ignored(tmp_path: Path, files: Files) -> None:
+    clean = omniglot.prepare(tmp_path / "clean", write(tmp_path / "a", files))
+    folder = FIRST.rsplit("/", 1)[0]
+    litter = {
+        f"{folder}/.DS_Store": b"x",
+        f"{folder}/Thumbs.db": b"x",
+        f"{folder}/._0001_01.png": b"x",
+        f"__MACOSX/{folder}/0001_01.png": b"x",
+        "images_background/Greek/": b"",
+    }
+    littered = omniglot.prepare(tmp_path / "pool", write(tmp_path / "b", files | litter))
+    assert littered.fingerprint == clean.fingerprint
+
+
+def test_digest_is_over_sorted_names_and_pixels(
+    tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = hashlib.sha256()
+    by_name = {path.split("/", 1)[1]: seed for seed, path in enumerate(drawing_paths())}
+    for name in sorted(by_name):
+        expected.update(name.encode() + drawing(by_name[name]).tobytes())
+    source = write(tmp_path / "source", files)
+    assert omniglot.prepare(tmp_path / "a", source).about["pixels"] == expected.hexdigest()
+    monkeypatch.setattr(omniglot, "PUBLISHED_PIXELS", expected.hexdigest())
+    pool = omniglot.prepare(tmp_path / "b", source)
+    assert pool.about["variant"] == "the published Omniglot, complete"
+
+
+def test_no_source_says_how_to_obtain(tmp_path: Path) -> None:
+    message = refusal(tmp_path, None)
+    assert "images_background.zip and images_evaluation.zip" in message
+    assert "--source" in message
+    assert "--download" in message
+
+
+def test_missing_source_and_missing_half(tmp_path: Path, files: Files) -> None:
+    absent = tmp_path / "absent"
+    assert refusal(tmp_path, absent).startswith(f"{absent} is not a folder")
+    source = write(tmp_path / "source", without("evaluation")(files), HALVES[:1])
+    message = refusal(tmp_path, source)
+    assert message.startswith(f"no images_evaluation.zip and no images_evaluation/ in {source};")
+
+
+def test_truncated_archive_is_named(tmp_path: Path, files: Files) -> None:
+    source = write(tmp_path / "source", files)
+    archive = source / "images_evaluation.zip"
+    archive.write_bytes(archive.read_bytes()[:-100])
+    assert refusal(tmp_path, source).startswith(f"cannot read {archive} (")
+
+
+def test_corrupt_member_is_named(tmp_path: Path, files: Files) -> None:
+    source = write(tmp_path / "source", files)
+    archive = source / "images_background.zip"
+    with zipfile.ZipFile(archive) as opened:
+        start = opened.getinfo(FIRST).header_offset
+    content = bytearray(archive.read_bytes())
+    content[start + 30 + len(FIRST) + 20] ^= 0xFF  # 30 bytes of header, the name, then the data
+    archive.write_bytes(content)
+    assert refusal(tmp_path, source).startswith(f"cannot read {archive}/{FIRST} (")
+
+
+WHITE = np.full((105, 105), 255, np.uint8)
+DAMAGES: list[tuple[Callable[[Files], Files], str]] = [
+    (without("Hebrew"), "no alphabet Hebrew in "),
+    (without("Greek/character02"), "no character Greek/character02 in "),
+    (plus("images_background/Klingon/character01/1.png", png(WHITE)), "unknown alphabet Klingon"),
+    (
+        plus("images_background/Greek/character99/1.png", png(WHITE)),
+        "unknown character Greek/character99 in ",
+    ),
+    (without(FIRST), "19 drawings, not 20, of Greek/character01 in "),
+    (
+        plus("images_evaluation/Greek/character01/0001_01.png", png(WHITE)),
+        "21 drawings, not 20, of Greek/character01 in ",
+    ),
+    (plus(FIRST, b"no image"), f"{FIRST} (not a PNG file); "),
+    (plus(FIRST, png(WHITE)[:60]), f"{FIRST} ("),
+    (plus(FIRST, b""), f"{FIRST} (not a PNG file); "),
+    (plus(FIRST, png(WHITE[:, :104])), f"{FIRST} is 104x105, not 105x105; "),
+    (
+        plus(FIRST, png(np.zeros((9600, 9600), np.uint8))),
+        f"{FIRST} is 9600x9600, not 105x105; ",
+    ),
+    (plus(FIRST, bytes(10**6)), f"{FIRST} has 1,000,000 bytes, not < 65,536; "),
+]
+
+
+@pytest.mark.parametrize(("damage", "expected"), DAMAGES)
+def test_damage_is_named(
+    tmp_path: Path, files: Files, damage: Callable[[Files], Files], expected: str
+) -> None:
+    damaged = damage(files)
+    assert expected in refusal(tmp_path, write(tmp_path / "zips", damaged))
+    assert expected in refusal(tmp_path, write(tmp_path / "folders", damaged, zipped=()))
+
+
+def test_what_is_not_omniglot_is_to_be_removed(tmp_path: Path, files: Files) -> None:
+    stray = plus("images_background/Klingon/character01/1.png", png(WHITE))
+    source = write(tmp_path / "zips", stray(files))
+    assert refusal(tmp_path, source) == (
+        f"unknown alphabet Klingon in {source}: not Omniglot, remove it"
+    )
+
+
+def test_declared_size_that_lies_reads_a_bounded_amount(tmp_path: Path, files: Files) -> None:
+    source = write(tmp_path / "source", files | {FIRST: bytes(10**8)})
+    archive = source / "images_background.zip"
+    lie = archive.read_bytes().replace((10**8).to_bytes(4, "little"), (100).to_bytes(4, "little"))
+    archive.write_bytes(lie)
+    assert f"{FIRST} (Bad CRC-32" in refusal(tmp_path, source)
+
+
+class WrongContent(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        status, body = (200, b"wrong") if "background" in self.path else (404, b"")
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), WrongContent) as opened:
+        thread = threading.Thread(target=opened.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{opened.server_port}/"
+        opened.shutdown()
+        thread.join()
+
+
+def download_refusal(folder: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        omniglot.download(folder)
+    assert not folder.exists() or not list(folder.iterdir())
+    assert "\n" not in str(caught.value)
+    assert "--source" in str(caught.value)
+    return str(caught.value)
+
+
+def test_download_checks_the_checksum(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(omniglot, "BASE_URL", server)
+    message = download_refusal(tmp_path / "raw")
+    assert message.startswith(f"cannot download {server}images_background.zip (")
+    assert "hash" in message
+
+
+def test_download_of_an_absent_file(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(omniglot, "BASE_URL", server)
+    monkeypatch.setattr(omniglot, "ARCHIVES", {"images_evaluation.zip": "md5:00"})
+    assert "404" in download_refusal(tmp_path / "raw")
+
+
+def test_download_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setattr(omniglot, "BASE_URL", url)
+        message = download_refusal(tmp_path / "raw")
+    assert message.startswith(f"cannot download {url}images_background.zip")
+
+
+def test_download_keeps_what_is_there(
+    tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = write(tmp_path / "raw", files)
+    hashes = {
+        name: f"md5:{hashlib.md5((raw / name).read_bytes()).hexdigest()}"
+        for name in omniglot.ARCHIVES
+    }
+    monkeypatch.setattr(omniglot, "ARCHIVES", hashes)
+    monkeypatch.setattr(omniglot, "BASE_URL", "http://127.0.0.1:9/")  # would be refused
+    assert omniglot.download(raw) == raw
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> ImagePool:
+    if not REAL.is_dir():
+        pytest.skip(f"real Omniglot not found at {REAL}")
+    return omniglot.prepare(tmp_path_factory.mktemp("real") / "omniglot", REAL)
+
+
+def test_real_omniglot_is_the_published_one(real: ImagePool) -> None:
+    assert real.images.shape == (4 * 1623 * 20, 1, 28, 28)
+    assert real.about["pixels"] == omniglot.PUBLISHED_PIXELS
+    assert omniglot.describe(real) == [
+        "1,623 characters in 50 alphabets, 20 drawings each",
+        "4,112/688/1,692 train/val/test classes with rotations",
+        "the published Omniglot, complete",
+    ]
+
+
+def test_real_ink_is_positive_and_sparse(real: ImagePool) -> None:
+    assert 0.02 < real.images.mean() / 255 < 0.2
+    assert (real.images.max(axis=(1, 2, 3)) > 100).all()  # no drawing is blank

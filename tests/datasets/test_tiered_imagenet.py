@@ -1,0 +1,505 @@
+"""tieredImageNet from every form in which people hold it, and a real part of it end to end."""
+
+import io
+import json
+import pickle
+import tarfile
+import time
+import zipfile
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot import datasets
+from semishot.commands.main import main
+from semishot.data import image_sources, pool_builder
+from semishot.data.decoding import decode
+from semishot.data.pool import SPLITS, ImageClass, ImagePool, open_pool
+from semishot.datasets import tiered_imagenet
+from semishot.datasets.tiered_imagenet import TABLE4, class_list, describe, prepare
+from semishot.errors import InputError
+
+REAL = Path(__file__).parents[3] / "shared/data/mini-imagenet"
+CLASSES = """train c01 n01 n02
+train c02 n03
+val c03 n04
+test c04 n05 n06
+"""
+GROUP = {"n01": "c01", "n02": "c01", "n03": "c02", "n04": "c03", "n05": "c04", "n06": "c04"}
+LABELS = {"train": ["n03", "n01", "n02"], "val": ["n04"], "test": ["n06", "n05"]}
+"""In the pickles' own order."""
+IMAGES = {"n01": 4, "n02": 2, "n03": 3, "n04": 5, "n05": 1, "n06": 2}
+NUMBERS = [7, 26, 100, 1000, 20001]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Six classes, built by one worker."""
+    listed = tmp_path / "classes.txt"
+    listed.write_text(CLASSES)
+    monkeypatch.setattr(tiered_imagenet, "CLASSES", listed)
+    table = {"train": (3, 9), "val": (1, 5), "test": (2, 3)}
+    monkeypatch.setattr(tiered_imagenet, "TABLE4", table)
+    one_worker = partial(pool_builder.build_pool, workers=1)
+    monkeypatch.setattr(tiered_imagenet, "build_pool", one_worker)
+    return tmp_path / "source"
+
+
+def photograph(name: str, place: int) -> Image.Image:
+    """84x84, so that every form holds the same pixels; red, green and blue differ."""
+    noise = np.random.default_rng([int(name[1:]), place]).integers(0, 80, (84, 84, 3), np.uint8)
+    return Image.fromarray(noise + np.array([0, 60, 160], np.uint8))
+
+
+def png(name: str, place: int) -> bytes:
+    file = io.BytesIO()
+    photograph(name, place).save(file, "PNG")
+    return file.getvalue()
+
+
+def ilsvrc() -> dict[str, dict[str, bytes]]:
+    """ILSVRC-12 has a PNG called JPEG, too."""
+    return {
+        name: {f"{name}_{NUMBERS[place]}.JPEG": png(name, place) for place in range(count)}
+        for name, count in IMAGES.items()
+    }
+
+
+def make_tree(source: Path) -> None:
+    for name, files in ilsvrc().items():
+        folder = source / "train" / name
+        folder.mkdir(parents=True)
+        for file, data in files.items():
+            (folder / file).write_bytes(data)
+
+
+def tar_of(files: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as opened:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            opened.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+def make_class_tars(source: Path) -> None:
+    source.mkdir()
+    for name, files in ilsvrc().items():
+        (source / f"{name}.tar").write_bytes(tar_of(files))
+
+
+def make_tar(source: Path) -> None:
+    source.mkdir()
+    inner = {f"{name}.tar": tar_of(files) for name, files in ilsvrc().items()}
+    (source / image_sources.ILSVRC_TAR).write_bytes(tar_of(inner))
+
+
+def order_of(split: str) -> list[tuple[str, int]]:
+    """The images of a published file, (class, place), classes mixed."""
+    every = [(name, place) for name in LABELS[split] for place in range(IMAGES[name])]
+    return sorted(every, key=lambda pair: (pair[1], pair[0]))
+
+
+def write_labels(source: Path, split: str, protocol: int = 2, **changes: object) -> None:
+    names = LABELS[split]
+    held = {
+        "label_specific": np.array([names.index(name) for name, _ in order_of(split)], np.int32),
+        "label_general": np.zeros(len(order_of(split)), np.int32),  # wrong, as the published ones
+        "label_specific_str": [f"class {name}" for name in names],
+        "label_general_str": ["everything"],
+        **changes,
+    }
+    source.mkdir(exist_ok=True)
+    (source / f"{split}_labels.pkl").write_bytes(pickle.dumps(held, protocol))
+
+
+def write_names(source: Path) -> None:
+    """As published: all of ILSVRC-12, in which a name may stand for two classes."""
+    wnids = ["n90", *IMAGES, "n91"]
+    names = ["class n01", *(f"class {name}" for name in IMAGES), "of no interest"]
+    (source / "synsets.txt").write_text("".join(f"{wnid}\n" for wnid in wnids))
+    (source / "class_names.txt").write_text("".join(f"{name}\n" for name in names))
+
+
+def make_pickles(source: Path, protocol: int) -> None:
+    for split in SPLITS:
+        write_labels(source, split, protocol)
+        held = [np.frombuffer(png(*image), np.uint8)[:, None].copy() for image in order_of(split)]
+        (source / f"{split}_images_png.pkl").write_bytes(pickle.dumps(held, protocol))
+    write_names(source)
+
+
+def python_2_string(data: bytes) -> bytes:
+    return b"T" + len(data).to_bytes(4, "little") + data
+
+
+def make_python_2_pickles(source: Path) -> None:
+    """What Python 2.7 and NumPy 1 write: strings hold the arrays and the keys of the labels."""
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR(K\x01(%btcnumpy\n"
+        b"dtype\n(U\x02%bK\x00K\x01tR(K\x03U\x01%bNNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89%btb"
+    )
+    source.mkdir()
+    for split in SPLITS:
+        pngs = [png(*image) for image in order_of(split)]
+        images = [
+            array % (b"M" + len(p).to_bytes(2, "little"), b"u1", b"|", python_2_string(p))
+            for p in pngs
+        ]
+        (source / f"{split}_images_png.pkl").write_bytes(b"\x80\x02](" + b"".join(images) + b"e.")
+        indices = np.array([LABELS[split].index(name) for name, _ in order_of(split)], "<i4")
+        labels = array % (
+            b"K" + bytes([len(indices)]),
+            b"i4",
+            b"<",
+            python_2_string(indices.tobytes()),
+        )
+        names = b"".join(python_2_string(b"class " + name.encode()) for name in LABELS[split])
+        (source / f"{split}_labels.pkl").write_bytes(
+            b"\x80\x02}("
+            + (python_2_string(b"label_specific") + labels)
+            + (python_2_string(b"label_specific_str") + b"](" + names + b"eu.")
+        )
+    write_names(source)
+
+
+def make_bytes_keyed_pickles(source: Path) -> None:
+    """Read by Python 3 as bytes and written again."""
+    make_pickles(source, 4)
+    for split in SPLITS:
+        path = source / f"{split}_labels.pkl"
+        held = pickle.loads(path.read_bytes())
+        held["label_specific_str"] = [name.encode() for name in held["label_specific_str"]]
+        path.write_bytes(pickle.dumps({key.encode(): value for key, value in held.items()}, 4))
+
+
+def make_npz(source: Path) -> None:
+    for split in SPLITS:
+        write_labels(source, split, 4, label_specific_str=LABELS[split])  # ids: no files of names
+        rgb = np.stack([np.asarray(photograph(*image)) for image in order_of(split)])
+        np.savez(source / f"{split}_images.npz", images=rgb[..., ::-1])  # as OpenCV decodes
+
+
+ILSVRC, PUBLISHED = "the ILSVRC-12 training images", "the authors' published files"
+FORMS = {
+    "tree": (make_tree, ILSVRC),
+    "class tars": (make_class_tars, ILSVRC),
+    "tar of tars": (make_tar, ILSVRC),
+    "pickles 2": (partial(make_pickles, protocol=2), PUBLISHED),
+    "pickles 4": (partial(make_pickles, protocol=4), PUBLISHED),
+    "pickles 5": (partial(make_pickles, protocol=5), PUBLISHED),
+    "pickles of Python 2": (make_python_2_pickles, PUBLISHED),
+    "pickles keyed by bytes": (make_bytes_keyed_pickles, PUBLISHED),
+    "npz": (make_npz, PUBLISHED),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_same_pool(small, tmp_path, form):
+    make, named = FORMS[form]
+    make(small)
+    before = sorted(small.rglob("*"))
+    pool = prepare(tmp_path / "pool", small)
+    rows = [(c.name, c.group, c.split, c.count) for c in pool.classes]
+    splits = {name: split for split, names in LABELS.items() for name in names}
+    assert rows == [(name, GROUP[name], splits[name], IMAGES[name]) for name in sorted(IMAGES)]
+    for held in pool.classes:
+        for place in range(held.count):
+            expected = np.asarray(photograph(held.name, place)).transpose(2, 0, 1)
+            np.testing.assert_array_equal(pool.images[held.start + place], expected)
+    assert describe(pool) == [
+        f"6 classes in 4 categories, from {named}",
+        "train: 3 of 3 classes, 9 images, as many as in Table 4",
+        "val: 1 of 1 classes, 5 images, as many as in Table 4",
+        "test: 2 of 2 classes, 3 images, as many as in Table 4",
+        "complete",
+    ]
+    assert sorted(small.rglob("*")) == before, "nothing is extracted"
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == ["classes.txt", "pool", "source"]
+
+
+def test_photographs_are_resized_bicubically_and_not_cropped(small, tmp_path):
+    make_tree(small)
+    large = photograph("n01", 9).resize((300, 200))
+    for path in (small / "train/n04").iterdir():
+        large.save(path, "PNG")
+    pool = prepare(tmp_path / "pool", small)
+    expected = np.asarray(large.resize((84, 84), Image.Resampling.BICUBIC)).transpose(2, 0, 1)
+    (val,) = pool.of_split("val")
+    np.testing.assert_array_equal(pool.images[val.start], expected)
+    file = io.BytesIO()
+    large.save(file, "PNG")
+    assert (decode(file.getvalue(), "", 84) != expected).any(), "bilinear is something else"
+
+
+def test_the_list_is_that_of_the_paper():
+    known = class_list()
+    assert len({c.name for c in known}) == len(known) == 608
+    assert len({c.group for c in known}) == 34
+    assert Counter(c.split for c in known) == {s: classes for s, (classes, _) in TABLE4.items()}
+    assert sum(images for _, images in TABLE4.values()) == 779_165
+    categories = {split: {c.group for c in known if c.split == split} for split in SPLITS}
+    assert [len(categories[split]) for split in SPLITS] == [20, 6, 8]
+    assert not categories["train"] & (categories["val"] | categories["test"])
+    assert not categories["val"] & categories["test"]
+    sizes = Counter(c.group for c in known).values()
+    assert (min(sizes), max(sizes)) == (10, 30)
+    assert not {c.name for c in known} & {c.group for c in known}
+    assert known == sorted(known, key=lambda c: (SPLITS.index(c.split), c.group, c.name))
+
+
+# A part of it
+
+
+def test_missing_classes_are_refused_unless_they_are_meant_to_be(small, tmp_path):
+    make_tree(small)
+    for path in (small / "train/n02").iterdir():
+        path.unlink()  # a class without images is no class
+    (small / "train/n05").rename(small / "train/n55")
+    line = r"lacks 2 of tieredImageNet's 6 classes, first n02 of train; add them, or pass --partial"
+    fails(small, line)
+    pool = prepare(tmp_path / "pool", small, partial=True)
+    assert [c.name for c in pool.classes] == ["n01", "n03", "n04", "n06"]
+    assert describe(pool) == [
+        f"4 classes in 4 categories, from {ILSVRC}",
+        "train: 2 of 3 classes, 7 images, 2 fewer than in Table 4",
+        "val: 1 of 1 classes, 5 images, as many as in Table 4",
+        "test: 1 of 2 classes, 2 images, 1 fewer than in Table 4",
+        "partial: 2 classes are missing; no published number refers to it",
+    ]
+
+
+def test_one_published_split_is_a_part_of_it(small, tmp_path):
+    make_pickles(small, 4)
+    for split in ("train", "test"):
+        (small / f"{split}_labels.pkl").unlink()
+    fails(small, "lacks 5 of tieredImageNet's 6 classes, first n01 of train")
+    assert [c.name for c in prepare(tmp_path / "pool", small, partial=True).classes] == ["n04"]
+
+
+def test_other_images_of_all_classes_are_told_apart(small, tmp_path):
+    make_tree(small)
+    (small / "train/n01/n01_3.JPEG").write_bytes(png("n01", 9))
+    lines = describe(prepare(tmp_path / "pool", small))
+    assert lines[1] == "train: 3 of 3 classes, 10 images, 1 more than in Table 4"
+    assert lines[-1] == "every class, but other images than the paper's"
+
+
+def test_other_data_sets_have_no_parts(tmp_path):
+    with pytest.raises(InputError, match="omniglot is prepared whole; drop --partial"):
+        datasets.prepare("omniglot", tmp_path, tmp_path, partial=True)
+    with pytest.raises(InputError, match="tiered-imagenet is prepared whole; drop --splits"):
+        datasets.prepare("tiered-imagenet", tmp_path, tmp_path, splits=["train"])
+
+
+# What is refused
+
+
+def fails(source: Path, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        prepare(source.parent / "pool", source)
+    assert "\n" not in str(caught.value)
+    left = sorted(p.name for p in source.parent.iterdir())
+    assert left == ["classes.txt", source.name], "nothing is left behind"
+
+
+def test_no_source(small, tmp_path):
+    with pytest.raises(InputError, match=r"pass --source FOLDER with an ILSVRC-12 .*_png\.pkl"):
+        prepare(tmp_path / "pool", None)
+    with pytest.raises(InputError, match="absent is not a folder; --source is a folder with an"):
+        prepare(tmp_path / "pool", tmp_path / "absent")
+    small.mkdir()
+    fails(small, "nothing of tieredImageNet in .*source: it needs an ILSVRC-12 training tree")
+
+
+def test_a_damaged_image_is_named(small):
+    make_tree(small)
+    (small / "train/n03/n03_26.JPEG").write_bytes(b"<html>")
+    fails(small, r"source/train/n03/n03_26.JPEG is no readable image")
+
+
+def test_a_damaged_png_in_a_pickle_is_named(small):
+    make_pickles(small, 4)
+    path = small / "val_images_png.pkl"
+    data = path.read_bytes()
+    start = data.rfind(tiered_imagenet.PNG) + 200
+    path.write_bytes(data[:start] + bytes(100) + data[start + 100 :])
+    fails(small, r"source/val_images_png.pkl/image 4")
+
+
+def test_images_without_labels_and_labels_without_images(small):
+    make_pickles(small, 4)
+    (small / "val_images_png.pkl").unlink()
+    fails(small, "no val_images_png.pkl and no val_images.npz in .*source; put it there")
+    (small / "val_images_png.pkl").write_bytes(pickle.dumps([np.zeros(9, np.uint8)]))
+    fails(small, r"source/val_labels.pkl has 5 labels for 0 images")
+
+
+def test_names_that_are_no_class_of_the_split(small):
+    make_pickles(small, 4)
+    (small / "synsets.txt").unlink()
+    message = r"train_labels.pkl: 'class n03' is no train class .*put class_names.txt and synsets.t"
+    fails(small, message)
+    write_names(small)
+    write_labels(small, "val", label_specific_str=["class n01"])
+    fails(small, "val_labels.pkl: 'class n01' is no val class of tieredImageNet, or one named twi")
+    write_labels(small, "test", label_specific_str=["class n05", "n05"])
+    write_labels(small, "val")
+    fails(small, "test_labels.pkl: 'n05' is no test class of tieredImageNet, or one named twice")
+    (small / "synsets.txt").write_text("n01\n")
+    fails(small, r"class_names.txt has 8 lines and synsets.txt 1; get them again")
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ({"labels": 1}, "val_labels.pkl holds labels, not label_specific and label_specific_str"),
+        ([1], "holds list, not label_specific and"),
+        (
+            {"label_specific": [0, 0, 1], "label_specific_str": ["n04"]},
+            "no list of numbers below 1",
+        ),
+        ({"label_specific": [0.0], "label_specific_str": ["n04"]}, "no list of numbers below 1"),
+        ({"label_specific": [[0]], "label_specific_str": ["n04"]}, "no list of numbers below 1"),
+        ({"label_specific": [0], "label_specific_str": 4}, "cannot read .*val_labels.pkl"),
+    ],
+)
+def test_odd_labels(small, held, message):
+    make_pickles(small, 4)
+    (small / "val_labels.pkl").write_bytes(pickle.dumps(held))
+    fails(small, message)
+
+
+def test_hostile_labels(small, tmp_path):
+    make_pickles(small, 4)
+    ran = tmp_path / "ran"
+    (small / "val_labels.pkl").write_bytes(f"cos\nsystem\n(S'touch {ran}'\ntR.".encode())
+    fails(small, r"val_labels.pkl tries to call os.system: refused")
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("save", "message"),
+    [
+        (
+            lambda p, rows: np.savez_compressed(p, images=rows),
+            "is compressed; save it with numpy.s",
+        ),
+        (
+            lambda p, rows: np.savez(p, images=rows[:, :42]),
+            r"uint8 \(5, 42, 84, 3\), not uint8 \(I",
+        ),
+        (
+            lambda p, rows: np.savez(p, images=rows * 1.0),
+            r"are float64 \(5, 84, 84, 3\), not uint8",
+        ),
+        (lambda p, rows: np.savez(p, images=np.asfortranarray(rows)), "in Fortran's order"),
+        (lambda p, rows: np.savez(p, data=rows), "cannot read .*val_images.npz .*images.npy"),
+        (lambda p, rows: p.write_bytes(b"<html>"), "cannot read .*val_images.npz .*not a zip file"),
+    ],
+)
+def test_odd_npz(small, save, message):
+    make_npz(small)
+    save(small / "val_images.npz", np.ones((5, 84, 84, 3), np.uint8))
+    fails(small, message)
+
+
+# Its size
+
+
+def test_a_pool_of_779165_images_opens_in_a_moment(tmp_path):
+    known, start, classes = class_list(), 0, []
+    for split, (count, images) in TABLE4.items():
+        for place, c in enumerate([c for c in known if c.split == split]):
+            size = images // count + (place < images % count)
+            classes.append(ImageClass(c.name, c.group, split, start, size, "0" * 64))
+            start += size
+    images = np.lib.format.open_memmap(  # sparse: it takes no room on the disk
+        tmp_path / "images.npy", "w+", np.uint8, (start, 3, 84, 84)
+    )
+    pool = ImagePool("tiered-imagenet", images, tuple(classes), {"form": "nothing"})
+    rows = [[c.name, c.group, c.split, c.start, c.count, c.digest] for c in classes]
+    written = {"format": 1, "name": pool.name, "fingerprint": pool.fingerprint, "classes": rows}
+    (tmp_path / "pool.json").write_text(json.dumps({**written, "about": pool.about}))
+    begun = time.perf_counter()
+    opened = open_pool(tmp_path)
+    assert time.perf_counter() - begun < 1
+    assert opened.images.shape == (779_165, 3, 84, 84)
+    assert not opened.images[779_164].any()
+    assert describe(opened)[-1] == "complete"
+
+
+# A real part of it
+
+
+def make_real_tree(source: Path, each: int) -> set[str]:
+    """ILSVRC-like folders of the classes that miniImageNet shares, the first `each` images of each."""
+    names, count = {c.name for c in class_list()}, Counter()
+    for path in sorted(REAL.glob("*.zip")):
+        with zipfile.ZipFile(path) as opened:
+            for member in opened.namelist():
+                wnid, number = Path(member).stem[:9], Path(member).stem[9:]
+                if wnid in names and count[wnid] < each:
+                    count[wnid] += 1
+                    folder = source / "train" / wnid
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / f"{wnid}_{int(number)}.JPEG").write_bytes(opened.read(member))
+    return set(count)
+
+
+def test_a_real_part_is_prepared_trained_and_tested(tmp_path, monkeypatch, capsys):
+    if not (REAL / "train.csv").exists():
+        pytest.skip(f"the real miniImageNet is not in {REAL}")
+    source, root, runs = tmp_path / "ilsvrc", str(tmp_path / "root"), str(tmp_path / "runs")
+    made = make_real_tree(source, each=24)
+    prepare_it = [
+        "data",
+        "prepare",
+        "tiered-imagenet",
+        "--source",
+        str(source),
+        "--data-root",
+        root,
+    ]
+    with pytest.raises(SystemExit):
+        main(prepare_it)
+    assert "lacks 562 of tieredImageNet's 608 classes" in capsys.readouterr().err
+    main([*prepare_it, "--partial"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "22/7/17 train/val/test classes, 1,104 images 3x84x84" in lines[0]
+    assert lines[2] == "46 classes in 22 categories, from the ILSVRC-12 training images"
+    assert lines[3] == "train: 22 of 351 classes, 528 images, 448,167 fewer than in Table 4"
+    assert lines[-1].startswith("partial: 562 classes are missing")
+    pool = datasets.load("tiered-imagenet", Path(root))
+    assert {c.name for c in pool.classes} == made
+    known = {c.name: replace(c, sources=()) for c in class_list()}
+    assert all(
+        (c.group, c.split) == (known[c.name].group, known[c.name].split) for c in pool.classes
+    )
+    assert pool.images.std(axis=(1, 2, 3)).min() > 1, "photographs"
+
+    small = "--updates 3 --filters 4 --way 2 --unlabeled 3 --query 2 --labeled-fraction 0.5"
+    train = ["train", "--dataset", "tiered-imagenet", "--runs", runs, "--data-root", root]
+    test = ["--way", "2", "--query", "3", "--episodes", "20", "--data-root", root, "--json"]
+    for within in ([], ["--within-group"]):
+        main([*train, *small.split(), *within])
+        folder = capsys.readouterr().out.strip()
+        assert ("within-group" in folder) == bool(within)
+        config = json.loads((Path(folder) / "config.json").read_text())
+        assert config["shape"].get("within_group", False) == bool(within)
+        for at_test in ([], ["--within-group"]):
+            main(["evaluate", "--model", folder, *test, *at_test])
+            (record,) = json.loads(capsys.readouterr().out)
+            assert record.get("within_group", False) == bool(at_test)
+            assert record["train"].get("within_group", False) == bool(within)
+            assert 0 <= record["accuracy"] <= 1
+    with pytest.raises(SystemExit):
+        main([*train, *small.replace("--way 2", "--way 9").split(), "--within-group"])
+    assert "but an episode within a group needs 9 + 0" in capsys.readouterr().err

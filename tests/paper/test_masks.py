@@ -1,0 +1,191 @@
+"""Mask values: each score against its equation, each measure against plain counting."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from semishot import refine
+from semishot.commands.main import main
+from semishot.data.episodes import EpisodeShape
+from semishot.errors import InputError
+from semishot.paper import masks
+from semishot.paper import published as paper
+from semishot.report import mask_tables
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.evaluation import open_model
+from semishot.training.fleets import build_fleet, save_model
+
+CPU = torch.device("cpu")
+SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=2, distractors=4)
+RECIPE = Recipe(updates=2, filters=4, init_std=0.1)
+
+
+def noisy_(module: torch.nn.Module) -> None:
+    generator = torch.Generator().manual_seed(3)
+    for parameter in module.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator).to(parameter)
+
+
+@pytest.fixture
+def fleet(tiny_pool, tmp_path):
+    """A run folder with all three methods on two splits, untrained but for noise."""
+    members = tuple(Member(model, seed) for model in paper.TRAINED for seed in range(2))
+    shape = EpisodeShape(distractors=5)
+    config = FleetConfig(tiny_pool.name, tiny_pool.fingerprint, "ren2018", RECIPE, shape, members)
+    model = build_fleet(members, RECIPE, 1)
+    noisy_(model)
+    save_model(tmp_path / "fleet" / "model.safetensors", config, model)
+    return tmp_path / "fleet"
+
+
+def test_the_scores_are_those_of_eqs_6_and_9():
+    generator = torch.Generator().manual_seed(0)
+    unlabeled, prototypes = (
+        torch.randn(1, 2, size, 4, generator=generator, dtype=torch.float64) for size in (7, 3)
+    )
+    masked, cluster = (
+        refine.build(name, runs=1).double() for name in ("masked_soft_kmeans", "distractor_cluster")
+    )
+    noisy_(masked)
+    cluster.log_radius.data.fill_(0.7)
+    with torch.no_grad():
+        of_mask = masks.distractor_scores(masked, unlabeled, prototypes)
+        of_cluster = masks.distractor_scores(cluster, unlabeled, prototypes)
+        assert set(masks.distractor_scores(None, unlabeled, prototypes)) == {"distance"}
+    assert set(of_mask) == {"distance", "mask"}
+    assert set(of_cluster) == {"distance", "cluster"}
+    radius = np.exp(0.7)
+    for e in range(2):
+        d = np.array(
+            [[sum((a - b) ** 2) for b in prototypes[0, e].numpy()] for a in unlabeled[0, e].numpy()]
+        )  # (U, N)
+        assert np.allclose(of_mask["distance"][0, e], d.min(1))
+        scaled = d / d.mean(0)
+        with torch.no_grad():
+            threshold, slope = masked.threshold_and_slope(
+                refine.masked_soft_kmeans.statistics(torch.from_numpy(scaled)[None, None])
+            )
+        mask = 1 / (1 + np.exp(slope[0, 0].numpy() * (scaled - threshold[0, 0].numpy())))
+        assert np.allclose(of_mask["mask"][0, e], -mask.max(1))
+        for j in range(7):
+            norm = (unlabeled[0, e, j] ** 2).sum().item()
+            terms = [*np.exp(-d[j]), np.exp(-norm / radius**2) / radius]
+            assert np.isclose(of_cluster["cluster"][0, e, j], terms[-1] / sum(terms))
+
+
+def test_auroc_counts_pairs_and_average_precision_averages_precision_at_each_distractor():
+    shape = EpisodeShape(way=2, unlabeled=3, distractors=3)
+    score = np.random.default_rng(1).normal(size=(4, 15)).round(1)  # with ties
+    score[:, 6:] += 0.5
+    found = masks.judged({"distance": score, "mask": -1 / (1 + np.exp(score))}, shape)
+    told = found["tells_distractors"]["distance"]
+    distractors, others = score[:, 6:].ravel(), score[:, :6].ravel()
+
+    def share(above, below):
+        pairs = [(a > b) + 0.5 * (a == b) for a in above for b in below]
+        return sum(pairs) / len(pairs)
+
+    assert np.isclose(told["auroc"], share(distractors, others))
+    within = np.mean([share(row[6:], row[:6]) for row in score])
+    assert np.isclose(told["auroc_within_episode"], within)
+    precision, recall, area = [], 0.0, 0.0
+    for threshold in sorted(set(score.ravel()), reverse=True):
+        hits, false = (distractors >= threshold).sum(), (others >= threshold).sum()
+        precision.append(hits / (hits + false))
+        area += (hits / len(distractors) - recall) * precision[-1]
+        recall = hits / len(distractors)
+    assert np.isclose(told["average_precision"], area)
+    mask = 1 / (1 + np.exp(score))
+    for name, values in (("distractors", mask[:, 6:]), ("others", mask[:, :6])):
+        counts = found["mask_histogram"][name]
+        assert len(counts) == masks.BINS
+        for bin_, count in enumerate(counts):
+            assert count == ((values * masks.BINS).astype(int) == bin_).sum()
+
+
+def test_bimodality_of_two_points_a_uniform_and_a_normal():
+    assert np.isclose(masks.bimodality(np.array([0.0, 1.0] * 50)), 1)
+    assert np.isclose(masks.bimodality(np.linspace(0, 1, 10_001)), 5 / 9, atol=1e-3)
+    normal = np.random.default_rng(0).normal(size=200_000)
+    assert np.isclose(masks.bimodality(normal), 1 / 3, atol=0.01)
+
+
+def test_every_run_is_measured_on_its_own_episodes(fleet, tiny_root):
+    found = masks.mask_records([fleet], SHAPE, tiny_root, CPU, episodes=5)
+    assert [(r["model"], r["split_seed"]) for r in found] == [
+        (model, seed) for model in paper.TRAINED for seed in range(2)
+    ]
+    for record in found:
+        own = {"masked_soft_kmeans": {"mask"}, "distractor_cluster": {"cluster"}}
+        assert set(record["tells_distractors"]) == {"distance"} | own.get(record["model"], set())
+        assert ("mask_histogram" in record) == (record["model"] == "masked_soft_kmeans")
+        assert record["episodes"] == len(record["episode_accuracies"]) == 5
+        for measures in record["tells_distractors"].values():
+            assert all(0 <= value <= 1 for value in measures.values())
+    histogram = found[-1]["mask_histogram"]
+    assert sum(histogram["distractors"]) == 5 * 4 * 2
+    assert sum(histogram["others"]) == 5 * 3 * 2
+
+
+def test_the_summary_is_the_mean_and_standard_error_over_splits(fleet, tiny_root):
+    found = masks.mask_records([fleet], SHAPE, tiny_root, CPU, episodes=5)
+    told = mask_tables.mask_summary(found)
+    assert [(t.model, t.score) for t in told] == [
+        ("masked_soft_kmeans", "mask"),
+        ("distractor_cluster", "cluster"),
+        *((model, "distance") for model in paper.TRAINED),
+    ]
+    pair = [r["tells_distractors"]["mask"]["auroc"] for r in found if "mask_histogram" in r]
+    assert np.isclose(told[0].auroc.mean, sum(pair) / 2)
+    assert np.isclose(told[0].auroc.error, abs(pair[0] - pair[1]) / 2 / 2**0.5)
+
+
+def test_figure_masks_by_command_draws_prints_and_publishes(
+    fleet, tiny_root, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
+    monkeypatch.chdir(tmp_path)
+    small = ["--way", "3", "--query", "4", "--distractors", "4", "--device", "cpu"]
+    main(["reproduce", "figure-masks", "--model", str(fleet), *small, "--publish", "results"])
+    out = capsys.readouterr().out
+    assert "distractor cluster's probability" in out
+    assert "Sarle's bimodality coefficient" in out
+    assert (tmp_path / "figure-masks.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "results" / "glyphs" / "figure-masks.json").read_text(encoding="utf-8")
+    published = json.loads(text)
+    assert len(published) == 6
+    section = mask_tables.masks_section(published)
+    assert "| ren2018 | Masked Soft k-Means | mask | 2 |" in section
+
+
+def test_figure_masks_trains_the_fleets_it_lacks_and_finds_them_again(
+    tiny_pool, tiny_root, tmp_path, monkeypatch
+):
+    preset = replace(paper.PRESETS["ren2018"], recipe=RECIPE)
+    monkeypatch.setitem(paper.PRESETS, "ren2018", preset)
+    arguments = ("ren2018", 2, None, tmp_path, CPU)
+    (folder,) = masks.fleets_with_distractors(tiny_pool, *arguments)
+    config, _, _ = open_model(folder, tiny_root, CPU)
+    assert {m.model for m in config.members} == set(paper.TRAINED)
+    assert config.shape.distractors == 5
+    written = (folder / "model.safetensors").stat().st_mtime_ns
+    assert masks.fleets_with_distractors(tiny_pool, *arguments) == [folder]
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written
+    found = masks.figure_masks((), "glyphs", "ren2018", 2, None, SHAPE, tmp_path, tiny_root, CPU)
+    assert len(found) == 6
+
+
+def test_masks_need_distractors_and_a_masked_run(fleet, tiny_pool, tiny_root, tmp_path):
+    none = replace(SHAPE, distractors=0)
+    with pytest.raises(
+        InputError, match="--distractors and --unlabeled must be at least 1, not 0 and 2"
+    ):
+        masks.mask_records([fleet], none, tiny_root, CPU)
+    members = (Member("soft_kmeans", 0),)
+    config = FleetConfig("glyphs", tiny_pool.fingerprint, "ren2018", RECIPE, SHAPE, members)
+    save_model(tmp_path / "soft.safetensors", config, build_fleet(members, RECIPE, 1))
+    with pytest.raises(InputError, match="no masked_soft_kmeans run in .*soft.safetensors"):
+        masks.mask_records([tmp_path / "soft.safetensors"], SHAPE, tiny_root, CPU, episodes=2)

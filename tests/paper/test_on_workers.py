@@ -1,0 +1,242 @@
+"""A table on several workers is the table of one process: on this machine, on Ray, after losses."""
+
+import itertools
+import os
+import shutil
+import sys
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from semishot.commands import main
+from semishot.errors import InputError
+from semishot.paper import on_workers, published, reproduce
+from semishot.training import loop
+from semishot.training.config import Recipe
+from semishot.workers import engine, folder_bytes, places, ray_cluster
+from semishot.workers.engine import Processes
+from support import engine_works
+
+CPU = torch.device("cpu")
+TINY = Recipe(updates=110, filters=2, halvings=(50,), init_std=0.1)
+"""Checkpoints are taken between lines of the log: there is one, at 100."""
+ABOUT = {"seconds", "date", "device", "versions"}
+"""Fields of a record that say how it was made."""
+
+
+@pytest.fixture(autouse=True)
+def tiny_preset(monkeypatch):
+    monkeypatch.setitem(published.PRESETS, "tiny", published.Preset("a test's", TINY))
+
+
+def table1(pool, runs, place=None, **more) -> list[dict]:
+    run = place and partial(on_workers.run_jobs, place)
+    return reproduce.table("table1", pool, "tiny", 1, None, runs, CPU, run=run, **more)
+
+
+@pytest.fixture(scope="module")
+def here(tiny_pool, tmp_path_factory) -> tuple[Path, list[dict]]:
+    """Table 1 in this process: its runs folder and its records."""
+    runs = tmp_path_factory.mktemp("here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(published.PRESETS, "tiny", published.Preset("a test's", TINY))
+        return runs, table1(tiny_pool, runs)
+
+
+def processes(images, tasks):
+    return Processes(["cpu", "cpu"], 1, images)
+
+
+def numbers(records: list[dict]) -> list[dict]:
+    return [{k: v for k, v in record.items() if k not in ABOUT} for record in records]
+
+
+def assert_same(runs: Path, records: list[dict], here: tuple[Path, list[dict]]) -> None:
+    """The same accuracies in every episode, the same log, the same bits of every model."""
+    assert numbers(records) == numbers(here[1])
+    files = {path.relative_to(here[0]) for path in here[0].rglob("*") if path.is_file()}
+    assert {path.relative_to(runs) for path in runs.rglob("*") if path.is_file()} == files
+    for path in files:
+        if path.name != "result.json":
+            assert (runs / path).read_bytes() == (here[0] / path).read_bytes(), path
+
+
+def test_the_table_of_two_processes_is_the_table_of_one(here, tiny_pool, tmp_path):
+    assert_same(tmp_path, table1(tiny_pool, tmp_path, processes), here)
+
+
+def test_what_is_finished_opens_no_place_and_what_is_trained_is_only_measured(
+    here, tiny_pool, tmp_path, monkeypatch
+):
+    runs = shutil.copytree(here[0], tmp_path / "runs")
+    assert table1(tiny_pool, runs, lambda *_: pytest.fail("it opened a place")) == here[1]
+    (folder, *_) = (path.parent for path in runs.rglob("result.json"))
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    (folder / "result.json").unlink()
+    opened = []
+    monkeypatch.setattr(loop, "chunk_runner", lambda *_: pytest.fail("it trained"))
+
+    class Inside:
+        """A place that works in this process."""
+
+        def __init__(self, images, tasks):
+            self.images, self.news = images, []
+            opened.append(tasks)
+
+        def submit(self, task):
+            told = engine.attend(task.work, self.images, "cpu", task.arguments())
+            self.news += [(task, each) for each in [*told, engine.Done()]]
+
+        def poll(self, seconds):
+            news, self.news = self.news, []
+            return news
+
+        def close(self):
+            pass
+
+    assert numbers(table1(tiny_pool, runs, Inside)) == numbers(here[1])
+    assert opened == [1]
+    assert (folder / "model.safetensors").stat().st_mtime_ns >= before
+
+
+def on_ray(cluster) -> partial:
+    return partial(places.ray_cluster, cluster.address, "auto")
+
+
+def test_a_machine_lost_and_machines_that_join_late_change_nothing_but_the_time(
+    here, cluster, tiny_pool, tmp_path, monkeypatch, capsys
+):
+    """There is no machine at first; the first that comes is killed at its first checkpoint."""
+    monkeypatch.setattr(on_workers, "CHECKPOINT_SECONDS", 0.0)
+    seen, receive, polls = [], on_workers.Fleets.receive, itertools.count()
+    machines = []
+
+    def kill_at_the_first_checkpoint(self, task, value):
+        receive(self, task, value)
+        seen.append(value)
+        if (
+            sum("state.pt" in value for value in seen if isinstance(value, dict))
+            == 1
+            == len(machines)
+        ):
+            cluster.remove_node(machines[0], allow_graceful=False)
+            machines.append(cluster.add_node(num_cpus=1))
+
+    poll = ray_cluster.RayCluster.poll
+
+    def join_late(self, seconds):
+        if next(polls) == 2:
+            machines.append(cluster.add_node(num_cpus=1))
+        return poll(self, seconds)
+
+    monkeypatch.setattr(on_workers.Fleets, "receive", kill_at_the_first_checkpoint)
+    monkeypatch.setattr(ray_cluster.RayCluster, "poll", join_late)
+    records = table1(tiny_pool, tmp_path, on_ray(cluster))
+    assert_same(tmp_path, records, here)
+    assert "lost its worker (NodeDiedError" in capsys.readouterr().err
+    resumed = [value for value in seen if isinstance(value, on_workers.Progress) and value.skipped]
+    assert {value.skipped for value in resumed} == {100}
+    cluster.remove_node(machines[1])
+
+
+@pytest.mark.slow
+def test_a_fleet_that_finds_no_memory_is_reported_split_and_found_again(
+    cluster, tiny_pool, tmp_path, monkeypatch, capsys
+):
+    """Its halves are the fleets that `--fleet-size` makes, bit by bit, and the next call takes them."""
+    machine = cluster.add_node(num_cpus=1)
+    monkeypatch.setattr(on_workers, "work_on_fleet", engine_works.tight_fleet)
+    which = {"models": ["soft_kmeans", "masked_soft_kmeans"]}
+    found = table1(tiny_pool, tmp_path / "split", on_ray(cluster), **which)
+    told = capsys.readouterr().err
+    for column in (0, 5):
+        line = f"2 methods, 2 runs, 5-way 1-shot M5 H{column}: out of memory ("
+        assert told.count(line) == 1
+    assert told.count("trying again in 2 parts") == 2
+    small = tmp_path / "small", table1(tiny_pool, tmp_path / "small", fleet_size=1, **which)
+    assert sorted(map(str, numbers(found))) == sorted(map(str, numbers(small[1])))
+    for path in small[0].rglob("model.safetensors"):
+        there = tmp_path / "split" / path.relative_to(small[0])
+        assert there.read_bytes() == path.read_bytes()
+    again = table1(tiny_pool, tmp_path / "split", lambda *_: pytest.fail("it began"), **which)
+    assert sorted(map(str, again)) == sorted(map(str, found))
+    cluster.remove_node(machine)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--address", "10.0.0.1:6379"], "--address is a Ray cluster's: it goes with --engine ray"),
+        (
+            ["--engine", "ray", "--device", "cuda:1"],
+            "with --engine ray, --device is auto, cpu or cuda",
+        ),
+        (["--fleet-size", "0"], "--fleet-size must be at least 1, not 0"),
+        (["--engine", "ray", "--address", "nowhere"], "--address nowhere is not HOST:PORT"),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1"),
+    ],
+)
+def test_wrong_words_end_in_one_line(words, message, tiny_root, tmp_path, capsys):
+    if "--address" in words and "ray" in words and find_spec("ray") is None:
+        pytest.skip("the extra `ray` is not installed")
+    where = ["--dataset", "glyphs", "--data-root", str(tiny_root), "--runs", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main.main(["reproduce", "table1", "--preset", "tiny", "--splits", "1", *where, *words])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"--engine ray needs Ray: pip install semishot\[ray\]"):
+        ray_cluster.import_ray()
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+def test_without_an_engine_a_cpu_or_one_gpu_is_this_process(monkeypatch):
+    assert on_workers.choose(None, None, "cpu") == (CPU, None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert on_workers.choose(None, None, "auto")[1] is None
+
+
+def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
+    opened = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    for module in (places, on_workers):
+        monkeypatch.setattr(
+            module, "pick_device", lambda name: torch.device(name.replace("auto", "cuda"))
+        )
+    monkeypatch.setattr(places, "Processes", lambda *words: opened.append(words))
+    for engine_name, device in ((None, "auto"), ("local", "cuda"), ("local", "cuda:2")):
+        where, run = on_workers.choose(engine_name, None, device)
+        assert where == CPU
+        run.args[0]("images", 9)
+    assert [devices for devices, *_ in opened] == [["cuda:0", "cuda:1", "cuda:2"]] * 2 + [
+        ["cuda:2"]
+    ]
+    assert on_workers.choose(None, None, "cuda:1") == (torch.device("cuda:1"), None)
+
+
+def test_cores_are_shared_among_processes(monkeypatch):
+    opened = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(places, "Processes", lambda *words: opened.append(words))
+    for tasks in (3, 9):
+        places.this_machine(CPU, "images", tasks)
+    assert opened == [(["cpu"] * 3, 2, "images"), (["cpu"] * 7, 1, "images")]
+
+
+def test_files_of_a_worker_stay_in_their_folder_and_old_ones_go(tmp_path):
+    folder = tmp_path / "run"
+    folder_bytes.unpack({"state.pt": b"1", "tensorboard/events.1": b"1", "log.jsonl": b""}, folder)
+    folder_bytes.unpack({"model.safetensors": b"2", "tensorboard/events.2": b"2"}, folder)
+    left = {"log.jsonl": b"", "model.safetensors": b"2", "tensorboard/events.2": b"2"}
+    assert folder_bytes.pack(folder) == left
+    for name in ("../state.pt", "/tmp/state.pt", "a/../../b"):
+        with pytest.raises(InputError, match="which is outside its folder"):
+            folder_bytes.unpack({name: b"x"}, folder)
+    assert folder_bytes.pack(folder) == left

@@ -1,0 +1,140 @@
+"""The paper as data: its tables hold what the paper prints, its presets what it did."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from semishot import refine
+from semishot.errors import InputError
+from semishot.paper import published
+
+SOURCE = Path(__file__).parents[3] / "shared" / "paper.tex"
+NUMBER = re.compile(r"(\d+\.\d+) \$\\pm\$ (\d+\.\d+)")
+
+
+def printed_table(label: str) -> dict[str, list[tuple[float, float]]]:
+    """Row name -> (mean, error) per column, of the table with this LaTeX label."""
+    if not SOURCE.exists():
+        pytest.skip(f"the paper's source is not at {SOURCE}")
+    tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", SOURCE.read_text(), re.DOTALL)
+    table = next(t for t in tables if f"\\label{{{label}}}" in t)  # Table 5 has Table 3's label
+    rows = {}
+    for line in table.splitlines():
+        if numbers := NUMBER.findall(line):
+            name = line.split("&")[0].strip().replace("$", "").replace("+", " + ")
+            rows[name] = [(float(mean), float(error)) for mean, error in numbers]
+    return rows
+
+
+PRINTED = {
+    "table1": ("tab:omniglot", [(1, 0), (1, 5)]),
+    "table2": ("tab:miniImageNet", [(1, 0), (5, 0), (1, 5), (5, 5)]),
+    "table3": ("tab:tieredImageNet", [(1, 0), (5, 0), (1, 5), (5, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_tables_are_what_the_paper_prints(name):
+    label, columns = PRINTED[name]
+    printed = printed_table(label)
+    assert list(printed) == list(published.MODELS.values())
+    for model, row in published.MODELS.items():
+        for (shot, h), numbers in zip(columns, printed[row], strict=True):
+            cell = published.TABLES[name].cells[model, shot, h]
+            assert (cell.mean, cell.error) == numbers
+
+
+@pytest.mark.parametrize("name", published.TABLES)
+def test_tables_have_five_rows_and_a_column_for_each_shot_and_pile(name):
+    table = published.TABLES[name]
+    assert len(published.MODELS) == 5
+    assert set(table.cells) == {
+        (m, k, h) for m in published.MODELS for k in table.shots for h in (0, 5)
+    }
+
+
+@pytest.mark.parametrize("name", published.TABLES)
+def test_r19_the_supervised_model_has_one_number(name):
+    for shot in published.TABLES[name].shots:
+        cells = published.TABLES[name].cells
+        assert cells["supervised", shot, 0] == cells["supervised", shot, 5]
+
+
+def test_every_row_is_a_method_or_one_of_the_two_baselines():
+    assert set(published.TRAINED) <= set(refine.names())
+    assert set(published.MODELS) == {*published.TRAINED, "supervised", "semi_supervised_inference"}
+
+
+@pytest.mark.parametrize("name", ["ren2018", "ren2018-text"])
+def test_r26_training_episodes_are_5_way_1_shot_with_5_unlabeled(name):
+    preset = published.preset(name)
+    shape = preset.train
+    assert (shape.way, shape.shot, shape.query, shape.unlabeled) == (5, 1, 1, 5)
+    assert shape.shot + shape.query == 20 // 10  # the two labeled drawings of a character
+    assert shape.distractors == 0
+    assert preset.distractors == shape.way
+
+
+@pytest.mark.parametrize("unlabeled", [5, 10])
+def test_a18_test_episodes_use_all_twenty_drawings_of_a_class(unlabeled):
+    shape = published.TABLES["table1"].tests[unlabeled]
+    assert (shape.way, shape.shot, shape.unlabeled) == (5, 1, unlabeled)
+    assert shape.shot + shape.query + shape.unlabeled == 20
+
+
+@pytest.mark.parametrize("name", ["ren2018", "ren2018-text"])
+def test_presets_of_the_paper_are_its_protocol(name):
+    """PROTOCOL 2.1, 2.8: Adam at 1e-3 for 20K updates, 64 filters of std 0.01, L2 5e-5, 10 % labels."""
+    recipe = published.preset(name).recipe
+    assert recipe.learning_rate == 1e-3
+    assert recipe.updates == 20_000
+    assert (recipe.filters, recipe.init_std) == (64, 0.01)
+    assert recipe.weight_decay == 5e-5
+    assert recipe.labeled_fraction == 0.1
+    assert recipe.steps == 1
+    assert not recipe.cosine
+    assert recipe.augment == 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "fraction"), [("mini-imagenet", 0.4), ("tiered-imagenet", 0.1)]
+)
+def test_r24_r29_photographs_have_their_own_protocol(dataset, fraction):
+    """200K updates, halved from 50K every 25K (PROTOCOL 2.8); 5 queries in training, 20 at test."""
+    preset = published.preset("ren2018", dataset)
+    assert preset.recipe.updates == 200_000
+    assert preset.recipe.halvings == (50_000, 75_000, 100_000, 125_000, 150_000, 175_000)
+    assert published.preset("ren2018-text", dataset).recipe.halvings[:2] == (25_000, 50_000)
+    assert preset.recipe.labeled_fraction == fraction
+    assert preset.train.sizes == (5, 25, 25)
+    assert published.preset("semishot", dataset).recipe.labeled_fraction == fraction
+    (test,) = (
+        t
+        for table in published.TABLES.values()
+        for t in table.tests.values()
+        if table.dataset == dataset
+    )
+    assert (test.query, test.unlabeled) == (20, 20)
+
+
+@pytest.mark.parametrize("dataset", ["omniglot", "mini-imagenet"])
+def test_figure_4_keeps_the_queries_whatever_m(dataset):
+    table = published.table("figure-unlabeled", dataset)
+    assert list(table.tests) == [
+        m for m in (0, 1, 2, 5, 10, 15, 20, 25) if dataset != "omniglot" or m <= 10
+    ]
+    assert len({test.query for test in table.tests.values()}) == 1
+    assert all(test.unlabeled == m for m, test in table.tests.items())
+
+
+def test_every_preset_says_what_it_is_for():
+    for name, preset in published.PRESETS.items():
+        assert preset.about
+        assert published.preset(name) == preset
+        assert all(0 < h < preset.recipe.updates for h in preset.recipe.halvings)
+
+
+def test_an_unknown_preset_lists_the_choices():
+    with pytest.raises(InputError, match="unknown preset 'ren2019': choose from ren2018, ren2018-"):
+        published.preset("ren2019")

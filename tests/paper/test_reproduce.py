@@ -1,0 +1,339 @@
+"""A table: plan the fleets, run only what is missing, and find everything again."""
+
+import itertools
+import json
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from semishot import refine
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.errors import InputError
+from semishot.network.protonet import ProtoNet
+from semishot.paper import plan, published, reproduce
+from semishot.report import tables
+from semishot.training import fleet_table, fleets, loop, observer
+from semishot.training.config import FleetConfig, Member, Recipe
+
+CPU = torch.device("cpu")
+TINY = Recipe(updates=6, filters=3, halvings=(3,), init_std=0.1)
+PRESET = published.Preset("a test's", TINY)
+TABLE1 = published.TABLES["table1"]
+
+
+@pytest.fixture(autouse=True)
+def tiny_preset(monkeypatch):
+    monkeypatch.setitem(published.PRESETS, "tiny", PRESET)
+
+
+def table1(pool: ImagePool, runs: Path, splits: int, updates: int | None = None) -> list[dict]:
+    return reproduce.table("table1", pool, "tiny", splits, updates, runs, CPU)
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_pool, tmp_path_factory) -> tuple[Path, list[dict]]:
+    """Table 1 over two splits: its runs folder and its records."""
+    runs = tmp_path_factory.mktemp("table1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(published.PRESETS, "tiny", PRESET)
+        return runs, table1(tiny_pool, runs, splits=2)
+
+
+def key(record: dict) -> tuple:
+    return (record["model"], record["distractors"], record["unlabeled"], record["split_seed"])
+
+
+def snapshot(runs: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}
+
+
+def forbid_training(monkeypatch) -> None:
+    monkeypatch.setattr(loop, "chunk_runner", lambda *_: pytest.fail("it trained"))
+
+
+def members_begun(runs: Path) -> list[tuple[Member, ...]]:
+    configs = runs.glob("*/*/*/config.json")
+    return [FleetConfig.from_json(path.read_text()).members for path in configs]
+
+
+def test_table1_has_ten_cells_at_both_m_for_every_split(finished):
+    _, records = finished
+    cells = [(m, h) for m in published.MODELS for h in (0, 5)]
+    measured = [(m, h) for m, h in cells if (m, h) != ("supervised", 5)]
+    expected = itertools.product(measured, (5, 10), (0, 1))
+    assert sorted(map(key, records)) == sorted((m, h, u, s) for (m, h), u, s in expected)
+    for m in (5, 10):
+        cells = tables.cells(records, 1, m)
+        assert len(cells) == 10
+        assert all(cell.splits == 2 for cell in cells.values())
+
+
+def test_records_keep_600_episodes_and_how_they_were_trained(finished):
+    for record in finished[1]:
+        assert record["episodes"] == len(record["episode_accuracies"]) == 600
+        assert (record["dataset"], record["preset"]) == ("glyphs", "tiny")
+        assert record["updates"] == TINY.updates
+        assert record["query"] == 19 - record["unlabeled"]
+        if record["model"] in published.TRAINED:  # R28: trained and tested in the same setting
+            assert record["train"]["distractors"] == record["distractors"]
+
+
+def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
+    """Semi-Supervised Inference is the supervised run, refined with Soft k-Means at test alone."""
+    runs, records = finished
+    (folder,) = [
+        path.parent
+        for path in runs.glob("*/*/*/result.json")
+        if any(r["model"] == "supervised" for r in json.loads(path.read_text()))
+    ]
+    shape = replace(published.TABLES["table1"].tests[5], distractors=5)
+    model = fleets.load_model(folder, CPU)[1]
+    as_soft = ProtoNet(model.encoder, refine.build("soft_kmeans"), 1)
+    (expected,) = reproduce.evaluate(as_soft, tiny_pool, "test", [shape], [0, 1])
+    for seed in (0, 1):
+        (found,) = [r for r in records if key(r) == ("semi_supervised_inference", 5, 5, seed)]
+        assert found["accuracy"] == pytest.approx(expected[seed].mean())
+
+
+def test_the_plan_is_one_supervised_fleet_and_one_fleet_per_column(finished):
+    begun = sorted(members_begun(finished[0]), key=len)
+    three = tuple(Member(model, seed) for model in published.TRAINED for seed in (0, 1))
+    assert begun == [(Member("supervised", 0), Member("supervised", 1)), three, three]
+
+
+def test_running_it_again_trains_and_measures_nothing(finished, tiny_pool, monkeypatch):
+    runs, records = finished
+    before = snapshot(runs)
+    forbid_training(monkeypatch)
+    monkeypatch.setattr(reproduce, "evaluate", lambda *_: pytest.fail("it evaluated"))
+    assert table1(tiny_pool, runs, splits=2) == records
+    assert snapshot(runs) == before
+
+
+def test_more_splits_train_only_the_missing(tiny_pool, tmp_path):
+    first = table1(tiny_pool, tmp_path, splits=1)
+    before = snapshot(tmp_path)
+    both = table1(tiny_pool, tmp_path, splits=2)
+    after = snapshot(tmp_path)
+    assert {path: after[path] for path in before} == before
+    new = [m for m in members_begun(tmp_path) if all(member.split_seed == 1 for member in m)]
+    assert sorted(map(len, new)) == [1, 3, 3]
+    assert len(members_begun(tmp_path)) == 6
+    assert [r for r in both if r["split_seed"] == 0] == first
+
+
+def test_fewer_splits_train_nothing(finished, tiny_pool, tmp_path, monkeypatch):
+    _, records = finished
+    runs = shutil.copytree(finished[0], tmp_path / "runs")
+    forbid_training(monkeypatch)
+    found = table1(tiny_pool, runs, splits=1)
+    assert sorted(map(key, found)) == sorted(key(r) for r in records if r["split_seed"] == 0)
+
+
+def test_a_split_is_the_same_whether_trained_alone_or_with_others(finished, tiny_pool, tmp_path):
+    """Six float32 updates apart, a query may fall to the other side, but hardly more."""
+    alone = {key(r): r["accuracy"] for r in table1(tiny_pool, tmp_path, splits=1)}
+    together = {key(r): r["accuracy"] for r in finished[1]}
+    for place, accuracy in alone.items():
+        assert together[place] == pytest.approx(accuracy, abs=0.005)
+
+
+def test_other_settings_find_nothing_to_share(finished, tiny_pool):
+    runs, _ = finished
+    for recipe in (TINY, TINY.with_updates(7), replace(TINY, filters=4)):
+        jobs = plan.table_jobs(TABLE1, tiny_pool, "tiny", recipe, 2, runs)
+        there = [plan.run_folder(runs, job.config).exists() for job in jobs]
+        assert all(there) == any(there) == (recipe == TINY)
+
+
+def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypatch):
+    """Stop the last of the three fleets after a checkpoint: the next call trains only its rest."""
+    monkeypatch.setattr(loop, "CHUNK", 2)
+    often = partial(loop.training, checkpoint_seconds=0)
+    monkeypatch.setattr(reproduce, "training", often)
+    chunks = itertools.count(1)
+    log = observer.append_log
+
+    def stop_in_the_eighth(*args):
+        if next(chunks) == 8:  # 3 chunks for each of the first two fleets, then 2
+            raise KeyboardInterrupt
+        return log(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(observer, "append_log", stop_in_the_eighth)
+        with pytest.raises(KeyboardInterrupt):
+            table1(tiny_pool, tmp_path, splits=2)
+    assert len(list(tmp_path.rglob("state.pt"))) == 1
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 2
+
+    steps = []
+    monkeypatch.setattr(observer, "append_log", lambda folder, step, *more: steps.append(step))
+    records = table1(tiny_pool, tmp_path, splits=2)
+    assert steps == [4, 6]
+    assert [r["episode_accuracies"] for r in records] == [
+        r["episode_accuracies"] for r in finished[1]
+    ]
+
+
+def test_a_lost_result_is_measured_again_without_training(tiny_pool, tmp_path, monkeypatch):
+    records = table1(tiny_pool, tmp_path, splits=1)
+    for path in tmp_path.rglob("result.json"):
+        path.unlink()
+    forbid_training(monkeypatch)
+    again = table1(tiny_pool, tmp_path, splits=1)
+    assert [key(r) for r in again] == [key(r) for r in records]
+    assert [r["accuracy"] for r in again] == [r["accuracy"] for r in records]
+
+
+def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path, monkeypatch):
+    plans = []
+    monkeypatch.setattr(reproduce, "run_jobs", lambda jobs, *_: plans.extend(jobs) or [])
+    table1(tiny_pool, tmp_path, splits=1, updates=12)
+    assert {job.config.recipe for job in plans} == {replace(TINY, updates=12, halvings=(6,))}
+
+
+def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
+    jobs = plan.table_jobs(TABLE1, tiny_pool, "tiny", TINY, 2, tmp_path)
+    configs = list({job.config.name: job.config for job in jobs}.values())
+    reproduce.train_all(configs, tiny_pool, tmp_path, CPU, side_by_side=3)
+    for config in configs:
+        one, other = (
+            plan.run_folder(runs, config) / "model.safetensors" for runs in (finished[0], tmp_path)
+        )
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_at_least_one_split(tiny_pool, tmp_path):
+    with pytest.raises(InputError, match="--splits must be at least 1, not 0"):
+        table1(tiny_pool, tmp_path, splits=0)
+
+
+def words(pool: ImagePool, model: str = "soft_kmeans", **more) -> FleetConfig:
+    return plan.fleet_config(pool, "tiny", model, [4, 2], {"distractors": 3, "way": None}, **more)
+
+
+def test_a_fleet_by_the_words_of_the_command_line(tiny_pool):
+    config = words(tiny_pool, updates=12, filters=5, labeled_fraction=0.4)
+    assert config.recipe == replace(
+        TINY, updates=12, halvings=(6,), filters=5, labeled_fraction=0.4
+    )
+    assert config.members == (Member("soft_kmeans", 4), Member("soft_kmeans", 2))
+    assert (config.dataset, config.data_fingerprint) == ("glyphs", tiny_pool.fingerprint)
+    assert config.shape == replace(PRESET.train, distractors=3)
+
+
+@pytest.mark.parametrize(
+    ("authors", "ours"),
+    [
+        ("kmeans-refine", "soft_kmeans"),
+        ("kmeans-refine-radius", "distractor_cluster"),
+        ("kmeans-refine-mask", "masked_soft_kmeans"),
+        ("basic", "supervised"),
+    ],
+)
+def test_the_authors_names_are_taken(tiny_pool, authors, ours):
+    config = words(tiny_pool, authors)
+    assert {member.model for member in config.members} == {ours}
+    assert config == words(tiny_pool, ours)
+
+
+def test_supervised_episodes_have_no_unlabeled_images(tiny_pool):
+    shape = words(tiny_pool, "supervised").shape
+    assert (shape.unlabeled, shape.distractors) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2", 2), ("0.5", 0.5), ("true", True), ("False", False)]
+)
+def test_options_are_numbers_or_truths(tiny_pool, text, value):
+    (member, _) = words(tiny_pool, options={"name": text}).members
+    assert member.options == {"name": value}
+    assert type(member.options["name"]) is type(value)
+
+
+def test_an_option_that_is_neither_is_refused(tiny_pool):
+    with pytest.raises(InputError, match="option mask_power: 'twice' is neither a number nor"):
+        words(tiny_pool, options={"mask_power": "twice"})
+
+
+def test_the_rows_of_a_finished_table_stand_at_their_end(finished, tiny_pool, monkeypatch):
+    tables_shown: list[fleet_table.FleetTable] = []
+    made = fleet_table.FleetTable.__init__
+
+    def remember(self, rows):
+        made(self, rows)
+        tables_shown.append(self)
+
+    monkeypatch.setattr(fleet_table.FleetTable, "__init__", remember)
+    table1(tiny_pool, finished[0], splits=2)
+    (shown,) = tables_shown
+    assert [(row.done, row.skipped) for row in shown.rows] == [(6, 6)] * 3
+    assert shown.whole() == "training: 100%"
+
+
+def test_records_within_a_group_are_others_and_older_ones_are_across_groups():
+    shape = EpisodeShape(way=3)
+    within = replace(shape, within_group=True)
+    about = {"model": "soft_kmeans", "episodes": reproduce.EPISODES}
+    held = [{**about, **shape.as_dict()}, {**about, **within.as_dict()}]
+    assert "within_group" not in held[0]
+    assert reproduce.matching(held, None, shape, 1) == held[:1]
+    assert reproduce.matching(held, None, within, 1) == held[1:]
+
+
+def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, monkeypatch):
+    """Rows trained one after the other are the rows of one go, and what is there can be shown."""
+    whole = {key(r): r["accuracy"] for r in finished[1]}
+    arguments = ("table1", tiny_pool, "tiny", 2, None, tmp_path, CPU)
+    with pytest.raises(InputError, match="nothing of table1 is finished below .*; drop --finished"):
+        reproduce.table(*arguments, finished=True)
+    masked = reproduce.table(*arguments, models=["masked_soft_kmeans"])
+    assert {r["model"] for r in masked} == {"masked_soft_kmeans"}
+    inference = reproduce.table(*arguments, models=["semi_supervised_inference"])
+    assert {r["model"] for r in inference} == {"semi_supervised_inference"}
+    with monkeypatch.context() as patch:
+        forbid_training(patch)
+        shown = reproduce.table(*arguments, finished=True)
+    assert {r["model"] for r in shown} == {
+        "masked_soft_kmeans",
+        "semi_supervised_inference",
+        "supervised",
+    }
+    rest = reproduce.table(*arguments)
+    found = {key(r): r["accuracy"] for r in rest}
+    assert found.keys() == whole.keys()
+    assert found == pytest.approx(whole, abs=0.01)  # fleets of other sizes round differently
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"shots": (5,)}, "--shots 5 is not in this table: choose from 1"),
+        ({"models": ("x",)}, "--models x is not in this table: choose from supervised, semi_"),
+    ],
+)
+def test_shots_and_models_that_a_table_has_not_are_refused(choice, message, tiny_pool, tmp_path):
+    with pytest.raises(InputError, match=message):
+        reproduce.table("table1", tiny_pool, "tiny", 1, None, tmp_path, CPU, **choice)
+
+
+def test_figure_4_is_measured_on_the_fleets_of_the_table(finished, tiny_pool, monkeypatch):
+    forbid_training(monkeypatch)
+    runs, records = finished
+    arguments = ("figure-unlabeled", tiny_pool, "tiny", 2, None, runs, CPU)
+    found = reproduce.table(*arguments)
+    assert {r["unlabeled"] for r in found} == {0, 1, 2, 5, 10}
+    assert {r["query"] for r in found} == {9}
+    at_10 = {key(r): r["accuracy"] for r in found if r["unlabeled"] == 10}
+    assert at_10 == {key(r): r["accuracy"] for r in records if r["unlabeled"] == 10}
+    nothing = [
+        r for r in found if r["unlabeled"] == 0 and r["model"] == "semi_supervised_inference"
+    ]
+    supervised = {r["split_seed"]: r["accuracy"] for r in found if r["model"] == "supervised"}
+    for record in nothing:  # no unlabeled image: the supervised model
+        assert record["accuracy"] == supervised[record["split_seed"]]

@@ -1,0 +1,147 @@
+"""Table 5: the paper's cells, episodes recomputed with loops, records that are found again."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from semishot.commands.main import main
+from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.splits import all_labeled
+from semishot.errors import InputError
+from semishot.paper import published_baselines, table5
+from semishot.report import baseline_tables, results
+from semishot.training import pretraining
+
+CPU = torch.device("cpu")
+PRINTED = """
+nearest_neighbor pixels        40.39 0.36  26.74 0.48  31.43 0.51  26.55 0.50  30.79 0.53
+nearest_neighbor random        59.55 0.46  24.03 0.38  27.54 0.42  25.49 0.45  30.01 0.47
+nearest_neighbor pretrained    52.53 0.51  32.90 0.58  40.79 0.76  32.76 0.66  40.26 0.67
+logistic_regression pixels     49.15 0.39  24.50 0.41  33.33 0.68  25.70 0.46  36.30 0.62
+logistic_regression random     57.80 0.45  24.10 0.50  28.40 0.42  26.55 0.48  32.51 0.52
+logistic_regression pretrained 48.49 0.47  30.28 0.54  40.27 0.59  34.52 0.68  43.58 0.72
+"""
+COLUMNS = [
+    ("omniglot", 1),
+    ("mini-imagenet", 1),
+    ("mini-imagenet", 5),
+    ("tiered-imagenet", 1),
+    ("tiered-imagenet", 5),
+]
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Few episodes and a narrow encoder: the plan is what is tested."""
+    monkeypatch.setattr(table5, "EPISODES", 7)
+    recipe = replace(pretraining.RECIPE.with_updates(2), filters=4)
+    monkeypatch.setattr(pretraining, "RECIPE", recipe)
+
+
+def test_the_published_cells_are_the_papers():
+    for line in PRINTED.strip().splitlines():
+        classifier, features, *numbers = line.split()
+        for column, mean, error in zip(COLUMNS, numbers[::2], numbers[1::2], strict=True):
+            for name in {classifier, classifier.replace("logistic", "adam_logistic")}:
+                cell = published_baselines.published(*column, name, features)
+                assert (cell.mean, cell.error) == (float(mean), float(error))
+
+
+def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
+    images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
+    seen = table5.see(tiny_pool, images, "pixels", pretraining.RECIPE, 0, None, CPU)
+    found = table5.episode_accuracies(seen, images, shape, 5, "nearest_neighbor", 0.1, episodes=4)
+    for e in range(4):
+        drawn = sample_episodes(images, shape, 5, "test", e, 1)
+        right = 0
+        for q, query in enumerate(drawn.query[0]):
+            pixels = tiny_pool.images[query].astype(float)
+            gaps = [((pixels - tiny_pool.images[s]) ** 2).sum() for s in drawn.support[0]]
+            right += int(np.argmin(gaps)) // 2 == q // 4
+        assert found[e] == right / 12
+
+
+@pytest.mark.parametrize("classifier", published_baselines.CLASSIFIERS)
+def test_how_many_episodes_are_taken_together_changes_nothing(tiny_pool, monkeypatch, classifier):
+    images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
+    seen = table5.see(tiny_pool, images, "random", pretraining.RECIPE, 1, None, CPU)
+    arguments = (seen, images, shape, 2, classifier, 1e-2, 5)
+    together = table5.episode_accuracies(*arguments)
+    monkeypatch.setattr(table5, "NUMBERS_AT_A_TIME", 1)
+    assert np.allclose(table5.episode_accuracies(*arguments), together)
+
+
+def test_every_row_is_measured_once_and_found_again(short, tiny_pool, tmp_path, monkeypatch):
+    kinds = ("pixels", "random", "pretrained")
+    found = table5.table5(tiny_pool, kinds, 2, None, tmp_path, CPU, with_scale_bug=True)
+    keys = [(r["model"], r["features"], *r["options"], r["split_seed"]) for r in found]
+    assert len(keys) == len(set(keys)) == 3 * 4 * 2
+    for record in found:
+        assert record["episodes"] == 7
+        assert record["accuracy"] == pytest.approx(np.mean(record["episode_accuracies"]), abs=1e-5)
+        trained = record["features"] == "pretrained"
+        assert record["updates"] == (2 if trained else 0)
+        assert bool(record["train"]) == bool(record["recipe"]) == trained
+    monkeypatch.setattr(table5, "see", None)  # nothing is measured again
+    assert table5.table5(tiny_pool, kinds, 2, None, tmp_path, CPU, with_scale_bug=True) == found
+    assert table5.table5(tiny_pool, ("pixels",), 1, None, tmp_path, CPU) == found
+
+
+def test_photographs_have_two_shots_and_four_tenths_labeled(
+    short, tiny_pool, tmp_path, monkeypatch
+):
+    named = replace(tiny_pool, name="mini-imagenet")
+    found = table5.table5(named, ("pixels", "pretrained"), 1, None, tmp_path, CPU)
+    assert {r["shot"] for r in found} == {1, 5}
+    assert {r["query"] for r in found} == {5}
+    assert {r["recipe"].get("labeled_fraction") for r in found} == {None, 0.4}
+    header, rows = baseline_tables.table5_rows(found)
+    assert header.count("paper") == 2
+    assert rows[0][0] == "1-NN Pixel"
+    assert rows[0][4] == "26.74 ± 0.48"
+    assert rows[0][8] == "31.43 ± 0.51"
+
+
+def test_the_table_shows_mean_interval_error_and_difference():
+    shared = {
+        "dataset": "omniglot", "shot": 1, "model": "nearest_neighbor", "options": {},
+        "features": "pixels",
+    }  # fmt: skip
+    found = [
+        {**shared, "split_seed": seed, "accuracy": accuracy, "accuracy_ci95": 0.004}
+        for seed, accuracy in enumerate((0.40, 0.44))
+    ]
+    _, rows = baseline_tables.table5_rows(found)
+    error = 2 / 2**0.5
+    assert rows == [["1-NN Pixel", "2", "42.00 ± 0.40", f"± {error:.2f}", "40.39 ± 0.36", "+1.61"]]
+    (cell,) = json.loads(baseline_tables.table5_as_json(found))
+    assert cell["accuracy"] == pytest.approx(0.42)
+    assert cell["paper_accuracy"] == pytest.approx(0.4039)
+
+
+def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
+    monkeypatch.chdir(tmp_path)
+    command = ["reproduce", "table5", "--dataset", "glyphs", "--splits", "1", "--device", "cpu"]
+    main([*command, "--features", "pixels", "random", "--publish", "results"])
+    out = capsys.readouterr().out
+    assert "LR, converged CNN rnd" in out
+    published = results.read(tmp_path / "results" / "glyphs" / "table5.json")
+    assert len(published) == 6
+    section = baseline_tables.table5_section(published)
+    assert "## Table 5 (glyphs, 5-way)" in section
+    assert "scale bug" not in section
+    main([*command, "--with-scale-bug", "--json"])
+    assert len(json.loads(capsys.readouterr().out)) == 12
+
+
+def test_wrong_numbers_come_before_the_work(tiny_pool, tmp_path):
+    with pytest.raises(InputError, match="--splits must be at least 1, not 0"):
+        table5.table5(tiny_pool, ("pixels",), 0, None, tmp_path, CPU)
+    with pytest.raises(InputError, match="--features takes at least one of pixels, random, pre"):
+        table5.table5(tiny_pool, (), 1, None, tmp_path, CPU)
+    with pytest.raises(InputError, match="updates must be at least 1, not 0"):
+        table5.table5(tiny_pool, ("pretrained",), 1, 0, tmp_path, CPU)

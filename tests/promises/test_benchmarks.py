@@ -1,0 +1,279 @@
+"""The benchmarks run, their results hold what docs/speed.md promises, and the page is made from them."""
+
+import importlib.util
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from semishot import refine
+from semishot.data.episodes import EpisodeShape
+from semishot.training.config import Member, Recipe
+from semishot.training.fleets import build_fleet
+
+ROOT = Path(__file__).parents[2]
+NUMBERS = {
+    "update": {"us_per_update_and_run", "times_faster_than_eager"},
+    "photographs": {"us_per_update_and_run", "times_faster_than_eager"},
+    "sampler": {"episodes_per_second", "seconds_for_20000", "times_faster_than_loop"},
+    "evaluation": {"episodes_per_second", "times_faster_than_loop"},
+    "scaling": {"us_per_update_and_run", "us_per_image", "times_base"},
+    "build_pool": {"images_per_second", "minutes_for_all", "parent_mib", "worker_mib"},
+    "logistic": {"seconds_for_600", "loop_seconds_for_600", "times_faster_than_loop"},
+    "classifier": {"fit_seconds"},
+    "engine": set(),
+}
+ALONE = ("build_pool", "logistic", "classifier", "engine")  # which need no GPU
+SLOW = pytest.param("engine", marks=pytest.mark.slow)
+TOGETHER = [name for name in NUMBERS if name not in ALONE]
+
+
+def run(script: str, *arguments: object) -> str:
+    """A script of benchmarks/ in a process of its own, not installed, on one thread."""
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check(result: dict, name: str) -> None:
+    assert result["benchmark"] == name
+    assert result["device_type"] == "cpu"
+    assert result["device"]
+    assert result["processor"]
+    assert set(result["versions"]) >= {"semishot", "torch", "numpy", "python"}
+    assert len(result["date"]) == len("2018-02-15")
+    assert result["quick"] is True
+    assert result["settings"]
+    assert result["rows"]
+    for row in result["rows"]:
+        assert all(math.isfinite(row[field]) and row[field] > 0 for field in NUMBERS[name])
+
+
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The modules of benchmarks/ can be imported, as its scripts import them."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == ROOT / "benchmarks":
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["update", *ALONE[:-1], SLOW])  # the test below runs the others
+def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
+    if name not in TOGETHER and not Path("/proc/self/status").exists():
+        pytest.skip("it reads memory from Linux's /proc")
+    if name == "engine" and importlib.util.find_spec("ray") is None:
+        pytest.skip("the extra `ray` is not installed")
+    printed = run(f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json")
+    result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    check(result, name)
+    lines = [line for line in printed.splitlines() if line.startswith("|")]
+    assert len(lines) > 3
+    assert len({len(line) for line in lines}) == 1  # aligned
+    if name == "update":
+        measured = any(row["contender"] == "easyfsl" for row in result["rows"])
+        assert measured or "easyfsl is left out" in printed
+
+
+def test_all_of_them_fill_the_page_and_draw_the_plot(tmp_path):
+    run("run_all.py", "--quick", "--device", "cpu", "--out", tmp_path / "results")
+    for name in TOGETHER:
+        written = (tmp_path / "results" / f"{name}-cpu.json").read_text(encoding="utf-8")
+        check(json.loads(written), name)
+    page = shutil.copy(ROOT / "docs" / "speed.md", tmp_path / "speed.md")
+    old = page.read_text(encoding="utf-8")
+    arguments = ["--results", tmp_path / "results", "--page", page, "--plot", tmp_path / "a.png"]
+    printed = run("summarize.py", *arguments)
+    once = page.read_text(encoding="utf-8")
+    assert once.count("A quick trial, not a measurement.") == len(TOGETHER)
+    assert "our fleet of 2" in once
+    assert once.split("<!-- speed tables -->")[0] == old.split("<!-- speed tables -->")[0]
+    assert once.split("<!-- /speed tables -->")[1] == old.split("<!-- /speed tables -->")[1]
+    assert (tmp_path / "a.png").exists() or "no plot" in printed
+    run("summarize.py", *arguments)
+    assert page.read_text(encoding="utf-8") == once  # filled, not appended to
+
+
+def test_summary_without_results_says_what_to_run(tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks" / "summarize.py"), "--results", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "run `python benchmarks/run_all.py` first" in done.stderr
+
+
+def test_committed_results_are_measurements_and_are_on_the_page(benchmarks):
+    summarize = import_module("summarize")
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    for path in sorted((ROOT / "results" / "speed").glob("*-*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        assert result["quick"] is False, path.name
+        assert summarize.table(result) in page, f"{path.name}: run python benchmarks/summarize.py"
+
+
+# A projection
+
+
+def test_the_largest_task_goes_to_whoever_is_free(benchmarks):
+    makespan = import_module("projection").makespan
+    assert makespan([1, 5, 2, 4, 3], 1) == 15
+    assert makespan([1, 5, 2, 4, 3], 2) == 8  # 5 + 2 + 1 and 4 + 3
+    assert makespan([1, 5, 2, 4, 3], 9) == 5
+
+
+def test_the_page_on_clusters_holds_what_the_projection_prints():
+    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    assert run("projection.py") in page
+
+
+# The estimator beside others
+
+
+def test_the_accuracy_of_the_estimator_is_measured_and_tabled(tmp_path, benchmarks):
+    out = tmp_path / "quick.json"
+    printed = run("classifier_accuracy.py", "--quick", "--out", out)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert result["quick"] is True
+    assert {row["contender"] for row in result["rows"]} >= {"supervised", "ours", "LabelSpreading"}
+    assert len(printed.splitlines()) == len(result["rows"])
+    for row in result["rows"]:
+        assert 0 <= row["accuracy"] <= 1
+        assert 0 <= row["ece"] <= 1
+    page = import_module("classifier_page")
+    filled = page.fill(f"before {page.BEGIN} old {page.END} after", [result])
+    assert "1, 20, 50%" in filled
+    assert page.fill(filled, [result]) == filled
+
+
+def test_the_page_of_the_estimator_is_made_from_committed_results(benchmarks):
+    page = import_module("classifier_page")
+    results = page.published()
+    assert {result["dataset"] for result in results} == {"omniglot", "mini-imagenet"}
+    assert not any(result["quick"] for result in results)
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.fill(text, results) == text, "run python benchmarks/classifier_page.py"
+
+
+def test_the_worth_of_ten_more_labels_is_measured_and_tabled(tmp_path, benchmarks):
+    out = tmp_path / "quick.json"
+    printed = run("next_labels.py", "--quick", "--out", out)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    rules = {row["contender"] for row in result["rows"]}
+    assert rules == {"no more labels", "random", "highest entropy", "smallest margin", "ours"}
+    assert len(printed.splitlines()) == len(result["rows"])
+    page = import_module("classifier_page")
+    filled = page.fill_next(f"before {page.NEXT_BEGIN} old {page.NEXT_END} after", [result])
+    assert "1, 20, 50%" in filled
+    assert page.fill_next(filled, [result]) == filled
+
+
+def test_the_table_of_next_labels_is_made_from_committed_results(benchmarks):
+    page = import_module("classifier_page")
+    results = page.published("next_labels")
+    assert {result["dataset"] for result in results} == {"omniglot", "mini-imagenet"}
+    assert not any(result["quick"] for result in results)
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.fill_next(text, results) == text, "run python benchmarks/classifier_page.py"
+
+
+def test_a_task_has_what_its_cell_says(benchmarks):
+    tasks = import_module("tasks")
+    features = np.arange(7 * 30 * 2, dtype=np.float32).reshape(7, 30, 2)  # row -> class, image
+    cell = tasks.Cell(way=3, shot=2, pile=20, distractors=0.25, query=4)
+    assert tasks.possible(cell, features)
+    assert not tasks.possible(tasks.Cell(3, 2, 100, 0.0, 4), features)
+    for seed in range(10):
+        task = tasks.draw(features, cell, seed)
+        assert task.features.shape == (26, 2)
+        assert (task.labels >= 0).sum() == 6
+        assert (task.truth == -1).sum() == 5
+        rows = np.concatenate([task.features, task.queries])[:, 0] // 2
+        assert len(set(rows)) == 26 + 12  # nothing twice
+        owners = rows // 30
+        truth = np.concatenate([task.truth, task.answers])
+        for c in range(3):
+            assert len(set(owners[truth == c])) == 1
+        assert not set(owners[truth == -1]) & set(owners[truth >= 0])
+    confident, right = np.array([0.95, 0.95, 0.5, 0.52]), np.array([True, False, True, True])
+    assert tasks.calibration_error(confident, right) == pytest.approx((0.9 + 0.98) / 4)
+
+
+def test_features_have_the_shape_that_tasks_are_drawn_from(tiny_pool, benchmarks):
+    features = import_module("features")
+    found = features.omniglot(tiny_pool, "test")
+    assert found.shape == (12, 20, 64)
+    colors = replace(tiny_pool, images=np.repeat(tiny_pool.images[:40], 3, 1))
+    few = [replace(c, split="val", start=20 * i) for i, c in enumerate(tiny_pool.classes[:2])]
+    assert features.photographs(replace(colors, classes=tuple(few)), "val").shape == (2, 20, 1280)
+
+
+# What the fleet is compared with does the same work
+
+
+@pytest.mark.parametrize("distractors", [0, 3])
+def test_the_conventional_loop_computes_the_loss_of_a_fleet_of_one(distractors, benchmarks):
+    conventional = import_module("conventional")
+    shape = EpisodeShape(way=3, shot=2, query=2, unlabeled=4, distractors=distractors)
+    fleet = build_fleet([Member("masked_soft_kmeans", 5)], Recipe(init_std=0.1), channels=1)
+    fleet = fleet.double().train()
+    encoder = conventional.conv4(1).double().train()
+    for block in range(4):  # convolution, batch norm, ReLU, pool
+        encoder[4 * block].weight.data = fleet.encoder.weights[block][0].detach().clone()
+    refiner = refine.build("masked_soft_kmeans").double()
+    for ours, theirs in zip(fleet.refiner.parameters(), refiner.parameters(), strict=True):
+        theirs.data = ours[0].detach().clone()
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(256, (shape.images, 1, 28, 28), generator=generator).byte()
+
+    loss = fleet(images.unsqueeze(0), shape)
+    logits = conventional.episode_logits(encoder, refiner, images.double() / 255, shape)
+    labels = torch.arange(3).repeat_interleave(2)
+    torch.testing.assert_close(loss[0], F.cross_entropy(logits, labels))
+
+
+def test_the_conventional_loop_draws_an_episode_of_the_same_kind(benchmarks):
+    shape = EpisodeShape(way=3, shot=1, query=2, unlabeled=4, distractors=2)
+    lists = np.arange(6 * 10).reshape(6, 10)  # six classes of ten images, the first five labeled
+    labeled, unlabeled = list(lists[:, :5]), list(lists[:, 5:])
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        episode = import_module("conventional").draw_episode(rng, labeled, unlabeled, shape)
+        assert len(set(episode)) == shape.images
+        support, pile, query = np.split(episode, np.cumsum(shape.sizes)[:2])
+        assert (support % 10 < 5).all()
+        assert (query % 10 < 5).all()
+        assert (pile % 10 >= 5).all()
+        classes = pile.reshape(5, 4) // 10
+        assert (classes == classes[:, :1]).all()
+        assert len(set(classes[:, 0])) == 5
+        assert (support // 10 == classes[:3, 0]).all()
+        assert (query.reshape(3, 2) // 10 == classes[:3, :1]).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.05813, "0.0581"),
+        (1.0, "1.00"),
+        (45.27, "45.3"),
+        (99.96, "100"),
+        (412.6, "413"),
+        (82_244, "82,200"),
+    ],
+)
+def test_numbers_have_three_digits_that_matter(value, text, benchmarks):
+    assert import_module("summarize").number(value) == text

@@ -1,0 +1,253 @@
+"""The documents tell the truth: their code runs, their commands parse, their names and links exist."""
+
+import ast
+import functools
+import importlib.util
+import itertools
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from refine import test_refine
+from semishot import refine
+from semishot.commands import main
+from semishot.paper import published
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "semishot"
+DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+IN_QUOTES = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"(src|tests|docs|benchmarks)/[\w./]*")
+
+
+def blocks(document: Path, language: str) -> list[tuple[str, str]]:
+    """Fenced code: the file it belongs to, if it has a title, and its text."""
+    found = FENCE.findall(document.read_text(encoding="utf-8"))
+    return [(title, code) for kind, title, code in found if kind == language]
+
+
+def run(code: str, where: str) -> dict[str, object]:
+    space: dict[str, object] = {"__name__": "example"}
+    exec(compile(code, where, "exec"), space)
+    return space
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# Code blocks
+
+
+def test_the_example_of_the_readme_shows_what_unlabeled_examples_buy(capsys):
+    torch.manual_seed(0)
+    ((_, code),) = blocks(ROOT / "README.md", "python")
+    run(code, "README.md")
+    supervised, refined = (
+        float(line.split("%")[0]) for line in capsys.readouterr().out.split("\n")[:2]
+    )
+    assert 20 < supervised < refined <= 100
+
+
+def test_the_example_of_a_pool_runs():
+    ((_, code),) = blocks(ROOT / "docs/datasets.md", "python")
+    run(code, "docs/datasets.md")
+
+
+def test_the_example_of_the_estimator_shows_what_the_pile_buys(capsys):
+    ((_, code),) = blocks(ROOT / "docs/estimator.md", "python")
+    run(code, "docs/estimator.md")
+    message, together, alone, refined = capsys.readouterr().out.strip().split("\n")
+    assert "nothing tells whether the pile helps" in message
+    right = [int(re.search(r"(\d+)%", line)[1]) for line in (together, alone, refined)]
+    assert right[0] > 90
+    assert right[1] + 5 < right[2]
+
+
+@pytest.fixture
+def example_refiners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The refiner files of docs/adding_a_refiner.md, where `semishot.refine` finds them."""
+    names = []
+    for title, code in blocks(ROOT / "docs/adding_a_refiner.md", "python"):
+        if Path(title).parent == Path("src/semishot/refine"):
+            (tmp_path / Path(title).name).write_text(code, encoding="utf-8")
+            names.append(Path(title).stem)
+    assert names
+    monkeypatch.setattr(refine, "__path__", [*refine.__path__, str(tmp_path)])
+    importlib.invalidate_caches()
+    yield names
+    for name in names:
+        sys.modules.pop(f"semishot.refine.{name}", None)
+        vars(refine).pop(name, None)
+
+
+def test_a_new_refiner_is_found_and_its_examples_and_tests_run(example_refiners):
+    assert set(example_refiners) <= set(refine.names())
+    ran = 0
+    for title, code in blocks(ROOT / "docs/adding_a_refiner.md", "python"):
+        if not title.startswith("src/"):
+            space = run(code, title or "docs/adding_a_refiner.md")
+            tests = [value for name, value in space.items() if name.startswith("test_")]
+            assert bool(tests) == title.startswith("tests/")
+            for test in tests:
+                test()
+            ran += 1
+    assert ran > len(example_refiners)  # a test for each, and an example
+
+
+def cases(test) -> Iterator[dict[str, object]]:
+    """The arguments of a parametrized test, all combinations."""
+    axes = []
+    for mark in getattr(test, "pytestmark", []):
+        names, values = mark.args
+        assert isinstance(names, str)
+        axes.append([(names, value) for value in values])
+    for combination in itertools.product(*axes):
+        yield dict(combination)
+
+
+def test_new_refiners_keep_the_contract(example_refiners):
+    contract = [v for k, v in vars(test_refine).items() if k.startswith("test_contract_")]
+    assert len(contract) >= 5
+    for name, test in itertools.product(example_refiners, contract):
+        for arguments in cases(test):
+            test(name, **arguments)
+
+
+# Commands
+
+
+def commands() -> list[str]:
+    found = []
+    for document in DOCS:
+        for _, code in blocks(document, "bash"):
+            lines = code.replace("\\\n", " ").splitlines()
+            found += [line for line in lines if line.startswith("semishot ")]
+    return found
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_in_the_documents_parse(line, monkeypatch):
+    called = []
+
+    def recorder(function):
+        @functools.wraps(function)
+        def record(*args, **kwargs):
+            called.append(function.__name__)
+
+        return record
+
+    for table in (main.COMMANDS, main.REPRODUCE_COMMANDS, *main.GROUPS.values()):
+        for name, function in table.items():
+            monkeypatch.setitem(table, name, recorder(function))
+    main.main(shlex.split(line, comments=True)[1:])
+    assert len(called) == 1
+
+
+# Names
+
+
+def has_name(name: str) -> bool:
+    """Whether semishot has this `module.attribute`."""
+    parts = name.split(".")
+    found: object = importlib.import_module("semishot")
+    for depth, part in enumerate(parts):
+        module = ".".join(["semishot", *parts[: depth + 1]])
+        if not hasattr(found, part) and importlib.util.find_spec(module) is not None:
+            importlib.import_module(module)
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
+
+
+def exists(token: str) -> bool | None:
+    """Whether what a name in backquotes stands for exists; None if it stands for nothing known."""
+    if match := re.fullmatch(r"(test_\w+\.py)(?:::(test_\w+))?", token):
+        path, line = ROOT / "tests" / match[1], f"def {match[2]}(" if match[2] else ""
+        return path.exists() and line in path.read_text(encoding="utf-8")
+    if PATH.fullmatch(token):
+        return (ROOT / token).exists()
+    if token.startswith("--preset "):
+        return token.removeprefix("--preset ") in published.PRESETS
+    if match := re.fullmatch(r"(\w+)\((\w+)=(.+)\)", token):  # an option of a refiner
+        refine.build(match[1], **{match[2]: ast.literal_eval(match[3])})
+        return True
+    if re.fullmatch(r"[a-z_][a-z_0-9]*(\.\w+)+", token):
+        return has_name(token)
+    return None
+
+
+def test_every_name_in_paper_to_code_exists():
+    text = (ROOT / "docs/paper_to_code.md").read_text(encoding="utf-8")
+    found = {token: exists(token) for token in sorted(set(IN_QUOTES.findall(text)))}
+    assert [token for token, there in found.items() if there is False] == []
+    other = r"semishot .*|--options NAME VALUE|semishot|tests|renmengye/few-shot-ssl-public"
+    assert [t for t, there in found.items() if there is None and not re.fullmatch(other, t)] == []
+
+
+def test_paper_to_code_covers_equations_tables_figures_appendices_and_ambiguities():
+    text = (ROOT / "docs/paper_to_code.md").read_text(encoding="utf-8")
+    first_cells = [row.split("|")[1].strip() for row in text.splitlines() if row.startswith("| ")]
+    for equation in range(1, 10):
+        assert any(cell.startswith(f"Eq. {equation},") for cell in first_cells)
+    assert [cell for cell in first_cells if re.fullmatch(r"A\d+", cell)] == [
+        f"A{number}" for number in range(1, 21)
+    ]
+    for kind, numbers in {"Table": "12345", "Figure": "1234567", "Appendix ": "ABCD"}.items():
+        held = " ".join(cell for cell in first_cells if cell.startswith(kind))
+        assert [n for n in numbers if not re.search(rf"\b{n}\b", held)] == []
+
+
+def test_paths_in_all_documents_exist():
+    examples = {
+        title
+        for title, _ in blocks(ROOT / "docs/adding_a_refiner.md", "python")
+        if title  # files that the page tells the reader to write
+    }
+    for document in DOCS:
+        for token in IN_QUOTES.findall(document.read_text(encoding="utf-8")):
+            if PATH.fullmatch(token):
+                assert (ROOT / token).exists() or token in examples, (named(document), token)
+
+
+def test_relative_links_resolve():
+    for document in DOCS:
+        text = FENCE.sub("", document.read_text(encoding="utf-8"))
+        for target in re.findall(r"\]\(([^)]+)\)", text):
+            if "://" not in target:
+                path = document.parent / target.split("#")[0]
+                assert path.exists(), (named(document), target)
+
+
+# The rooms of docs/design.md
+
+
+def rooms() -> dict[str, tuple[int, bool]]:
+    """Module or package -> its line in the list, and whether it loads torch."""
+    text = (ROOT / "docs/design.md").read_text(encoding="utf-8").split("## Rooms")[1]
+    rows = [row for row in text.split("\n## ")[0].splitlines() if row.startswith("| `")]
+    found = {}
+    for line, row in enumerate(rows):
+        files, _, torch = (cell.strip() for cell in row.strip("|").split("|"))
+        for file in IN_QUOTES.findall(files):
+            found[file.removesuffix(".py").removesuffix("/")] = (line, torch == "yes")
+    return found
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def source_files() -> list[Path]:
+    return [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+
+
+def test_design_lists_every_file_and_no_other():
+    assert set(rooms()) == {room_of(path) for path in source_files()}

@@ -1,0 +1,163 @@
+"""A full disk, a forbidden folder, a signal, a second process: one line, an exit code, nothing lost."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot.data.pool import ImageClass, save_pool
+from semishot.data.pool_builder import PlannedClass as Planned
+from semishot.data.pool_builder import build_pool
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory) -> dict[str, dict]:
+    """What `faults.py` found, all faults in one process."""
+    work = tmp_path_factory.mktemp("faults")
+    command = [sys.executable, str(SUPPORT / "faults.py"), str(work)]
+    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(found.stdout)
+
+
+def lines(said: str) -> list[str]:
+    """What a command said, but for the table it announces and where its report lies."""
+    return [line for line in said.splitlines() if not line.startswith(("glyphs:", "report:"))]
+
+
+LARGE = {
+    "train": "state.pt",
+    "reproduce table5": "state.pt",
+    "data prepare": "images.npy",
+    "classify": ".features.npy",
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_full_disk_is_one_line_and_the_next_run_goes_on(faults, name):
+    found = faults[f"full disk: {name}"]
+    assert found["code"] == 1
+    (line,) = lines(found["said"])
+    assert line.startswith("semishot: ")
+    assert LARGE[name] in line
+    assert "File too large; make room, and the same command goes on where it stopped" in line
+    features = "out/embeddings/"  # small enough to be kept
+    assert {Path(path).name for path in found["left"] if not path.startswith(features)} <= {
+        *("config.json", "log.jsonl"),  # of a training that has begun
+        *("images.npy", "pool.json"),  # of the older pool
+    }
+    assert found["differs"] == []
+
+
+@pytest.mark.parametrize("name", ["train", "reproduce table5", "data prepare"])
+def test_a_folder_that_may_not_be_written_is_one_line_and_left_alone(faults, name):
+    found = faults[f"forbidden: {name}"]
+    assert found["code"] == 1
+    (line,) = lines(found["said"])
+    assert "Permission denied; allow it, or choose another folder" in line
+    assert {Path(path).name for path in found["left"]} <= {"images.npy", "pool.json"}
+    assert found["differs"] == []
+
+
+def test_data_that_may_not_be_read_are_one_line(faults):
+    found = faults["unreadable: train"]
+    assert found["code"] == 1
+    (line,) = lines(found["said"])
+    assert "images.npy: Permission denied" in line
+    assert found["left"] == []
+    assert found["differs"] == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ("SIGINT: train", 130),
+        ("SIGTERM: train", 143),
+        ("SIGINT: reproduce table5", 130),
+        ("SIGTERM: reproduce table5", 143),
+        ("SIGINT: data prepare", 130),
+        ("SIGTERM: data prepare", 143),
+        ("SIGINT: classify", 130),
+        ("SIGTERM: classify", 143),
+    ],
+)
+def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
+    """The signal goes to the workers too, as from a terminal: none of them complains."""
+    found = faults[fault]
+    assert found["code"] == code
+    assert lines(found["said"]) == [
+        "semishot: stopped; the same command goes on from the last checkpoint"
+    ]
+    assert found["left"]
+    assert not [path for path in found["left"] if path.endswith((".tmp", ".lock"))]
+    assert found["differs"] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["train", "reproduce", "reproduce table5", "data prepare", "classify"]
+)
+def test_of_two_processes_in_one_folder_one_waits_and_says_for_whom(faults, name):
+    found = faults[f"together: {name}"]
+    assert found["code"] == 0
+    assert found["differs"] == []
+    assert not [path for path in found["left"] if path.endswith((".tmp", ".lock"))]
+    waited = [line for said in found["said"] for line in lines(said)]
+    assert waited
+    pids = "|".join(map(str, found["pids"]))
+    for line in waited:
+        assert line.startswith("waiting for process ")
+        assert line.split()[3] in pids
+
+
+def test_of_two_processes_that_move_a_pile_one_says_that_it_is_sorted(faults):
+    """After it has waited, or has seen the pile go while it listed it."""
+    found = faults["together: classify --apply move"]
+    assert found["code"] == 2
+    said = [line for each in found["said"] for line in lines(each)]
+    assert [line for line in said if line.startswith("semishot: out holds a sorted pile:")]
+    assert not [path for path in found["left"] if path.endswith((".tmp", ".lock", ".npy"))]
+    assert set(found["differs"]) <= {"(stdout)"}
+
+
+def test_two_processes_with_one_cache_leave_what_one_leaves(faults):
+    assert faults["one cache"] == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """200 KB that fill up, or nothing where no disk may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(place)]
+    if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def a_gray_image(source: str) -> np.ndarray:
+    return np.full((1, 28, 28), int(source), np.uint8)
+
+
+def test_a_disk_too_small_for_a_pool_is_told_before_it_is_filled(small_disk):
+    """Filled through a memory map, it would end the process with a bus error."""
+    sources = tuple(str(i % 256) for i in range(1000))
+    planned = [Planned("a", "all", "train", sources)]
+    for save in (
+        lambda: build_pool(small_disk / "p", "p", (1, 28, 28), planned, a_gray_image, {}, 1),
+        lambda: save_pool(
+            small_disk / "p",
+            "p",
+            np.zeros((1000, 1, 28, 28), np.uint8),
+            [ImageClass("a", "all", "train", 0, 1000)],
+            {},
+        ),
+    ):
+        with pytest.raises(OSError, match="No space left on device.*images.npy"):
+            save()
+        assert list(small_disk.iterdir()) == []

@@ -1,0 +1,103 @@
+"""Errors that no other test produces: each is one clear line."""
+
+import json
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+from semishot import refine
+from semishot.commands.main import main
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import save_pool
+from semishot.datasets import glyphs
+from semishot.report import tables
+from semishot.training import loop
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["data", "prepare", "omniglot", "--splits", "train"],
+            "omniglot is prepared whole; drop --splits",
+        ),
+        (
+            ["data", "prepare", "mini-imagenet", "--splits", "training"],
+            "unknown split 'training': choose",
+        ),
+        (["data", "prepare", "omniglot", "--source", ".", "--download"], "give either --source or"),
+        (
+            ["reproduce", "ablations", "--updates", "5"],
+            "ablations have their own presets and rows; only --only chooses",
+        ),
+        (
+            ["reproduce", "--splits", "1", "table5"],
+            "table5 has arguments of its own: they follow `semishot reproduce table5`",
+        ),
+        (["reproduce", "table1", "--only", "mask"], "--only chooses ablations; table1 has none"),
+        (["train", "--options", "runs", "2"], "`runs` is no option, it follows from the fleet"),
+        (["pick", ".", "best.bin"], "must end in .safetensors, not 'best.bin'"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsys):
+    root = [] if arguments[0] == "reproduce" else ["--data-root", str(tiny_root)]
+    with pytest.raises(SystemExit) as stopped:
+        main([*arguments, *root])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("semishot: ")
+    assert error.count("\n") == 1
+    assert line in error
+
+
+def test_a_cell_with_a_split_twice_is_refused():
+    twice = [{"split_seed": 0, "accuracy": 0.5, "accuracy_ci95": 0.1}] * 2
+    with pytest.raises(ValueError, match="one record per split"):
+        tables.cell(twice)
+
+
+def test_a_run_beyond_the_fleet_is_refused():
+    beside = refine.SideBySide([refine.build("soft_kmeans", runs=2)], [2])
+    assert beside.of_run(1)[1] == 1
+    with pytest.raises(IndexError, match="no run"):
+        beside.of_run(2)
+
+
+def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(loop, "find_spec", lambda name: None)
+    assert not loop.can_fuse(torch.device("cuda"), (28, 27), 48)
+    said = capsys.readouterr().err
+    assert "training in float32, slower: bf16 needs Triton" in said
+    assert "(here 48)" in said
+    assert "(here 28 x 27)" in said
+    assert not loop.can_fuse(torch.device("cpu"), (28, 28), 64)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["choose_recipe", "choose_mini_recipe"])
+def test_the_scripts_that_chose_the_recipes_run(name, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "experiments"))
+    script = import_module(name)
+    images, classes = glyphs.draw(alphabets=7)
+    pool = save_pool(tmp_path / "pool", "omniglot", images, classes, {})
+    number, change, recipe, _ = script.VARIANTS[0]
+    small = (number, change, replace(recipe, updates=2, filters=4), EpisodeShape(way=3))
+    monkeypatch.setattr(script, "VARIANTS", [small])
+    monkeypatch.setattr(script.datasets, "load", lambda name: pool)
+    monkeypatch.setattr(script, "pick_device", lambda name: torch.device("cpu"))
+    at_test = {20: EpisodeShape(query=2, unlabeled=2)}  # glyphs have no 41 drawings of a class
+    few = replace(script.paper.TABLES["table2"], tests=at_test)
+    monkeypatch.setitem(script.paper.TABLES, "table2", few)
+    script.main(tmp_path / "runs", tmp_path / "choice.json")
+    (row,) = json.loads((tmp_path / "choice.json").read_text(encoding="utf-8"))["variants"]
+    assert set(row) == {
+        "round",
+        "change",
+        "accuracy_0",
+        "half_range_0",
+        "accuracy_5",
+        "half_range_5",
+    }

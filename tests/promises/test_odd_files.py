@@ -1,0 +1,401 @@
+"""Each crash, bomb or hang that `make fuzz` or a look for it has found, once more."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from semishot.data import image_sources, safe_pickles
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import open_pool, save_pool
+from semishot.datasets import tiered_imagenet
+from semishot.errors import InputError
+from semishot.estimator.classifier import PrototypeClassifier
+from semishot.paper import reproduce
+from semishot.report import results
+from semishot.report.page import write_report
+from semishot.report.tables import cell
+from semishot.sorter.embedding import embed, in_this_process
+from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.encoders import load_encoder, open_encoder
+from semishot.sorter.feature_files import read_features, read_labels
+from semishot.sorter.listing import Item
+from semishot.system import files, tensor_files
+from semishot.system.locks import Lock
+from semishot.training import checkpoints
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleets import build_fleet, load_model, read_config, save_model
+from semishot.training.log import cut_log
+from semishot.training.loop import begin_or_resume
+
+CPU = torch.device("cpu")
+DEEP = "[" * 100_000
+CONFIG = FleetConfig(
+    "glyphs",
+    "0",
+    "ren2018",
+    Recipe(updates=2, filters=2),
+    EpisodeShape(way=2),
+    (Member("soft_kmeans", 0),),
+)
+
+
+def npy(header: str) -> bytes:
+    text = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
+
+
+# .npy
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4, ",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': None, }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2.0, 2), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4), }",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (2, 2), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }",
+    ],
+)
+def test_a_header_of_an_array_may_say_anything(header, tmp_path, tiny_root):
+    path = tmp_path / "images.npy"
+    path.write_bytes(npy(header))
+    with pytest.raises(InputError, match="images.npy is no .npy file of numbers or strings"):
+        read_features(path)
+    (tmp_path / "pool.json").write_bytes((tiny_root / "glyphs" / "pool.json").read_bytes())
+    with pytest.raises(InputError, match="damaged image pool in .*prepare it again"):
+        open_pool(tmp_path)
+
+
+def test_labels_of_impossible_characters_are_no_text(tmp_path):
+    array = np.array(["ab"])
+    array.view(np.uint32)[0] = 2**31
+    np.save(tmp_path / "labels.npy", array)
+    with pytest.raises(InputError, match="holds strings that are no text"):
+        read_labels(tmp_path / "labels.npy", 1)
+
+
+def test_an_array_that_claims_more_images_than_there_are_is_refused_at_once(tmp_path):
+    """It took all memory: a place was made for each image it claims."""
+    with zipfile.ZipFile(tmp_path / "train_images.npz", "w") as opened:
+        shape = "(999999999999, 84, 84, 3)"
+        said = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}"
+        opened.writestr("images.npy", npy(said))
+    with pytest.raises(InputError, match="has no room for the 999,999,999,999 images it names"):
+        tiered_imagenet._images(tmp_path, "train")
+
+
+# JSON
+
+
+def test_json_of_any_depth_and_bytes_that_are_no_text_are_one_line(tmp_path):
+    for text in (DEEP.encode(), b"\xff\xfe", b"1" * 5000):
+        for name in ("config.json", "encoder.json", "result.json", "pool.json"):
+            (tmp_path / name).write_bytes(text)
+        np.save(tmp_path / "images.npy", np.zeros((1, 1, 28, 28), np.uint8))
+        for read in (
+            lambda: read_config(tmp_path / "config.json"),
+            lambda: load_encoder(tmp_path),
+            lambda: files.read_records(tmp_path / "result.json"),
+            lambda: results.read(tmp_path / "result.json"),
+            lambda: open_pool(tmp_path),
+            lambda: write_report(tmp_path / "result.json", tmp_path / "page.html"),
+        ):
+            with pytest.raises(InputError):
+                read()
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("recipe", "filters", "many"),
+        ("recipe", "filters", 10**30),
+        ("recipe", "learning_rate", float("nan")),
+        ("recipe", "precision", "int3"),
+        ("recipe", "steps", 10**12),
+        ("recipe", "halvings", ["a"]),
+        ("shape", "way", 2.5),
+        ("shape", "way", True),
+        ("shape", "within_group", 3),
+        ("members", "split_seed", [0]),
+        ("members", "split_seed", -1),
+        ("members", "options", {"mask_power": [1]}),
+        ("members", "model", None),
+        (None, "dataset", 5),
+    ],
+)
+def test_fields_of_a_configuration_are_what_they_should_be(part, field, value):
+    said = json.loads(CONFIG.to_json())
+    place = said if part is None else said[part][0] if part == "members" else said[part]
+    place[field] = value
+    with pytest.raises(InputError, match="not a configuration of this version"):
+        FleetConfig.from_json(json.dumps(said))
+
+
+@pytest.mark.parametrize("change", [{"split": "all"}, {"start": -5}, {"count": "3"}, {"name": 3}])
+def test_classes_of_a_pool_are_what_they_should_be(change, tiny_pool, tmp_path):
+    save_pool(tmp_path / "it", "it", tiny_pool.images[:20], [tiny_pool.classes[0]], {})
+    said = json.loads((tmp_path / "it/pool.json").read_text())
+    odd = replace(tiny_pool.classes[0], digest=said["classes"][0][5], **change)
+    said["classes"] = [[odd.name, odd.group, odd.split, odd.start, odd.count, odd.digest]]
+    said["fingerprint"] = replace(tiny_pool, classes=(odd,)).fingerprint
+    (tmp_path / "it/pool.json").write_text(json.dumps(said))
+    with pytest.raises(InputError, match="damaged image pool"):
+        open_pool(tmp_path / "it")
+
+
+@pytest.mark.parametrize("content", [{"0": 1}, [], [3], [{"dataset": "x"}], "text", 5, [[]]])
+def test_published_results_of_any_shape_are_one_line(content, tmp_path):
+    path = tmp_path / "results" / "omniglot" / "table1-ren2018.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content))
+    for use in (
+        lambda: results.write_page(tmp_path / "results", tmp_path / "page.md"),
+        lambda: write_report(tmp_path / "results", tmp_path / "page.html"),
+    ):
+        with pytest.raises(InputError):
+            use()
+    assert [p.name for p in tmp_path.iterdir()] == ["results"]
+
+
+def test_records_of_a_run_that_are_none_are_measured_again(tmp_path):
+    (tmp_path / "result.json").write_text('[{"model": 3}]')
+    held = files.read_records(tmp_path / "result.json")
+    assert reproduce.matching(held, None, CONFIG.shape, 1) == []
+    (tmp_path / "result.json").write_text('{"model": 3}')
+    with pytest.raises(InputError, match="holds no list of records.*delete it to measure again"):
+        files.read_records(tmp_path / "result.json")
+
+
+def test_a_split_seed_that_is_there_twice_is_one_line():
+    record = {"split_seed": 0, "accuracy": 0.5, "accuracy_ci95": 0.1}
+    with pytest.raises(InputError, match="a split seed is there twice"):
+        cell([record, record])
+
+
+@pytest.mark.parametrize("line", ["3", '"text"', "[]", "{}", '{"step": "x", "loss": []}', DEEP])
+def test_a_log_of_any_content_is_one_line(line, tmp_path):
+    (tmp_path / "log.jsonl").write_text(line + "\n")
+    with pytest.raises(InputError, match="log.jsonl is damaged, or of another version"):
+        cut_log(tmp_path, 5)
+
+
+# Models
+
+
+@pytest.fixture(scope="module")
+def classifier_file(tmp_path_factory):
+    rows = np.random.default_rng(0).normal(size=(9, 4))
+    path = tmp_path_factory.mktemp("saved") / "it.safetensors"
+    PrototypeClassifier().fit(rows, np.array(["a", "b", -1] * 3, object)).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ["a"]},
+        {"classes": [["a"], "b"]},
+        {"classes_dtype": "None"},
+        {"classes_dtype": "V999999999"},
+        {"normalization": "none at all"},
+        {"length": 0},
+        {"length": "1"},
+        {"members": {"mean": 1}},
+        {"members": {"mean": 0.0, "spread": 0, "freedom": 1}},
+        {"message": None},
+        {"held_out": []},
+        {"held_out": {"examples": 3, "accuracy": 1.0}},
+        {"held_out": {"examples": 2.5, "accuracy": 1.0, "probability": 0.5}},
+        {"held_out": {"examples": 3, "accuracy": 1.5, "probability": 0.5}},
+        {"held_out": {"examples": 3, "accuracy": 1.0, "probability": float("nan")}},
+        {"feature_names": ["one"]},
+        {"parameters": {"refiner": "os"}},
+        {"parameters": {"steps": "1"}},
+        {"parameters": 3},
+    ],
+    ids=str,
+)
+def test_a_saved_classifier_that_contradicts_itself_is_refused(change, classifier_file, tmp_path):
+    tensors, metadata = tensor_files.read_tensors(classifier_file)
+    (key,) = metadata
+    about = {**json.loads(metadata[key]), **change}
+    tensor_files.write_tensors(tmp_path / "it.safetensors", tensors, {key: json.dumps(about)})
+    with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
+        PrototypeClassifier.load(tmp_path / "it.safetensors")
+
+
+def test_the_size_of_a_label_is_not_believed(classifier_file, tmp_path):
+    """Two labels of 500 million characters each took 4 GB."""
+    tensors, metadata = tensor_files.read_tensors(classifier_file)
+    (key,) = metadata
+    about = {**json.loads(metadata[key]), "classes_dtype": "<U500000000"}
+    tensor_files.write_tensors(tmp_path / "it.safetensors", tensors, {key: json.dumps(about)})
+    assert PrototypeClassifier.load(tmp_path / "it.safetensors").classes_.nbytes < 100
+
+
+@pytest.mark.parametrize("change", [{"encoder.scales.0": torch.full((1, 2), torch.nan)}, {}])
+def test_a_model_must_bring_the_weights_it_claims_and_they_must_be_finite(change, tmp_path):
+    """A million filters on paper were built before they were compared."""
+    model = build_fleet(CONFIG.members, CONFIG.recipe, 1)
+    claimed = CONFIG if change else replace(CONFIG, recipe=Recipe(updates=2, filters=1_000_000))
+    tensors = {**model.state_dict(), **change}
+    path = tmp_path / "model.safetensors"
+    tensor_files.write_tensors(path, tensors, {"config": claimed.to_json()})
+    with pytest.raises(InputError, match="not finite|are not of 1 runs with 1000000 filters"):
+        load_model(path, CPU)
+
+
+def test_metadata_that_are_no_texts_are_damage(tmp_path):
+    save_model(
+        tmp_path / "model.safetensors", CONFIG, build_fleet(CONFIG.members, CONFIG.recipe, 1)
+    )
+    header, data = tensor_files._parts((tmp_path / "model.safetensors").read_bytes())
+    for odd in (None, {"config": 3}, [1]):
+        text = json.dumps({**header, "__metadata__": odd}).encode()
+        content = len(text).to_bytes(8, "little") + text + data
+        (tmp_path / "model.safetensors").write_bytes(content)
+        with pytest.raises(InputError, match="is damaged or no model of ours"):
+            load_model(tmp_path, CPU)
+
+
+def test_a_checkpoint_that_unpacks_to_more_than_it_is_is_no_checkpoint(tmp_path, capsys):
+    """With the right checksum: `torch.load` would unpack a gigabyte out of a megabyte."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("archive/data.pkl", bytes(2**24))
+    content = file.getvalue()
+    (tmp_path / "state.pt").write_bytes(content + hashlib.sha256(content).digest())
+    assert checkpoints.last_good_state(tmp_path, CPU) is None
+    assert "is no checkpoint of ours (ValueError)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change", [{"step": "x"}, {"step": -1}, {"step": 99}, {"optimizer": 3}, {"model": []}]
+)
+def test_a_checkpoint_of_any_content_is_one_line(change, tiny_pool, tmp_path):
+    model, optimizer, _ = begin_or_resume(CONFIG, tiny_pool, tmp_path, CPU)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1, **change}
+    checkpoints.save_state(tmp_path, state)
+    with pytest.raises(InputError, match="is not of this fleet"):
+        begin_or_resume(CONFIG, tiny_pool, tmp_path, CPU)
+
+
+def test_features_that_are_no_numbers_are_skipped_not_learned_from(tmp_path):
+    """Of a cache from elsewhere; scikit-learn ended in a traceback."""
+    encoder = open_encoder("omniglot")
+    path = tmp_path / "it.pgm"
+    path.write_bytes(b"P5 30 30 255\n" + bytes(900))
+    kept = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
+    digest = hashlib.sha256(path.read_bytes()).digest()
+    kept.add({digest: np.full(encoder.features, np.nan, np.float32)})
+    rows = embed(
+        [Item("it", "a", path)], encoder, kept, tmp_path / "rows.npy", partial(in_this_process, CPU)
+    )
+    assert rows.items == []
+    assert rows.skipped[0].reason == "the encoder makes no finite numbers of it"
+
+
+# Pickles and archives
+
+
+def test_a_pickle_cannot_take_memory_by_the_number_of_an_object(tmp_path):
+    """LONG_BINPUT 2**31: the reader in C makes room for that many, and touches it: 32 GB."""
+    path = tmp_path / "it.pkl"
+    path.write_bytes(b"\x80\x02]r\xff\xff\xff\x7f.")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert safe_pickles.load(path) == []
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+@pytest.mark.parametrize("last", [b"}h\x00Ns.", b"(h\x00\x91.", b"\x8f(h\x00\x90."])
+def test_a_pickle_cannot_take_for_ever_by_tuples_of_tuples(last, tmp_path):
+    """The hash of a tuple is that of its members, and two of each on 60 levels are 2**60."""
+    path = tmp_path / "it.pkl"
+    path.write_bytes(b"\x80\x04)\x94" + b"0h\x00h\x00\x86q\x00" * 60 + b"0" + last)
+    begun = time.monotonic()
+    with pytest.raises(InputError, match="a key or a member of a set that is no plain value"):
+        safe_pickles.load(path)
+    assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("size", [2**40, 2**62])
+def test_a_pickle_cannot_take_memory_by_the_size_of_a_value(size, tmp_path):
+    for code in (b"\x8e", b"\x96"):  # BINBYTES8, BYTEARRAY8
+        path = tmp_path / "it.pkl"
+        path.write_bytes(b"\x80\x05" + code + size.to_bytes(8, "little") + b"x.")
+        with pytest.raises(InputError, match="bytes in one piece"):
+            safe_pickles.load(path)
+
+
+def test_text_in_a_pickle_that_is_no_text_of_bytes_is_one_line(tmp_path):
+    (tmp_path / "train_images_png.pkl").write_bytes(pickle.dumps(["\x89PNG\r\n\x1a\n中"], 2))
+    (source,) = tiered_imagenet._images(tmp_path, "train")
+    with pytest.raises(InputError, match="is no text of bytes"):
+        tiered_imagenet.read(source)
+
+
+def test_an_extended_header_of_a_tar_is_short_or_refused(tmp_path):
+    """tarfile looks through one in time that grows with the square of its length: an hour for a megabyte."""
+    member = tarfile.TarInfo("pax")
+    member.type, member.size = tarfile.XHDTYPE, 2**20
+    content = member.tobuf(tarfile.USTAR_FORMAT) + b"1" * 2**20 + bytes(10240)
+    (tmp_path / image_sources.ILSVRC_TAR).write_bytes(content)
+    begun = time.monotonic()
+    with pytest.raises(InputError, match="a header of 1,048,576 bytes"):
+        image_sources.ilsvrc_files(tmp_path, ["n01532829"])
+    assert time.monotonic() - begun < 2
+
+
+def test_a_lock_file_of_any_content_is_shown_without_harm(tmp_path, capsys):
+    path = tmp_path / ".lock"
+    path.write_bytes(b"\xff\x1b[2J" + b"x" * 10_000)
+    Lock(path)._tell()
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert len(said) < 500 + len(str(tmp_path))
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["report", "x" * 300], 2),
+        (["results", "--folder", "results", "--out", ""], 2),
+        (["undo", "undo.json/x"], 2),
+        (["train", "--filters", "100000000", "--device", "cpu"], 1),
+    ],
+)
+def test_odd_words_on_the_command_line_are_one_line(arguments, code, tiny_root, tmp_path):
+    (tmp_path / "undo.json").write_text("{}")
+    (tmp_path / "results/x").mkdir(parents=True)
+    (tmp_path / "results/x/y.json").write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-m", "semishot", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "SEMISHOT_DATA": str(tiny_root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("semishot: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,149 @@
+"""The rooms of docs/design.md: imports go only from a later room to an earlier one."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "semishot"
+FILES = sorted(PACKAGE.rglob("*.py"))
+PAGE = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+TABLE = re.findall(r"(?m)^\| `(\w+)` \| (.+) \| (yes|no) \|$", PAGE)
+ORDER = [room for room, _, _ in TABLE]
+WITHOUT_TORCH = [room for room, _, torch in TABLE if torch == "no"]
+DOORS = {"__init__", "__main__", "image_pool", "image_encoders", "next_labels"}
+"""They hand on names of the rooms, and nothing imports them."""
+NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
+STANDARD = set(sys.stdlib_module_names)
+FRAMEWORKS = {"torch", "triton", "safetensors"}
+
+
+def room_of(path: Path) -> str:
+    inside = path.relative_to(PACKAGE)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The full name of everything a file imports, wherever in the file it does so."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def rooms_imported(path: Path) -> Iterator[str]:
+    """The rooms of this package that a file imports from; `__version__` and the like are no room."""
+    for name in imports(path):
+        top, _, rest = name.partition(".")
+        if top == "semishot" and not rest.startswith("__"):
+            yield rest.split(".")[0]
+
+
+def outsiders(path: Path) -> set[str]:
+    """Top-level packages from outside the standard library and this one."""
+    return {name.split(".")[0] for name in imports(path)} - STANDARD - {"semishot"}
+
+
+def named(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+every_file = pytest.mark.parametrize("path", FILES, ids=named)
+every_room = pytest.mark.parametrize("room", ORDER)
+
+
+def files_of(room: str) -> list[Path]:
+    return [path for path in FILES if room_of(path) == room]
+
+
+def test_the_page_lists_the_rooms_there_are():
+    assert sorted(ORDER) == sorted({room_of(path) for path in FILES} - DOORS)
+
+
+def test_the_line_of_a_room_is_its_docstring():
+    for room, line, _ in TABLE:
+        path = PACKAGE / f"{room}.py"
+        path = path if path.exists() else PACKAGE / room / "__init__.py"
+        assert (ast.get_docstring(parsed(path)) or "").splitlines()[0] == line, room
+
+
+@every_room
+def test_imports_go_from_a_later_room_to_an_earlier_one(room):
+    for path in files_of(room):
+        for other in rooms_imported(path):
+            assert other in ORDER, f"{named(path)} imports {other}, which is no room"
+            assert ORDER.index(other) <= ORDER.index(room), f"{named(path)} imports {other}"
+
+
+@pytest.mark.parametrize("room", ["datasets", "refine"])
+def test_a_method_knows_no_other_method_and_a_data_set_no_other_data_set(room):
+    """Each is one file to add."""
+    for path in files_of(room):
+        assert room not in set(rooms_imported(path)), named(path)
+
+
+@pytest.mark.parametrize("room", ["prototypes", "refine"])
+def test_mathematics_imports_torch_alone(room):
+    for path in files_of(room):
+        assert outsiders(path) <= {"torch"}, named(path)
+        assert set(rooms_imported(path)) <= {"errors", "prototypes"}, named(path)
+
+
+@pytest.mark.parametrize("room", WITHOUT_TORCH)
+def test_rooms_without_torch_do_not_import_it(room):
+    for path in files_of(room):
+        assert not outsiders(path) & FRAMEWORKS, named(path)
+
+
+def test_rooms_without_torch_load_without_torch():
+    """Not only no import of their own: nothing they import brings it."""
+    names = [path.relative_to(PACKAGE.parent) for room in WITHOUT_TORCH for path in files_of(room)]
+    modules = [".".join(name.with_suffix("").parts).removesuffix(".__init__") for name in names]
+    code = "import sys\n" + "".join(f"import {module}\n" for module in modules)
+    code += "sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_sorting_a_pile_loads_neither_the_paper_nor_workers():
+    code = (
+        "import sys, semishot.sorter.classify\n"
+        "loaded = {'.'.join(name.split('.')[:2]) for name in sys.modules}\n"
+        "sys.exit(', '.join(sorted(loaded & {'semishot.paper', 'semishot.workers'})) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@every_file
+def test_every_module_begins_with_one_line_that_says_what_lives_there(path):
+    docstring = ast.get_docstring(parsed(path))
+    assert docstring, f"{named(path)} has no docstring"
+    first, *rest = docstring.splitlines()
+    assert first[-1] in ".?!:", f"{named(path)}: the first line is not a sentence"
+    assert not rest or not rest[0].strip(), f"{named(path)}: the first line runs on"
+    assert not first.startswith("This module")
+
+
+@every_file
+def test_no_function_lives_in_a_room_without_a_name(path):
+    assert not {part.removesuffix(".py") for part in path.parts} & NAMELESS
+
+
+@every_file
+def test_no_global_seed_in_library_code(path):
+    """Randomness is an argument: no call of torch.manual_seed, numpy.random.seed or random.seed."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in {"torch.manual_seed", "np.random.seed", "random.seed"}, named(path)

@@ -1,0 +1,558 @@
+"""The lines of SECURITY.md that no other test shows; and that every line names a test."""
+
+import base64
+import hashlib
+import io
+import json
+import os
+import pickle
+import pty
+import re
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import zipfile
+import zlib
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from semishot.commands.exit_codes import told
+from semishot.commands.main import main
+from semishot.data import image_sources
+from semishot.data.decoding import decode
+from semishot.data.pool import open_pool, save_pool
+from semishot.datasets import folder as folder_pool
+from semishot.datasets import mini_imagenet, tiered_imagenet, verify
+from semishot.errors import InputError
+from semishot.estimator.classifier import PrototypeClassifier
+from semishot.report.reading import read_results
+from semishot.sorter import move_files
+from semishot.sorter.embedding import embed, in_this_process
+from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.encoders import load_encoder, open_encoder
+from semishot.sorter.feature_files import gathered
+from semishot.sorter.listing import from_folders
+from semishot.sorter.page import write_page
+from semishot.sorter.predictions import write_text
+from semishot.system import signing
+from semishot.system.npy import map_array
+from semishot.training.checkpoints import last_good_state, save_state
+from semishot.training.evaluation import find_model
+from semishot.training.fleets import load_model, read_config
+from semishot.training.log import read_log
+from support.own_images import draw, folders, save
+
+TESTS = Path(__file__).parents[1]
+PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
+NAMED = re.compile(r"`((?:fuzz/)?test_\w+\.py)::(test_\w+)`")
+CPU = torch.device("cpu")
+WNID = "n01532829"
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def jpeg(side: int = 20) -> bytes:
+    file = io.BytesIO()
+    draw("circle", 1, side).save(file, "jpeg")
+    return file.getvalue()
+
+
+# The page itself
+
+
+def test_every_line_names_tests_that_exist():
+    held = PAGE.partition("## What fuzzing has shown")[0]
+    lines = [line for line in held.splitlines() if line.startswith("| ")]
+    promises = [line for line in lines if not line.startswith("| what comes in | ")]
+    assert len(promises) > 15
+    for line in promises:
+        named = NAMED.findall(line.rstrip("| ").rsplit("|", 1)[1])
+        assert named, line
+        for file, test in named:
+            text = (TESTS / file).read_text(encoding="utf-8")
+            assert re.search(rf"^def {test}\(", text, re.MULTILINE), f"{file} has no {test}"
+
+
+# Archives
+
+
+def test_members_of_zips_named_after_other_places_are_read_where_they_lie(tmp_path):
+    """Nothing is extracted, so `../` leads nowhere."""
+    source = tmp_path / "a" / "b"
+    source.mkdir(parents=True)
+    names = [f"{WNID}{number:08}.jpg" for number in range(1, 4)]
+    with zipfile.ZipFile(source / "images.zip", "w") as opened:
+        for place, name in zip(("../../", "/", "..\\"), names, strict=True):
+            opened.writestr(f"{place}{name}", jpeg())
+    before = everything(tmp_path)
+    found = mini_imagenet._in_zips(source, {"train": {WNID: names}})
+    assert set(found) == set(names[:2])
+    for place in found.values():
+        assert mini_imagenet.read(place).shape == (3, 84, 84)
+    assert everything(tmp_path) == before
+
+
+def test_links_devices_and_paths_in_tars_lead_nowhere(tmp_path):
+    secret = tmp_path / "secret.JPEG"
+    secret.write_bytes(jpeg())
+    source = tmp_path / "source"
+    source.mkdir()
+    with tarfile.open(source / f"{WNID}.tar", "w") as opened:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE):
+            member = tarfile.TarInfo(f"{WNID}_{int(kind)}.JPEG")
+            member.type, member.linkname = kind, str(secret)
+            opened.addfile(member)
+        for number, name in ((7, f"../../{WNID}_7.JPEG"), (8, f"/{WNID}_8.JPEG")):
+            member = tarfile.TarInfo(name)
+            member.size = len(jpeg(20 + number))
+            opened.addfile(member, io.BytesIO(jpeg(20 + number)))
+    before = everything(tmp_path)
+    found = image_sources.ilsvrc_files(source, [WNID])[WNID]
+    assert [place.split("\0")[1] for place in found] == [str(source / f"{WNID}.tar")] * 2
+    for place in found:
+        assert tiered_imagenet.read(place).shape == (3, 84, 84)
+    assert everything(tmp_path) == before
+
+
+def test_a_zip_bomb_is_read_as_far_as_an_image_goes(tmp_path):
+    """128 MB of zeros in 128 kB, said to be small."""
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("a.jpg", bytes(2**27))
+    content = path.read_bytes()
+    at = content.rfind(b"PK\x01\x02") + 24
+    path.write_bytes(content[:at] + (1000).to_bytes(4, "little") + content[at + 4 :])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError):
+        mini_imagenet.read(f"zip\0{path}\0a.jpg\0")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+    with zipfile.ZipFile(path) as opened, pytest.raises(InputError, match="more than 16,777,216"):
+        member = opened.getinfo("a.jpg")
+        member.file_size = 2**30
+        image_sources.in_zip(path, member)
+
+
+def test_an_image_of_a_billion_pixels_takes_no_memory(tmp_path):
+    file = io.BytesIO()
+    Image.new("1", (8, 8)).save(file, "png")
+    claimed = (40_000).to_bytes(4, "big") + (25_000).to_bytes(4, "big")
+    content = bytearray(file.getvalue())
+    content[16:24] = claimed
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match="pixels"):
+        decode(bytes(content), "it", 28)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+
+
+# Models
+
+
+@pytest.mark.parametrize("size", [2**63 - 1, 2**40, 100_000_001])
+def test_a_header_larger_than_its_file_is_damage(size, tmp_path):
+    content = size.to_bytes(8, "little") + b"{}" * 50
+    for name in ("model.safetensors", "cache/0/x.safetensors"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match="is damaged or no model of ours"):
+        load_model(tmp_path, CPU)
+    with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
+        PrototypeClassifier.load(tmp_path / "model.safetensors")
+    assert EmbeddingCache(tmp_path / "cache", "0", 4).places == {}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "../other",
+        "pretrained:../../omniglot",
+        "timm:hf-hub:somebody/something",
+        "timm:local-dir:/tmp/x",
+        "timm:../x",
+        "https://example.org/x.safetensors",
+    ],
+)
+def test_a_saved_model_names_no_other_file(name, tmp_path):
+    (tmp_path / "encoder.json").write_text(
+        json.dumps({"format": 1, "encoder": name, "identity": "0"})
+    )
+    with pytest.raises(InputError, match="names an unknown encoder|is no name in timm's list"):
+        load_encoder(tmp_path)
+
+
+def test_pretrained_names_stay_in_the_package():
+    assert find_model("pretrained:omniglot").parent.name == "pretrained"
+    for name in ("../x", "../pretrained/omniglot", "/etc/passwd", ""):
+        with pytest.raises(InputError, match="no pretrained model"):
+            find_model(f"pretrained:{name}")
+
+
+# Sorting files
+
+
+def hostile_out(root: Path, how: str, done: bool, steps: list[list[str]]) -> Path:
+    """OUT as somebody else has made it, with a file that wants to go elsewhere."""
+    out = root / "out"
+    (out / "sorted" / "cat").mkdir(parents=True)
+    (out / "sorted" / "cat" / "payload").write_bytes(b"evil")
+    said = {"format": 1, "how": how, "done": done, "steps": steps}
+    (out / "undo.json").write_text(json.dumps(said))
+    return out
+
+
+@pytest.mark.parametrize("how", ["move", "copy", "link"])
+def test_a_journal_from_elsewhere_moves_writes_and_deletes_nothing(
+    how, tmp_path, monkeypatch, capsys
+):
+    """`undo` would have put its file anywhere; `classify` would have taken any file whose digest it knows."""
+    home = tmp_path / "home"
+    save(draw("circle", 0), home / "labeled/a/1.png")
+    (home / "pile").mkdir()
+    (home / "known").write_bytes(b"default settings")
+    digest = hashlib.sha256(b"evil").hexdigest()
+    known = hashlib.sha256(b"default settings").hexdigest()
+    steps = [
+        [str(home / ".bashrc"), "cat", "payload", digest],
+        [str(home / "known"), "cat", "stolen", known],
+    ]
+    monkeypatch.chdir(home)
+    for done in (True, False):
+        out = hostile_out(tmp_path / str(done), how, done, steps)
+        before = everything(tmp_path)
+        for command in (
+            ["undo", str(out)],
+            ["undo", str(out), "--below", "pile"],
+            ["classify", "--labeled", "labeled", "--unlabeled", "pile", "--out", str(out)],
+        ):
+            with pytest.raises(SystemExit) as ended:
+                main(command)
+            assert ended.value.code == 2
+            said = capsys.readouterr().err
+            assert "was not written by you" in said or "which is not below" in said
+        assert everything(tmp_path) == before
+
+
+def test_a_link_in_the_pile_does_not_lead_undo_elsewhere(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "pile").mkdir()
+    (tmp_path / "pile" / "way").symlink_to(tmp_path / "elsewhere")
+    digest = hashlib.sha256(b"evil").hexdigest()
+    for path in ("pile/way/x", "pile/../elsewhere/x", "pile/../x"):
+        steps = [[str(tmp_path / path), "cat", "payload", digest]]
+        out = hostile_out(tmp_path / path.replace("/", "-"), "move", True, steps)
+        with pytest.raises(InputError, match="which is not below"):
+            move_files.undo(out, tmp_path / "pile")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_journal_of_another_machine_is_undone_below_the_named_folder(tmp_path, monkeypatch):
+    (tmp_path / "pile").mkdir()
+    (tmp_path / "pile" / "1.png").write_bytes(b"a")
+    wanted = [(tmp_path / "pile/1.png", "cat", hashlib.sha256(b"a").hexdigest())]
+    move_files.complete(move_files.plan(tmp_path / "out", "move", wanted))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another user"))
+    with pytest.raises(InputError, match=r"was not written by you .* undo .*out --below FOLDER"):
+        move_files.undo(tmp_path / "out")
+    assert move_files.undo(tmp_path / "out", tmp_path / "pile") == (1, [])
+    assert (tmp_path / "pile" / "1.png").read_bytes() == b"a"
+
+
+def test_the_key_is_this_users_alone_and_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    seal = signing.sealed("text")
+    (key,) = (p for p in tmp_path.rglob("*") if p.is_file())
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert signing.is_sealed("text", seal)
+    for wrong in (signing.sealed("other"), "", None, 3, "é", "\ud800"):
+        assert not signing.is_sealed("text", wrong)
+    key.write_bytes(b"short")
+    assert signing.sealed("text") == ""
+    assert not signing.is_sealed("text", "")
+    monkeypatch.setenv("XDG_DATA_HOME", "/dev/null/nowhere")
+    assert signing.sealed("text") == ""
+
+
+# Names
+
+
+@pytest.mark.parametrize("error", [InputError, OSError])
+def test_whatever_a_name_holds_an_ending_is_one_plain_line(error, capsys):
+    with pytest.raises(SystemExit), told():
+        raise error("no \x1b]0;title\x07 \x9b31m\n\r\u202e" + "x" * 10_000)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.rstrip("\n").isprintable()
+    assert len(said) < 1100
+
+
+def test_a_terminal_gets_no_escape_sequences_from_names(tmp_path):
+    """As a person runs it, with a terminal: of files that are predicted and skipped."""
+    labeled, pile = folders(tmp_path, pile=2, strangers=0)
+    for name in ("\x1b[2J\x07.png", "a\x9b31m.txt", "b\x1b]0;x\x07.png"):
+        shutil.copy(labeled / "circle/0.png", pile / name)
+    (pile / "c\x1b[31m.png").write_bytes(b"damaged")
+    encoder = ["--encoder", "omniglot"]
+    where = ["--labeled", str(labeled), "--unlabeled", str(pile), "--out", str(tmp_path / "out")]
+    for arguments in (
+        ["classify", *where, *encoder],
+        ["predict", str(tmp_path / "out"), str(pile)],
+    ):
+        said = in_a_terminal(arguments)
+        for hostile in (b"\x1b[2J", b"\x07", b"\x1b]0", b"\x1b[31m.png", b"\xc2\x9b"):
+            assert hostile not in said, (arguments, said)
+
+
+def in_a_terminal(arguments: list[str]) -> bytes:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "semishot", *arguments]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 4096):
+            said += part
+    except OSError:  # how a terminal's other end says that it is over
+        pass
+    assert process.wait() == 0, said
+    os.close(ours)
+    return said
+
+
+def test_what_a_pool_says_of_itself_is_plain_text(tiny_pool, tmp_path):
+    about = {"layout": "\x1b[2J", "source": "x", "splits": "y", "prepared": "z", "ignored": 1}
+    save_pool(tmp_path / "folder", "folder", tiny_pool.images[:20], tiny_pool.classes[:1], about)
+    assert "\\x1b[2J" in "\n".join(verify("folder", tmp_path))
+    save_pool(tmp_path / "folder", "folder", tiny_pool.images[:20], tiny_pool.classes[:1], {})
+    with pytest.raises(InputError, match="pool.json is damaged, or of another version"):
+        verify("folder", tmp_path)
+
+
+def test_pipes_and_devices_are_not_opened(tmp_path):
+    """Opening a pipe would wait for ever, and a device may do anything."""
+    os.mkfifo(tmp_path / "a.png")
+    (tmp_path / "b.png").symlink_to("/dev/zero")
+    listing = from_folders(None, [tmp_path])
+    assert listing.items == []
+    assert {skipped.reason for skipped in listing.skipped} == {"no regular file"}
+    encoder = open_encoder("omniglot")
+    kept = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
+    named = from_folders(None, [tmp_path / "a.png", tmp_path / "b.png"]).items
+    rows = embed(named, encoder, kept, tmp_path / "rows.npy", partial(in_this_process, CPU))
+    assert rows.items == []
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a huge file"])
+def test_a_data_set_opens_regular_files_of_a_bounded_size(tmp_path, kind):
+    """Each image is looked at in turn, so all before the last are fine."""
+    source = tmp_path / "labeled"
+    for name in ("circle", "cross"):
+        (source / name).mkdir(parents=True)
+        (source / name / "0.png").write_bytes(jpeg())
+    place, line = odd_file(source / "cross" / "1.png", kind)
+    for refused in (
+        lambda: folder_pool.prepare(tmp_path / "pool", source),
+        lambda: tiered_imagenet.read(image_sources.in_file(place)),
+    ):
+        with pytest.raises(InputError, match=line) as caught:
+            refused()
+        assert str(place) in str(caught.value)
+    assert not (tmp_path / "pool").exists()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a huge file"])
+@pytest.mark.parametrize(
+    "name", ["pool.json", "config.json", "encoder.json", "result.json", "log.jsonl", "csv"]
+)
+def test_what_describes_a_folder_is_a_regular_file_of_a_bounded_size(tmp_path, kind, name):
+    place, line = odd_file(tmp_path / name, kind)
+    reader = {
+        "pool.json": lambda: open_pool(tmp_path),
+        "config.json": lambda: read_config(place),
+        "encoder.json": lambda: load_encoder(tmp_path),
+        "result.json": lambda: read_results(tmp_path),
+        "log.jsonl": lambda: read_log(tmp_path),
+        "csv": lambda: mini_imagenet._read_csv(place),
+    }[name]
+    with pytest.raises(InputError, match="is damaged" if name == "encoder.json" else line):
+        reader()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+def test_weights_and_pixels_are_regular_files(tmp_path, kind):
+    save_pool(tmp_path / "pool", "p", np.zeros((1, 1, 2, 2), np.uint8), [], {})
+    (tmp_path / "pool" / "images.npy").unlink()
+    odd_file(tmp_path / "pool" / "images.npy", kind)
+    odd_file(tmp_path / "model.safetensors", kind)
+    with pytest.raises(InputError, match="images.npy is no regular file"):
+        open_pool(tmp_path / "pool")
+    with pytest.raises(InputError, match="model.safetensors is no regular file"):
+        load_model(tmp_path, CPU)
+
+
+def odd_file(path: Path, kind: str) -> tuple[Path, str]:
+    """Where it is, and how it is refused."""
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 20 * 2**30)  # takes no space
+        return path, "has 21,474,836,480 bytes, more than"
+    return path, "is no regular file"
+
+
+# What is written, and where
+
+
+def test_a_temporary_name_that_is_a_link_is_not_followed(tmp_path):
+    target = tmp_path / "precious"
+    target.write_bytes(b"kept")
+    (tmp_path / f".said.csv.{os.getpid()}.tmp").symlink_to(target)
+    with pytest.raises(OSError, match="symbolic link|Too many levels"):
+        write_text(tmp_path / "said.csv", "new")
+    assert target.read_bytes() == b"kept"
+
+
+def test_predictions_leave_nothing_in_the_temporary_folder(tmp_path, monkeypatch, capsys):
+    """And nobody else can look in while they are made."""
+    modes = []
+
+    def look(parts, scratch):
+        modes.append(stat.S_IMODE(scratch.parent.stat().st_mode))
+        return gathered(parts, scratch)
+
+    monkeypatch.setattr("semishot.sorter.predict.gathered", look)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "tmp").mkdir()
+    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "labels.csv").write_text("label\n" + 'a\nb\n""\n' * 3)
+    monkeypatch.chdir(tmp_path)
+    main(["classify", "--labeled", "rows.npy", "--labels", "labels.csv", "--out", "out"])
+    main(["predict", "out", "rows.npy"])
+    assert modes == [0o700]
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+class Hostile:
+    """Makes a file as soon as it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def test_code_in_a_checkpoint_does_not_run(tmp_path, capsys):
+    mark = tmp_path / "mark"
+    save_state(tmp_path, {"step": Hostile(mark)})
+    assert last_good_state(tmp_path, CPU) is None
+    assert "no checkpoint of ours" in capsys.readouterr().err
+    assert not mark.exists()
+    pickle.loads(pickle.dumps(Hostile(mark)))
+    assert mark.exists(), "it would not have run anywhere"
+
+
+def test_code_in_a_file_of_features_does_not_run(tmp_path):
+    mark = tmp_path / "mark"
+    (tmp_path / "bare.npy").write_bytes(pickle.dumps(Hostile(mark)))
+    np.save(tmp_path / "boxed.npy", np.array([Hostile(mark)], object))
+    for path in tmp_path.glob("*.npy"):
+        with pytest.raises(InputError, match="no .npy file of numbers or strings"):
+            map_array(path)
+    assert not mark.exists()
+
+
+def test_the_page_of_a_pile_allows_its_own_style_and_script_and_nothing_else(tmp_path):
+    write_page(tmp_path / "page.html", [], {}, [], lambda i: None, {})
+    page = (tmp_path / "page.html").read_text("utf-8")
+    for tag, rule in (("style", "style-src"), ("script", "script-src")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{rule} 'sha256-{digest}'" in page
+    assert "default-src 'none'; img-src data:;" in page
+
+
+# The network
+
+COMMANDS = """\
+import sys
+
+def forbid(event, arguments):
+    if event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto"):
+        raise RuntimeError(f"{event} {arguments}")
+    if event == "socket.__new__" and arguments[1] in (2, 10):
+        raise RuntimeError(f"{event} {arguments}")
+if __name__ == "__main__":
+    sys.addaudithook(forbid)
+    from semishot.cli import main
+    for line in sys.stdin.read().splitlines():
+        main(line.split())
+"""
+
+
+def test_no_command_listens_or_connects(tiny_root, tmp_path):
+    """All of them in a process in which whoever makes a socket of the internet is stopped."""
+    folders(tmp_path, shots=2, pile=2, strangers=2)
+    (tmp_path / "published/omniglot").mkdir(parents=True)
+    published = TESTS.parent / "results/omniglot/table1-ren2018.json"
+    shutil.copy(published, tmp_path / "published/omniglot")
+    shape = "--way 2 --shot 1 --query 1 --unlabeled 1"
+    lines = [
+        "classify --labeled labeled --unlabeled pile --out out --encoder omniglot --apply copy",
+        "predict out pile --json",
+        "undo out",
+        "export out --out model.onnx",
+        "data prepare folder --source labeled --data-root root",
+        f"train --updates 1 --filters 2 --labeled-fraction 0.5 --out run --device cpu {shape}",
+        f"evaluate --model run --episodes 2 {shape}",
+        "data list",
+        "data verify glyphs",
+        "show episode --model run --way 2 --query 1 --unlabeled 1 --distractors 1",
+        "results --folder published --out page.md",
+        "report published --episodes 0",
+        "doctor",
+    ]
+    (tmp_path / "all.py").write_text(COMMANDS)
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    own = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp")}
+    done = subprocess.run(
+        [sys.executable, "all.py"],
+        input="\n".join(lines),
+        cwd=tmp_path,
+        env={**os.environ, **own, "SEMISHOT_DATA": str(tiny_root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    left = [path for name in own for path in Path(own[name]).rglob("*")]
+    assert not [path for path in left if re.search(r"microsoft|onnxruntime|\.ses", str(path), re.I)]
+    asked = subprocess.run(
+        [sys.executable, "all.py"],
+        input="data prepare omniglot --download",
+        cwd=tmp_path,
+        env={**os.environ, "SEMISHOT_DATA": str(tmp_path / "root")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode != 0, "the net has holes"
+    assert "socket." in asked.stderr

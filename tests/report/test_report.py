@@ -1,0 +1,416 @@
+"""The report: every record is shown once, beside the paper's cell, escaped, in a page of its own."""
+
+import base64
+import hashlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.commands.main import main
+from semishot.paper import published as paper
+from semishot.paper.scenes import Scene
+from semishot.report import charts, gallery, measured, results, sections, tables
+from semishot.report.grids import grid
+from semishot.report.page import MOST_CURVES, write_report
+from semishot.report.reading import read_results
+
+PUBLISHED = Path(__file__).parents[2] / "results"
+TABLE1 = PUBLISHED / "omniglot" / "table1-ren2018.json"
+HOSTILE = "<script>document.title = 'taken'</script>\"'><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def short_presets(monkeypatch):
+    for name in ("ren2018", "demo"):
+        preset = paper.PRESETS[name]
+        recipe = replace(preset.recipe.with_updates(2), filters=4, init_std=0.1)
+        monkeypatch.setitem(paper.PRESETS, name, replace(preset, recipe=recipe))
+
+
+@pytest.fixture
+def demo(short_presets, tiny_root, tmp_path, capsys):
+    """The folder, stdout and stderr of a demo of two updates."""
+    main(["demo", "--splits", "2", "--runs", str(tmp_path / "runs"), "--data-root", str(tiny_root)])
+    return tmp_path / "runs", *capsys.readouterr()
+
+
+def report(source: Path, out: Path, *more: str) -> str:
+    main(["report", str(source), "-o", str(out), *more])
+    return out.read_text(encoding="utf-8")
+
+
+def record(**changes) -> dict:
+    return results.read(TABLE1)[0] | changes
+
+
+def written(path: Path, content) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+# What is on the page
+
+
+def test_published_results_become_a_small_page_that_needs_nothing_else(tmp_path, capsys):
+    page = report(PUBLISHED, tmp_path / "report.html", "--data-root", str(tmp_path))
+    assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
+    assert len(page.encode()) < 5_000_000
+    assert not re.findall(r"(?:src|href|action)=\"(?!#|data:)", page)
+    assert "url(" not in page
+    assert "@import" not in page
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_the_policy_allows_this_style_and_this_script_and_nothing_else(tmp_path):
+    page = report(TABLE1, tmp_path / "report.html", "--episodes", "0")
+    for tag, rule in (("style", "style-src"), ("script", "script-src")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{rule} 'sha256-{digest}'" in page
+    assert "default-src 'none'; img-src data:;" in page
+    assert " style=" not in page
+
+
+def test_every_cell_stands_beside_the_papers_with_its_difference(tmp_path):
+    page = report(PUBLISHED, tmp_path / "report.html", "--episodes", "0")
+    for name, table in paper.TABLES.items():
+        for path in PUBLISHED.glob(f"*/{name}-*.json"):
+            records = results.read(path)
+            for shot, m in tables.parts_of(table, records):
+                for (model, h), ours in tables.cells(records, shot, m).items():
+                    if ours:
+                        published = table.cells[model, shot, h]
+                        gap = ours.mean - published.mean
+                        tone = "above" if gap >= 0 else "below"
+                        assert f">{published.mean:.2f} ± {published.error:.2f}</td>" in page
+                        assert f">{ours}</td>" in page
+                        assert f'class="number {tone}">{gap:+.2f}</td>' in page
+
+
+def test_settings_seeds_versions_device_times_and_commands_are_there(tmp_path):
+    page = report(TABLE1, tmp_path / "report.html", "--episodes", "0")
+    first = results.read(TABLE1)[0]
+    words = [first["device"], first["date"], f"{first['seconds']:.1f} s", "0, 1, 2, 3, 4, 5"]
+    words += [f"{name} {version}" for name, version in first["versions"].items()]
+    words += [
+        "weight decay 5e-05",
+        "halvings 6,000 8,000",
+        "5-way 1-shot, 14 queries, M = 5, H = 5",
+    ]
+    for text in words:
+        assert text in page, text
+    shown = [re.sub("<.*?>", "", c) for c in re.findall(r'<code class="command">.*?</code>', page)]
+    whole = "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 10"
+    assert shown == [whole, *(f"{whole} --models {model}" for model in paper.MODELS)]
+
+
+def test_every_published_record_is_in_a_section():
+    found = read_results(PUBLISHED)
+    out = measured.sort_out(found.files)
+    assert out.others == []
+    groups = [group.records for group in (*out.tables, *out.figures)]
+    for files in (out.baselines, out.masks, out.ablations):
+        groups += files.values()
+    shown = {results.settings(r) for records in groups for r in records}
+    assert shown == {results.settings(r) for records in found.files.values() for r in records}
+    assert [group.name for group in out.tables] == ["table1"] * 3 + ["table2"] * 2
+
+
+def test_what_departs_from_its_preset_is_listed_apart_with_what_was_changed(tmp_path):
+    changed = [
+        record(split_seed=seed, accuracy=accuracy, recipe=record()["recipe"] | {"steps": 3})
+        for seed, accuracy in enumerate((0.5, 0.75))
+    ]
+    others = [record(options={"mask_power": 2}), record(split="val"), record(preset="mine")]
+    others += [
+        record(model="my_method"),
+        record(query=3),
+        record(train=record()["train"] | {"way": 9}),
+    ]
+    name = written(tmp_path / "mine.json", [*changed, *others, record()])
+    out = measured.sort_out(read_results(name).files)
+    assert [len(group.records) for group in out.tables] == [1]
+    header, rows = measured.other_rows(out.others)
+    assert len(rows) == 7
+    whats = {row[header.index("changed")]: row for row in rows}
+    assert set(whats) == {"steps 3", "mask power 2", "training way 9", "-"}
+    assert whats["steps 3"][:3] == ["Supervised", "62.50 ± 8.84", "2"]
+
+
+def test_a_cell_measured_twice_is_shown_once(tmp_path):
+    records = results.read(TABLE1)
+    written(tmp_path / "omniglot" / "a.json", [r | {"accuracy": 0.1} for r in records])
+    written(tmp_path / "omniglot" / "b.json", records)
+    out = measured.sort_out(read_results(tmp_path).files)
+    assert [group.records for group in out.tables] == [records]
+
+
+def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
+    found = read_results(PUBLISHED)
+    assert len(found.choices) == 2
+    assert not any("speed" in name for name in found.files)
+    titles = [section.title for section in sections.make_sections(found)]
+    assert "How the preset `semishot` was chosen" in titles
+
+
+# demo and reproduce
+
+
+def test_demo_leaves_a_report_with_curves_and_episodes(demo):
+    runs, out, err = demo
+    assert out.startswith("glyphs, 5-way 1-shot")
+    assert "report" not in out
+    assert f"report: {runs / 'report.html'}\n" in err
+    page = (runs / "report.html").read_text(encoding="utf-8")
+    for text in ("Learning curves", "training loss", "glyphs, Masked Soft k-Means, episode 1"):
+        assert text in page
+    assert "paper’s number" not in page  # the paper has no glyphs
+    assert page.count("data:image/png;base64,") == 2 * (5 + 30 + 15)
+
+
+def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
+    short_presets, tiny_root, tmp_path, capsys
+):
+    common = ["--splits", "1", "--device", "cpu", "--data-root", str(tiny_root)]
+    again = ["reproduce", "table1", "--dataset", "glyphs", *common, "--runs", str(tmp_path)]
+    main(again)
+    assert f"report: {tmp_path / 'report.html'}\n" in capsys.readouterr().err
+    written(tmp_path / "glyphs" / "old" / "run" / "result.json", "{")
+    main(again)
+    out, err = capsys.readouterr()
+    assert "Masked Soft k-Means" in out
+    assert "no report: cannot read result file" in err
+
+
+def test_baselines_and_masks_are_in_the_report_of_the_runs(
+    short_presets, tiny_root, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    data = ["--data-root", str(tiny_root), "--device", "cpu", "--splits", "1"]
+    where = ["--dataset", "glyphs", "--runs", str(tmp_path / "runs")]
+    main(["reproduce", "table5", "--features", "pixels", *data, *where])
+    main(["reproduce", "figure-masks", *data, *where])
+    page = (tmp_path / "runs" / "report.html").read_text(encoding="utf-8")
+    assert "Table 5 (glyphs, 5-way)" in page
+    assert "Figure 7 (glyphs): mask values" in page
+    assert "% of the images of its kind" in page
+
+
+def test_the_report_from_result_files_loads_no_torch(tmp_path):
+    code = (
+        "import sys\nfrom semishot.cli import main\nmain(sys.argv[1:])\n"
+        "assert 'torch' not in sys.modules"
+    )
+    arguments = ["report", str(PUBLISHED), "-o", str(tmp_path / "r.html"), "--data-root", "nowhere"]
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+
+
+# Charts
+
+
+def test_ticks_are_round_numbers_that_cover_the_range():
+    assert [label for _, label in charts.ticks(0, 25)] == ["0", "5", "10", "15", "20", "25"]
+    assert [label for _, label in charts.ticks(0, 0.31)] == ["0.0", "0.1", "0.2", "0.3"]
+    assert [label for _, label in charts.ticks(100, 200_000)][-1] == "200,000"
+    for low, high in ((0.0, 1e-9), (41.3, 41.4), (0.0, 7e5)):
+        assert 2 <= len(charts.ticks(low, high)) <= 11
+
+
+def test_a_chart_draws_each_point_where_it_belongs():
+    line = charts.Line("one", 2, [(0, 10.0), (5, 20.0)], [1.0, 2.0])
+    chart = charts.Chart("title", "x", "y", [line])
+    assert chart.y_range[0] <= 9 < 22 <= chart.y_range[1]  # the ends of the error bars
+    low, high = chart.y_range
+    y = charts.BOTTOM - (charts.BOTTOM - charts.TOP) * (10 - low) / (high - low)
+    assert chart.path(line).startswith(
+        f"M{float(charts.LEFT)} {round(y, 1)}L{float(charts.RIGHT)} "
+    )
+    assert chart.bars(line).count("M") == 4
+    assert chart.marks(line).count(charts.MARKS[2]) == 2
+
+
+def test_one_value_and_equal_values_can_be_drawn():
+    for points in ([(3.0, 0.5)], [(0.0, 0.0), (1.0, 0.0)]):
+        chart = charts.Chart("", "", "", [charts.Line("", 0, points)], from_zero=True)
+        assert "nan" not in chart.path(chart.lines[0])
+        assert chart.x_ticks
+        assert chart.y_ticks
+
+
+def test_learning_curves_are_means_over_the_splits_of_a_method(demo):
+    runs, *_ = demo
+    (folder,) = {p.parent for p in runs.rglob("config.json") if "M5-H5" in str(p)}
+    members = json.loads((folder / "config.json").read_text())["members"]
+    log = [{"step": s, "loss": [s + m for m in range(len(members))]} for s in range(1, 1001)]
+    text = "".join(json.dumps(line) + "\n" for line in log)
+    (folder / "log.jsonl").write_text(text + '{"step": 1001, "lo')  # cut short by a kill
+    chart = charts.learning_curves(folder)
+    assert [line.label for line in chart.lines] == [paper.MODELS[m] for m in paper.TRAINED]
+    assert [len(line.points) for line in chart.lines] == [charts.POINTS] * 3
+    assert chart.lines[1].points[0] == (3.0, 3 + 2.5)  # steps 1 to 5, runs 2 and 3
+    (folder / "log.jsonl").write_text("")
+    assert charts.learning_curves(folder) is None
+
+
+def test_many_fleets_are_counted_not_drawn(demo, tmp_path):
+    runs, *_ = demo
+    (folder,) = {p.parent for p in runs.rglob("config.json") if "M5-H5" in str(p)}
+    for copy in range(MOST_CURVES):
+        other = runs / "glyphs" / "other" / str(copy)
+        other.mkdir(parents=True)
+        for name in ("config.json", "log.jsonl"):
+            shutil.copy(folder / name, other)
+    page = report(runs, tmp_path / "report.html", "--episodes", "0")
+    assert "3 more fleets are left out" in page
+    assert "None were asked for." in page
+
+
+# Tables
+
+
+def test_cells_sort_by_their_number_and_differences_have_a_tone():
+    header, texts = ["model", "ours", "difference"], ["1,234.50 ± 0.1 (3)", "+0.20 ± 0.1"]
+    (row, missing) = grid("", header, [["a", *texts], ["b", "-", "-0.10"]]).rows
+    assert [(e.rank, e.tone) for e in row] == [("a", ""), (1234.5, ""), (0.2, "above")]
+    assert [(e.rank, e.tone) for e in missing] == [("b", ""), ("", ""), (-0.1, "below")]
+
+
+# Episodes
+
+
+def scene(channels: int = 1) -> Scene:
+    generator = np.random.default_rng(0)
+    support, unlabeled, query = (
+        generator.integers(0, 256, (*shape, channels, 6, 5), dtype=np.uint8)
+        for shape in ((2, 1), (3, 2), (2, 2))
+    )
+    nothing = np.zeros((1, 1, 1))
+    return Scene(
+        "title", support, unlabeled, query, np.array([[0, 1], [0, 1]]), np.array([[0, 0], [0, 1]]),
+        np.array([[1.0, 0.5], [0.25, 1.2], [0.0, 0.004]]), (nothing,) * 3, (nothing[0],) * 2,
+    )  # fmt: skip
+
+
+def test_an_episode_shows_its_images_its_weights_and_its_predictions():
+    found = gallery.as_thumbnails(scene(), "episode 3", "semishot show episode")
+    assert found.title == "title, episode 3"
+    assert found.said == "2 of 4 queries are right before refinement, 3 after it."
+    assert [[i.mark for i in row] for row in found.query] == [["1 ✓", "2→1 ✓"], ["1 ✗", "2 ✓"]]
+    assert sorted((i.mark, i.share) for i in found.unlabeled) == sorted(
+        [("+", 100), ("+", 50), ("+", 25), ("+", 100), ("−", 0), ("−", 0)]
+    )
+    uri = found.support[1][0].source
+    with Image.open(
+        io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))
+    ) as image:
+        assert np.array_equal(255 - np.array(image), scene().support[1, 0, 0])
+    assert found.bytes > 12 * len("data:image/png;base64,")
+
+
+def test_photographs_are_jpegs():
+    found = gallery.as_thumbnails(scene(channels=3), "", "")
+    assert found.support[0][0].source.startswith("data:image/jpeg;base64,")
+
+
+def test_what_episodes_lack_is_said(demo, tiny_root, tmp_path, monkeypatch):
+    runs, *_ = demo
+    page = report(runs, tmp_path / "a.html", "--data-root", str(tmp_path))
+    assert "No episodes of glyphs: its images are not prepared here." in page
+    page = report(PUBLISHED, tmp_path / "b.html", "--data-root", str(tmp_path))
+    assert "No episodes of mini-imagenet: there is no trained model of it here." in page
+    assert "No episodes of omniglot: its images are not prepared here." in page
+    monkeypatch.setattr(gallery, "MOST_BYTES", 40_000)
+    page = report(runs, tmp_path / "c.html", "--data-root", str(tiny_root), "--episodes", "9")
+    assert re.search(r"\d more episodes are left out: the page is full", page)
+    for model in runs.rglob("model.safetensors"):
+        model.write_bytes(b"")
+    page = report(runs, tmp_path / "d.html", "--data-root", str(tiny_root))
+    assert "is damaged or no model of ours" in page
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize("field", ["dataset", "preset", "model", "device", "date", "split"])
+def test_hostile_words_are_words(field, tmp_path):
+    path = written(tmp_path / "r.json", [record(**{field: HOSTILE}), record(split_seed=3)])
+    page = report(path, tmp_path / "report.html", "--data-root", str(tmp_path))
+    assert "&lt;script&gt;document" in page
+    assert page.count("<script") == 1
+    assert "<img src=x" not in page
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("{", "cannot read result file"),
+        ({"some": "thing"}, "it holds no list of records"),
+        ([1, 2], "it holds no list of records"),
+        ([], "give the folder of `reproduce --runs` or `--publish`"),
+        ([{"dataset": "omniglot"}], "'preset' of record 0 should be a str, not None"),
+        ([record(shot="one")], "'shot' of record 0 should be a int, not 'one'"),
+        ([record(accuracy=float("nan"))], "'accuracy' of record 0 should be a float, not nan"),
+        ([record(tells_distractors=3)], "is no result file of this version"),
+        ([record(features="pixels", options=[])], "should be a dict, not []"),
+        ([record(variant="x")], "is no result file of this version"),
+        ({"variants": [1]}, "is no record of a choice"),
+    ],
+)
+def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_path, capsys):
+    written(tmp_path / "omniglot" / "mine.json", content)
+    if isinstance(content, dict) and "variants" in content:
+        written(tmp_path / "omniglot" / "good.json", [record()])
+    out = written(tmp_path / "report.html", "as it was")
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", str(tmp_path), "-o", str(out)])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("semishot: ")
+    assert error.count("\n") == 1
+    assert line in error
+    assert out.read_text() == "as it was"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["nowhere"], "no results in nowhere: there is no such file or folder"),
+        (["."], "no results in ."),
+        ([str(TABLE1), "--episodes", "-1"], "--episodes must be at least 0, not -1"),
+        ([str(TABLE1), "--episodes", "0", "-o", "."], "cannot write .: it is a folder"),
+        ([str(TABLE1), "--episodes", "0", "-o", f"{TABLE1}/r.html"], f"{TABLE1}/r.html: "),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", *arguments])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert line in error
+
+
+def test_a_log_of_another_fleet_is_one_line(demo, tmp_path, capsys):
+    runs, *_ = demo
+    log = next(runs.rglob("log.jsonl"))
+    log.write_text('{"step": 1, "loss": [1, 2, 3, 4, 5]}\n')
+    with pytest.raises(SystemExit):
+        main(["report", str(runs), "-o", str(tmp_path / "r.html")])
+    assert f"cannot read the log of {log.parent}" in capsys.readouterr().err
+
+
+def test_the_library_writes_the_same_page(tmp_path):
+    write_report(TABLE1, tmp_path / "a" / "b.html", episodes=0)
+    again = report(TABLE1, tmp_path / "c.html", "--episodes", "0")
+    assert (tmp_path / "a" / "b.html").read_text(encoding="utf-8") == again

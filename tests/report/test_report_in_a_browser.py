@@ -1,0 +1,157 @@
+"""The report in a real Chromium: quiet, alone, painted, sortable, on a phone, in the dark, on paper."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.data.episodes import EpisodeShape
+from semishot.report import results
+from semishot.report.page import write_report
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleets import build_fleet, save_model
+from semishot.training.log import append_log
+from support.browser import CHROMIUM, Browser
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+PUBLISHED = Path(__file__).parents[2] / "results"
+TABLE1 = PUBLISHED / "omniglot" / "table1-ren2018.json"
+HOSTILE = (
+    "<script>document.title = 'taken'</script>\"'><img src=x onerror=\"document.title='taken'\">"
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    opened = Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, tiny_root, tiny_pool) -> Path:
+    """Published results of every kind, with a fleet's curves and episodes beside them."""
+    folder = tmp_path_factory.mktemp("results")
+    for path in PUBLISHED.glob("*/*.json"):
+        (folder / path.parent.name).mkdir(exist_ok=True)
+        (folder / path.parent.name / path.name).write_text(path.read_text())
+    run = folder / "glyphs" / "ren2018" / "fleet"
+    members = (Member("soft_kmeans", 0), Member("masked_soft_kmeans", 0))
+    recipe, shape = Recipe(updates=2, filters=4, init_std=0.1), EpisodeShape(distractors=5)
+    config = FleetConfig("glyphs", tiny_pool.fingerprint, "ren2018", recipe, shape, members)
+    save_model(run / "model.safetensors", config, build_fleet(members, recipe, 1).eval())
+    (run / "config.json").write_text(config.to_json())
+    for step in (100, 200, 300):
+        append_log(run, step, 1e-3, [1.5 - step / 300, 1.4 - step / 300])
+    own = results.read(TABLE1)[0] | {"dataset": "glyphs", "model": "masked_soft_kmeans"}
+    (run / "result.json").write_text(json.dumps([own]))
+    write_report(folder, folder / "report.html", tiny_root)
+    return folder / "report.html"
+
+
+def assert_quiet(browser: Browser, page: Path) -> None:
+    """Nothing logged, nothing thrown, nothing asked for but the page itself."""
+    assert browser.of("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled") == []
+    asked = [each["request"]["url"] for each in browser.of("Network.requestWillBeSent")]
+    assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_page_is_quiet_alone_and_no_wider_than_the_screen(browser, page, width, dark):
+    browser.size(width, 900, dark, phone=width < 500)
+    browser.open(page)
+    assert_quiet(browser, page)
+    assert browser.run("document.documentElement.scrollWidth") == width
+    with Image.open(io.BytesIO(browser.picture())) as image:
+        pixels = np.array(image.convert("L"))
+    assert (np.median(pixels) < 60) == dark
+    assert pixels.max() - pixels.min() > 180  # ink that can be told from paper
+
+
+def test_every_figure_is_painted(browser, page):
+    browser.size(1280, 900)
+    browser.open(page)
+    drawn = browser.run(
+        """[...document.querySelectorAll(".chart > svg")].map((svg) => {
+          const frame = svg.getBoundingClientRect();
+          const inside = [...svg.querySelectorAll(".line, .marks, text")].every((mark) => {
+            const box = mark.getBoundingClientRect();
+            return box.width + box.height > 0 && box.left >= frame.left - 1 &&
+              box.right <= frame.right + 1 && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
+          });
+          const stroke = getComputedStyle(svg.querySelector(".line")).stroke;
+          return [svg.querySelectorAll(".line").length, inside, stroke.startsWith("rgb")];
+        })"""
+    )
+    assert len(drawn) == 6  # accuracy over unlabeled images, two data sets; mask values; a curve
+    assert all(lines >= 2 and inside and stroke for lines, inside, stroke in drawn)
+    images = browser.run(
+        "[...document.images].map((image) => [image.complete, image.naturalWidth, image.alt])"
+    )
+    assert len(images) == 2 * (5 + 30 + 15)
+    assert all(complete and width == 28 and alt for complete, width, alt in images)
+
+
+COLUMN = """[...document.querySelector("#section-1 table").tBodies[0].rows].map(
+  (row) => row.cells[3].textContent)"""
+HEADING = 'document.querySelectorAll("#section-1 table thead th")[3]'
+
+
+def test_tables_sort_by_mouse_and_by_keyboard(browser, page):
+    browser.size(1280, 900)
+    browser.open(page)
+    before = browser.run(COLUMN)
+    gaps = sorted(before, key=float)
+    assert before != gaps
+    browser.run(f"{HEADING}.querySelector('button').click()")
+    assert browser.run(COLUMN) == gaps
+    assert browser.run(f"{HEADING}.getAttribute('aria-sort')") == "ascending"
+    browser.run(f"{HEADING}.querySelector('button').focus()")
+    browser.press("Enter", 13, "\r")
+    assert browser.run(COLUMN) == gaps[::-1]
+    assert browser.run(f"{HEADING}.getAttribute('aria-sort')") == "descending"
+    browser.press("Tab", 9)
+    browser.press("Enter", 13, "\r")
+    assert browser.run(f"{HEADING}.getAttribute('aria-sort')") is None
+    assert browser.run("document.querySelectorAll('#section-1 [aria-sort]').length") == 1
+    assert_quiet(browser, page)
+
+
+def test_cells_that_were_not_measured_stay_last(browser, page):
+    browser.open(page)
+    table = "[...document.querySelectorAll('table')].find((t) => /^-$/m.test(t.textContent))"
+    column = f"[...{table}.tBodies[0].rows].map((row) => row.cells[1].textContent)"
+    for _ in range(2):
+        browser.run(f"{table}.querySelectorAll('thead button')[1].click()")
+        shown = browser.run(column)
+        missing = shown.count("-")
+        assert 0 < missing < len(shown)
+        assert shown[-missing:] == ["-"] * missing
+
+
+def test_on_paper_everything_is_open_and_the_list_of_sections_is_gone(browser, page):
+    browser.size(1280, 900, dark=True)
+    browser.open(page)
+    assert browser.run("document.querySelectorAll('main details[open]').length") == 0
+    browser.call("Page.printToPDF")
+    assert browser.run("document.querySelectorAll('main details:not([open])').length") == 0
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_a_hostile_record_runs_nothing(browser, tmp_path):
+    words = ("dataset", "preset", "model", "device", "date", "split")
+    hostile = results.read(TABLE1)[0] | dict.fromkeys(words, HOSTILE)
+    (tmp_path / "r.json").write_text(json.dumps([hostile]))
+    write_report(tmp_path / "r.json", tmp_path / "report.html", tmp_path)
+    browser.open(tmp_path / "report.html")
+    assert_quiet(browser, tmp_path / "report.html")
+    assert browser.run("document.title") == "semishot report"
+    assert browser.run("document.scripts.length") == 1
+    assert browser.run("document.body.textContent.includes('<script>document.title')")

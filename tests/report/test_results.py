@@ -1,0 +1,238 @@
+"""Published records, the page made of them, and the ablations behind its last table."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from semishot.commands.main import main
+from semishot.errors import InputError
+from semishot.paper import ablations
+from semishot.paper import published as paper
+from semishot.paper.reproduce import table
+from semishot.report import plots, results, tables
+from semishot.training.config import Recipe
+from semishot.training.evaluation import find_model
+
+REPOSITORY = Path(__file__).parents[2]
+CPU = torch.device("cpu")
+
+
+def test_the_results_page_is_up_to_date():
+    """After `reproduce --publish results`, run `semishot results`."""
+    written = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
+    assert written == results.page(REPOSITORY / "results")
+
+
+def test_the_figures_of_the_results_page_are_up_to_date():
+    """A picture says which records it was drawn from; `semishot results` draws them all."""
+    folder = REPOSITORY / "results"
+    for path in (*results.figures(folder), *results.mask_figures(folder)):
+        with Image.open(REPOSITORY / "docs" / results.picture_name(path)) as image:
+            assert image.info["Description"] == plots.fingerprint(results.read(path)), path
+
+
+def test_published_files_are_small_and_say_what_they_were_run_with():
+    for path in (REPOSITORY / "results").glob("*/[at]*.json"):
+        assert path.stat().st_size < 200_000
+        for record in results.read(path):
+            assert "episode_accuracies" not in record
+            assert {"recipe", "train", "split_seed", "device", "versions", "date"} <= set(record)
+            if record["updates"]:  # pixels and random weights have none
+                assert Recipe(**record["recipe"]).updates == record["updates"]
+
+
+@pytest.fixture
+def short_presets(monkeypatch):
+    """Two updates of four filters: the plan is what is tested."""
+    for name in ("ren2018", "semishot"):
+        preset = paper.PRESETS[name]
+        recipe = replace(preset.recipe.with_updates(2), filters=4)
+        train = replace(preset.train, way=min(preset.train.way, 6))
+        monkeypatch.setitem(paper.PRESETS, name, replace(preset, recipe=recipe, train=train))
+    monkeypatch.setattr(ablations, "UPDATES", {})
+
+
+@pytest.fixture
+def records(short_presets, tiny_pool, tmp_path):
+    return ablations.ablations(tiny_pool, 2, tmp_path / "runs", CPU)
+
+
+def test_every_variant_and_the_cells_they_depart_from_are_measured(records):
+    found = {(r["preset"], r["model"], r["variant"], r["distractors"]) for r in records}
+    for variant in ablations.VARIANTS:
+        for column in variant.columns:
+            assert (variant.preset, variant.model, variant.name, column) in found
+            assert (variant.preset, variant.model, "", column) in found
+    keys = [
+        (r["preset"], r["model"], r["variant"], r["distractors"], r["split_seed"]) for r in records
+    ]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_variant_changes_what_it_says_and_nothing_else(records):
+    base = {results._key(r): r for r in records if not r["variant"]}
+    for record in records:
+        if record["variant"]:
+            own = base[results._key(record)]
+            changed = {k for k in ("options", "recipe", "train") if record[k] != own[k]}
+            assert len(changed) == 1, record["variant"]
+    by_name = {r["variant"]: r for r in records}
+    assert by_name["mask applied twice"]["options"] == {"mask_power": 2}
+    assert by_name["float32 (TF32) instead of bf16"]["recipe"]["precision"] == "tf32"
+    assert by_name["trained 5-way"]["train"]["way"] == 5
+    assert by_name["no augmentation"]["recipe"].get("augment", 0.0) == 0.0
+
+
+def test_some_ablations_alone_and_none_by_that_name(short_presets, tiny_pool, tmp_path):
+    some = ablations.ablations(tiny_pool, 1, tmp_path, CPU, only="mask")
+    assert {r["variant"] for r in some} == {"", "mask applied twice"}
+    with pytest.raises(
+        InputError, match="no ablation's name contains 'masks'; there are: schedule"
+    ):
+        ablations.ablations(tiny_pool, 1, tmp_path, CPU, only="masks")
+
+
+def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_pool, tmp_path):
+    table("table1", tiny_pool, "ren2018", 1, None, tmp_path, CPU)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
+    ablations.ablations(tiny_pool, 1, tmp_path, CPU)
+    assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_pool, tmp_path):
+    """Ablations and single trainings leave runs of the same settings in the same folder."""
+    ablations.ablations(tiny_pool, 2, tmp_path, CPU)
+    records = table("table1", tiny_pool, "ren2018", 2, None, tmp_path, CPU)
+    keys = [(r["model"], r["distractors"], r["unlabeled"], r["split_seed"]) for r in records]
+    assert len(keys) == len(set(keys)) == 2 * 2 * 9  # five rows, two columns, one cell shared
+    assert not any(r["options"] for r in records)
+
+
+def test_photographs_have_ablations_under_their_own_protocol():
+    for variant in ablations.variants_of("mini-imagenet"):
+        base, departing = (
+            ablations.AblationCell("mini-imagenet", variant, 0, departs)
+            for departs in (False, True)
+        )
+        assert departing.recipe.updates == 200_000
+        assert (departing.recipe, departing.train) == (base.recipe, base.train)  # one fleet
+        assert departing.options != base.options == {}
+        assert departing.train.sizes == (5, 25, 25)
+        assert (departing.test.query, departing.test.unlabeled) == (20, 20)
+
+
+def test_a_second_measurement_takes_the_place_of_the_first(tmp_path):
+    def one(seed: int, accuracy: float, **more: object) -> dict:
+        return {"model": "masked", "split_seed": seed, "accuracy": accuracy, **more}
+
+    path = tmp_path / "some.json"
+    results.publish([one(0, 0.5, episode_accuracies=[0.5]), one(1, 0.6)], path)
+    results.publish([one(1, 0.7), one(2, 0.8), one(1, 0.9, features="pixels")], path)
+    assert results.read(path) == [
+        one(0, 0.5),
+        one(1, 0.7),
+        one(2, 0.8),
+        one(1, 0.9, features="pixels"),
+    ]
+
+
+def test_a_table_that_was_not_run_says_so_and_how(records, tmp_path):
+    results.publish(records, tmp_path / "glyphs" / "ablations.json")
+    page = results.page(tmp_path)
+    for name in ("table2", "table3"):
+        dataset = paper.TABLES[name].dataset
+        assert f"`semishot data prepare {dataset} --source FOLDER`" in page
+        assert f"`semishot reproduce {name}`" in page
+    assert page.count("This table has not been run") == 3
+
+
+def made_up(variant: str, seed: int, accuracy: float) -> dict:
+    return {
+        "preset": "ren2018",
+        "updates": 20_000,
+        "model": "masked_soft_kmeans",
+        "variant": variant,
+        "distractors": 5,
+        "split_seed": seed,
+        "accuracy": accuracy,
+    }
+
+
+def test_differences_are_taken_split_by_split():
+    base, other = [0.90, 0.94, 0.97], [0.91, 0.93, 0.99]
+    rows = [made_up("", s, a) for s, a in enumerate(base)]
+    rows += [made_up("changed", s, a) for s, a in enumerate(other)]
+    header, (row,) = results.ablation_rows(rows)
+    gaps = [100 * (b - a) for a, b in zip(base, other, strict=True)]
+    mean = sum(gaps) / 3
+    error = (sum((g - mean) ** 2 for g in gaps) / 3) ** 0.5 / 3**0.5
+    assert row[-1] == f"{mean:+.2f} ± {error:.2f}"
+    assert row[header.index("w/ distractors")] == f"{100 * np.mean(other):.2f}"
+
+
+def test_publish_and_results_commands(short_presets, tiny_pool, tiny_root, tmp_path, capsys):
+    common = ["--dataset", "glyphs", "--splits", "1", "--device", "cpu"]
+    folders = ["--runs", str(tmp_path / "runs"), "--publish", str(tmp_path / "results")]
+    main(["reproduce", "table1", *common, *folders, "--data-root", str(tiny_root)])
+    page = tmp_path / "page.md"
+    main(["results", "--folder", str(tmp_path / "results"), "--out", str(page)])
+    assert capsys.readouterr().out.endswith(f"{page}\n")
+    assert "preset `ren2018`, 2 updates" in page.read_text(encoding="utf-8")
+
+
+def test_an_empty_or_broken_results_folder_is_named(tmp_path):
+    with pytest.raises(InputError, match="no result files"):
+        results.page(tmp_path)
+    (tmp_path / "omniglot").mkdir()
+    (tmp_path / "omniglot" / "ablations.json").write_text("{")
+    with pytest.raises(InputError, match=r"cannot read result file .*ablations\.json"):
+        results.page(tmp_path)
+
+
+def test_the_pretrained_model_is_there_and_an_unknown_one_is_refused():
+    assert find_model("pretrained:omniglot").stat().st_size < 600_000
+    with pytest.raises(
+        InputError, match="no pretrained model 'birds'; this version has pretrained:omniglot"
+    ):
+        find_model("pretrained:birds")
+
+
+def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
+    source = REPOSITORY.parent / "shared" / "data" / "omniglot"
+    if not source.is_dir():
+        pytest.skip(f"real Omniglot not found at {source}")
+    main(["data", "prepare", "omniglot", "--source", str(source), "--data-root", str(tmp_path)])
+    capsys.readouterr()
+    shape = ["--distractors", "5", "--device", "cpu", "--json"]
+    main(["evaluate", "--model", "pretrained:omniglot", *shape, "--data-root", str(tmp_path)])
+    (record,) = json.loads(capsys.readouterr().out)
+    from safetensors import safe_open
+
+    with safe_open(find_model("pretrained:omniglot"), "pt") as file:
+        published = json.loads(file.metadata()["result"])
+    assert abs(record["accuracy"] - published["accuracy"]) < 5e-4  # another device rounds otherwise
+    assert published["accuracy"] > 0.99
+
+
+def test_the_readme_shows_the_published_cells():
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    shown = {
+        line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
+    }
+    published = results.read(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
+    cells = tables.cells(published, 1, 10)
+    for model, label in paper.MODELS.items():
+        columns = [
+            c.strip() for c in text[text.index("paper, w/") :].split(f"| {label} |")[1].split("|")
+        ]
+        assert columns[1] == str(cells[model, 0]), label
+        assert columns[3] == str(cells[model, 5]), label
+    beyond = results.read(REPOSITORY / "results" / "omniglot" / "table1-semishot.json")
+    masked = tables.cells(beyond, 1, 10)
+    for h in (0, 5):
+        assert str(masked["masked_soft_kmeans", h]) in shown["Masked, preset `semishot`"]

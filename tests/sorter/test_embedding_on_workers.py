@@ -1,0 +1,188 @@
+"""A pile embedded by workers is the pile embedded here: in processes, on Ray, after losses."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from semishot.errors import InputError
+from semishot.paper import on_workers
+from semishot.sorter import classify as classifying
+from semishot.sorter import embedding_on_workers
+from semishot.sorter.classify import classify
+from semishot.sorter.embedding_on_workers import Pile
+from semishot.sorter.listing import Item
+from semishot.workers import engine
+from semishot.workers.engine import Processes, Task
+from semishot.workers.ray_cluster import RayCluster
+from support import engine_works
+from support.own_images import folders
+
+
+@pytest.fixture
+def pile(tmp_path, monkeypatch) -> tuple[Path, Path]:
+    """Drawings, three files that are none, and two copies; tasks of eight of them."""
+    labeled, pile = folders(tmp_path)
+    (pile / "broken.png").write_bytes(b"no image")
+    (pile / "empty.png").write_bytes(b"")
+    (pile / "link.png").symlink_to("nowhere")
+    for number in range(2):
+        shutil.copy(pile / "dots-0.png", pile / "more" / f"copy-{number}.png")
+    monkeypatch.setattr(embedding_on_workers, "MOST_IMAGES", 8)
+    monkeypatch.chdir(tmp_path)
+    return labeled, pile
+
+
+def sort(pile, out: str, **more) -> dict[str, bytes]:
+    """What `classify` leaves, but for how its features are cut into files and how long it took."""
+    classify(*pile, Path(out), encoder="omniglot", device="cpu", **more)
+    names = ("predictions.csv", "skipped.csv", "report.html", "model/classifier.safetensors")
+    assert not list(Path(out).glob(".*"))
+    return {name: (Path(out) / name).read_bytes() for name in names}
+
+
+def at(monkeypatch, open_place) -> dict[str, str]:
+    monkeypatch.setattr(classifying, "place_of", lambda *words, **more: open_place)
+    return {"engine": "local"}
+
+
+def two_processes(shared, tasks):
+    return Processes(["cpu", "cpu"], 1, shared)
+
+
+def test_two_processes_leave_what_one_leaves(pile, monkeypatch):
+    here = sort(pile, "here")
+    assert sort(pile, "there", **at(monkeypatch, two_processes)) == here
+    again = at(monkeypatch, lambda *_: Inside())
+    monkeypatch.setattr(embedding_on_workers, "Batches", lambda *_: Refusing())
+    assert sort(pile, "there", **again) == here  # all of it from the cache
+
+
+class Refusing:
+    def take(self, digest, pixels):
+        pytest.fail("it encoded again")
+
+    def rest(self):
+        return {}
+
+
+class Inside:
+    """A place that works in this process."""
+
+    def __init__(self):
+        self.news = []
+
+    def submit(self, task):
+        told = engine.attend(task.work, None, "cpu", task.arguments())
+        self.news += [(task, each) for each in [*told, engine.Done()]]
+
+    def poll(self, seconds):
+        news, self.news = self.news, []
+        return news
+
+    def close(self):
+        pass
+
+
+def test_a_lost_worker_costs_what_it_had_not_told(pile, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("KILLED_ONCE", str(tmp_path / "killed"))
+    monkeypatch.setattr(embedding_on_workers, "work_on_images", engine_works.fragile_images)
+    sent, unknown = [], Pile.unknown
+
+    def watched(self, first, last):
+        sent.append((first, len(wanted := unknown(self, first, last))))
+        return wanted
+
+    monkeypatch.setattr(Pile, "unknown", watched)
+    found = sort(pile, "there", **at(monkeypatch, lambda *_: Processes(["cpu"], 1)))
+    assert "images 1 to 8: lost its worker (a process on cpu ended with -9)" in (
+        capsys.readouterr().err
+    )
+    assert [count for first, count in sent if first == 0] == [8, 4]  # a batch was told of
+    assert found == sort(pile, "here")
+
+
+def test_without_memory_a_task_is_cut_until_it_is_one_image(pile, monkeypatch):
+    items = [Item(str(n), None, Path(str(n))) for n in range(3)]
+    whole = Pile(items, {}, {}, None).task(0, 3)
+    parts = whole.halves()
+    assert [part.name for part in parts] == ["images 1 to 1", "images 2 to 3"]
+    assert parts[0].halves() == []
+
+
+def test_large_files_make_small_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding_on_workers, "MOST_IMAGES", 3)
+    monkeypatch.setattr(embedding_on_workers, "MOST_BYTES", 10)
+    items = []
+    for place, size in enumerate((1, 1, 1, 1, 30, 4, 6, 1)):
+        path = tmp_path / str(place)
+        path.write_bytes(bytes(size))
+        items.append(Item(path.name, None, path))
+    items.append(Item("gone", None, tmp_path / "gone"))
+    cut = list(embedding_on_workers.parts(items))
+    assert cut == [(0, 3), (3, 4), (4, 5), (5, 7), (7, 9)]
+
+
+@pytest.mark.slow
+def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch):
+    here = sort(pile, "here")
+    machines = [cluster.add_node(num_cpus=1)]
+    receive = Pile.receive
+
+    def lose_a_machine(self, found):
+        receive(self, found)
+        if len(machines) == 1:
+            cluster.remove_node(machines[0], allow_graceful=False)
+            machines.append(cluster.add_node(num_cpus=1))
+
+    monkeypatch.setattr(Pile, "receive", lose_a_machine)
+    assert sort(pile, "there", engine="ray", address=cluster.address) == here
+    cluster.remove_node(machines[1])
+
+
+def test_tasks_are_read_when_there_is_room_and_workers_on_a_gpu_stay(cluster, monkeypatch):
+    """What many tasks are given would not fit into a cluster's memory. Of the GPU Ray is only told."""
+    monkeypatch.setattr("semishot.workers.ray_cluster.AHEAD", 1)
+    machine = cluster.add_node(num_cpus=1, num_gpus=1)
+    held, most, processes = set(), [], set()
+
+    def arguments(name):
+        held.add(name)
+        most.append(len(held))
+        return ()
+
+    names = ["a", "b", "c", "d", "e"]
+    tasks = [Task(n, 1, engine_works.process_id, partial(arguments, n), list) for n in names]
+    for news in engine.run(tasks, RayCluster(cluster.address, "cuda", keep_workers=True)):
+        held -= {task.name for task, _ in news}
+        processes |= {process for _, process in news}
+    assert len(most) == 5
+    assert max(most) == 2
+    assert len(processes) == 1
+    cluster.remove_node(machine)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"address": "10.0.0.1:6379"}, "--address is a Ray cluster's: it goes with --engine ray"),
+        ({"engine": "ray", "device": "cuda:1"}, "with --engine ray, --device is auto, cpu or cuda"),
+    ],
+)
+def test_wrong_words_leave_nothing(pile, words, message):
+    with pytest.raises(InputError, match=message):
+        classify(*pile, Path("out"), encoder="omniglot", **words)
+    assert not Path("out").exists()
+
+
+def test_local_is_a_process_for_each_core(pile, monkeypatch):
+    opened = []
+
+    def places(devices, threads, shared):
+        opened.append((devices, threads, shared))
+        return Inside()
+
+    monkeypatch.setattr(on_workers, "Processes", places)
+    sort(pile, "there", engine="local")
+    assert opened == [(["cpu"], 1, None)]  # tests have one

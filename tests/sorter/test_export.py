@@ -1,0 +1,207 @@
+"""One ONNX file says what torch says: label, probabilities and distractor score, or it is not written."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.special import stdtr
+
+pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
+pytest.importorskip("onnxscript", reason="the extra `onnx` is not installed")
+
+import onnx
+import onnxruntime
+
+from semishot import PrototypeClassifier
+from semishot.commands import main
+from semishot.data.episodes import EpisodeShape
+from semishot.data.framing import Middle
+from semishot.errors import InputError
+from semishot.estimator.held_out import Members
+from semishot.sorter import export_check
+from semishot.sorter.encoders import open_encoder, save_encoder
+from semishot.sorter.export import Head, about, export
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleets import build_fleet, save_model
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "export.md"
+
+
+def drawing(color: tuple[int, int, int], rng: np.random.Generator, side: int = 84) -> np.ndarray:
+    """A disk of this color in noise."""
+    y, x = np.mgrid[0:side, 0:side]
+    disk = (y - side / 2) ** 2 + (x - side / 2) ** 2 < (side / 3) ** 2
+    noise = rng.integers(0, 90, (side, side, 3))
+    return np.where(disk[..., None], color, noise).astype(np.uint8)
+
+
+COLORS = {"red <1>": (230, 20, 20), "blue": (20, 20, 230), "gray": (128, 128, 128)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """What `semishot classify` leaves, of a small encoder for 84 x 84 photographs."""
+    folder = tmp_path_factory.mktemp("model")
+    members, recipe = (Member("supervised", 0),), Recipe(updates=1, filters=4, init_std=0.3)
+    config = FleetConfig("mini-imagenet", "", "ren2018", recipe, EpisodeShape(unlabeled=0), members)
+    save_model(folder / "run.safetensors", config, build_fleet(members, recipe, 3).eval())
+    encoder = open_encoder(str(folder / "run.safetensors"))
+    rng = np.random.default_rng(0)
+    names = np.repeat(np.array(list(COLORS)), 12)
+    images = np.stack([drawing(COLORS[name], rng) for name in names])
+    features = encoder.module(torch.from_numpy(images)).numpy()
+    labels = names.astype(object)
+    labels[np.arange(len(labels)) % 12 > 3] = -1
+    classifier = PrototypeClassifier(reject=0.05).fit(features, labels)
+    classifier.save(folder / "classifier.safetensors")
+    save_encoder(encoder, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(model, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("exported") / "model.onnx"
+    said = str(export(model, path))
+    assert re.search(r"3 classes, takes uint8 images \(84 x 84 x 3\), .* differ by .*e-0\d", said)
+    return path
+
+
+def run(path: Path, **inputs: np.ndarray) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(["label", "probabilities", "distractor_score"], inputs)
+
+
+def test_the_file_says_of_pictures_what_the_classifier_says(model, exported):
+    encoder = open_encoder(str(model / "run.safetensors"))
+    classifier = PrototypeClassifier.load(model / "classifier.safetensors")
+    rng = np.random.default_rng(1)
+    images = [drawing(COLORS[name], rng) for name in COLORS] * 3
+    images += [drawing((20, 230, 20), rng), np.zeros((84, 84, 3), np.uint8)]
+    for batch in (np.stack(images), np.stack(images[:1])):
+        label, probabilities, score = run(exported, images=batch)
+        features = encoder.module(torch.from_numpy(batch)).numpy()
+        assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
+        assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
+        names = [*classifier.classes_, -1]
+        assert [names[place] for place in label] == list(classifier.predict(features))
+    assert -1 in run(exported, images=np.stack(images))[0]
+
+
+@pytest.mark.parametrize(
+    ("normalize", "dtype"),
+    [("centered", np.float32), ("unit", np.float64), ("none", np.float32)],
+)
+def test_the_file_says_of_features_what_the_classifier_says(normalize, dtype, tmp_path):
+    rng = np.random.default_rng(2)
+    centers = 3 * rng.normal(size=(4, 20))
+    kinds = rng.integers(4, size=90)
+    features = (centers[kinds] + rng.normal(size=(90, 20))).astype(dtype)
+    labels = np.where((np.arange(90) < 24) & (kinds < 3), kinds, -1)
+    classifier = PrototypeClassifier(normalize=normalize, reject=0.1).fit(features, labels)
+    classifier.save(tmp_path / "c.safetensors")
+    export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
+    label, probabilities, score = run(tmp_path / "m.onnx", features=features.astype(np.float32))
+    assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
+    assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
+    assert (np.append(classifier.classes_, -1)[label] == classifier.predict(features)).all()
+    assert set(label) == {-1, 0, 1, 2}
+
+
+def test_without_reject_nothing_is_rejected_and_an_unknown_score_is_no_number(tmp_path, capsys):
+    features, labels = np.eye(3, dtype=np.float32), np.array(["a", "b", "c"])
+    PrototypeClassifier().fit(features, labels).save(tmp_path / "c.safetensors")
+    main.main(["export", str(tmp_path / "c.safetensors"), "-o", str(tmp_path / "m.onnx")])
+    assert "3 classes, takes features (3), " in capsys.readouterr().out
+    label, _, score = run(tmp_path / "m.onnx", features=100 * features)
+    assert label.tolist() == [0, 1, 2]
+    assert np.isnan(score).all()
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 100, 100_000])
+def test_the_table_of_students_distribution_is_within_what_the_document_says(freedom):
+    features = np.random.default_rng(3).normal(size=(8, 4))
+    classifier = PrototypeClassifier(reject=0.05).fit(features, [0, 0, 1, 1, -1, -1, -1, -1])
+    classifier._members = Members(5.0, 2.0, freedom)
+    distances = np.concatenate([np.linspace(0, 40, 5001), [1e3, 1e6]])
+    found = Head(classifier).share_nearer(torch.from_numpy(distances)).numpy()
+    assert np.abs(found - stdtr(freedom, (distances - 5) / 2)).max() < 1e-5
+
+
+def test_metadata_tell_what_to_do_with_a_picture(model, exported):
+    session = onnxruntime.InferenceSession(str(exported))
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["classes"]) == sorted(COLORS)
+    assert json.loads(about["reject"]) == 0.05
+    assert (about["height"], about["width"], about["channels"]) == ("84", "84", "3")
+    rule = json.loads(about["resize"])
+    assert (rule["rule"], rule["width"], rule["bicubic"]) == ("whole", 84, False)
+    assert about["identity"] == json.loads((model / "encoder.json").read_text())["identity"]
+
+
+def test_the_example_of_the_document_runs_without_semishot_and_torch(model, exported, tmp_path):
+    """Resizing is not in the graph: the same file serves for a model that takes the middle."""
+    code = re.search(r"^```python\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.M | re.S)[1]
+    assert len([line for line in code.splitlines() if line.strip()]) == 15
+    classifier = PrototypeClassifier.load(model / "classifier.safetensors")
+    encoder = open_encoder(str(model / "run.safetensors"))
+    middle = Middle(84, 84, 0.875)
+    graph = onnx.load(exported)
+    for each in graph.metadata_props:
+        if each.key == "resize":
+            each.value = about(classifier, replace(encoder, prepare=middle))["resize"]
+    onnx.save(graph, tmp_path / "model.onnx")
+    rng = np.random.default_rng(4)
+    pictures = {"r.png": COLORS["red <1>"], "b.png": COLORS["blue"], "none.png": (20, 230, 20)}
+    for name, color in pictures.items():
+        picture = Image.fromarray(drawing(color, rng, 120)).resize((200, 130))
+        picture.save(tmp_path / name)
+    forbidden = "import sys\nsys.modules['torch'] = sys.modules['semishot'] = None\n"
+    (tmp_path / "example.py").write_text(forbidden + code, encoding="utf-8")
+    answer = subprocess.run(
+        [sys.executable, "example.py", *pictures],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for line, name in zip(answer.stdout.splitlines(), pictures, strict=True):
+        with Image.open(tmp_path / name) as image:
+            pixels = torch.from_numpy(middle(image))
+        features = encoder.module(pixels.unsqueeze(0)).numpy()
+        ((guess,), (score,)) = classifier.predict(features), classifier.distractor_score(features)
+        assert line.startswith(f"{name}: {'none of them' if guess == -1 else guess}, ")
+        assert line.endswith(f"distractor score {score:.2f}")
+
+
+def test_a_graph_that_disagrees_is_not_written(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_check, "TOLERANCE", 1e-12)
+    with pytest.raises(InputError, match=r"disagree by .*: nothing was written"):
+        export(model, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_use_is_one_line(model, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"ends in \.onnx, not 'm\.bin'"):
+        export(model, tmp_path / "m.bin")
+    with pytest.raises(InputError, match="no model in"):
+        export(tmp_path, tmp_path / "m.onnx")
+    with pytest.raises(OSError, match=r"encoder\.json"):
+        export(model / "classifier.safetensors", model / "encoder.json" / "m.onnx")
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    (mixed / "encoder.json").write_bytes((model / "encoder.json").read_bytes())
+    (mixed / "encoder.safetensors").write_bytes((model / "encoder.safetensors").read_bytes())
+    other = PrototypeClassifier().fit(np.eye(3), [0, 1, 2])
+    other.save(mixed / "classifier.safetensors")
+    with pytest.raises(InputError, match="gives 100 features, its classifier takes 3"):
+        export(mixed, tmp_path / "m.onnx")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(InputError, match="export needs onnxscript: pip install 'semishot.onnx.'"):
+        export(model, tmp_path / "m.onnx")

@@ -1,0 +1,195 @@
+"""Which files are looked at: folders, tables, and everything odd that lies in them."""
+
+import os
+
+import pytest
+
+from semishot.errors import InputError, printable
+from semishot.sorter.listing import from_folders, from_table
+
+
+def touch(path, text="x"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def shown(listing, root):
+    return {(os.path.relpath(item.path, root), item.label) for item in listing.items}
+
+
+def reasons(listing, root):
+    return {os.path.relpath(one.shown, root): one.reason for one in listing.skipped}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in (
+        "labeled/cat/1.jpg",
+        "labeled/cat/deep/2.JPG",
+        "labeled/dog/3.png",
+        "pile/a/4.webp",
+    ):
+        touch(tmp_path / name)
+    touch(tmp_path / "pile/5")
+    return tmp_path
+
+
+def test_classes_are_folders_and_the_pile_is_a_tree(tree):
+    listing = from_folders(tree / "labeled", [tree / "pile"])
+    assert shown(listing, tree) == {
+        ("labeled/cat/1.jpg", "cat"),
+        ("labeled/cat/deep/2.JPG", "cat"),
+        ("labeled/dog/3.png", "dog"),
+        ("pile/a/4.webp", None),
+        ("pile/5", None),
+    }
+    labels = [item.label for item in listing.items]
+    assert labels == sorted(labels, key=lambda label: label is None)  # labeled first
+    assert not listing.skipped
+    assert not listing.notes
+
+
+def test_what_is_no_image_is_named_with_its_reason(tree):
+    touch(tree / "labeled/readme.jpg")
+    touch(tree / "labeled/.DS_Store")
+    touch(tree / "pile/notes.txt")
+    touch(tree / "pile/IMG_1.HEIC")
+    touch(tree / "pile/.hidden/6.jpg")
+    touch(tree / "pile/__MACOSX/6.jpg")
+    (tree / "pile/gone.jpg").symlink_to(tree / "nowhere")
+    os.mkfifo(tree / "pile/pipe.jpg")
+    listing = from_folders(tree / "labeled", [tree / "pile"])
+    assert reasons(listing, tree) == {
+        "labeled/readme.jpg": "lies in no class folder",
+        "pile/notes.txt": "no image, by its name",
+        "pile/IMG_1.HEIC": ".heic files cannot be read; convert it to JPEG or PNG",
+        "pile/gone.jpg": "cannot be opened (No such file or directory)",
+        "pile/pipe.jpg": "no regular file",
+    }
+    assert len(listing.items) == 5
+
+
+def test_links_are_followed_but_not_in_a_circle(tree):
+    (tree / "pile/a/again").symlink_to(tree / "pile")
+    (tree / "elsewhere").mkdir()
+    touch(tree / "elsewhere/7.png")
+    (tree / "pile/b").symlink_to(tree / "elsewhere")
+    listing = from_folders(tree / "labeled", [tree / "pile"])
+    assert ("pile/b/7.png", None) in shown(listing, tree)
+    assert len(listing.items) == 6
+    assert reasons(listing, tree)["pile/a/again"] == f"links back to {tree / 'pile'}"
+
+
+def test_folders_that_link_to_each_other_are_looked_at_once(tmp_path):
+    """By every way there were 12! of them."""
+    names = [f"{n:02}" for n in range(12)]
+    for name in names:
+        touch(tmp_path / name / "x.jpg")
+        for other in set(names) - {name}:
+            (tmp_path / name / f"to-{other}").symlink_to(tmp_path / other)
+    listing = from_folders(None, [tmp_path])
+    assert shown(listing, tmp_path) == {(f"{name}/x.jpg", None) for name in names}
+    assert len(listing.skipped) == 12 * 11
+
+
+def test_a_folder_is_looked_at_by_its_own_name_if_it_has_one(tree):
+    (tree / "pile/0-first").symlink_to(tree / "pile/a")
+    listing = from_folders(None, [tree / "pile"])
+    assert shown(listing, tree) == {("pile/a/4.webp", None), ("pile/5", None)}
+
+
+def test_folders_of_any_depth_are_one_line(tmp_path):
+    tmp_path.joinpath(*["d"] * 150).mkdir(parents=True)
+    touch(tmp_path.joinpath(*["d"] * 100, "x.jpg"))
+    listing = from_folders(None, [tmp_path])
+    assert len(listing.items) == 1
+    (reason,) = reasons(listing, tmp_path).values()
+    assert reason == "lies more than 100 folders deep"
+
+
+def test_a_folder_within_another_belongs_to_itself_alone(tree):
+    """The pile among the classes, the classes in the pile, the output in either."""
+    inner = tree / "labeled" / "pile"
+    (tree / "pile").rename(inner)
+    touch(tree / "labeled/out/sorted/8.jpg")
+    listing = from_folders(tree / "labeled", [inner], [tree / "labeled/out"])
+    assert {label for _, label in shown(listing, tree)} == {"cat", "dog", None}
+    assert len(listing.items) == 5
+    assert any("pile is no class" in note for note in listing.notes)
+    touch(tree / "9.jpg")
+    around = from_folders(tree / "labeled", [tree], [tree / "labeled/out"])
+    assert [os.path.relpath(i.path, tree) for i in around.items if i.label is None] == ["9.jpg"]
+    assert sum(item.label is not None for item in around.items) == 5  # now `pile` is a class
+
+
+def test_an_empty_class_is_noted(tree):
+    (tree / "labeled/elk").mkdir()
+    touch(tree / "labeled/fox/notes.txt")
+    listing = from_folders(tree / "labeled", [tree / "pile"])
+    assert listing.notes == [
+        "class elk has no images: left out",
+        "class fox has no images: left out",
+    ]
+
+
+def test_folders_that_are_none_are_refused(tree):
+    for labeled, pile, message in [
+        (tree / "nowhere", tree / "pile", "is no folder; it holds one folder of images per class"),
+        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is no folder"),
+        (tree / "pile", tree / "pile", "they must be two folders"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            from_folders(labeled, [pile])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list anything")
+def test_a_folder_that_may_not_be_listed_is_named(tree):
+    (tree / "pile/a").chmod(0)
+    listing = from_folders(tree / "labeled", [tree / "pile"])
+    (tree / "pile/a").chmod(0o755)
+    assert reasons(listing, tree)["pile/a"] == "cannot be listed (Permission denied)"
+
+
+def test_a_table_names_paths_from_where_it_lies(tmp_path):
+    table = touch(
+        tmp_path / "t.csv",
+        '\ufeffnumber,label,path\n1,cat,a/1.jpg\n2,,b.png\n3,"a ""dog""",../c.gif\n4,x,\n',
+    )
+    listing = from_table(table)
+    assert [(item.shown, item.label) for item in listing.items] == [
+        ("a/1.jpg", "cat"),
+        ("../c.gif", 'a "dog"'),
+        ("b.png", None),
+    ]
+    assert listing.items[0].path == tmp_path / "a/1.jpg"
+    assert [one.reason for one in listing.skipped] == ["names no path"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "no file"),
+        (b"", "has no column path and no column label: its first line must be path,label"),
+        (b"path;label\n", "has no column path"),
+        (b"path,label\n\xff\xfe,x\n", "must be a CSV in UTF-8"),
+        (b'path,label\n"a', "must be a CSV in UTF-8"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(data, message, tmp_path):
+    table = tmp_path / "t.csv"
+    if data is not None:
+        table.write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        from_table(table)
+
+
+def test_a_table_too_large_to_be_one_is_not_read(tmp_path):
+    table = touch(tmp_path / "t.csv", "path,label\na.png,a\n")
+    os.truncate(table, 2**28 + 1)  # zeros that take no room
+    with pytest.raises(InputError, match="t.csv has more than 268,435,456 bytes"):
+        from_table(table)
+
+
+def test_a_name_cannot_write_to_the_terminal():
+    assert printable("a\x1b[2Jb\n\udcffé") == "a\\x1b[2Jb\\n\\udcffé"

@@ -1,0 +1,403 @@
+"""Sorting files: nothing overwritten, nothing outside, killed at any instant, undone exactly."""
+
+import errno
+import hashlib
+import json
+import os
+
+import pytest
+
+from semishot.errors import InputError
+from semishot.sorter import journal as journal_file
+from semishot.sorter import move_files
+from semishot.sorter.journal import read_journal
+from semishot.sorter.move_files import IRRELEVANT, complete, plan, undo
+from semishot.system import files
+from semishot.system.folder_names import folded as fold
+from semishot.system.folder_names import folder_names, safe_name
+from support.killing import attempt
+
+WATCHED = {move_files.__file__, journal_file.__file__, files.__file__}
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def make_pile(root):
+    """Four files, two of one name: (path, class or None, digest)."""
+    wanted = []
+    for name, label in {"a/x.jpg": "cat", "b/x.jpg": "cat", "c.jpg": "dog", "d.jpg": None}.items():
+        path = root / "pile" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode() * 50)
+        os.utime(path, (1_000_000_000, 1_000_000_000 + len(wanted)))
+        wanted.append((path, label, digest(path)))
+    (root / "out").mkdir()
+    return wanted
+
+
+def state(root):
+    """Every file below: content, time, and whether it is a link."""
+    return {
+        str(path.relative_to(root)): (path.is_symlink(), path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def sorted_names(root):
+    return {str(p.relative_to(root / "out/sorted")) for p in (root / "out/sorted").rglob("*.jpg")}
+
+
+TARGETS = {"cat/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "_irrelevant/d.jpg"}
+
+
+@pytest.fixture(params=["move", "copy", "link"])
+def how(request):
+    return request.param
+
+
+def test_files_are_sorted_and_put_back(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    assert complete(plan(tmp_path / "out", how, wanted)) == []
+    assert sorted_names(tmp_path) == TARGETS
+    assert [path.exists() for path, _, _ in wanted] == [how != "move"] * 4
+    for step, (path, _, there) in zip(read_journal(tmp_path / "out").steps, wanted, strict=True):
+        target = tmp_path / "out/sorted" / step.folder / step.name
+        assert digest(target) == there
+        assert target.is_symlink() == (how == "link")
+        assert target.stat().st_mtime == before[str(path.relative_to(tmp_path))][2] / 1e9
+    assert read_journal(tmp_path / "out").done
+    count, problems = undo(tmp_path / "out")
+    assert (count, problems) == (4, [])
+    assert state(tmp_path) == before
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """No progress and no fsync, which is for a power cut: they take most of the time."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+    monkeypatch.setattr(move_files, "track", lambda items, label, total: items)
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize(
+    ("how", "hard_links"), [("move", True), ("move", False), ("copy", True), ("link", True)]
+)
+def test_killed_at_any_instant_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
+    """Also where a file can have one name only, so that moving is copying."""
+    if not hard_links:
+        monkeypatch.setattr(
+            os, "link", lambda *a, **k: (_ for _ in ()).throw(OSError(errno.EXDEV, ""))
+        )
+
+    def work(root):
+        before = read_journal(root / "out")
+        complete(before or plan(root / "out", how, piles[root]))
+
+    piles = {tmp_path / "whole": make_pile(tmp_path / "whole")}
+    events = attempt(lambda: work(tmp_path / "whole"), WATCHED)
+    assert events > 100
+    step = max(1, events // 25)
+    for moment in range(1, events, step):
+        for ending in ("complete", "undo"):
+            root = tmp_path / f"{moment}-{ending}"
+            piles[root] = make_pile(root)
+            before = state(root)
+            assert attempt(lambda root=root: work(root), WATCHED, moment) is None
+            if ending == "complete":
+                work(root)
+                assert sorted_names(root) == TARGETS
+                assert all(path.exists() == (how != "move") for path, _, _ in piles[root])
+            if read_journal(root / "out") is not None:
+                assert undo(root / "out")[1] == []
+            left = {k: v for k, v in state(root).items() if not k.endswith(".tmp")}
+            assert left == before, (moment, ending)
+
+
+def test_a_copy_killed_between_its_two_names_leaves_one(tmp_path):
+    journal = plan(tmp_path / "out", "copy", make_pile(tmp_path))
+    complete(journal)
+    whole = set(state(tmp_path))
+    whole_one = tmp_path / "out/sorted/cat/x.jpg"
+    os.link(whole_one, move_files._part(whole_one, journal.steps[0].digest))
+    assert complete(journal) == []
+    assert set(state(tmp_path)) == whole
+
+
+@pytest.mark.usefixtures("plain")
+def test_an_undo_that_is_killed_goes_on(how, tmp_path):
+    make = []
+    for moment in range(1, 400, 13):
+        root = tmp_path / str(moment)
+        wanted = make_pile(root)
+        before = state(root)
+        complete(plan(root / "out", how, wanted))
+        make.append(attempt(lambda root=root: undo(root / "out"), WATCHED, moment))
+        if read_journal(root / "out") is not None:
+            assert undo(root / "out")[1] == []
+        (root / "out" / move_files.LOCK).unlink(missing_ok=True)  # if only that was left to do
+        assert state(root) == before
+        if make[-1] is not None:
+            break
+    assert len(make) > 5
+
+
+def test_nothing_is_overwritten(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    there = tmp_path / "out/sorted/cat/X.jpg"
+    there.parent.mkdir(parents=True)
+    there.with_name("x.jpg").write_text("mine")
+    complete(plan(tmp_path / "out", how, wanted))
+    assert there.with_name("x.jpg").read_text() == "mine"
+    assert sorted_names(tmp_path) == TARGETS | {"cat/x~3.jpg"}
+    undo(tmp_path / "out")
+    assert sorted_names(tmp_path) == {"cat/x.jpg"}
+
+
+def test_a_file_that_came_in_between_stays(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    ready = plan(tmp_path / "out", how, wanted)
+    late = tmp_path / "out/sorted/dog/c.jpg"
+    late.parent.mkdir(parents=True)
+    late.write_text("mine")
+    (problem,) = complete(ready)
+    assert "c.jpg" in problem
+    assert late.read_text() == "mine"
+    assert wanted[2][0].exists()
+    _, (problem,) = undo(tmp_path / "out")
+    assert "dog/c.jpg" in problem
+    assert late.read_text() == "mine"
+
+
+def test_what_has_changed_is_left_and_named(tmp_path):
+    wanted = make_pile(tmp_path)
+    ready = plan(tmp_path / "out", "move", wanted)
+    wanted[0][0].write_text("edited before the sorting")
+    wanted[3][0].unlink()
+    problems = complete(ready)
+    assert len(problems) == 2
+    assert "it has changed since it was looked at" in problems[0]
+    assert wanted[0][0].read_text() == "edited before the sorting"
+    (tmp_path / "out/sorted/dog/c.jpg").write_text("edited after it")
+    wanted[1][0].write_text("another one in the old place")
+    count, problems = undo(tmp_path / "out")
+    assert count == 0
+    assert any("it has changed since it was sorted" in line for line in problems)
+    assert any("is there again, with another content" in line for line in problems)
+    assert any("it is gone" in line for line in problems)
+    assert (tmp_path / "out/sorted/dog/c.jpg").read_text() == "edited after it"
+    assert wanted[1][0].read_text() == "another one in the old place"
+    assert read_journal(tmp_path / "out") is not None
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
+def test_a_full_or_forbidden_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch, error):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    ready = plan(tmp_path / "out", "copy", wanted)
+
+    def refuse(read, written, size):
+        written.write(b"half")
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move_files.shutil, "copyfileobj", refuse)
+        with pytest.raises(OSError, match=os.strerror(error)) as caught:
+            complete(ready)
+    assert caught.value.filename == str(tmp_path / "out/sorted/cat/x.jpg")
+    assert not read_journal(tmp_path / "out").done
+    assert sorted_names(tmp_path) == set()
+    assert complete(read_journal(tmp_path / "out")) == []
+    assert sorted_names(tmp_path) == TARGETS
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+@pytest.fixture
+def no_hard_links(monkeypatch):
+    def refuse(*names, **options):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("no_hard_links")
+def test_an_undo_onto_a_full_disk_ends_and_goes_on_later(tmp_path, monkeypatch):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+
+    def refuse(read, written, size):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move_files.shutil, "copyfileobj", refuse)
+        with pytest.raises(OSError, match="No space left on device"):
+            undo(tmp_path / "out")
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+@pytest.mark.usefixtures("no_hard_links")
+@pytest.mark.parametrize("how", ["move", "copy"])
+def test_the_longest_names_are_sorted_and_put_back(how, tmp_path):
+    wanted = []
+    for folder in ("a", "b"):
+        path = tmp_path / "pile" / folder / ("é" * 125 + "x.jpg")  # 255 bytes
+        path.parent.mkdir(parents=True)
+        path.write_text(folder)
+        wanted.append((path, "cat", digest(path)))
+    (tmp_path / "out").mkdir()
+    before = state(tmp_path)
+    assert complete(plan(tmp_path / "out", how, wanted)) == []
+    assert len(sorted_names(tmp_path)) == 2
+    assert undo(tmp_path / "out") == (2, [])
+    assert state(tmp_path) == before
+
+
+@pytest.mark.usefixtures("no_hard_links")
+def test_a_file_of_the_users_that_ends_in_part_stays(tmp_path):
+    wanted = make_pile(tmp_path)
+    for name in ("pile/.c.jpg.part", "out/sorted/dog/.c.jpg.part"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+def test_an_undo_killed_between_the_two_names_of_a_file_leaves_one(tmp_path):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+    path, _, there = wanted[2]
+    os.link(tmp_path / "out/sorted/dog/c.jpg", path)
+    os.link(path, move_files._part(path, there))
+    assert undo(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_journal_that_is_no_regular_file_is_not_read(tmp_path, kind):
+    path = tmp_path / "undo.json"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+        undo(tmp_path)
+
+
+def test_the_last_copy_of_an_image_is_kept(tmp_path):
+    wanted = make_pile(tmp_path)
+    complete(plan(tmp_path / "out", "copy", wanted))
+    wanted[2][0].unlink()
+    count, (problem,) = undo(tmp_path / "out")
+    assert count == 3
+    assert "it is kept" in problem
+    assert sorted_names(tmp_path) == {"dog/c.jpg"}
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("cat", "cat"),
+        ("über Katze (2)", "über Katze (2)"),
+        ("../../etc", "%2E.%2F..%2Fetc"),
+        ("/etc/passwd", "%2Fetc%2Fpasswd"),
+        ("a\\b:c", "a%5Cb%3Ac"),
+        ("a\nb", "a%0Ab"),
+        ("..", "%2E%2E"),
+        (".", "%2E"),
+        ("", "%"),
+        ("con", "con%"),
+        ("LPT1.txt", "LPT1.txt%"),
+        ("-rf", "%2Drf"),
+        ("dot.", "dot%2E"),
+        ("100%", "100%25"),
+        ("\udcff", "%ED%B3%BF"),
+    ],
+)
+def test_a_class_name_is_one_safe_folder(name, safe):
+    assert safe_name(name) == safe
+
+
+def test_folders_differ_where_classes_do():
+    names = [
+        "Cat",
+        "cat",
+        "_irrelevant",
+        "_IRRELEVANT",
+        "x" * 500,
+        "x" * 501,
+        "é",
+        "e\u0301",
+        "a/b",
+        "a%2Fb",
+    ]
+    found = folder_names(names, IRRELEVANT)
+    folded = {fold(name) for name in found.values()} | {IRRELEVANT}
+    assert len(folded) == len(names) + 1
+    assert max(len(name.encode()) for name in found.values()) < 130
+
+
+def test_many_files_of_one_name_are_planned_in_a_moment(tmp_path):
+    (tmp_path / "out").mkdir()
+    wanted = [(tmp_path / str(n) / "img.jpg", "cat", "") for n in range(5000)]
+    names = {step.name for step in plan(tmp_path / "out", "copy", wanted).steps}
+    assert len(names) == 5000
+    assert {"img.jpg", "img~2.jpg", "img~5000.jpg"} <= names
+
+
+def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out/sorted").mkdir()
+    (tmp_path / "out/sorted/cat").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="is a link to elsewhere"):
+        complete(plan(tmp_path / "out", how, wanted))
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert any("link to elsewhere" in line for line in undo(tmp_path / "out")[1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"how": "eat"},
+        {"steps": [["/a", "..", "b", "0" * 64]]},
+        {"steps": [["/a", "b", "../../c", "0" * 64]]},
+        {"steps": [["a", "b", "c", "0" * 64]]},
+        {"steps": [["/a", "b"]]},
+        {"steps": [["/a", "\ud800", "c", "0" * 64]]},
+        {"steps": [["/a", "b", "c\0", "0" * 64]]},
+        {"steps": [["/a\0", "b", "c", "0" * 64]]},
+        {"steps": 3},
+        None,
+    ],
+)
+def test_a_journal_that_leads_elsewhere_is_refused(change, tmp_path):
+    complete(plan(tmp_path / "out", "copy", make_pile(tmp_path)))
+    path = tmp_path / "out/undo.json"
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, **change}) if change else "{")
+    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+        undo(tmp_path / "out")
+
+
+@pytest.mark.parametrize("digest", [None, 7, [], "", "\ud800", "../" * 20])
+def test_a_journal_whose_digests_are_none_is_refused(digest, tmp_path):
+    complete(plan(tmp_path / "out", "move", make_pile(tmp_path)))
+    path = tmp_path / "out/undo.json"
+    said = json.loads(path.read_text())
+    said["steps"][0][3] = digest
+    path.write_text(json.dumps(said))
+    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+        undo(tmp_path / "out", tmp_path)
+
+
+def test_nothing_to_undo_is_said(tmp_path):
+    with pytest.raises(InputError, match="nothing to undo"):
+        undo(tmp_path)

@@ -1,0 +1,88 @@
+"""OUT: a user's files in it are neither replaced nor written through a link."""
+
+import os
+
+import pytest
+
+from semishot.commands.main import main
+from semishot.errors import InputError
+from semishot.sorter.out_folder import check_out
+from support.own_images import draw, folders, save
+
+DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
+
+
+def content(root):
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def refusal(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(["classify", *map(str, arguments), *DRAWN])
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    return err
+
+
+def test_a_pile_named_model_in_the_output_stays(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    pile = pile.rename(tmp_path / "model")
+    before = content(tmp_path)
+    for inside in (pile, pile / "more"):
+        given = ["--labeled", labeled, "--unlabeled", inside, "--out", tmp_path]
+        assert "would be deleted: move it away, or choose another --out" in refusal(capsys, *given)
+        assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model/sub/thesis.txt", "model/sub is not of a saved model, and would be deleted"),
+        ("model/thesis.txt", "thesis.txt is not of a saved model, and would be deleted"),
+        ("model/encoder.json", "holds no classifier.safetensors of ours"),
+        ("model", "model is no folder, and would be replaced"),
+    ],
+)
+def test_a_folder_of_the_users_is_not_replaced(capsys, tmp_path, name, message):
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    mine = tmp_path / "proj" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", tmp_path / "proj"]
+    assert message in refusal(capsys, *given)
+    assert content(tmp_path / "proj") == {mine: b"mine"}
+
+
+@pytest.mark.parametrize("name", ["model", "embeddings", ".features.npy"])
+def test_a_link_in_the_output_leads_nowhere(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=f"{name} is a link"):
+        check_out(tmp_path / "out")
+    if name == "embeddings":  # as the message says
+        check_out(tmp_path / "out", cache=tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("kind", ["second name", "pipe"])
+def test_scratch_that_is_another_file_is_not_written(tmp_path, kind):
+    scratch = tmp_path / ".features.npy"
+    (tmp_path / "mine").write_text("mine")
+    os.link(tmp_path / "mine", scratch) if kind == "second name" else os.mkfifo(scratch)
+    with pytest.raises(InputError, match=r"\.features\.npy is a link or no regular file"):
+        check_out(tmp_path)
+
+
+def test_what_was_ours_or_is_empty_is_replaced(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    out = tmp_path / "out"
+    (out / "model").mkdir(parents=True)
+    (out / ".features.npy").write_text("of a killed run")
+    given = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", out, *DRAWN]
+    main(list(map(str, given)))
+    save(draw("cross", 9), pile / "cross-9.png")
+    (out / "model" / ".DS_Store").write_text("of a file manager")
+    before = (out / "model" / "classifier.safetensors").read_bytes()
+    main(list(map(str, given)))
+    assert (out / "model" / "classifier.safetensors").read_bytes() != before

@@ -1,0 +1,237 @@
+"""The page of a sorted pile: grouped, sorted, escaped, bounded; in a real Chromium by mouse and keyboard."""
+
+import io
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.errors import InputError
+from semishot.sorter.page import MOST_IN_GROUP, SIDE, SortedImage, thumbnail, write_page
+from support.browser import CHROMIUM, Browser
+
+HOSTILE = (
+    "<script>document.title='taken'</script>\"'><img src=x onerror=\"document.title='taken'\">"
+)
+CLASSES = ["ant", "bee", HOSTILE + "\n\u202e"]
+with_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+def picture(seed: int, side: int = 90) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (side // 6, side // 6, 3), np.uint8)
+    return thumbnail(Image.fromarray(pixels).resize((side, side)))
+
+
+def sort_pile(count: int, classes: list[str] = CLASSES) -> list[SortedImage]:
+    """The last of every seven is irrelevant, certainty in no order."""
+    sure = np.random.default_rng(0).permutation(count) / count
+    return [
+        SortedImage(
+            f"pile/{i:06}.jpg",
+            classes[i % len(classes)],
+            float(0.34 + 0.66 * sure[i]),
+            classes[(i + 1) % len(classes)],
+            float(sure[-i]),
+            i % 7 == 6,
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sorted")
+    images = sort_pile(300)
+    images[0] = SortedImage(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", None, False)
+    labeled = {name: [picture(i), picture(i + 10)] for i, name in enumerate(CLASSES)}
+    labeled["no image of this"] = [picture(5)]
+    asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
+    summary = {"encoder": "photos", "message": HOSTILE}
+    path = folder / "report.html"
+    write_page(path, images, labeled, asked, lambda i: picture(i) if i % 9 else None, summary)
+    return path
+
+
+def paths_in(page: str, section: str) -> list[str]:
+    body = re.search(rf'<section id="{section}">(.*?)</section>', page, re.S)[1]
+    return re.findall(r'data-path="([^"]*)"', body)
+
+
+def test_groups_hold_their_images_the_most_certain_first_the_irrelevant_apart(page):
+    text, images = page.read_text("utf-8"), sort_pile(300)
+    for group, name in enumerate(CLASSES[:2], 1):
+        own = [i for i in images if i.label == name and not i.irrelevant and i != images[0]]
+        expected = [i.path for i in sorted(own, key=lambda i: -i.probability)]
+        shown = paths_in(text, f"group-{group}")
+        third = MOST_IN_GROUP // 3
+        assert shown == expected[: MOST_IN_GROUP - third] + expected[-third:]
+        assert f"{len(expected) - MOST_IN_GROUP} more lie between" in text
+    far = sorted((i for i in images if i.irrelevant), key=lambda i: -(i.distractor_score or 0))
+    assert paths_in(text, "irrelevant") == [i.path for i in far]
+    assert len(paths_in(text, "next")) == 10
+    assert "No image of the pile." in text
+
+
+def test_a_million_images_make_a_page_below_10_mb_and_few_are_read(tmp_path):
+    """Many classes, long names and large pictures too."""
+    asked: list[int] = []
+    noise = np.random.default_rng(0).integers(0, 256, 9000, np.uint8).tobytes()
+
+    def large(place: int) -> bytes:
+        asked.append(place)
+        return noise
+
+    for count, classes in ((1_000_000, CLASSES), (20_000, [f"{i}" * 400 for i in range(2000)])):
+        one = sort_pile(len(classes) * 7, classes)
+        images = [one[i % len(one)] for i in range(count)]  # the same objects, again and again
+        labeled = {name: [noise] * 9 for name in classes}
+        asked.clear()
+        write_page(
+            tmp_path / "page.html", images, labeled, list(range(10)), large, {"a": "b" * 9999}
+        )
+        assert (tmp_path / "page.html").stat().st_size < 10_000_000
+        assert len(asked) < 1500
+
+
+def test_no_image_and_no_label_still_make_a_page(tmp_path):
+    write_page(tmp_path / "page.html", [], {}, [], lambda i: None, {})
+    assert "0 unlabeled images, 0 classes." in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot write"):
+        write_page(tmp_path / "file" / "page.html", [], {}, [], lambda i: None, {})
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I;16", "I", "F"])
+@pytest.mark.parametrize("size", [(300, 200), (1, 1), (2000, 3)])
+def test_a_thumbnail_of_any_kind_of_picture_is_a_small_jpeg(mode, size):
+    image = Image.new(mode, size)
+    with Image.open(io.BytesIO(thumbnail(image))) as small:
+        assert (small.format, small.mode) == ("JPEG", "RGB")
+        assert max(small.size) <= SIDE
+        assert min(small.size) >= 1
+
+
+def test_thumbnails_are_on_white_upright_and_tell_nothing_else():
+    clear = Image.new("RGBA", (50, 50), (0, 0, 0, 0))
+    with Image.open(io.BytesIO(thumbnail(clear))) as small:
+        assert small.getpixel((25, 25)) == (255, 255, 255)
+    turned = Image.new("RGB", (80, 40))
+    turned.getexif()[0x0112] = 6  # lies on its side
+    turned.getexif()[0x8825] = 1
+    turned.info["comment"] = b"taken at home"
+    small_bytes = thumbnail(turned)
+    with Image.open(io.BytesIO(small_bytes)) as small:
+        assert small.size == (40, 80)
+        assert not small.getexif()
+    assert b"home" not in small_bytes
+    deep = Image.fromarray(np.linspace(0, 60_000, 10_000).reshape(100, 100).astype(np.uint16))
+    with Image.open(io.BytesIO(thumbnail(deep))) as small:
+        assert np.ptp(np.asarray(small)) > 240
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    opened = Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+def assert_quiet(browser: Browser, page: Path) -> None:
+    """Nothing logged, nothing thrown, nothing asked for but the page itself."""
+    assert browser.of("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled") == []
+    asked = [each["request"]["url"] for each in browser.of("Network.requestWillBeSent")]
+    assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
+
+
+@with_chromium
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_page_is_quiet_alone_and_no_wider_than_the_screen(browser, page, width, dark):
+    browser.size(width, 900, dark, phone=width < 500)
+    browser.open(page)
+    assert_quiet(browser, page)
+    assert browser.run("document.documentElement.scrollWidth") == width
+    assert browser.run("document.title") == "Sorted images"
+    assert browser.run("document.scripts.length") == 1
+    paper = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (not dark)
+    shown = browser.run("[...document.images].filter((i) => i.src).map((i) => i.naturalWidth > 0)")
+    assert len(shown) > 100
+    assert all(shown)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    for _ in range(100):
+        if true():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it has not become true within two seconds")
+
+
+FIELDS = """Object.fromEntries([...document.querySelectorAll("#details [data-of]")].map(
+  (field) => [field.dataset.of, field.textContent]))"""
+OPEN = "document.getElementById('details').open"
+
+
+@with_chromium
+def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(browser, page):
+    browser.size(1280, 900)
+    browser.open(page)
+    second = sorted(
+        (i for i in sort_pile(300) if i.label == "bee" and not i.irrelevant),
+        key=lambda i: -i.probability,
+    )[1]
+    browser.run("document.querySelector('#group-2 .tile').focus()")
+    browser.press("Enter", 13, "\r")
+    assert browser.run(OPEN)
+    browser.press("ArrowLeft", 37)  # at the end nothing happens
+    browser.press("ArrowRight", 39)
+    fields = browser.run(FIELDS)
+    assert fields["path"] == second.path
+    assert fields["label"] == "bee"
+    assert fields["probability"] == f"{100 * second.probability:.1f} %"
+    assert fields["score"] == f"{second.distractor_score:.3f}"
+    assert fields["verdict"] == "one of the classes"
+    browser.press("Escape", 27)
+    assert not browser.run(OPEN)
+    focused = "document.activeElement.dataset.path"
+    wait_until(
+        lambda: browser.run(focused) == second.path
+    )  # the event `close` comes a little later
+    assert_quiet(browser, page)
+
+
+@with_chromium
+def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, page):
+    browser.open(page)
+    browser.run("document.querySelector('#next .tile').click()")
+    fields = browser.run(FIELDS)
+    assert fields["path"] == f"{HOSTILE}\\r\\n\\udcff.jpg"
+    assert fields["label"] == HOSTILE
+    assert fields["score"] == "unknown"
+    assert browser.run("document.title") == "Sorted images"
+    assert (
+        browser.run("getComputedStyle(document.querySelector('#details > img')).display") == "none"
+    )
+    browser.run("document.getElementById('details').click()")
+    assert not browser.run(OPEN)
+    assert_quiet(browser, page)
+
+
+@with_chromium
+def test_on_paper_there_are_pictures_and_no_list_of_groups(browser, page):
+    browser.size(1280, 900, dark=True)
+    browser.open(page)
+    browser.call("Page.printToPDF")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.run("document.querySelector('.tile img').getBoundingClientRect().width") > 40
+    browser.call("Emulation.setEmulatedMedia", media="")

@@ -1,0 +1,315 @@
+"""`make chaos`: real commands, killed with SIGKILL at random instants and run again until they finish.
+
+Each round takes a new folder, starts a command in it, kills it at an instant drawn uniformly from the
+time it takes undisturbed, starts the same command again with another instant, and so on until one gets
+through, if need be undisturbed after eight kills. Then every file in the folder, and what the last one
+printed, must be what an undisturbed command leaves and prints, byte by byte, except for the numbers in
+TIMES. A command is `cli.main` in a child that was forked from an interpreter with everything imported:
+start-up writes nothing and would take most of the time. Lines of the log, checkpoints and batches come
+more often than usual, so that there is more to interrupt, and long work is shortened. To add a command,
+add an entry to COMMANDS.
+"""
+
+import argparse
+import math
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+SLOWEST = 120
+"""Seconds after which a command hangs."""
+MOST_KILLS = 8
+"""Of a round: a machine so busy that hardly anything gets through should still see some finish."""
+TIMES = (
+    re.compile(rb'"(seconds|date)": [^,\n]+'),  # of records
+    re.compile(rb"<dt>wall time</dt><dd>[^<]*"),  # in the report
+    re.compile(rb'"seal": "[^"]+"'),  # of a journal, which names the folders of its round
+    re.compile(rb"the newest of [\d-]+|<dt>date</dt><dd>[^<]*"),
+)
+"""All that may differ between two undisturbed runs: how long they took, and when."""
+
+
+@dataclass(frozen=True)
+class Command:
+    arguments: tuple[str, ...]
+    """With SHARED for the folder that `make_shared` has filled; nothing below it is written."""
+    before: Callable[[Path, Path], None] = lambda shared, folder: None
+    """Lays what the command finds into its folder."""
+    share: float = 1.0
+    """Of the kills that each of the others gets: less for one that takes seconds."""
+    completed: str = ""
+    """Of one that says how it went on: what it prints is not compared. If a kill came after all was
+    done, this is its refusal to do it twice."""
+
+
+def older_pool(shared: Path, folder: Path) -> None:
+    """A pool of other images, which the command replaces."""
+    import numpy as np
+
+    from semishot.data.pool import ImageClass, save_pool
+
+    classes = [ImageClass(split, "old", split, i, 1) for i, split in enumerate(("train", "test"))]
+    images = np.zeros((2, 1, 28, 28), np.uint8)
+    save_pool(folder / "data" / "folder", "folder", images, classes, {})
+
+
+def own_pile(shared: Path, folder: Path) -> None:
+    shutil.copytree(shared / "own" / "pile", folder / "pile")
+
+
+DATA = ("--dataset", "glyphs", "--data-root", "SHARED/data", "--device", "cpu")
+GLYPHS = (*DATA, "--preset", "demo")
+TRAIN = ("--filters", "4", "--updates", "60", "--split-seeds", "0", "1", "--distractors", "2")
+PRETRAINED = ("--features", "pretrained", "--splits", "2", "--updates", "20")
+TABLE = ("--models", "supervised", "masked_soft_kmeans", "--shots", "1", "--splits", "1")
+LABELED = (
+    "--labeled",
+    "SHARED/own/labeled",
+    "--out",
+    "out",
+    "--encoder",
+    "omniglot",
+    "--device",
+    "cpu",
+)
+COMMANDS = {
+    "train": Command(("train", *GLYPHS, *TRAIN)),
+    "reproduce": Command(
+        ("reproduce", "table1", *GLYPHS, *TABLE, "--updates", "15", "--publish", "published")
+    ),
+    "reproduce table5": Command(("reproduce", "table5", *DATA, *PRETRAINED)),
+    "data prepare": Command(
+        ("data", "prepare", "folder", "--source", "SHARED/images", "--data-root", "data"),
+        older_pool,
+    ),
+    "classify": Command(("classify", *LABELED, "--unlabeled", "SHARED/own/pile")),
+    "classify --apply move": Command(
+        ("classify", *LABELED, "--unlabeled", "pile", "--apply", "move"),
+        own_pile,
+        completed="out holds a sorted pile",
+    ),
+    "export": Command(
+        ("export", "SHARED/classifier.safetensors", "--out", "model.onnx"), share=0.4
+    ),
+}
+
+
+def make_shared(shared: Path) -> None:
+    """A small pool of glyphs, larger pictures of them as a tree of image files, and drawings to sort,
+    with the model that comes of it."""
+    from PIL import Image
+
+    from semishot.data.pool import save_pool
+    from semishot.datasets import glyphs
+    from support.own_images import folders
+
+    images, classes = glyphs.draw(alphabets=7)
+    save_pool(shared / "data" / "glyphs", "glyphs", images, classes, {})
+    for each in classes[::8]:
+        folder = shared / "images" / each.group / each.name
+        folder.mkdir(parents=True)
+        for place in range(each.start, each.start + each.count):
+            picture = Image.fromarray(images[place, 0]).convert("RGB").resize((240, 240))
+            picture.save(folder / f"{place}.jpg")
+    folders(shared / "own", pile=14, strangers=14)
+    undisturbed("classify", shared, shared / "classified")
+    made = shared / "classified" / "out" / "model" / "classifier.safetensors"
+    made.rename(shared / made.name)
+
+
+def import_all(device: str = "cpu") -> None:
+    """What commands import when they run, and smaller pieces of work between two writes."""
+    import torch
+
+    from semishot.data import pool_builder
+    from semishot.datasets import folder  # noqa: F401
+    from semishot.paper import table5
+    from semishot.sorter import embedding_cache
+    from semishot.training import loop, pretraining
+
+    torch.set_num_threads(1)
+    if (
+        device == "cpu"
+    ):  # for its own slow imports; it looks for a GPU, which no child could use then
+        torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()
+    loop.CHUNK = loop.CPU_CHUNK = 5
+    loop.CHECKPOINT_SECONDS = 0.0
+    pretraining.RECIPE = replace(pretraining.RECIPE, filters=8)
+    table5.EPISODES = 30
+    pool_builder.BATCH = 16
+    embedding_cache.MOST_ROWS = 8
+    embedding_cache.MOST_SECONDS = math.inf  # else a slow run would cut its segments otherwise
+
+
+def export_once() -> None:
+    """What makes the first export of a process slow."""
+    import numpy as np
+    import torch
+
+    from semishot.sorter.export import as_onnx
+    from semishot.sorter.export_check import imported
+
+    imported("onnxruntime")
+
+    class Three(torch.nn.Linear):
+        def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return (super().forward(images),) * 3
+
+    as_onnx(Three(2, 2), "images", np.zeros((3, 2), np.float32), {})
+
+
+def start(
+    command: Command, shared: Path, folder: Path, prepare: Callable[[], object] = lambda: None
+) -> int:
+    """The process of the command, at work in `folder` after `prepare`; it prints into files beside it."""
+    child = os.fork()
+    if child:
+        return child
+    code = 99
+    try:
+        for place, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{folder}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), place)
+        os.chdir(folder)
+        prepare()
+        sys.modules["semishot.commands.main"].main(
+            [argument.replace("SHARED", str(shared)) for argument in command.arguments]
+        )
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(child: int, seconds: float) -> int | None:
+    """The child's exit code, negative for a signal, or None if it still runs after so long."""
+    until = time.monotonic() + seconds
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.001)
+
+
+def attempt(command: Command, shared: Path, folder: Path, kill_after: float = SLOWEST) -> bool:
+    """Run the command in its folder: whether it finished before it was killed."""
+    child = start(command, shared, folder)
+    code = wait(child, kill_after)
+    if code is None:
+        os.kill(child, signal.SIGKILL)
+        code = wait(child, SLOWEST)
+    said = Path(f"{folder}.err").read_text()
+    if command.completed and code == 2 and command.completed in said:
+        return True
+    assert code in (0, -signal.SIGKILL), f"exit code {code} in {folder}:\n{said}"
+    assert kill_after < SLOWEST or code == 0, f"it hangs in {folder}:\n{said}"
+    return code == 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below the folder, hidden ones too, and what was printed, without times and its name."""
+    files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    read = {name: path.read_bytes() for name, path in files.items()}
+    read["(stdout)"] = Path(f"{folder}.out").read_bytes()
+    read = {name: content.replace(os.fsencode(folder), b"") for name, content in read.items()}
+    for pattern in TIMES:
+        read = {name: pattern.sub(b"", content) for name, content in read.items()}
+    return read
+
+
+def differences(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:
+    names = sorted(found.keys() | expected.keys())
+    return [name for name in names if found.get(name) != expected.get(name)]
+
+
+def undisturbed(name: str, shared: Path, folder: Path) -> float:
+    """Run a command in peace; the seconds it took."""
+    folder.mkdir(parents=True)
+    COMMANDS[name].before(shared, folder)
+    begun = time.monotonic()
+    attempt(COMMANDS[name], shared, folder)
+    return time.monotonic() - begun
+
+
+def a_round(name: str, shared: Path, work: Path, seed: int, seconds: float) -> int:
+    """Kill and start again until it finishes, at last in peace; the kills it survived."""
+    command, draw, folder = COMMANDS[name], random.Random(seed), work / f"round-{seed}"
+    folder.mkdir()
+    command.before(shared, folder)
+    kills = 0
+    while not attempt(
+        command, shared, folder, draw.uniform(0, seconds) if kills < MOST_KILLS else SLOWEST
+    ):
+        kills += 1
+    changed = differences(contents(folder), contents(work / "whole"))
+    if command.completed:
+        changed = [file for file in changed if file != "(stdout)"]
+    assert not changed, f"{name}, seed {seed}: {', '.join(changed)} differ in {folder}"
+    return kills
+
+
+def rounds(name: str, shared: Path, work: Path, kills: int, seed: int, lanes: int) -> Iterator[str]:
+    """Rounds until a command has survived so many kills; a line about each stage."""
+    seconds = undisturbed(name, shared, work / "whole")
+    begun, survived, played = time.monotonic(), 0, 0
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(lanes, mp_context=context) as pool:
+        for first in count(seed, lanes):
+            seeds = range(first, first + lanes)
+            done = [pool.submit(a_round, name, shared, work, s, seconds) for s in seeds]
+            survived += sum(each.result() for each in done)
+            played += lanes
+            if survived >= kills:
+                break
+    took = time.monotonic() - begun
+    yield f"{name}: {survived} kills survived in {played} rounds, {len(contents(work / 'whole'))} "
+    yield f"files as undisturbed ({seconds:.1f} s undisturbed, {took:.0f} s of chaos)\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Kill commands and compare what they leave.")
+    parser.add_argument("--kills", type=int, default=200, help="over all commands together")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--lanes", type=int, default=os.cpu_count() or 1, help="rounds at a time")
+    parser.add_argument("--only", choices=COMMANDS, nargs="+", help="these commands alone")
+    parser.add_argument("--device", default="cpu", help="where commands compute")
+    options = parser.parse_args()
+    for name, command in COMMANDS.items():
+        placed = (options.device if each == "cpu" else each for each in command.arguments)
+        COMMANDS[name] = replace(command, arguments=tuple(placed))
+    print(f"seed {options.seed}", flush=True)
+    import_all(options.device)
+    chosen = options.only or list(COMMANDS)
+    shares = sum(COMMANDS[name].share for name in chosen)
+    work = Path(tempfile.mkdtemp(prefix="chaos-"))
+    make_shared(work / "shared")
+    if "export" in chosen:
+        export_once()
+    for name in chosen:
+        own = work / name.replace(" ", "-")
+        kills = math.ceil(options.kills * COMMANDS[name].share / shares)
+        for part in rounds(name, work / "shared", own, kills, options.seed, options.lanes):
+            print(part, end="", flush=True)
+    shutil.rmtree(work)  # what a failed round has left stays for a look
+
+
+if __name__ == "__main__":
+    main()

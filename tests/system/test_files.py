@@ -1,0 +1,155 @@
+"""Files and folders appear whole or not at all."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from semishot.errors import InputError
+from semishot.system.files import read_records, whole_folder, write_json, write_whole
+
+
+class FullDiskError(Exception):
+    pass
+
+
+def half_then_fail(path: Path) -> None:
+    path.write_text("half")
+    raise FullDiskError
+
+
+def test_a_file_is_written_with_its_folders(tmp_path):
+    path = tmp_path / "new" / "deeper" / "note.txt"
+    write_whole(path, lambda temporary: temporary.write_text("whole"))
+    assert path.read_text() == "whole"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    with pytest.raises(FullDiskError):
+        write_whole(tmp_path / "note.txt", half_then_fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "note.txt"
+    path.write_text("old")
+    with pytest.raises(FullDiskError):
+        write_whole(path, half_then_fail)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the address of a socket is short
+    pipe, place = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+        for path in (pipe, place):
+            with pytest.raises(InputError, match=f"{path} is no regular file; choose another"):
+                write_whole(path, lambda temporary: temporary.write_text("new"))
+    assert pipe.is_fifo()
+    assert place.is_socket()
+    assert sorted(tmp_path.iterdir()) == [pipe, place]
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("/dev/null")
+    write_whole(link, lambda temporary: temporary.write_text("new"))
+    assert link.read_text() == "new"
+    assert not link.is_symlink()
+
+
+def test_readers_see_the_old_file_until_the_new_one_is_complete(tmp_path):
+    path = tmp_path / "note.txt"
+    path.write_text("old")
+
+    def write(temporary: Path) -> None:
+        temporary.write_text("new")
+        assert temporary.parent == path.parent  # a rename within one file system is atomic
+        assert path.read_text() == "old"
+
+    write_whole(path, write)
+    assert path.read_text() == "new"
+
+
+def test_json_round_trip_keeps_letters_readable(tmp_path):
+    value = {"name": "Ελληνικά", "numbers": [1, 0.1, None, True]}
+    write_json(tmp_path / "value.json", value)
+    text = (tmp_path / "value.json").read_text(encoding="utf-8")
+    assert json.loads(text) == value
+    assert "Ελληνικά" in text
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": {1, 2}}])
+def test_what_json_cannot_hold_leaves_the_old_file(tmp_path, value):
+    path = tmp_path / "value.json"
+    write_json(path, "old")
+    with pytest.raises((ValueError, TypeError)):
+        write_json(path, value)
+    assert json.loads(path.read_text()) == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_appears_when_its_block_ends(tmp_path):
+    folder = tmp_path / "new" / "pool"
+    with whole_folder(folder) as temporary:
+        (temporary / "a").write_text("1")
+        assert not folder.exists()
+    assert [p.name for p in folder.iterdir()] == ["a"]
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_folder_is_replaced_and_not_merged(tmp_path):
+    folder = tmp_path / "pool"
+    for name in ("old", "new"):
+        with whole_folder(folder) as temporary:
+            (temporary / name).write_text(name)
+    assert [p.name for p in folder.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("existed", [False, True])
+@pytest.mark.parametrize("error", [FullDiskError, KeyboardInterrupt])
+def test_a_folder_whose_block_fails_stays_as_it_was(tmp_path, existed, error):
+    folder = tmp_path / "pool"
+    if existed:
+        folder.mkdir()
+        (folder / "old").write_text("old")
+    with pytest.raises(error), whole_folder(folder) as temporary:
+        (temporary / "half").write_text("half")
+        raise error
+    assert list(tmp_path.iterdir()) == ([folder] if existed else [])
+    assert not existed or (folder / "old").read_text() == "old"
+
+
+def test_an_old_folder_survives_a_rename_that_fails(tmp_path, monkeypatch):
+    folder = tmp_path / "pool"
+    folder.mkdir()
+    (folder / "old").write_text("old")
+    rename = Path.rename
+
+    def fail_into_place(self: Path, target: Path) -> Path:
+        if Path(target) == folder and self.name.endswith(".tmp"):
+            raise FullDiskError
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail_into_place)
+    with pytest.raises(FullDiskError), whole_folder(folder) as temporary:
+        (temporary / "new").write_text("new")
+    assert [p.name for p in folder.iterdir()] == ["old"]
+
+
+def test_records_that_are_not_there_are_none_and_damaged_ones_are_named(tmp_path):
+    path = tmp_path / "result.json"
+    assert read_records(path) == []
+    write_json(path, [{"accuracy": 0.5}])
+    assert read_records(path) == [{"accuracy": 0.5}]
+    path.write_text(path.read_text()[:-4])
+    with pytest.raises(InputError, match="result.json is damaged.*; delete it to measure again"):
+        read_records(path)

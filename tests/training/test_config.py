@@ -1,0 +1,173 @@
+"""Recipes and fleets: schedules as pure functions, JSON there and back, errors at the door."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from semishot.data.episodes import EpisodeShape
+from semishot.errors import InputError
+from semishot.paper import published
+from semishot.training.config import FleetConfig, Member, Recipe, learning_rate
+
+FLEET = FleetConfig(
+    dataset="glyphs",
+    data_fingerprint="f" * 64,
+    preset="ren2018",
+    recipe=Recipe(updates=12, halvings=(3, 7), filters=4),
+    shape=EpisodeShape(way=3, shot=2, query=4, unlabeled=5, distractors=6),
+    members=(Member("soft_kmeans", 8), Member("masked_soft_kmeans", 9, {"mask_power": 2})),
+)
+
+
+def literal_rate(step: int, breakpoints: dict[int, float]) -> float:
+    """The rate written at the last breakpoint not after `step`."""
+    return breakpoints[max(first for first in breakpoints if first <= step)]
+
+
+def all_breakpoints(breakpoints: dict[int, float], updates: int) -> list[int]:
+    near = {first + shift for first in breakpoints for shift in (-1, 0, 1)}
+    return sorted(step for step in near | {updates - 1} if 0 <= step < updates)
+
+
+def test_ren2018_is_the_schedule_of_the_code():
+    """PROTOCOL 2.8: 1e-3 to update 5,999; halved at 6K, 8K, 12K (10K is missing), 14K, 16K, 18K."""
+    written = {
+        0: 1e-3,
+        6_000: 5e-4,
+        8_000: 2.5e-4,
+        12_000: 1.25e-4,
+        14_000: 6.25e-5,
+        16_000: 3.125e-5,
+        18_000: 1.5625e-5,
+    }
+    recipe = published.preset("ren2018").recipe
+    assert recipe.updates == 20_000
+    for step in [*all_breakpoints(written, 20_000), 10_000]:
+        assert learning_rate(recipe, step) == pytest.approx(literal_rate(step, written), rel=1e-12)
+
+
+def test_ren2018_text_is_halved_every_2k_from_2k():
+    """Appendix D (R29): 5e-4 from 2K, and 1.95e-6 at 18K."""
+    recipe = published.preset("ren2018-text").recipe
+    assert recipe.updates == 20_000
+    for step in all_breakpoints(dict.fromkeys(range(0, 20_000, 2_000), 0.0), 20_000):
+        assert learning_rate(recipe, step) == pytest.approx(1e-3 / 2 ** (step // 2_000), rel=1e-12)
+    assert learning_rate(recipe, 18_000) == pytest.approx(1.95e-6, rel=5e-3)
+
+
+@pytest.mark.parametrize("preset", ["ren2018", "ren2018-text"])
+@pytest.mark.parametrize("factor", [0.5, 2])
+def test_with_updates_stretches_the_schedule(preset, factor):
+    recipe = published.preset(preset).recipe
+    other = recipe.with_updates(int(20_000 * factor))
+    assert other.updates == 20_000 * factor
+    for step in range(0, 20_000, 500):
+        assert learning_rate(other, int(step * factor)) == learning_rate(recipe, step)
+    assert replace(other, updates=20_000, halvings=recipe.halvings) == recipe
+
+
+def test_a_cosine_falls_from_the_whole_rate_to_nothing():
+    """Loshchilov & Hutter: rate * (1 + cos(pi t / T)) / 2, whatever T is."""
+    recipe = Recipe(updates=40, cosine=True)
+    for step in range(40):
+        expected = 1e-3 * (1 + math.cos(math.pi * step / 40)) / 2
+        assert learning_rate(recipe, step) == pytest.approx(expected)
+        assert learning_rate(recipe.with_updates(80), 2 * step) == pytest.approx(expected)
+    assert learning_rate(recipe, 40) == pytest.approx(0, abs=1e-15)
+
+
+def test_with_as_many_updates_nothing_changes():
+    recipe = published.preset("ren2018").recipe
+    assert recipe.with_updates(recipe.updates) == recipe
+
+
+@pytest.mark.parametrize("field", ["updates", "filters", "steps"])
+def test_a_recipe_has_at_least_one_of_each(field):
+    with pytest.raises(InputError, match=f"{field} must be at least 1, not 0"):
+        Recipe(**{field: 0})
+
+
+@pytest.mark.parametrize("rate", [0.0, -1e-3, float("nan")])
+def test_a_learning_rate_is_positive(rate):
+    with pytest.raises(InputError, match=f"learning rate must be positive, not {rate}"):
+        Recipe(learning_rate=rate)
+
+
+def test_a_fleet_survives_json():
+    again = FleetConfig.from_json(FLEET.to_json())
+    assert again == FLEET
+    assert again.name == FLEET.name
+
+
+def test_within_a_group_is_told_and_json_without_it_means_across_groups():
+    """Folders are named by a digest of this JSON: it may not change for what was there before."""
+    assert json.loads(FLEET.to_json())["shape"] == {
+        "way": 3,
+        "shot": 2,
+        "query": 4,
+        "unlabeled": 5,
+        "distractors": 6,
+    }
+    within = replace(FLEET, shape=replace(FLEET.shape, within_group=True))
+    assert json.loads(within.to_json())["shape"]["within_group"] is True
+    assert FleetConfig.from_json(within.to_json()) == within
+    assert within.name.startswith("3way-2shot-M5-H6-within-group-12updates-2runs-")
+
+
+def test_names_of_older_versions_are_still_the_names():
+    assert FLEET.name == "3way-2shot-M5-H6-12updates-2runs-ec9c558c"
+
+
+def test_a_fleets_name_tells_its_shape_and_every_difference():
+    assert FLEET.name.startswith("3way-2shot-M5-H6-12updates-2runs-")
+    others = [
+        replace(FLEET, dataset="omniglot"),
+        replace(FLEET, data_fingerprint="e" * 64),
+        replace(FLEET, recipe=replace(FLEET.recipe, init_std=0.02)),
+        replace(FLEET, shape=replace(FLEET.shape, query=5)),
+        replace(FLEET, members=(FLEET.members[0], Member("masked_soft_kmeans", 9))),
+        replace(FLEET, members=FLEET.members[::-1]),
+    ]
+    assert len({config.name for config in [FLEET, *others]}) == len(others) + 1
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", FLEET.to_json().replace("halvings", "quarterings")])
+def test_json_of_another_version_is_refused(text):
+    with pytest.raises(InputError, match="not a configuration of this version"):
+        FleetConfig.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"updates": 12', '"updates": 12.5', "updates cannot be 12.5"),
+        ('"way": 3', '"way": 3.5', "way cannot be 3.5"),
+        ('"learning_rate": 0.001', '"learning_rate": Infinity', "learning_rate cannot be inf"),
+        ('"precision": "bf16"', '"precision": "fp8"', "precision cannot be 'fp8'"),
+        ('"mask_power": 2', '"mask_power": [2]', "options cannot be {'mask_power': [2]}"),
+        ('"dataset": "glyphs"', '"dataset": 12345', "dataset cannot be 12345"),
+    ],
+)
+def test_json_with_something_else_in_a_field_is_refused(old, new, message):
+    text = FLEET.to_json()
+    assert old in text
+    with pytest.raises(InputError) as caught:
+        FleetConfig.from_json(text.replace(old, new))
+    assert str(caught.value) == f"not a configuration of this version: {message}"
+
+
+def test_a_fleet_is_not_empty():
+    with pytest.raises(InputError, match="at least one run"):
+        replace(FLEET, members=())
+
+
+def test_supervised_runs_have_a_fleet_of_their_own_without_unlabeled_images():
+    alone = replace(FLEET.shape, unlabeled=0, distractors=0)
+    supervised = (Member("supervised", 0),)
+    with pytest.raises(InputError, match="a fleet of their own with unlabeled 0, not 5"):
+        replace(FLEET, members=supervised)
+    with pytest.raises(InputError, match="a fleet of their own"):
+        replace(FLEET, shape=alone, members=(*supervised, *FLEET.members))
+    assert replace(FLEET, shape=alone, members=supervised).shape == alone

@@ -1,0 +1,581 @@
+"""Training: the update, its log, its checkpoints, and that a killed run ends where it would have."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.pool import ImagePool
+from semishot.data.splits import labeled_split
+from semishot.errors import InputError
+from semishot.network.protonet import ProtoNet
+from semishot.system.tensor_files import read_tensors
+from semishot.training import loop as train_module
+from semishot.training.config import FleetConfig, Member, Recipe, learning_rate
+from semishot.training.fleet_table import Row, row_of
+from semishot.training.fleets import build_fleet, load_model
+from semishot.training.log import cut_log
+from semishot.training.loop import CHUNK, build_optimizer, images_on, train, training
+
+CPU = torch.device("cpu")
+RECIPE = Recipe(updates=50, halvings=(24, 46), filters=6, init_std=0.1)
+LONG = RECIPE.with_updates(2 * CHUNK + CHUNK // 2)
+FEW = 20
+"""A chunk in most of these tests, so that a short run has several."""
+SHAPE = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
+MEMBERS = (Member("masked_soft_kmeans", 5), Member("soft_kmeans", 2))
+
+
+class StoppingRow(Row):
+    """Stops the training like Ctrl-C, after the given update."""
+
+    def __init__(self, config: FleetConfig, stop: int) -> None:
+        super().__init__(**vars(row_of(config)))
+        self.stop = stop
+
+    def advance(self, updates: int, loss: float) -> None:
+        super().advance(updates, loss)
+        if self.done >= self.stop:
+            raise KeyboardInterrupt
+
+
+def fleet(pool: ImagePool, **changes) -> FleetConfig:
+    config = FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, SHAPE, MEMBERS)
+    return replace(config, **changes)
+
+
+def run(config: FleetConfig, pool: ImagePool, folder: Path) -> ProtoNet:
+    return train(config, pool, folder, CPU, row_of(config))
+
+
+def interrupt(config: FleetConfig, pool: ImagePool, folder: Path, chunks: int) -> None:
+    """Leave `folder` as Ctrl-C would, just before the line of the log after chunks * FEW updates."""
+    row = StoppingRow(config, min(chunks * FEW, config.recipe.updates))
+    with pytest.raises(KeyboardInterrupt):
+        for _ in training(config, pool, images_on(pool, CPU), folder, CPU, row, 0):
+            pass
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    """What a finished training leaves, apart from litter of killed processes."""
+    return {name: (folder / name).read_bytes() for name in ("model.safetensors", "log.jsonl")}
+
+
+def log(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def long(tiny_pool, tmp_path_factory) -> Path:
+    """The folder of an undisturbed training of two chunks and a half."""
+    folder = tmp_path_factory.mktemp("run") / "long"
+    run(fleet(tiny_pool, recipe=LONG), tiny_pool, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_pool, tmp_path_factory) -> Path:
+    """The folder of a shorter one, also undisturbed, in chunks of FEW."""
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_module, "CHUNK", FEW)
+        run(fleet(tiny_pool), tiny_pool, folder)
+    return folder
+
+
+@pytest.fixture
+def short_chunks(monkeypatch):
+    monkeypatch.setattr(train_module, "CHUNK", FEW)
+
+
+@pytest.fixture
+def float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_a_run_folder_holds_config_log_and_model(whole, tiny_pool):
+    assert sorted(p.name for p in whole.iterdir()) == [
+        "config.json",
+        "log.jsonl",
+        "model.safetensors",
+    ]
+    config = fleet(tiny_pool)
+    assert FleetConfig.from_json((whole / "config.json").read_text()) == config
+    assert load_model(whole, CPU)[0] == config
+
+
+def test_the_log_has_a_line_per_chunk_with_rate_and_loss_of_each_run(long):
+    lines = log(long)
+    assert [line["step"] for line in lines] == [CHUNK, 2 * CHUNK, LONG.updates]
+    for line in lines:
+        assert line["learning_rate"] == learning_rate(LONG, line["step"] - 1)
+        assert len(line["loss"]) == len(MEMBERS)
+
+
+def test_the_loss_of_each_run_falls(long):
+    first, last = log(long)[0]["loss"], log(long)[-1]["loss"]
+    for run_first, run_last in zip(first, last, strict=True):
+        assert run_last < 0.7 * run_first < np.log(SHAPE.way)
+
+
+def test_the_model_is_found_again(tiny_pool, tmp_path):
+    config = fleet(tiny_pool, recipe=replace(RECIPE, updates=2))
+    trained = run(config, tiny_pool, tmp_path)
+    loaded = load_model(tmp_path, CPU)[1]
+    assert not trained.training
+    assert not loaded.training
+    ours, theirs = trained.state_dict(), loaded.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_weight_decay_falls_on_convolution_weights_alone(tiny_pool):
+    """With no gradient, Adam's first step is rate * g / (|g| + 1e-8) for the L2 term g = decay * w."""
+    config = fleet(tiny_pool, members=(Member("masked_soft_kmeans", 0),))
+    model = build_fleet(config.members, RECIPE, channels=1)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    build_optimizer(config, model).step()
+    for name, p in model.named_parameters():
+        if name.startswith("encoder.weights"):
+            g = RECIPE.weight_decay * before[name]
+            expected = before[name] - RECIPE.learning_rate * g / (g.abs() + 1e-8)
+            assert torch.allclose(p, expected, atol=1e-7)
+            assert not torch.equal(p, before[name])
+        else:
+            assert torch.equal(p, before[name])
+
+
+@pytest.mark.usefixtures("float64")
+def test_updates_are_adam_on_the_episode_loss_written_out(tiny_pool, tmp_path):
+    """Two updates across a halving, against Kingma & Ba's algorithm in plain tensors."""
+    recipe = replace(RECIPE, updates=2, halvings=(1,), weight_decay=0.05)
+    config = fleet(tiny_pool, recipe=recipe)
+    trained = run(config, tiny_pool, tmp_path)
+
+    model = build_fleet(config.members, recipe, channels=1).train()
+    m = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    v = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for step, rate in enumerate((1e-3, 5e-4)):
+        rows = []
+        for member in config.members:
+            split = labeled_split(tiny_pool.of_split("train"), 0.1, member.split_seed)
+            episode = sample_episodes(split, SHAPE, member.split_seed, "train", step, 1)
+            rows.append(episode.images[0])
+        images = torch.from_numpy(tiny_pool.images[np.stack(rows)])  # (R, B, 1, 28, 28)
+        model.zero_grad()
+        model(images, SHAPE).sum().backward()
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                g = torch.zeros_like(p) if p.grad is None else p.grad
+                if name.startswith("encoder.weights"):
+                    g = g + 0.05 * p
+                m[name] = 0.9 * m[name] + 0.1 * g
+                v[name] = 0.999 * v[name] + 0.001 * g * g
+                m_hat = m[name] / (1 - 0.9 ** (step + 1))
+                v_hat = v[name] / (1 - 0.999 ** (step + 1))
+                p -= rate * m_hat / (v_hat.sqrt() + 1e-8)
+    expected = model.state_dict()
+    for name, tensor in trained.state_dict().items():
+        assert torch.allclose(tensor, expected[name], atol=1e-9), name
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_run_in_a_fleet_has_the_weights_it_has_alone(tiny_pool, tmp_path):
+    recipe = replace(RECIPE, updates=12)
+    members = (
+        Member("soft_kmeans", 4),
+        Member("distractor_cluster", 0),
+        Member("masked_soft_kmeans", 4),
+        Member("masked_soft_kmeans", 7),
+    )
+    config = fleet(tiny_pool, recipe=recipe, members=members)
+    together = run(config, tiny_pool, tmp_path / "together").state_dict()
+    places = {"soft_kmeans": (0, 0), "distractor_cluster": (1, 1), "masked_soft_kmeans": (2, 2)}
+    for r, member in enumerate(members):
+        alone = run(replace(config, members=(member,)), tiny_pool, tmp_path / f"alone{r}")
+        group, first = places[member.model]
+        for name, tensor in alone.state_dict().items():
+            if name.startswith("encoder"):
+                mine = together[name][r]
+            else:
+                within = name.replace("refiner.", f"refiner.refiners.{group}.")
+                mine = together[within][r - first]
+            assert torch.allclose(mine, tensor[0], atol=1e-8), (member, name)
+
+
+def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_module, "CHUNK", 7)
+    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    assert left(tmp_path)["model.safetensors"] == left(whole)["model.safetensors"]
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_training_in_two_halves_equals_one_go(whole, tiny_pool, tmp_path, chunks):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks)
+    assert not (tmp_path / "model.safetensors").exists()
+    row = row_of(config)
+    train(config, tiny_pool, tmp_path, CPU, row)
+    assert left(tmp_path) == left(whole)
+    assert not (tmp_path / "state.pt").exists()
+    assert row.skipped == (chunks - 1) * FEW
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_state_loads_without_pickled_code(tiny_pool, tmp_path):
+    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks=2)
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert state["step"] == FEW
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_torn_log_line_is_dropped_and_done_again(whole, tiny_pool, tmp_path):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks=2)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"step": 50, "learning_ra')
+    run(config, tiny_pool, tmp_path)
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(0, []), (100, [100]), (199, [100]), (300, [100, 200])])
+def test_the_log_is_cut_to_the_checkpoint(tmp_path, step, kept):
+    lines = [json.dumps({"step": s, "loss": [0.5]}) + "\n" for s in (100, 200)]
+    (tmp_path / "log.jsonl").write_text("".join(lines) + '{"step": 3')
+    cut_log(tmp_path, step)
+    assert (tmp_path / "log.jsonl").read_text() == "".join(lines[: len(kept)])
+
+
+def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tiny_pool, tmp_path):
+    """SIGKILL at moments spread over all our calls and over those of torch.save; then repeatedly."""
+    config = fleet(tiny_pool, recipe=replace(RECIPE, updates=10, halvings=(4, 8)))
+    arguments = {
+        "pool": str(tiny_root / "glyphs"),
+        "work": str(tmp_path),
+        "config": config.to_json(),
+        "watched": ["ours", "saving"],
+        "moments": 20,
+    }
+    script = Path(__file__).parents[1] / "support" / "killed_training.py"
+    found = subprocess.run(
+        [sys.executable, str(script), json.dumps(arguments)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(found.stdout) >= 3
+    assert len(list(tmp_path.glob("killed-*"))) >= 40
+    for folder in tmp_path.iterdir():
+        assert left(folder) == left(tmp_path / "whole-ours"), folder.name
+
+
+ONE_TRAINING = """
+import sys, torch
+from pathlib import Path
+from semishot.config import FleetConfig
+from semishot.image_pool import open_pool
+from semishot.fleet_table import row_of
+from semishot.train import images_on, training
+
+torch.set_num_threads(1)
+pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_json(sys.argv[3])
+row = row_of(config)
+opened = open_pool(pool)
+images = images_on(opened, torch.device("cpu"))
+for _ in training(config, opened, images, folder, torch.device("cpu"), row, 0):
+    pass
+"""
+
+
+def test_killed_from_outside_and_restarted_it_ends_bit_identical(
+    long, tiny_root, tiny_pool, tmp_path
+):
+    """Another process, killed as soon as its log has one line, then two, then let through."""
+    folder = tmp_path / "run"
+    config = fleet(tiny_pool, recipe=LONG).to_json()
+    command = [sys.executable, "-c", ONE_TRAINING, str(tiny_root / "glyphs"), str(folder), config]
+    for lines in (1, 2):
+        process = subprocess.Popen(command)
+        path = folder / "log.jsonl"
+        while process.poll() is None:
+            if path.exists() and path.read_bytes().count(b"\n") >= lines:
+                os.kill(process.pid, signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        assert process.wait() == -signal.SIGKILL
+    subprocess.run(command, check=True)
+    assert left(folder) == left(long)
+
+
+def test_a_finished_training_is_not_touched(whole, tiny_pool, monkeypatch):
+    before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()}
+    monkeypatch.setattr(train_module, "draw_chunks", lambda *_: pytest.fail("it trained"))
+    row = row_of(fleet(tiny_pool))
+    train(fleet(tiny_pool), tiny_pool, whole, CPU, row)
+    assert {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()} == before
+    assert row.done == row.skipped == row.updates == RECIPE.updates
+
+
+def test_a_row_counts_updates_and_knows_the_images_of_one_over_all_runs(tiny_pool, tmp_path):
+    config = fleet(tiny_pool, recipe=replace(RECIPE, updates=3))
+    row = row_of(config)
+    assert row.images == 2 * (3 * 1 + (3 + 2) * 4 + 3 * 1)
+    train(config, tiny_pool, tmp_path, CPU, row)
+    assert (row.done, row.skipped) == (3, 0)
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_another_training_in_the_same_folder_is_refused(tiny_pool, tmp_path):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks=1)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    other = replace(config, recipe=replace(RECIPE, learning_rate=0.1))
+    with pytest.raises(InputError, match="another training; choose another --out"):
+        run(other, tiny_pool, tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_another_training_in_a_finished_folder_is_refused(whole, tiny_pool):
+    with pytest.raises(InputError, match="another training; choose another --out"):
+        run(fleet(tiny_pool, members=(Member("soft_kmeans", 0),)), tiny_pool, whole)
+
+
+def test_a_training_that_cannot_begin_leaves_no_folder(tiny_pool, tmp_path):
+    impossible = fleet(tiny_pool, shape=replace(SHAPE, way=40))
+    with pytest.raises(InputError, match="30 classes"):
+        run(impossible, tiny_pool, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path, place: int) -> None:
+    path.write_bytes(path.read_bytes()[:place])
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("change", [flip, cut])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    whole, tiny_pool, tmp_path, capsys, change, share
+):
+    config = fleet(tiny_pool)
+    interrupt(config, tiny_pool, tmp_path, chunks=3)
+    path = tmp_path / "state.pt"
+    change(path, int(share * (path.stat().st_size - 1)))
+    row = row_of(config)
+    train(config, tiny_pool, tmp_path, CPU, row)
+    said = capsys.readouterr().err
+    assert "state.pt is damaged: its checksum differs; going on from state.before.pt" in said
+    assert row.skipped == FEW
+    assert left(tmp_path) == left(whole)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in whole.iterdir())
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("chunks", [2, 3])
+def test_where_no_checkpoint_is_whole_it_trains_from_the_start(
+    whole, tiny_pool, tmp_path, capsys, chunks
+):
+    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks)
+    for path in tmp_path.glob("state*.pt"):
+        flip(path, 500)
+    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    assert "is damaged: its checksum differs; training from the start" in capsys.readouterr().err
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("change", [flip, cut])
+def test_a_damaged_model_is_trained_again(whole, tiny_pool, tmp_path, capsys, change):
+    for name, content in left(whole).items():
+        (tmp_path / name).write_bytes(content)
+    change(tmp_path / "model.safetensors", len(left(whole)["model.safetensors"]) // 2)
+    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    assert "model.safetensors is damaged; it is trained again" in capsys.readouterr().err
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_checkpoint_of_another_fleet_is_refused(tiny_pool, tmp_path):
+    smaller = fleet(tiny_pool, recipe=replace(RECIPE, filters=4))
+    for folder, config in ((tmp_path / "a", fleet(tiny_pool)), (tmp_path / "b", smaller)):
+        interrupt(config, tiny_pool, folder, chunks=2)
+    (tmp_path / "a" / "state.pt").replace(tmp_path / "b" / "state.pt")
+    with pytest.raises(InputError, match="is not of this fleet"):
+        run(smaller, tiny_pool, tmp_path / "b")
+
+
+def test_every_byte_of_a_model_file_is_guarded(whole, tmp_path):
+    """Whichever byte is flipped, the file is refused, or the tensors and configuration are the same."""
+    path, content = tmp_path / "model.safetensors", left(whole)["model.safetensors"]
+    path.write_bytes(content)
+    tensors, about = read_tensors(path)
+    header = 8 + int.from_bytes(content[:8], "little")
+    for place in [*range(header), *range(header, len(content), 997)]:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            found, told = read_tensors(path)
+        except InputError:
+            continue
+        assert told["config"] == about["config"]
+        assert found.keys() == tensors.keys()
+        assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+def damaged(folder: Path, whole: Path, change) -> str:
+    (folder / "model.safetensors").write_bytes((whole / "model.safetensors").read_bytes())
+    change(folder / "model.safetensors")
+    with pytest.raises(InputError) as caught:
+        load_model(folder, CPU)
+    return str(caught.value)
+
+
+def without_a_tensor(path: Path) -> None:
+    config = load_model(path.parent, CPU)[0]
+    tensors = load_file(path)
+    del tensors["encoder.scales.2"]
+    save_file(tensors, path, {"config": config.to_json()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-100]),
+        lambda path: path.write_bytes(b"not a model at all"),
+        without_a_tensor,
+        lambda path: save_file({"a": torch.zeros(1)}, path),
+    ],
+    ids=["empty", "truncated", "garbage", "a tensor less", "another program's"],
+)
+def test_a_damaged_model_is_refused(whole, tmp_path, change):
+    line = damaged(tmp_path, whole, change)
+    assert "is damaged or no model of ours" in line or "not a configuration" in line
+
+
+def test_a_folder_without_a_model_says_where_models_come_from(tmp_path):
+    with pytest.raises(InputError, match="no trained model in .*: `semishot train` leaves"):
+        load_model(tmp_path, CPU)
+
+
+@pytest.mark.parametrize("augment", [0.0, 1.0])
+def test_images_brought_chunk_by_chunk_train_the_same(augment, tiny_pool, tmp_path, monkeypatch):
+    """A pool that the device cannot hold: the same episodes, the same model, the same log."""
+    monkeypatch.setattr("semishot.training.loop.CHUNK", 4)
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
+    recipe = Recipe(updates=10, filters=3, init_std=0.1, augment=augment, mirror=augment > 0)
+    members = (Member("masked_soft_kmeans", 5), Member("soft_kmeans", 2))
+    config = FleetConfig(tiny_pool.name, tiny_pool.fingerprint, "tiny", recipe, shape, members)
+    held, brought = tmp_path / "held", tmp_path / "brought"
+    for folder, room, most in ((held, 2**31, 2**28), (brought, 0, 3 * 2 * 24 * 784)):
+        monkeypatch.setattr("semishot.training.loop.HELD_BY_A_CPU", room)
+        monkeypatch.setattr("semishot.training.chunks.CHUNK_BYTES", most)
+        assert (images_on(tiny_pool, CPU) is None) == (folder == brought)
+        train(config, tiny_pool, folder, CPU, row_of(config))
+    assert (held / "log.jsonl").read_text() == (brought / "log.jsonl").read_text()
+    assert (held / "model.safetensors").read_bytes() == (brought / "model.safetensors").read_bytes()
+
+
+def spoil(row: StoppingRow, step: int, change) -> Row:
+    """A row that changes something just before the training reaches update `step`."""
+
+    class Spoiling(Row):
+        def advance(self, updates: int, loss: float) -> None:
+            super().advance(updates, loss)
+            if self.done == step:
+                change()
+
+    return Spoiling(**vars(row))
+
+
+@pytest.fixture
+def built(monkeypatch) -> list[ProtoNet]:
+    """The fleets that a training builds, for a test to reach into."""
+    found: list[ProtoNet] = []
+
+    def build(*arguments) -> ProtoNet:
+        found.append(build_fleet(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(train_module, "build_fleet", build)
+    return found
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_diverging_training_names_the_run_and_keeps_its_last_good_checkpoint(
+    number, whole, tiny_pool, tmp_path, built
+):
+    """Run 1 is spoiled after update 30, between two lines of the log; the checkpoint is of update 20."""
+    config = fleet(tiny_pool)
+
+    def ruin() -> None:
+        with torch.no_grad():
+            built[0].encoder.weights[0][1] = number
+
+    row = spoil(row_of(config), 30, ruin)
+    with pytest.raises(InputError) as caught:
+        for _ in training(config, tiny_pool, images_on(tiny_pool, CPU), tmp_path, CPU, row, 0):
+            pass
+    line = str(caught.value)
+    assert "\n" not in line
+    assert "training diverged before update 40" in line
+    assert "the numbers of soft_kmeans of split seed 2 are no longer finite" in line
+    assert str(tmp_path) in line
+    assert "lower learning rate than 0.001" in line
+    assert not (tmp_path / "model.safetensors").exists()
+    assert [entry["step"] for entry in log(tmp_path)] == [FEW]
+    row = row_of(config)
+    train(config, tiny_pool, tmp_path, CPU, row)
+    assert row.skipped == FEW
+    assert left(tmp_path) == left(whole)
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("step", [40, 50])
+def test_weights_spoiled_by_the_last_update_are_never_saved(
+    step, whole, tiny_pool, tmp_path, built
+):
+    """After the loss of a chunk was taken: no checkpoint, and at the end no model, is made of them."""
+    config = fleet(tiny_pool)
+
+    def ruin() -> None:
+        with torch.no_grad():
+            built[0].encoder.shifts[3][0] = math.nan
+
+    row = spoil(row_of(config), step, ruin)
+    with pytest.raises(InputError, match="numbers of masked_soft_kmeans of split seed 5 are no"):
+        for _ in training(config, tiny_pool, images_on(tiny_pool, CPU), tmp_path, CPU, row, 0):
+            pass
+    assert not (tmp_path / "model.safetensors").exists()
+    run(config, tiny_pool, tmp_path)
+    assert left(tmp_path) == left(whole)
+
+
+def test_a_learning_rate_that_is_too_high_ends_in_one_line(tiny_pool, tmp_path):
+    """Nothing spoiled by hand: the weights grow until their squares are infinite."""
+    config = fleet(tiny_pool, recipe=replace(RECIPE, learning_rate=1e30, updates=30))
+    with pytest.raises(InputError, match="training diverged before update"):
+        run(config, tiny_pool, tmp_path)
+    assert not (tmp_path / "model.safetensors").exists()

@@ -1,0 +1,334 @@
+"""Pre-training: the labeled split alone, plain PyTorch's updates, and a killed one ends the same."""
+
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from semishot.data.pool import ImageClass, ImagePool
+from semishot.data.splits import labeled_split
+from semishot.errors import InputError
+from semishot.system.progress import Meter
+from semishot.training import loop, pretraining
+from semishot.training.config import Recipe
+
+CPU = torch.device("cpu")
+SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
+
+
+def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
+    classes = tiny_pool.of_split("train")
+    split = labeled_split(classes, 0.1, seed=3)
+    images, labels = pretraining.labeled_images(split)
+    assert len(images) == len(labels) == 2 * len(classes)
+    for image, label in zip(images, labels, strict=True):
+        owner = classes[label]
+        assert owner.start <= image < owner.start + owner.count
+        own = split.order[split.start[label] : split.start[label] + split.labeled[label]]
+        assert image in own
+
+
+def test_every_epoch_takes_every_image_once_and_the_next_in_another_order():
+    images = 230  # no multiple of the batch: an update may end one epoch and begin the next
+    steps = range(3 * images // pretraining.BATCH)
+    taken = np.concatenate([pretraining.batch_places(images, 5, step) for step in steps])
+    first, second = taken[:images], taken[images : 2 * images]
+    assert sorted(first) == sorted(second) == list(range(images))
+    assert not np.array_equal(first, second)
+    other = pretraining.batch_places(images, 6, 0)
+    assert not np.array_equal(other, taken[: pretraining.BATCH])
+
+
+def reference(pool, seed, updates, scale):
+    """The same training, written with torch.nn: convolution, batch norm, ReLU, pool, linear."""
+    start = pretraining.untrained(pool, SMALL, [seed])
+    blocks = []
+    for block in range(4):
+        weight = start.weights[block][0].detach().clone()
+        conv = nn.Conv2d(weight.shape[1], 4, 3, padding=1, bias=False)
+        conv.weight = nn.Parameter(weight)
+        blocks += [conv, nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)]
+    encoder = nn.Sequential(*blocks, nn.Flatten())
+    classes = pool.of_split("train")
+    head = nn.Linear(4, len(classes))
+    own = pretraining.LinearHead(start, len(classes), (28, 28), [seed])
+    head.weight = nn.Parameter(own.weight[0].detach().T.clone())
+    nn.init.zeros_(head.bias)
+    convs = [p for p in encoder.parameters() if p.ndim == 4]
+    rest = [p for p in [*encoder.parameters(), *head.parameters()] if p.ndim != 4]
+    groups = [{"params": convs, "weight_decay": SMALL.weight_decay}, {"params": rest}]
+    optimizer = torch.optim.Adam(groups, lr=1e-3)
+    images, labels = pretraining.labeled_images(labeled_split(classes, 0.1, seed))
+    for step in range(updates):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3 if step < 2 else 5e-4
+        place = pretraining.batch_places(len(images), seed, step)
+        pixels = torch.from_numpy(pool.images[images[place]]).float() / scale
+        optimizer.zero_grad()
+        truth = torch.from_numpy(labels[place])
+        nn.functional.cross_entropy(head(encoder(pixels)), truth).backward()
+        optimizer.step()
+    return encoder.eval()
+
+
+@pytest.mark.parametrize(("scale_bug", "scale"), [(False, 255), (True, 1)])
+def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
+    tiny_pool, tmp_path, scale_bug, scale
+):
+    meter = Meter("", 1)
+    fleet = pretraining.train_classifier(tiny_pool, SMALL, [4, 1], tmp_path, CPU, meter, scale_bug)
+    for run, seed in enumerate([4, 1]):
+        alone = reference(tiny_pool, seed, SMALL.updates, scale)
+        for block in range(4):
+            assert torch.allclose(fleet.weights[block][run], alone[4 * block].weight, atol=2e-4)
+            mean, _ = fleet.moving_averages(block)
+            expected = alone[4 * block + 1].running_mean
+            assert torch.allclose(mean[run], expected, rtol=2e-2, atol=2e-3 * scale**-0.5 * 255)
+
+
+def test_a_few_hundred_updates_learn_features_that_random_weights_lack(tiny_pool, tmp_path):
+    recipe = replace(SMALL, updates=150, filters=8, halvings=(), labeled_fraction=0.5)
+    (trained,) = pretraining.pretrained_encoders(tiny_pool, recipe, [0], tmp_path, CPU)
+    random = pretraining.untrained(tiny_pool, recipe, [0])
+    classes = tiny_pool.of_split("test")
+
+    def spread(encoder):
+        """How far apart classes lie, over how far apart the images of a class lie."""
+        images = [torch.tensor(tiny_pool.images[c.start : c.start + c.count]) for c in classes]
+        with torch.no_grad():
+            points = torch.stack([encoder(i[None])[0] for i in images])  # (C, 20, D)
+        return (points.mean(1).var(0).sum() / points.var(1).mean(0).sum()).item()
+
+    assert spread(trained) > 1.5 * spread(random)
+
+
+def test_trained_classifiers_are_found_again(tiny_pool, tmp_path, monkeypatch):
+    first = pretraining.pretrained_encoders(tiny_pool, SMALL, [0, 1], tmp_path, CPU)
+    asked = []
+    real = pretraining.train_classifier
+
+    def counted(pool, recipe, seeds, *rest):
+        asked.extend(seeds)
+        return real(pool, recipe, seeds, *rest)
+
+    monkeypatch.setattr(pretraining, "train_classifier", counted)
+    again = pretraining.pretrained_encoders(tiny_pool, SMALL, [0, 1, 2], tmp_path, CPU)
+    assert asked == [2]
+    for a, b in zip(first, again, strict=False):
+        assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU, scale_bug=True)
+    pretraining.pretrained_encoders(tiny_pool, replace(SMALL, updates=2), [0], tmp_path, CPU)
+    assert asked == [2, 0, 0]
+
+
+def test_a_class_without_a_labeled_image_is_refused():
+    pool = ImagePool(
+        "few", np.zeros((9, 1, 28, 28), np.uint8), (ImageClass("rare", "g", "train", 0, 9),)
+    )
+    with pytest.raises(
+        InputError, match="class 'rare' has 9 images, of which a labeled fraction of"
+    ):
+        pretraining.check_labeled(pool, SMALL)
+
+
+def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
+    (before,) = pretraining.pretrained_encoders(tiny_pool, SMALL, [3], tmp_path, CPU)
+    (path,) = tmp_path.rglob("*.safetensors")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (again,) = pretraining.pretrained_encoders(tiny_pool, SMALL, [3], tmp_path, CPU)
+    assert path.read_bytes() == content
+    assert torch.equal(before.weights[3], again.weights[3])
+
+
+LONGER = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
+SEEDS = (4, 1)
+IMAGES = len(SEEDS) * pretraining.BATCH
+"""Of an update."""
+
+
+class DisturbedMeter(Meter):
+    """Does something as soon as so many updates are done."""
+
+    def __init__(self, updates: int, disturb) -> None:
+        super().__init__("", LONGER.updates * IMAGES)
+        self.updates, self.disturb = updates, disturb
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        super().advance(amount, note)
+        if self.done == self.updates * IMAGES:
+            self.disturb()
+
+
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def run(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter:
+    """Two seeds side by side, as on a GPU."""
+    meter = meter or Meter("", LONGER.updates * IMAGES)
+    files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
+    pretraining.train_together(pool, LONGER, files, CPU, meter, scale_bug=False)
+    return meter
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """A checkpoint every other update."""
+    monkeypatch.setattr(loop, "CPU_CHUNK", 2)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
+    """What an undisturbed pre-training leaves."""
+    folder = tmp_path_factory.mktemp("whole")
+    run(tiny_pool, folder)
+    assert [path.name for path in sorted(folder.iterdir())] == ["1.safetensors", "4.safetensors"]
+    return left(folder)
+
+
+def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tmp_path):
+    """SIGKILL at moments spread over all our calls; then repeatedly."""
+    script = Path(__file__).parents[1] / "support" / "killed_pretraining.py"
+    found = subprocess.run(
+        [sys.executable, str(script), str(tiny_root / "glyphs"), str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(found.stdout) >= 3
+    expected = left(tmp_path / "whole")
+    assert len(expected) == 3
+    assert len(list(tmp_path.glob("killed-*"))) >= 20
+    for folder in tmp_path.iterdir():
+        assert left(folder) == expected, folder.name
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(("updates", "kept"), [(1, 0), (3, 2), (4, 2), (7, 6)])
+def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
+    whole, tiny_pool, tmp_path, updates, kept
+):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_pool, tmp_path, DisturbedMeter(updates, ctrl_c))
+    assert not list(tmp_path.glob("*.safetensors"))
+    assert not list(tmp_path.glob(".*"))  # the lock is given back
+    meter = run(tiny_pool, tmp_path)
+    assert (meter.skipped, meter.done) == (kept * IMAGES, meter.total)
+    assert left(tmp_path) == whole
+    again = run(tiny_pool, tmp_path)
+    assert again.skipped == again.done == again.total
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(
+    ("names", "kept", "said"),
+    [
+        (["state.pt"], 2, "its checksum differs; going on from state.before.pt"),
+        (["state.pt", "state.before.pt"], 0, "its checksum differs; training from the start"),
+    ],
+)
+def test_a_damaged_checkpoint_gives_way(whole, tiny_pool, tmp_path, capsys, names, kept, said):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_pool, tmp_path, DisturbedMeter(5, ctrl_c))
+    (folder,) = tmp_path.iterdir()
+    for name in names:
+        content = bytearray((folder / name).read_bytes())
+        content[500] ^= 1
+        (folder / name).write_bytes(content)
+    assert run(tiny_pool, tmp_path).skipped == kept * IMAGES
+    assert said in capsys.readouterr().err
+    assert left(tmp_path) == whole
+
+
+@pytest.mark.usefixtures("often")
+def test_one_file_of_two_is_missing_and_the_other_is_left_alone(whole, tiny_pool, tmp_path):
+    """A kill between the two writes: the checkpoints are of both."""
+    run(tiny_pool, tmp_path)
+    (tmp_path / "1.safetensors").unlink()
+    before = (tmp_path / "4.safetensors").stat()
+    run(tiny_pool, tmp_path)
+    assert (tmp_path / "4.safetensors").stat().st_mtime_ns == before.st_mtime_ns
+    assert left(tmp_path) == whole
+
+
+def test_a_finished_one_is_tidied_up_after_a_kill_and_else_not_written(tiny_pool, tmp_path):
+    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    finished = left(tmp_path)
+    (path,) = tmp_path.rglob("*.safetensors")
+    before = path.parent.stat()
+    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    assert path.parent.stat().st_mtime_ns == before.st_mtime_ns
+    folder = pretraining.checkpoint_folder([path])
+    folder.mkdir()
+    (folder / ".state.pt.1.tmp").write_bytes(b"half")
+    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    assert not folder.exists()
+    assert left(tmp_path) == finished
+
+
+def test_of_two_at_once_one_waits_says_for_whom_and_trains_nothing(
+    whole, tiny_pool, tmp_path, capsys
+):
+    waited = []
+    second = threading.Thread(target=lambda: waited.append(run(tiny_pool, tmp_path)), daemon=True)
+
+    def begin_second() -> None:
+        second.start()
+        until, said = time.monotonic() + 60, ""
+        while f"waiting for process {os.getpid()}" not in said:
+            assert time.monotonic() < until
+            said += capsys.readouterr().err
+
+    run(tiny_pool, tmp_path, DisturbedMeter(2, begin_second))
+    second.join(60)
+    assert waited[0].skipped == waited[0].total
+    assert left(tmp_path) == whole
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("updates", [3, 6, 7])
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_diverging_one_names_the_seed_and_keeps_its_last_good_checkpoint(
+    whole, tiny_pool, tmp_path, monkeypatch, updates, number
+):
+    """Spoiled after its loss was taken, the last update's too: nothing is made of such weights."""
+    built, head = [], pretraining.LinearHead
+    monkeypatch.setattr(pretraining, "LinearHead", lambda *a: built.append(head(*a)) or built[-1])
+
+    def ruin() -> None:
+        with torch.no_grad():
+            built[0].bias[1] = number
+
+    with pytest.raises(InputError) as caught:
+        run(tiny_pool, tmp_path, DisturbedMeter(updates, ruin))
+    (folder,) = tmp_path.iterdir()
+    assert "the numbers of split seed 1 are no longer finite" in str(caught.value)
+    assert str(folder) in str(caught.value)
+    assert "lower learning rate than 0.001" in str(caught.value)
+    assert run(tiny_pool, tmp_path).skipped == (updates - 1) // 2 * 2 * IMAGES
+    assert left(tmp_path) == whole
+
+
+def test_a_learning_rate_that_is_too_high_ends_in_one_line(tiny_pool, tmp_path):
+    """Nothing spoiled by hand."""
+    recipe = replace(SMALL, learning_rate=1e30)
+    with pytest.raises(InputError, match="training diverged before update 3") as caught:
+        pretraining.pretrained_encoders(tiny_pool, recipe, [0], tmp_path, CPU)
+    assert "\n" not in str(caught.value)
+    assert left(tmp_path) == {}

@@ -1,0 +1,324 @@
+"""Event files: what TensorBoard reads is the log and the model, also after kills and resumes."""
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+from semishot.commands.main import main
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.paper import published
+from semishot.training import loop as train_module
+from semishot.training import tensorboard as board
+from semishot.training import validation
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleet_table import Row, row_of
+from semishot.training.fleets import load_model
+from semishot.training.log import read_log
+from semishot.training.loop import images_on, training
+from semishot.training.validation import fixed_episodes
+
+CPU = torch.device("cpu")
+SHAPE = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
+RECIPE = Recipe(updates=20, halvings=(8,), filters=4, init_std=0.1)
+MEMBERS = (
+    Member("masked_soft_kmeans", 5),
+    Member("soft_kmeans", 2),
+    Member("masked_soft_kmeans", 5, {"mask_power": 2}),
+)
+RUNS = [
+    "masked_soft_kmeans-seed5",
+    "soft_kmeans-seed2",
+    "masked_soft_kmeans-mask_power2-seed5",
+]
+STEPS = [4, 8, 12, 16, 20]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """A line of the log, and a validation, every four updates."""
+    monkeypatch.setattr(train_module, "CHUNK", 4)
+    monkeypatch.setattr(validation, "SHARE", 100.0)
+
+
+def fleet(pool: ImagePool) -> FleetConfig:
+    return FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, SHAPE, MEMBERS)
+
+
+class StoppingRow(Row):
+    """Stops the training like Ctrl-C, after the given update."""
+
+    stop = 0
+
+    def advance(self, updates: int, loss: float) -> None:
+        super().advance(updates, loss)
+        if self.done == self.stop:
+            raise KeyboardInterrupt
+
+
+def run(pool: ImagePool, folder: Path, stop: int = 0, tensorboard: bool = True) -> None:
+    config, images = fleet(pool), images_on(pool, CPU)
+    row = StoppingRow(**vars(row_of(config)))
+    row.stop = stop
+    for _ in training(config, pool, images, folder, CPU, row, 0, tensorboard):
+        pass
+
+
+def interrupt(pool: ImagePool, folder: Path, stop: int, tensorboard: bool = True) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(pool, folder, stop, tensorboard)
+
+
+def shown(folder: Path) -> dict[str, dict]:
+    """What TensorBoard shows: by kind and tag, each step and its value."""
+    everything = {"scalars": 0, "histograms": 0, "images": 0}
+    found = EventAccumulator(str(folder / "tensorboard"), everything).Reload()
+    scalars, histograms, images = (found.Tags()[kind] for kind in everything)
+    return {
+        "scalars": {t: [(e.step, e.value) for e in found.Scalars(t)] for t in scalars},
+        "histograms": {
+            t: [(e.step, tuple(e.histogram_value.bucket)) for e in found.Histograms(t)]
+            for t in histograms
+        },
+        "images": {t: [(e.step, e.encoded_image_string) for e in found.Images(t)] for t in images},
+    }
+
+
+def times(folder: Path) -> dict[int, float]:
+    """When the learning rate of each step was first written."""
+    found = EventAccumulator(str(folder / "tensorboard")).Reload()
+    return {e.step: e.wall_time for e in found.Scalars("learning_rate")}
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_pool, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_module, "CHUNK", 4)
+        patch.setattr(validation, "SHARE", 100.0)
+        run(tiny_pool, folder)
+    return folder
+
+
+def test_the_curves_are_the_numbers_of_the_log(whole):
+    scalars, lines = shown(whole)["scalars"], read_log(whole)
+    names = [f"{kind}/{run}" for kind in ("loss", "accuracy") for run in ("mean", *RUNS)]
+    assert sorted(scalars) == sorted(["learning_rate", *names])
+    assert [line["step"] for line in lines] == STEPS
+    for kind in ("loss", "accuracy"):
+        for place, name in enumerate(RUNS):
+            expected = [(line["step"], line[kind][place]) for line in lines]
+            assert scalars[f"{kind}/{name}"] == [(s, pytest.approx(v)) for s, v in expected]
+        means = [(line["step"], pytest.approx(sum(line[kind]) / 3)) for line in lines]
+        assert scalars[f"{kind}/mean"] == means
+    rates = [(line["step"], pytest.approx(line["learning_rate"])) for line in lines]
+    assert scalars["learning_rate"] == rates
+
+
+def test_histograms_are_of_masked_runs_by_distractor_or_not(whole, tiny_pool):
+    found = shown(whole)["histograms"]
+    kinds = {"of_a_class": slice(None, 12), "distractor": slice(12, None)}
+    masked = {RUNS[0]: 0, RUNS[2]: 2}
+    assert sorted(found) == sorted(f"mask/{name}/{kind}" for name in masked for kind in kinds)
+    episodes = fixed_episodes(fleet(tiny_pool), tiny_pool, CPU, 4)
+    seen = episodes.look(load_model(whole, CPU)[1])
+    histograms = EventAccumulator(str(whole / "tensorboard"), {"histograms": 0}).Reload()
+    for name, place in masked.items():
+        for kind, part in kinds.items():
+            *_, last = histograms.Histograms(f"mask/{name}/{kind}")
+            values = seen.masks[place][:, part]
+            assert last.step == 20
+            assert last.histogram_value.num == values.numel()
+            assert last.histogram_value.sum == pytest.approx(values.double().sum().item())
+
+
+def test_pictures_are_of_the_first_run_of_each_method(whole, tiny_pool):
+    found = shown(whole)["images"]
+    assert sorted(found) == ["episode/masked_soft_kmeans", "episode/soft_kmeans"]
+    episodes = fixed_episodes(fleet(tiny_pool), tiny_pool, CPU, 4)
+    predicted = episodes.look(load_model(whole, CPU)[1]).predicted
+    images = episodes.pixels[episodes.places[0]].numpy()
+    for model, place in (("masked_soft_kmeans", 0), ("soft_kmeans", 1)):
+        steps, pictures = zip(*found[f"episode/{model}"], strict=True)
+        assert list(steps) == STEPS
+        pixels = np.asarray(Image.open(io.BytesIO(pictures[-1]))).transpose(2, 0, 1)
+        expected = board.draw(images, episodes.shape, predicted[place].numpy())
+        assert np.array_equal(pixels, expected)
+
+
+def test_a_picture_has_a_row_per_class_and_colors_that_tell():
+    shape = EpisodeShape(way=2, shot=1, query=3, unlabeled=2, distractors=1)
+    count, f = shape.images, board.FRAME
+    images = (np.arange(count, dtype=np.uint8)[:, None, None, None] + 10).repeat(4, 2).repeat(6, 3)
+    picture = board.draw(images, shape, np.array([0, 0, 1, 1, 0, 1]))
+    height, width = 4 + 2 * f, 6 + 2 * f
+    assert picture.shape == (3, 3 * height, 6 * width + 2 * board.GAP)
+    gray, green, red = board.GRAY, board.GREEN, board.RED
+    support = [(0, r, gray) for r in range(2)]
+    pile = width + board.GAP
+    unlabeled = [(pile + c * width, r, (green, green, red)[r]) for r in range(3) for c in range(2)]
+    query = pile + 2 * width + board.GAP
+    colors = [green, green, red, green, red, green]
+    queries = [(query + (i % 3) * width, i // 3, color) for i, color in enumerate(colors)]
+    for place, (x, row, color) in enumerate([*support, *unlabeled, *queries]):
+        y = row * height
+        assert tuple(picture[:, y, x]) == tuple(picture[:, y + height - 1, x + width - 1]) == color
+        inside = picture[:, y + f : y + height - f, x + f : x + width - f]
+        assert (inside == 255 - (10 + place)).all()  # ink on paper
+    assert (picture[:, 2 * height :, query:] == 255).all()  # distractors have no query
+
+
+def test_photographs_keep_their_colors():
+    shape = EpisodeShape(way=2, shot=1, query=1, unlabeled=0)
+    images = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 5), dtype=np.uint8)
+    picture, f = board.draw(images, shape, np.array([0, 1])), board.FRAME
+    assert np.array_equal(picture[:, f : f + 5, f : f + 5], images[0])
+
+
+def test_training_is_bit_identical_with_and_without_an_event_file(whole, tiny_pool, tmp_path):
+    run(tiny_pool, tmp_path, tensorboard=False)
+    assert not (tmp_path / "tensorboard").exists()
+    for name in ("model.safetensors", "log.jsonl"):
+        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+
+
+def check_one_file_without_doubles(folder: Path) -> None:
+    (path,) = (folder / "tensorboard").iterdir()
+    places = [
+        (value.tag, event.step)
+        for event in LegacyEventFileLoader(str(path)).Load()
+        for value in event.summary.value
+    ]
+    assert len(places) == len(set(places))
+
+
+@pytest.mark.parametrize("stop", [4, 12, 20])
+def test_a_resumed_training_shows_what_an_undisturbed_one_does(whole, tiny_pool, tmp_path, stop):
+    """Stopped before a line of the log, the checkpoint at the line before; then again, then let go."""
+    interrupt(tiny_pool, tmp_path, stop)
+    before = times(tmp_path) if stop > 4 else {}
+    interrupt(tiny_pool, tmp_path, stop)
+    run(tiny_pool, tmp_path)
+    assert shown(tmp_path) == shown(whole)
+    check_one_file_without_doubles(tmp_path)
+    assert {step: times(tmp_path)[step] for step in before} == before
+
+
+def test_points_after_the_checkpoint_are_forgotten(whole, tiny_pool, tmp_path, monkeypatch):
+    """Killed between a line and its checkpoint: the event file is ahead, by numbers made up here."""
+    interrupt(tiny_pool, tmp_path, 12)
+    ahead = {"step": 12, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
+    with (tmp_path / "log.jsonl").open("a") as log:
+        log.write(json.dumps(ahead) + "\n")
+    board.Board(tmp_path, fleet(tiny_pool), 12).close()
+    assert shown(tmp_path)["scalars"]["learning_rate"][-1] == (12, 7.0)
+    run(tiny_pool, tmp_path)
+    assert shown(tmp_path) == shown(whole)
+
+
+def test_killed_before_the_file_before_is_gone(whole, tiny_pool, tmp_path, monkeypatch):
+    """Two files beside each other show what either does, and are one after the next start."""
+    interrupt(tiny_pool, tmp_path, 12)
+    before = shown(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda path: None)
+        board.Board(tmp_path, fleet(tiny_pool), 8).close()
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+    assert shown(tmp_path) == before
+    run(tiny_pool, tmp_path)
+    assert shown(tmp_path) == shown(whole)
+    check_one_file_without_doubles(tmp_path)
+
+
+@pytest.mark.parametrize("stop", [12, 0], ids=["halfway", "when it was finished"])
+def test_asked_for_later_it_has_the_curves_from_the_beginning(whole, tiny_pool, tmp_path, stop):
+    if stop:
+        interrupt(tiny_pool, tmp_path, stop, tensorboard=False)
+    else:
+        run(tiny_pool, tmp_path, tensorboard=False)
+    run(tiny_pool, tmp_path)
+    found = shown(tmp_path)
+    assert found["scalars"] == shown(whole)["scalars"]
+    steps = {step for points in found["images"].values() for step, _ in points}
+    assert sorted(steps) == ([12, 16, 20] if stop else [])
+
+
+def test_a_finished_training_keeps_its_pictures(whole, tiny_pool):
+    before = shown(whole)
+    run(tiny_pool, whole)
+    assert shown(whole) == before
+    check_one_file_without_doubles(whole)
+
+
+def test_killed_at_any_moment_and_restarted_it_shows_the_same(tiny_root, tiny_pool, tmp_path):
+    """SIGKILL at moments spread over the writing of event files; then repeatedly."""
+    config = replace(fleet(tiny_pool), recipe=replace(RECIPE, updates=8))
+    arguments = {
+        "pool": str(tiny_root / "glyphs"),
+        "work": str(tmp_path),
+        "config": config.to_json(),
+        "watched": ["board"],
+        "moments": 10,
+    }
+    script = Path(__file__).parents[1] / "support" / "killed_training.py"
+    command = [sys.executable, str(script), json.dumps(arguments)]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(found.stdout) >= 3
+    folders = list(tmp_path.iterdir())
+    assert len(folders) >= 10
+    for folder in folders:
+        assert shown(folder) == shown(tmp_path / "whole-board"), folder.name
+        check_one_file_without_doubles(folder)
+
+
+COMMANDS = {
+    "train": ["train", "--device", "cpu", "--way", "3"],
+    "demo": ["demo", "--splits", "1"],
+    "reproduce": ["reproduce", "table1", "--dataset", "glyphs", "--splits", "1", "--device", "cpu"],
+}
+
+
+@pytest.fixture
+def surroundings(tiny_root, tmp_path, monkeypatch):
+    small = published.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
+    for name in ("demo", "ren2018"):
+        monkeypatch.setitem(published.PRESETS, name, small)
+    monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("surroundings")
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_without_the_package_it_is_one_line_before_the_work(command, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(SystemExit) as caught:
+        main([*command, "--tensorboard"])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    *_, line = err.splitlines()
+    assert line == (
+        "semishot: --tensorboard needs the package tensorboard: pip install semishot[tensorboard]"
+    )
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("surroundings")
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_the_commands_leave_an_event_file_in_every_run_folder(command, capsys):
+    main([*command, "--tensorboard"])
+    assert "to follow it: tensorboard --logdir runs" in capsys.readouterr().err
+    folders = [path.parent for path in Path("runs").rglob("model.safetensors")]
+    assert len(folders) == (1 if command[0] == "train" else 3)
+    for folder in folders:
+        assert "loss/mean" in shown(folder)["scalars"]
