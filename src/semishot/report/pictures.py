@@ -1,9 +1,8 @@
-"""Pictures: an episode (Figure 2), a refinement (Figure 3) and mask values (Figure 7), by matplotlib.
+"""Pictures of an episode (Figure 2) and of a refinement (Figure 3), by matplotlib.
 
 Letters: N classes, H distractor classes, K support, M unlabeled, Q query images per class, D dimensions.
 """
 
-from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.paper.published import MODELS
-from semishot.report.mask_tables import SCORES, mask_summary
 from semishot.report.plots import canvas, save
-from semishot.report.tables import Record
 
 if TYPE_CHECKING:
     from semishot.paper.scenes import Scene
@@ -184,43 +180,3 @@ def principal_axes(points: Floats) -> tuple[Floats, Floats]:
     """(P, D) -> their mean (D,) and the two directions of greatest variance (2, D)."""
     center = points.mean(0)
     return center, np.linalg.svd(points - center, full_matrices=False)[2][:2]
-
-
-def draw_masks(records: Sequence[Record], out: Path) -> None:
-    """Figure 7: the mask values of distractors and of other images, and what tells them apart."""
-    masked = [r["mask_histogram"] for r in records if "mask_histogram" in r]
-    figure = canvas(11, 4.6)
-    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
-    for name, label, color, hatch in (
-        ("others", "of the episode's classes", BLUE, ""),
-        ("distractors", "distractors", RED, "///"),
-    ):
-        counts = np.array([histogram[name] for histogram in masked]).sum(0)
-        edges = np.linspace(0, 1, len(counts) + 1)
-        style = {"alpha": 0.45, "edgecolor": color, "facecolor": color, "hatch": hatch}
-        left.stairs(100 * counts / counts.sum(), edges, fill=True, label=label, **style)
-    left.set_xlabel("mask of an unlabeled image (largest over the classes)", fontsize=12)
-    left.set_ylabel("% of the images of its kind", fontsize=12)
-    left.legend(fontsize=12, frameon=False, loc="upper center")
-    told = mask_summary(records)[::-1]
-    for y, each in enumerate(told):
-        for value, mark, color, shift in (
-            (each.auroc, "o", BLUE, 0.12),
-            (each.average_precision, "D", ORANGE, -0.12),
-        ):
-            style = {"fmt": mark, "color": color, "markersize": 9, "capsize": 4}
-            right.errorbar(value.mean, y + shift, xerr=value.error, **style)
-            right.annotate(
-                f"{value.mean:.3f}", (value.mean, y + shift), (-10, -4), ha="right", fontsize=11,
-                textcoords="offset points",
-            )  # fmt: skip
-    labels = [f"{SCORES[each.score]}\n({MODELS[each.model]})" for each in told]
-    right.set_yticks(range(len(told)), labels, fontsize=11)
-    right.set(ylim=(-0.6, len(told) - 0.3))
-    lowest = min(min(each.auroc.mean, each.average_precision.mean) for each in told)
-    right.set_xlim(np.floor(20 * lowest) / 20 - 0.05, 1.005)
-    right.set_xlabel("telling distractors: AUROC (disk),\naverage precision (diamond)", fontsize=12)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=11)
-    save(figure, out, records)
