@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semishot.errors import InputError
-from semishot.system.files import read_records, whole_folder, write_json, write_whole
+from semishot.system.files import whole_folder, write_json, write_whole
 
 
 class FullDiskError(Exception):
@@ -143,13 +143,3 @@ def test_an_old_folder_survives_a_rename_that_fails(tmp_path, monkeypatch):
     with pytest.raises(FullDiskError), whole_folder(folder) as temporary:
         (temporary / "new").write_text("new")
     assert [p.name for p in folder.iterdir()] == ["old"]
-
-
-def test_records_that_are_not_there_are_none_and_damaged_ones_are_named(tmp_path):
-    path = tmp_path / "result.json"
-    assert read_records(path) == []
-    write_json(path, [{"accuracy": 0.5}])
-    assert read_records(path) == [{"accuracy": 0.5}]
-    path.write_text(path.read_text()[:-4])
-    with pytest.raises(InputError, match="result.json is damaged.*; delete it to measure again"):
-        read_records(path)
