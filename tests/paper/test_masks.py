@@ -133,7 +133,7 @@ def test_every_run_is_measured_on_its_own_episodes(fleet, tiny_root):
 
 def test_the_summary_is_the_mean_and_standard_error_over_splits(fleet, tiny_root):
     found = masks.mask_records([fleet], SHAPE, tiny_root, CPU, episodes=5)
-    told = mask_tables.told_apart(found)
+    told = mask_tables.score_summaries(found)
     assert [(t.model, t.score) for t in told] == [
         ("masked_soft_kmeans", "mask"),
         ("distractor_cluster", "cluster"),

@@ -296,7 +296,7 @@ def scene(channels: int = 1) -> Scene:
 def test_an_episode_shows_its_images_its_weights_and_its_predictions():
     found = gallery.as_thumbnails(scene(), "episode 3", "semishot show episode")
     assert found.title == "title, episode 3"
-    assert found.said == "2 of 4 queries are right before refinement, 3 after it."
+    assert found.outcome == "2 of 4 queries are right before refinement, 3 after it."
     assert [[i.mark for i in row] for row in found.query] == [["1 ✓", "2→1 ✓"], ["1 ✗", "2 ✓"]]
     assert sorted((i.mark, i.share) for i in found.unlabeled) == sorted(
         [("+", 100), ("+", 50), ("+", 25), ("+", 100), ("−", 0), ("−", 0)]
@@ -358,7 +358,7 @@ def test_hostile_words_are_words(field, tmp_path):
         ),
         ([record(kind="baseline", options=[])], "'options' must be an object, not []"),
         ([record(kind="ablation", variant="x", only="")], "'x' has no cell that it departs from"),
-        ({"variants": [1]}, "is not the record of a choice: 'title' is missing"),
+        ({"variants": [1]}, "is not the record of a choice: 'choice.title' is missing"),
     ],
 )
 def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_path, capsys):

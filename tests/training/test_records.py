@@ -90,7 +90,6 @@ def test_every_kind_of_record_is_accepted_and_each_field_is_needed(kind):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (3, "must be an object, not 3"),
         ({}, "'kind' must be one of accuracy, baseline, masks, ablation, not None"),
         (record(kind=["masks"]), "'kind' must be one of .*, not ['masks']"),
         (record(shot="one"), "'shot' must be an integer, not 'one'"),
@@ -122,10 +121,10 @@ def test_the_record_of_a_choice_is_checked_field_by_field():
     choice = json.loads(path.read_text(encoding="utf-8"))
     assert rec.as_choice(choice, path) is choice
     for wrong, line in (
-        (3, "must be an object, not 3"),
-        (choice | {"title": 5}, "'title' must be text, not 5"),
-        (choice | {"variants": [{}]}, "'variants.0.round' is missing"),
-        ({"variants": []}, "'title' is missing"),
+        (3, "'choice' must be an object, not 3"),
+        (choice | {"title": 5}, "'choice.title' must be text, not 5"),
+        (choice | {"variants": [{}]}, "'choice.variants.0.round' is missing"),
+        ({"variants": []}, "'choice.title' is missing"),
     ):
         with pytest.raises(
             InputError, match="choice.json is not the record of a choice: "

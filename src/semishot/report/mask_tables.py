@@ -1,4 +1,4 @@
-"""Mask values and what tells distractors (Figure 7): records -> a section and its chart."""
+"""Mask values, and how well scores separate distractors (Figure 7): records -> a section and its chart."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from semishot.paper.published import MODELS
 from semishot.report.charts import Chart, Steps
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Grid, Number, Section
-from semishot.training.records import MaskRecord, Telling
+from semishot.training.records import MaskRecord, Separation
 
 SCORES = {
     "mask": "mask",
     "cluster": "distractor cluster's probability",
     "distance": "distance to the nearest prototype",
 }
-"""What may tell a distractor; the mask is the largest over the classes, the distance squared."""
+"""Scores of an unlabeled image: the largest mask over the classes, a probability, a squared distance."""
 NOTE = (
     "How well a score tells distractors among the unlabeled images of all test episodes; "
     "`within episode` compares a distractor only with images of its own episode. Mean ± standard "
@@ -39,8 +39,8 @@ def masks_section(records: Sequence[MaskRecord]) -> Section:
 
 
 @dataclass(frozen=True)
-class ToldApart:
-    """How well a score tells distractors: means and standard errors over splits, as fractions."""
+class ScoreSummary:
+    """How well a score separates distractors from other images: means over splits, as fractions."""
 
     preset: str
     model: str
@@ -51,9 +51,9 @@ class ToldApart:
     within_episode: Number
 
 
-def told_apart(records: Sequence[MaskRecord]) -> list[ToldApart]:
+def score_summaries(records: Sequence[MaskRecord]) -> list[ScoreSummary]:
     """Each score of each model over its splits, the masks first."""
-    groups: dict[tuple[str, str, str], list[Telling]] = {}
+    groups: dict[tuple[str, str, str], list[Separation]] = {}
     for score in SCORES:
         for record in records:
             if score in record["tells_distractors"]:
@@ -65,7 +65,7 @@ def told_apart(records: Sequence[MaskRecord]) -> list[ToldApart]:
         return Number(float(np.mean(values)), error if len(values) > 1 else None, decimals=4)
 
     return [
-        ToldApart(
+        ScoreSummary(
             *key,
             len(runs),
             number([run["auroc"] for run in runs]),
@@ -91,7 +91,7 @@ def masks_grid(records: Sequence[MaskRecord]) -> Grid:
                 told.average_precision,
                 told.within_episode,
             ]
-            for told in told_apart(records)
+            for told in score_summaries(records)
         ],
         heading=f"{records[0]['dataset']}, {records[0]['episodes']} episodes. {NOTE}",
     )

@@ -12,7 +12,7 @@ from semishot.errors import InputError
 from semishot.paper.published import DISTRACTORS, MODELS
 from semishot.report.charts import Steps
 from semishot.report.curves import unlabeled_charts
-from semishot.report.mask_tables import SCORES, mask_chart, told_apart
+from semishot.report.mask_tables import SCORES, mask_chart, score_summaries
 from semishot.system.files import write_whole
 from semishot.training.records import MaskRecord, Record
 
@@ -23,7 +23,7 @@ STYLES = (
     ("#009E73", "D", "-"),
     ("#D55E00", "^", "-"),
 )
-"""Of a line, by its look: colors that the color-blind can tell apart (Okabe and Ito), markers."""
+"""Color, marker and line style by look; the colors are Okabe and Ito's, for all kinds of color vision."""
 BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#D55E00"
 
 
@@ -99,7 +99,7 @@ def draw_masks(records: Sequence[MaskRecord], out: Path) -> None:
     left.set_xlabel(chart.x_label, fontsize=12)
     left.set_ylabel(chart.y_label, fontsize=12)
     left.legend(fontsize=12, frameon=False, loc="upper center")
-    told = told_apart(records)[::-1]
+    told = score_summaries(records)[::-1]
     for y, each in enumerate(told):
         for number, mark, color, shift in (
             (each.auroc, "o", BLUE, 0.12),

@@ -1,4 +1,4 @@
-"""Sections as text, as Markdown, and as what HTML needs to know of a cell."""
+"""Renders sections as text and as Markdown, and cells for the HTML template."""
 
 from itertools import chain
 
@@ -8,7 +8,7 @@ MISSING = "-"
 
 
 def shown(cell: Cell) -> str:
-    """A cell as words, the same everywhere."""
+    """The text of a cell."""
     if cell is None:
         return MISSING
     if not isinstance(cell, Number):
@@ -46,7 +46,7 @@ def paragraphs(section: Section) -> list[str]:
 
 
 def as_text(section: Section) -> str:
-    """For a terminal."""
+    """Headings, grids and findings, for a terminal."""
     parts = chain.from_iterable((grid.heading, grid_as_text(grid)) for grid in section.grids)
     return "\n\n".join(part for part in (*parts, "\n".join(section.findings)) if part)
 

@@ -1,4 +1,4 @@
-"""A kind of table as data: cells, grids of them, and the section that text, Markdown and HTML show."""
+"""A table as data: cells, grids, and the section that is rendered as text, Markdown or HTML."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Number:
 
 
 Cell = str | int | Number | None
-"""Words, a count or a seed, a number, or nothing that was measured."""
+"""Text, a count or a seed, a number, or None where nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Grid:
     header: list[str]
     rows: list[list[Cell]]
     heading: str = ""
-    """What text shows above it."""
+    """Shown above it in text."""
     captioned: bool = False
-    """Markdown shows the caption too: the section has several grids of the same header."""
+    """Markdown shows the caption too."""
 
     def has_words(self, column: int) -> bool:
         return any(isinstance(row[column], str) and row[column] for row in self.rows)
@@ -42,7 +42,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What records were measured with, where and when; every value that occurs."""
+    """How, where and when records were measured; every value that occurs."""
 
     devices: Sequence[str]
     versions: Sequence[str]
@@ -54,7 +54,7 @@ class Provenance:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Name and value of whatever is known."""
+        """Name and value of all that is known."""
         found = [
             ("split seeds", ", ".join(map(str, self.split_seeds))),
             *self.settings,
@@ -68,7 +68,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Section:
-    """Words may hold code in backquotes."""
+    """Text may contain `code` in backquotes."""
 
     title: str
     grids: list[Grid]
@@ -82,7 +82,7 @@ class Section:
     about: list[str] = field(default_factory=list)
     """How to read it."""
     comparison: str = ""
-    """With the paper, in a sentence."""
+    """How it compares with the paper, in a sentence."""
     findings: list[str] = field(default_factory=list)
     """What the numbers say."""
     is_complete: bool = True

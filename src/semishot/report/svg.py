@@ -59,7 +59,7 @@ class Drawing:
         return "M" + "L".join(f"{self.across(x)} {self.down(y)}" for x, y in line.points)
 
     def area(self, line: Line | Steps) -> str:
-        """The line and the ground under it."""
+        """The line and the area under it."""
         first, last = line.points[0][0], line.points[-1][0]
         return f"{self.path(line)}L{self.across(last)} {BOTTOM}L{self.across(first)} {BOTTOM}z"
 

@@ -76,8 +76,8 @@ class BaselineRecord(RecordFields):
     features: str
 
 
-class Telling(TypedDict):
-    """How well a score tells distractors from other unlabeled images."""
+class Separation(TypedDict):
+    """How well a score separates distractors from other unlabeled images."""
 
     auroc: float
     average_precision: float
@@ -97,7 +97,7 @@ class MaskRecord(RecordFields):
     kind: Literal["masks"]
     source: NotRequired[str]
     """A model that comes with the package."""
-    tells_distractors: dict[str, Telling]
+    tells_distractors: dict[str, Separation]
     """By the name of the score."""
     mask_histogram: NotRequired[MaskHistogram]
     bimodality: NotRequired[float]
@@ -245,7 +245,7 @@ def baseline_record(
 
 
 def mask_record(record: Record, source: str, judged: Mapping[str, Any]) -> MaskRecord:
-    """A record with how well its run tells distractors; `source` only if it comes with the package."""
+    """With how well the run separates distractors, and its source if that comes with the package."""
     shipped = {"source": source} if source.startswith("pretrained:") else {}
     return cast(MaskRecord, {**record, "kind": "masks", **shipped, **judged})
 
@@ -258,22 +258,13 @@ def ablation_record(record: Record, variant: str, only: str) -> AblationRecord:
 # Checked
 
 
-def check_record(content: object) -> Record:
-    """Refuse what is not a record, with the name of the first field that is wrong."""
-    if not isinstance(content, dict):
-        raise InputError(f"must be an object, not {content!r:.40}")
+def check_record(content: dict[str, Any]) -> Record:
+    """The same as a record; InputError names the first field that is wrong."""
     kind = content.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"'kind' must be one of {', '.join(KINDS)}, not {kind!r:.40}")
     _check_fields(content, KINDS[kind])
     return cast(Record, content)
-
-
-def check_choice(content: object) -> Choice:
-    if not isinstance(content, dict):
-        raise InputError(f"must be an object, not {content!r:.40}")
-    _check_fields(content, Choice)
-    return cast(Choice, content)
 
 
 def _check_fields(content: Mapping[str, Any], shape: Any, within: str = "") -> None:
@@ -291,7 +282,7 @@ def _hints(shape: Any) -> dict[str, Any]:
 
 
 NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
-"""What fields are called in messages."""
+"""In messages."""
 
 
 def _check_value(value: Any, hint: Any, field: str) -> None:
@@ -352,10 +343,12 @@ def as_records(content: Any, path: Path) -> list[Record]:
 
 
 def as_choice(content: Any, path: Path) -> Choice:
+    """The content of `choice.json`, checked."""
     try:
-        return check_choice(content)
+        _check_value(content, Choice, "choice")
     except InputError as error:
         raise InputError(f"{path} is not the record of a choice: {error}") from error
+    return cast(Choice, content)
 
 
 def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
