@@ -12,15 +12,22 @@ import numpy as np
 import pytest
 
 from semishot.data import pool_builder
+from semishot.data.image_sources import ByteRange, ImageSource, WholeFile
 from semishot.data.pool import ImageClass, open_pool, save_pool
-from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
 
 SHAPE = (3, 4, 5)
+
+
+def numbered(first: int, last: int) -> tuple[WholeFile, ...]:
+    return tuple(WholeFile(str(number)) for number in range(first, last))
+
+
 CLASSES = [
-    PlannedClass("a", "g", "train", tuple(map(str, range(7)))),
-    PlannedClass("b", "g", "val", tuple(map(str, range(7, 10)))),
-    PlannedClass("c", "h", "test", tuple(map(str, range(10, 21)))),
+    PlannedClass("a", "g", "train", numbered(0, 7)),
+    PlannedClass("b", "g", "val", numbered(7, 10)),
+    PlannedClass("c", "h", "test", numbered(10, 21)),
 ]
 KILLED = """
 import sys, time
@@ -28,28 +35,28 @@ from functools import partial
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from semishot.data import pool_builder
-from test_pool_builder import CLASSES, SHAPE, read
+from test_pool_builder import CLASSES, SHAPE, PoolPlan, read
 pool_builder.BATCH = 2
 if __name__ == "__main__":
     slow = partial(read, log=sys.argv[3], seconds=float(sys.argv[4]))
-    pool_builder.build_pool(Path(sys.argv[2]), "made", SHAPE, CLASSES, slow, {}, workers=1)
+    pool_builder.build_pool(Path(sys.argv[2]), PoolPlan("made", SHAPE, CLASSES, slow), workers=1)
 """
 
 
-def read(source: str, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
+def read(source: WholeFile, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
     """An image of its own; the log says which was read by which process."""
-    if source == bad:
-        raise InputError(f"image {source} is damaged")
+    if source.path == bad:
+        raise InputError(f"image {source.path} is damaged")
     time.sleep(seconds)
     if log:
         with Path(log).open("a") as file:
-            file.write(f"{source} {os.getpid()}\n")
-    return np.full(SHAPE, int(source), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
+            file.write(f"{source.path} {os.getpid()}\n")
+    return np.full(SHAPE, int(source.path), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
 
 
 @pytest.fixture
 def in_memory(tmp_path):
-    images = np.stack([read(str(i)) for i in range(21)])
+    images = np.stack([read(source) for source in numbered(0, 21)])
     starts = [0, 7, 10]
     classes = [
         ImageClass(p.name, p.group, p.split, start, len(p.sources))
@@ -60,7 +67,7 @@ def in_memory(tmp_path):
 
 def test_a_built_pool_is_the_one_saved_from_memory(tmp_path, in_memory, monkeypatch):
     monkeypatch.setattr(pool_builder, "BATCH", 4)
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=2)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=2)
     assert built.fingerprint == in_memory.fingerprint
     assert (built.images == in_memory.images).all()
     assert sorted(p.name for p in (tmp_path / "built").iterdir()) == ["images.npy", "pool.json"]
@@ -70,7 +77,7 @@ def test_a_built_pool_is_the_one_saved_from_memory(tmp_path, in_memory, monkeypa
 def test_a_damaged_image_ends_the_build_and_leaves_nothing(tmp_path):
     with pytest.raises(InputError, match="image 12 is damaged"):
         build_pool(
-            tmp_path / "built", "made", SHAPE, CLASSES, partial(read, bad="12"), {}, workers=1
+            tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, partial(read, bad="12")), workers=1
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -110,7 +117,7 @@ def test_another_plan_begins_anew(tmp_path, in_memory):
     building.mkdir()
     (building / "plan.txt").write_text("another")
     (building / "done.txt").write_text("0\n")
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
 
 
@@ -118,9 +125,8 @@ def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_mem
     """`2` of a torn `20` and a later `4` must not become batch 24, which nobody has done."""
     monkeypatch.setattr(pool_builder, "BATCH", 4)
     folder = tmp_path / "built"
-    shape = (21, *SHAPE)
     building = folder.with_name(".built.building")
-    pool_builder._begin_building(building, shape, "made", CLASSES)
+    pool_builder._begin_building(building, PoolPlan("made", SHAPE, CLASSES, read))
     (building / "done.txt").write_text("2")
     written = []
     monkeypatch.setattr(
@@ -129,18 +135,18 @@ def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_mem
         lambda place, pool: written.append((place / "done.txt").read_text()) or 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
-        build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+        build_pool(folder, PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert written == ["0\n4\n8\n12\n16\n20\n"]
     monkeypatch.undo()
     monkeypatch.setattr(pool_builder, "BATCH", 4)
-    built = build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(folder, PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
 
 
 def begun(tmp_path: Path) -> Path:
     """A build that was killed after its first batch, whose pixels are wrong: only a new one is right."""
     building = tmp_path / ".built.building"
-    pool_builder._begin_building(building, (21, *SHAPE), "made", CLASSES)
+    pool_builder._begin_building(building, PoolPlan("made", SHAPE, CLASSES, read))
     (building / "done.txt").write_text("0\n")
     return building
 
@@ -165,11 +171,13 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_beginning_is_begun_anew_and_that_is_said(tmp_path, in_memory, damage, capsys):
+def test_a_damaged_beginning_is_started_over_and_that_is_printed(
+    tmp_path, in_memory, damage, capsys
+):
     DAMAGE[damage](begun(tmp_path))
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
-    assert "cannot be gone on with" in capsys.readouterr().err
+    assert "cannot be resumed" in capsys.readouterr().err
     assert not list(tmp_path.glob(".*"))
 
 
@@ -181,7 +189,7 @@ def test_links_in_a_beginning_are_not_written_through(tmp_path, in_memory, name,
     (building / name).rename(mine)
     before = mine.read_bytes()
     link(mine, building / name)
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
     assert mine.read_bytes() == before
 
@@ -190,35 +198,35 @@ def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
     begun(tmp_path).rename(tmp_path / "mine")
     before = {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()}
     (tmp_path / ".built.building").symlink_to(tmp_path / "mine")
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
     assert {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()} == before
 
 
-def first_byte(source: str) -> np.ndarray:
-    return np.full(SHAPE, Path(source.split("\0")[-1]).read_bytes()[0], np.uint8)
+def first_byte(source: ImageSource) -> np.ndarray:
+    return np.full(SHAPE, Path(source.path).read_bytes()[0], np.uint8)
 
 
-@pytest.mark.parametrize("source", ["{}", "file\0{}"])
-def test_a_build_goes_on_only_with_the_files_it_began_with(tmp_path, source):
+@pytest.mark.parametrize("kind", [WholeFile, lambda path: ByteRange(path, "a part", 0, 1)])
+def test_a_build_continues_only_with_the_files_it_started_from(tmp_path, kind):
     """Edited under the same name, with as many bytes, they are other files."""
     path, folder = tmp_path / "image", tmp_path / "built"
-    classes = [PlannedClass("a", "g", "train", (source.format(path),))]
+    classes = [PlannedClass("a", "g", "train", (kind(str(path)),))]
     path.write_bytes(b"1")
     building = tmp_path / ".built.building"
-    images, _ = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    images, _ = pool_builder._begin_building(building, PoolPlan("made", SHAPE, classes, read))
     images[:] = ord("7")  # as nothing would read it
     images.flush()
     (building / "done.txt").write_text("0\n")
-    _, done = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    _, done = pool_builder._begin_building(building, PoolPlan("made", SHAPE, classes, read))
     assert done == {0}
     path.write_bytes(b"2")
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
-    built = build_pool(folder, "made", SHAPE, classes, first_byte, {}, workers=1)
+    built = build_pool(folder, PoolPlan("made", SHAPE, classes, first_byte), workers=1)
     assert (built.images == ord("2")).all()
 
 
-def ctrl_c_unheard(source: str) -> np.ndarray:
+def ctrl_c_unheard(source: ImageSource) -> np.ndarray:
     """White in a process that Ctrl-C does not reach."""
     unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     return np.full(SHAPE, 255 * unheard, np.uint8)
@@ -226,6 +234,6 @@ def ctrl_c_unheard(source: str) -> np.ndarray:
 
 def test_workers_never_hear_ctrl_c_not_even_while_they_start(tmp_path):
     """Else each of them would print a traceback."""
-    built = build_pool(tmp_path / "p", "p", SHAPE, CLASSES, ctrl_c_unheard, {}, workers=1)
+    built = build_pool(tmp_path / "p", PoolPlan("p", SHAPE, CLASSES, ctrl_c_unheard), workers=1)
     assert (built.images == 255).all()
-    assert not ctrl_c_unheard("").any()  # we still do
+    assert not ctrl_c_unheard(WholeFile("")).any()  # we still do

@@ -256,7 +256,7 @@ def test_a_sorting_that_is_undone_while_one_waits_for_it_is_one_line(capsys, tmp
     class Waiting(Lock):
         def taken(self):
             move_files.undo(Path("out"))
-            return super().taken()
+            return super().acquire()
 
     monkeypatch.setattr("semishot.sorter.classify.Lock", Waiting)
     assert "the sorting in out has just been undone" in refusal(capsys, "classify", *given)

@@ -49,7 +49,7 @@ def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind("socket")
         for path in (pipe, place):
-            with pytest.raises(InputError, match=f"{path} is no regular file; choose another"):
+            with pytest.raises(InputError, match=f"{path} is not a regular file; choose another"):
                 write_whole(path, lambda temporary: temporary.write_text("new"))
     assert pipe.is_fifo()
     assert place.is_socket()
@@ -151,5 +151,7 @@ def test_records_that_are_not_there_are_none_and_damaged_ones_are_named(tmp_path
     write_json(path, [{"accuracy": 0.5}])
     assert read_records(path) == [{"accuracy": 0.5}]
     path.write_text(path.read_text()[:-4])
-    with pytest.raises(InputError, match="result.json is damaged.*; delete it to measure again"):
+    with pytest.raises(
+        InputError, match="cannot read .*result.json .*; delete it to measure again"
+    ):
         read_records(path)
