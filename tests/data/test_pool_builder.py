@@ -12,46 +12,24 @@ import numpy as np
 import pytest
 
 from semishot.data import pool_builder
-from semishot.data.image_sources import ByteRange, ImageSource, WholeFile
+from semishot.data.image_sources import ByteRange, WholeFile
 from semishot.data.pool import ImageClass, open_pool, save_pool
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
+from support.planned_pool import CLASSES, SHAPE, ctrl_c_unheard, first_byte, numbered, read
 
-SHAPE = (3, 4, 5)
-
-
-def numbered(first: int, last: int) -> tuple[WholeFile, ...]:
-    return tuple(WholeFile(str(number)) for number in range(first, last))
-
-
-CLASSES = [
-    PlannedClass("a", "g", "train", numbered(0, 7)),
-    PlannedClass("b", "g", "val", numbered(7, 10)),
-    PlannedClass("c", "h", "test", numbered(10, 21)),
-]
 KILLED = """
 import sys, time
 from functools import partial
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 from semishot.data import pool_builder
-from test_pool_builder import CLASSES, SHAPE, PoolPlan, read
+from semishot.data.pool_builder import PoolPlan
+from support.planned_pool import CLASSES, SHAPE, read
 pool_builder.BATCH = 2
 if __name__ == "__main__":
-    slow = partial(read, log=sys.argv[3], seconds=float(sys.argv[4]))
-    pool_builder.build_pool(Path(sys.argv[2]), PoolPlan("made", SHAPE, CLASSES, slow), workers=1)
+    slow = partial(read, log=sys.argv[2], seconds=float(sys.argv[3]))
+    pool_builder.build_pool(Path(sys.argv[1]), PoolPlan("made", SHAPE, CLASSES, slow), workers=1)
 """
-
-
-def read(source: WholeFile, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
-    """An image of its own; the log says which was read by which process."""
-    if source.path == bad:
-        raise InputError(f"image {source.path} is damaged")
-    time.sleep(seconds)
-    if log:
-        with Path(log).open("a") as file:
-            file.write(f"{source.path} {os.getpid()}\n")
-    return np.full(SHAPE, int(source.path), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
 
 
 @pytest.fixture
@@ -97,7 +75,7 @@ def alive(pid: int) -> bool:
 def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
     script, folder = tmp_path / "killed.py", tmp_path / "built"
     script.write_text(KILLED)
-    arguments = [sys.executable, str(script), str(Path(__file__).parent), str(folder)]
+    arguments = [sys.executable, str(script), str(folder)]
     first = subprocess.Popen([*arguments, str(tmp_path / "first"), "0.15"])
     while len(lines(tmp_path / "first")) < 8:
         time.sleep(0.02)
@@ -203,10 +181,6 @@ def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
     assert {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()} == before
 
 
-def first_byte(source: ImageSource) -> np.ndarray:
-    return np.full(SHAPE, Path(source.path).read_bytes()[0], np.uint8)
-
-
 @pytest.mark.parametrize("kind", [WholeFile, lambda path: ByteRange(path, "a part", 0, 1)])
 def test_a_build_continues_only_with_the_files_it_started_from(tmp_path, kind):
     """Edited under the same name, with as many bytes, they are other files."""
@@ -224,12 +198,6 @@ def test_a_build_continues_only_with_the_files_it_started_from(tmp_path, kind):
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
     built = build_pool(folder, PoolPlan("made", SHAPE, classes, first_byte), workers=1)
     assert (built.images == ord("2")).all()
-
-
-def ctrl_c_unheard(source: ImageSource) -> np.ndarray:
-    """White in a process that Ctrl-C does not reach."""
-    unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    return np.full(SHAPE, 255 * unheard, np.uint8)
 
 
 def test_workers_never_hear_ctrl_c_not_even_while_they_start(tmp_path):

@@ -288,10 +288,10 @@ def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tin
 ONE_TRAINING = """
 import sys, torch
 from pathlib import Path
-from semishot.config import FleetConfig
-from semishot.image_pool import open_pool
-from semishot.fleet_table import row_of
-from semishot.train import images_on, training
+from semishot.training.config import FleetConfig
+from semishot.data.pool import open_pool
+from semishot.training.fleet_table import row_of
+from semishot.training.loop import images_on, training
 
 torch.set_num_threads(1)
 pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_json(sys.argv[3])
@@ -471,7 +471,7 @@ def without_a_tensor(path: Path) -> None:
 )
 def test_a_damaged_model_is_refused(whole, tmp_path, change):
     line = damaged(tmp_path, whole, change)
-    assert "is damaged or no model of ours" in line or "not a configuration" in line
+    assert "is damaged or of another version" in line or "not a configuration" in line
 
 
 def test_a_folder_without_a_model_says_where_models_come_from(tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from semishot.errors import InputError
-from semishot.system.files import open_regular, read_regular, reading
+from semishot.system.files import check_regular, open_regular, read_regular, reading
 
 LARGEST = 16 * 2**20  # bytes of one image file
 LARGEST_HEADER = 2**13
@@ -97,10 +97,7 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
     """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
     found: dict[str, list[ImageSource]] = {}
     if (tar := source / ILSVRC_TAR).is_file():
-        with (
-            reading(tar, REMEDY),
-            tarfile.open(tar, "r:", tarinfo=_Member) as opened,
-        ):  # read in place
+        with reading(tar, REMEDY), open_regular(tar) as file, _opened_tar(file) as opened:
             wanted = {f"{label}.tar": label for label in labels}
             for member in _members(opened):
                 label = wanted.get(member.name.rsplit("/", 1)[-1], "")
@@ -116,8 +113,8 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
                 files = {p.name: WholeFile(str(p)) for p in (tree / label).iterdir()}
                 found[label] = _in_order(label, files)
             elif (tar := tree / f"{label}.tar").is_file():
-                with reading(tar, REMEDY), tarfile.open(tar, "r:", tarinfo=_Member) as class_tar:
-                    found[label] = _in_order(label, _in_tar(class_tar, tar, 0))
+                with reading(tar, REMEDY), open_regular(tar) as file, _opened_tar(file) as opened:
+                    found[label] = _in_order(label, _in_tar(opened, tar, 0))
     return found
 
 
@@ -160,6 +157,7 @@ def _in_order(label: str, files: Mapping[str, ImageSource]) -> list[ImageSource]
 
 @lru_cache(maxsize=8)
 def _opened_zip(path: str) -> zipfile.ZipFile:
+    check_regular(Path(path).stat(), path)
     return zipfile.ZipFile(path)
 
 

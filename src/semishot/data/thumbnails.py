@@ -17,6 +17,7 @@ def thumbnail(image: Image.Image) -> bytes:
     """A small JPEG of an opened image, without what the camera wrote about place and time."""
     draft(image, SIDE, SIDE)
     small = upright(image)
+    small.info.clear()  # comments would be saved, too
     small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     small.save(file, "jpeg", quality=75, optimize=True)
