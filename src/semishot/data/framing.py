@@ -48,6 +48,10 @@ class Middle:
     channels: int = 3
     bicubic: bool = True
 
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise InputError(f"share must be above 0 and at most 1, not {self.share}")
+
     def __call__(self, image: Image.Image) -> Pixels:
         draft(image, self.height, self.width)
         seen = upright(image, self.channels)
@@ -102,7 +106,7 @@ def framing_from_json(text: str, where: object) -> Framing:
     written = json.loads(text)
     kinds = {kind.__name__: kind for kind in get_args(Framing)}
     kind = written.pop("kind") if isinstance(written, dict) and "kind" in written else None
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise InputError(f"{where}: kind must be one of {', '.join(kinds)}, not {kind!r:.40}")
     framing: Framing = from_json(kinds[kind], written, where)
     sides = (framing.height, framing.width)

@@ -1,17 +1,20 @@
 """JSON objects -> dataclasses: each field is checked by its annotation, and named if it is wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from semishot.errors import InputError
 
 T = TypeVar("T")
+Convert = Callable[[Any, object, str], Any]
+"""A JSON value, where it is from and the name of its field -> the field; InputError if it is wrong."""
 LARGEST = 2**63
 NAMES: dict[Any, str] = {int: "an integer", float: "a finite number", str: "a string"}
 NAMES |= {bool: "true or false", dict: "an object", Mapping: "an object", tuple: "a list"}
+NAMES |= {NoneType: "null"}
 
 
 def from_json(kind: type[T], value: Any, where: object) -> T:
@@ -27,12 +30,12 @@ def _object(kind: Any, value: Any, where: object, name: str) -> Any:
     if not isinstance(value, dict):
         raise InputError(f"{where}: {name or 'it'} must be an object, not {value!r:.40}")
     prefix = f"{name}." if name else ""
-    known = _fields(kind)
-    if unknown := [key for key in value if key not in known]:
+    converts, required = _fields(kind)
+    if unknown := [key for key in value if key not in converts]:
         raise InputError(f"{where}: unknown field {prefix}{unknown[0]:.40}")
-    if missing := [key for key, (_, required) in known.items() if required and key not in value]:
+    if missing := [key for key in required if key not in value]:
         raise InputError(f"{where}: {prefix}{missing[0]} is missing")
-    given = {key: _field(known[key][0], held, where, prefix + key) for key, held in value.items()}
+    given = {key: converts[key](held, where, prefix + key) for key, held in value.items()}
     try:
         return kind(**given)
     except InputError as error:
@@ -40,47 +43,63 @@ def _object(kind: Any, value: Any, where: object, name: str) -> Any:
 
 
 @lru_cache
-def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Name -> annotation, and whether there is no default."""
+def _fields(kind: Any) -> tuple[dict[str, Convert], list[str]]:
+    """How each field is converted, and which have no default."""
     hints = get_type_hints(kind)
-    defaults = {f.name: (f.default, f.default_factory) for f in fields(kind)}
-    return {name: (hints[name], both == (MISSING, MISSING)) for name, both in defaults.items()}
+    required = [f for f in fields(kind) if f.default is f.default_factory is MISSING]
+    return {f.name: _convert(hints[f.name]) for f in fields(kind)}, [f.name for f in required]
 
 
-def _field(kind: Any, value: Any, where: object, name: str) -> Any:
+def _convert(kind: Any) -> Convert:
     if is_dataclass(kind):
-        return _object(kind, value, where, name)
-    if get_origin(kind) is tuple and isinstance(value, list):
-        each = get_args(kind)[0]
-        return tuple(_field(each, one, where, f"{name}[{i}]") for i, one in enumerate(value))
-    if not fits(value, kind):
-        raise InputError(f"{where}: {name} must be {_described(kind)}, not {value!r:.40}")
-    return value
+        return partial(_object, kind)
+    if get_origin(kind) is tuple:
+        each = _convert(get_args(kind)[0])
+
+        def convert(value: Any, where: object, name: str) -> Any:
+            if not isinstance(value, list):
+                raise InputError(f"{where}: {name} must be a list, not {value!r:.40}")
+            return tuple(each(one, where, f"{name}[{i}]") for i, one in enumerate(value))
+    else:
+        test, expected = _test(kind), _described(kind)
+
+        def convert(value: Any, where: object, name: str) -> Any:
+            if not test(value):
+                raise InputError(f"{where}: {name} must be {expected}, not {value!r:.40}")
+            return value
+
+    return convert
 
 
 def fits(value: Any, kind: Any) -> bool:
     """Whether a JSON value is what an annotation says; numbers must be finite and below 2**63."""
+    return _test(kind)(value)
+
+
+@lru_cache
+def _test(kind: Any) -> Callable[[Any], bool]:
+    origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
-        return True
+        return lambda value: True
     if kind is int:
-        return type(value) is int and -LARGEST < value < LARGEST
+        return lambda value: type(value) is int and -LARGEST < value < LARGEST
     if kind is float:  # NaN fails both comparisons
-        return isinstance(value, int | float) and -LARGEST < value < LARGEST
-    origin = get_origin(kind)
+        return lambda value: isinstance(value, int | float) and -LARGEST < value < LARGEST
     if origin is Literal:
-        return value in get_args(kind)
+        return lambda value: value in inner
     if origin is UnionType:
-        return any(fits(value, one) for one in get_args(kind))
+        tests = [_test(one) for one in inner]
+        return lambda value: any(test(value) for test in tests)
     if origin is Mapping:
-        held = get_args(kind)[1]
-        return isinstance(value, dict) and all(fits(one, held) for one in value.values())
-    return isinstance(value, origin or kind)
+        held = _test(inner[1])
+        return lambda value: isinstance(value, dict) and all(map(held, value.values()))
+    return lambda value: isinstance(value, origin or kind)
 
 
 def _described(kind: Any) -> str:
-    origin = get_origin(kind)
+    origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return f"one of {', '.join(map(str, get_args(kind)))}"
+        return f"one of {', '.join(map(str, inner))}"
     if origin is UnionType:
-        return " or ".join(_described(one) for one in get_args(kind))
-    return "null" if kind is NoneType else NAMES.get(origin or kind, str(kind))
+        return " or ".join(_described(one) for one in inner)
+    return NAMES.get(origin or kind, getattr(kind, "__name__", str(kind)))
