@@ -16,7 +16,7 @@ from semishot.report.reading import Results, read_results
 from semishot.report.section import Grid, Section
 from semishot.report.tables import table_section
 from semishot.report.template import render
-from semishot.system.files import understood, write_whole
+from semishot.system.files import reading, write_whole
 
 __all__ = ["report_on_runs", "write_report"]
 
@@ -49,7 +49,7 @@ def report_on_runs(runs: Path, root: Path | None = None) -> None:
 
 def as_html(found: Results, root: Path | None, episodes: int) -> str:
     drawn, left_out = draw_episodes(found, root, episodes) if episodes else ([], [])
-    with understood(f"one of the files {', '.join(list(found.files)[:3])}"):
+    with reading(f"one of the files {', '.join(list(found.files)[:3])}"):
         made = list(make_sections(found))
         curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
         return render(
@@ -76,13 +76,13 @@ def make_sections(found: Results) -> Iterator[Section]:
     for each in grouped.figures:
         yield curves_section(each.records)
     for name, baselines in grouped.baselines.items():
-        with understood(name):
+        with reading(name):
             yield table5_section(baselines)
     for name, masks in grouped.masks.items():
-        with understood(name):
+        with reading(name):
             yield masks_section(masks)
     for name, ablations in grouped.ablations.items():
-        with understood(name):
+        with reading(name):
             yield ablations_section(ablations)
     for choice in found.choices:
         yield choice_section(choice)

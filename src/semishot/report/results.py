@@ -11,7 +11,7 @@ from semishot.report.curves import curves_section
 from semishot.report.mask_tables import masks_section
 from semishot.report.rendering import as_markdown
 from semishot.report.tables import table_section
-from semishot.system.files import understood, write_whole
+from semishot.system.files import reading, write_whole
 from semishot.training.records import MaskRecord, as_choice, read_records, read_result_file
 
 LEAD = """# Results
@@ -26,10 +26,10 @@ def write_results(folder: Path, out: Path) -> None:
     """The page, and the pictures beside it."""
     text = results_markdown(folder)
     for path in figures(folder):
-        with understood(path):
+        with reading(path):
             plots.accuracy_over_unlabeled(read_records(path), out.with_name(picture_name(path)))
     for path in mask_figures(folder):
-        with understood(path):
+        with reading(path):
             plots.draw_masks(mask_records(path), out.with_name(picture_name(path)))
     write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
@@ -40,27 +40,27 @@ def results_markdown(folder: Path) -> str:
     for name, table in published.TABLES.items():
         found = sorted(folder.glob(f"*/{name}-*.json"))
         for path in found:
-            with understood(path):
+            with reading(path):
                 parts.append(as_markdown(table_section(name, table, read_records(path))))
         if not found:
             parts.append(not_run(name, table))
     for path in figures(folder):
-        with understood(path):
+        with reading(path):
             section = curves_section(read_records(path))
             picture = f"![{section.title}]({picture_name(path)})"
             parts.append(as_markdown(section, above=picture))
     for path in sorted(folder.glob("*/choice*.json")):
         parts.append(as_markdown(choice_section(as_choice(read_result_file(path), path))))
     for path in sorted(folder.glob("*/ablations*.json")):
-        with understood(path):
+        with reading(path):
             ablations = [r for r in read_records(path) if r["kind"] == "ablation"]
             parts.append(as_markdown(ablations_section(ablations)))
     for path in sorted(folder.glob("*/table5*.json")):
-        with understood(path):
+        with reading(path):
             baselines = [r for r in read_records(path) if r["kind"] == "baseline"]
             parts.append(as_markdown(table5_section(baselines)))
     for path in mask_figures(folder):
-        with understood(path):
+        with reading(path):
             picture = f"![Mask values ({path.parent.name})]({picture_name(path)})"
             parts.append(as_markdown(masks_section(mask_records(path)), below=picture))
     if not any(folder.glob("*/*.json")):

@@ -27,8 +27,9 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
 from semishot.errors import InputError
 from semishot.system.files import read_json, write_whole
+from semishot.system.json_fields import fits
 from semishot.system.locks import Lock
-from semishot.training.config import FleetConfig, Recipe, fits
+from semishot.training.config import FleetConfig, Recipe
 
 
 class RecordFields(TypedDict):
