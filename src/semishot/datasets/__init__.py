@@ -20,6 +20,7 @@ EMBEDDED = "glyphs"
 
 
 def names() -> list[str]:
+    """The names of all data sets: the files of this folder."""
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
 
 
