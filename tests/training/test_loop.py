@@ -288,10 +288,10 @@ def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tin
 ONE_TRAINING = """
 import sys, torch
 from pathlib import Path
-from semishot.config import FleetConfig
-from semishot.image_pool import open_pool
-from semishot.fleet_table import row_of
-from semishot.train import images_on, training
+from semishot.training.config import FleetConfig
+from semishot.data.pool import open_pool
+from semishot.training.fleet_table import row_of
+from semishot.training.loop import images_on, training
 
 torch.set_num_threads(1)
 pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_json(sys.argv[3])
