@@ -111,6 +111,10 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         The same in a sentence.
     held_out_ : HeldOut or None
         How well held-out labeled examples were predicted. None if nothing could be held out.
+    temperature_ : float
+        The temperature that was given or chosen.
+    normalization_ : str
+        The normalization that was given or chosen: `"centered"`, `"unit"` or `"none"`.
     n_features_in_ : int
         The number of features, D.
     feature_names_in_ : ndarray of shape (D,)
