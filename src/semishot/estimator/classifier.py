@@ -105,10 +105,11 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     transduction_ : ndarray of shape (M,)
         The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`.
     pile_helps_ : bool or None
-        Whether held-out labeled examples are predicted at least as well with the unlabeled examples as
-        without. If False, the unlabeled examples were ignored. None if nothing could be held out.
+        False if held-out labeled examples are predicted worse with the unlabeled examples than without;
+        the unlabeled examples are then ignored. True if they are not. None if nothing could be held out
+        or nothing was to be refined.
     message_ : str
-        The same in a sentence.
+        Whether the unlabeled examples were used, and why, in words.
     held_out_ : HeldOut or None
         How well held-out labeled examples were predicted. None if nothing could be held out.
     temperature_ : float
