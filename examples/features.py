@@ -27,12 +27,10 @@ from semishot.next_labels import next_to_label
 KNOWN, STRANGERS, IMAGES = 10, 10, 20
 
 pool = datasets.load("glyphs")  # drawn by code on first use
-chosen = np.random.default_rng(3).choice(
-    len(pool.of_split("test")), KNOWN + STRANGERS, replace=False
-)
-images = np.concatenate(
-    [pool.images[c.start : c.start + IMAGES] for c in np.array(pool.of_split("test"))[chosen]]
-)
+classes = pool.of_split("test")
+chosen = np.random.default_rng(3).choice(len(classes), KNOWN + STRANGERS, replace=False)
+starts = [classes[i].start for i in chosen]
+images = np.concatenate([pool.images[start : start + IMAGES] for start in starts])
 encoder = open_encoder("omniglot")
 with torch.inference_mode():
     X = encoder.module(torch.from_numpy(images).permute(0, 2, 3, 1)).numpy()  # (400, 64)
