@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+import semishot
 from refine import test_refine
 from semishot import datasets, refine
 from semishot.commands import main
@@ -249,6 +250,20 @@ def test_relative_links_resolve():
             if "://" not in target:
                 path = document.parent / target.split("#")[0]
                 assert path.exists(), (named(document), target)
+
+
+def test_targets_of_make_exist():
+    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    text = "\n".join(document.read_text(encoding="utf-8") for document in DOCS)
+    named = set(re.findall(r"(?:`|^ {4})make (\w+)", text, re.MULTILINE))
+    assert {"demo", "test", "docs"} <= named <= set(targets[1].split())
+
+
+def test_changelog_and_citation_have_this_version():
+    versions = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == semishot.__version__
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {semishot.__version__}\n" in citation
 
 
 # Nothing is called missing that is there
