@@ -306,7 +306,7 @@ def false_absences(text: str) -> list[str]:
     prose = FENCE.sub("", text)
     units = [row for row in prose.splitlines() if row.startswith("| ")]
     units += re.split(r"(?<=[.:;])\s|\n\n|\|", prose)
-    for section in re.split(r"^#+ ", prose, flags=re.MULTILINE):
+    for section in re.split(r"^#+ ", prose, flags=re.MULTILINE)[1:]:
         if MISSING.search(section.partition("\n")[0]):
             units.append(section)
     return [unit for unit in units if MISSING.search(unit) and any(map(has_code, subjects(unit)))]
