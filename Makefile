@@ -39,7 +39,7 @@ clean:
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots,tensorboard,photos,onnx,ray]
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,docs,plots,tensorboard,photos,onnx,ray]
 	touch $@
 
 .venv/docs-ready: .venv/demo-ready
