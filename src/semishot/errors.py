@@ -6,9 +6,9 @@ class InputError(ValueError):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: everything is left as by Ctrl-C."""
+    """SIGTERM; handled like Ctrl-C."""
 
 
 def printable(text: str) -> str:
-    """What a terminal can show as it is; the rest, escape sequences among it, by its number."""
+    """Text that is safe to print: other characters, such as escape sequences, by their number."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
