@@ -41,7 +41,7 @@ def demo(
     """
     from semishot import datasets
     from semishot.paper import published, reproduce
-    from semishot.report import page, tables
+    from semishot.report import page, rendering, tables
     from semishot.system import devices
 
     pool, cpu = datasets.load(datasets.EMBEDDED, data_root), devices.pick_device("cpu")
@@ -52,7 +52,8 @@ def demo(
     if as_json:
         print(tables.table_as_json(table, records))
     else:
-        print(tables.table_as_text(table, [r for r in records if r["unlabeled"] == 5]))
+        some = [r for r in records if r["unlabeled"] == 5]
+        print(rendering.as_text(tables.table_section("table1", table, some)))
     page.report_on_runs(runs, data_root)
 
 
@@ -113,7 +114,10 @@ def reproduce(
     """
     from semishot import datasets
     from semishot.paper import ablations, on_workers, published, reproduce
-    from semishot.report import page, results, tables
+    from semishot.report import curves, page, rendering, tables
+    from semishot.report.ablation_tables import ablations_section
+    from semishot.training.records import Record
+    from semishot.training.records import publish as publish_records
 
     if what in REPRODUCE_COMMANDS:
         raise InputError(
@@ -131,8 +135,10 @@ def reproduce(
     pool = datasets.load(dataset, data_root)
     where, run = on_workers.choose(engine, address, device)
     if what == "ablations":
-        records = ablations.ablations(pool, splits, runs, where, only, tensorboard, run)
-        print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
+        changed = ablations.ablations(pool, splits, runs, where, only, tensorboard, run)
+        words = rendering.as_text(ablations_section(changed))
+        print(json.dumps(changed, indent=1) if as_json else words)
+        records: list[Record] = [*changed]
     else:
         table = published.table(what, dataset)
         records = reproduce.table(
@@ -141,13 +147,17 @@ def reproduce(
             fleet_size=fleet_size,
             run=run,
         )
-        as_words = tables.table_as_text if what in published.TABLES else tables.curves_as_text
-        print((tables.table_as_json if as_json else as_words)(table, records))
+        if as_json:
+            print(tables.table_as_json(table, records))
+        elif what in published.TABLES:
+            print(rendering.as_text(tables.table_section(what, table, records)))
+        else:
+            print(rendering.as_text(curves.curves_section(records)))
     if publish is not None:
         kind = only.replace(" ", "-") if what == "ablations" else preset
         name = f"{what}-{kind}".rstrip("-")
         suffix = "" if updates is None else f"-{updates}"
-        results.publish(records, publish / dataset / f"{name}{suffix}.json")
+        publish_records(records, publish / dataset / f"{name}{suffix}.json")
     page.report_on_runs(runs, data_root)
 
 
@@ -164,7 +174,7 @@ def results(folder: Path = Path("results"), out: Path = Path("docs/results.md"))
     """
     from semishot.report import results
 
-    results.write_page(folder, out)
+    results.write_results(folder, out)
     print(out)
 
 

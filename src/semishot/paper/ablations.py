@@ -12,8 +12,9 @@ from semishot.data.pool import ImagePool
 from semishot.errors import InputError
 from semishot.paper import published
 from semishot.paper.plan import Job, with_existing
-from semishot.paper.reproduce import Record, RunJobs, run_jobs
+from semishot.paper.reproduce import RunJobs, run_jobs
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+from semishot.training.records import AblationRecord, Record, ablation_record
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def ablations(
     only: str = "",
     tensorboard: bool = False,
     run: RunJobs | None = None,
-) -> list[Record]:
+) -> list[AblationRecord]:
     """Records of every variant (`variant` is its name) and of the cells they depart from (`""`).
 
     `only` takes the variants whose names contain it.
@@ -182,5 +183,5 @@ def ablations(
     labeled = []
     for record in (run or run_jobs)(jobs, pool, runs, device, tensorboard):
         names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
-        labeled += [{**record, "variant": name} for name in names[:1]]
+        labeled += [ablation_record(record, name, only) for name in names[:1]]
     return labeled

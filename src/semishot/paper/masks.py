@@ -23,17 +23,17 @@ from semishot.network.protonet import take_run
 from semishot.paper import plan, published, reproduce
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
+from semishot.system.devices import device_name
 from semishot.training.evaluation import (
     EPISODES,
     embed_classes,
     episode_accuracies,
     find_model,
     open_model,
-    records,
 )
 from semishot.training.loop import check_fleet
+from semishot.training.records import MaskRecord, Measurement, accuracy_records, mask_record
 
-Record = dict[str, Any]
 BINS = 50
 MASKED = "masked_soft_kmeans"
 
@@ -48,7 +48,7 @@ def figure_masks(
     runs: Path,
     root: Path | None,
     device: torch.device,
-) -> list[Record]:
+) -> list[MaskRecord]:
     """The records behind Figure 7, of these models or of the fleets behind Table 1."""
     if sources:
         return mask_records(sources, shape, root, device)
@@ -80,7 +80,7 @@ def mask_records(
     root: Path | None,
     device: torch.device,
     episodes: int = EPISODES,
-) -> list[Record]:
+) -> list[MaskRecord]:
     """One record per run of these fleets: accuracy, how well each score tells distractors, and the
     histogram of mask values."""
     if not shape.distractors or not shape.unlabeled:
@@ -98,14 +98,14 @@ def mask_records(
         seeds = [member.split_seed for member in config.members]
         accuracies = episode_accuracies(fleet, embeddings, images, shape, seeds, "test", episodes)
         seconds = time.monotonic() - begun
-        rows = records(config, None, "test", shape, accuracies, seconds, device)
+        measurement = Measurement(shape, "test", seconds, device_name(device))
+        rows = accuracy_records(config, None, measurement, accuracies)
         for run, (member, row) in enumerate(zip(config.members, rows, strict=True)):
             refiner = take_run(fleet, run).double().refiner
             scores = score_episodes(
                 refiner, embeddings[run], images, shape, member.split_seed, episodes
             )
-            shipped = {"source": source} if str(source).startswith("pretrained:") else {}
-            found.append({**row, **shipped, **judged(scores, shape)})
+            found.append(mask_record(row, str(source), judged(scores, shape)))
     if not any(record["model"] == MASKED for record in found):
         raise InputError(f"no {MASKED} run in {', '.join(map(str, sources))}: it has the masks")
     return found
@@ -137,7 +137,7 @@ def score_episodes(
     return {name: score[0].cpu().numpy() for name, score in scores.items()}
 
 
-def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> Record:
+def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> dict[str, Any]:
     """AUROC and average precision over the images of all episodes, AUROC within an episode, and the
     histogram of mask values by distractor or not."""
     episodes, unlabeled = scores["distance"].shape
@@ -151,7 +151,7 @@ def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> Recor
         }
         for name, score in scores.items()
     }
-    found: Record = {"tells_distractors": told}
+    found: dict[str, Any] = {"tells_distractors": told}
     if "mask" in scores:
         mask = -scores["mask"]  # (E, U), the largest over the classes
         found["mask_histogram"] = {

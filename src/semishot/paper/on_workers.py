@@ -18,15 +18,15 @@ import torch
 
 from semishot.data.pool import ImageClass, ImagePool
 from semishot.paper.plan import Job, configs_of, run_folder
-from semishot.paper.reproduce import Record, RunJobs, check_jobs, collect, lacking, measure
+from semishot.paper.reproduce import RunJobs, check_jobs, collect, lacking, measure
 from semishot.system.devices import pick_device
-from semishot.system.files import read_records
 from semishot.system.locks import Lock
 from semishot.training.checkpoints import LOCK, MODEL, STATE
 from semishot.training.config import FleetConfig
 from semishot.training.fleet_table import Row, fleet_table, row_of
 from semishot.training.fleets import load_model
 from semishot.training.loop import images_on, training
+from semishot.training.records import Record, records_so_far
 from semishot.training.tensorboard import announce
 from semishot.workers.engine import Array, Task, run
 from semishot.workers.folder_bytes import Files, pack, unpack
@@ -97,7 +97,7 @@ class Fleets:
     def finished(self, config: FleetConfig) -> bool:
         """Trained and measured, and both are on this disk."""
         folder = run_folder(self.runs, config)
-        held = read_records(folder / "result.json")
+        held = records_so_far(folder / "result.json")
         return (folder / MODEL).exists() and not any(
             lacking(held, job) for job in self.jobs if job.config == config
         )

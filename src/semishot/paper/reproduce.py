@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,17 +15,18 @@ from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
 from semishot.paper import published
 from semishot.paper.plan import Job, configs_of, run_folder, table_jobs
-from semishot.system.files import read_records, write_json
+from semishot.system.devices import device_name
+from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.training.checkpoints import LOCK, MODEL
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
-from semishot.training.evaluation import EPISODES, evaluate, records
+from semishot.training.evaluation import EPISODES, evaluate
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleets import load_model
 from semishot.training.loop import check_fleet, images_on, training
+from semishot.training.records import Measurement, Record, accuracy_records, records_so_far
 from semishot.training.tensorboard import announce
 
-Record = dict[str, Any]
 DONE = object()
 
 
@@ -121,10 +121,10 @@ def measure(
 ) -> list[Record]:
     """The records of one trained fleet, read from its `result.json` where they are there."""
     path = folder / "result.json"
-    held = read_records(path)
+    held = records_so_far(path)
     if any(lacking(held, job) for job in jobs):
         with Lock(folder / LOCK):
-            held = read_records(path)  # another process may have measured them meanwhile
+            held = records_so_far(path)  # another process may have measured them meanwhile
             for job in jobs:
                 if missing := lacking(held, job):
                     held += measured(job, missing, model, pool, seconds, device)
@@ -153,7 +153,8 @@ def measured(
     accuracies = evaluate(model, pool, "test", tests, seeds)
     found: list[Record] = []
     for test, each in zip(tests, accuracies, strict=True):
-        found += records(job.config, job.row, "test", test, each, seconds, device)
+        measurement = Measurement(test, "test", seconds, device_name(device))
+        found += accuracy_records(job.config, job.row, measurement, each)
     return found
 
 
@@ -164,10 +165,7 @@ def lacking(held: list[Record], job: Job) -> list[EpisodeShape]:
 
 
 def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int) -> list[Record]:
-    """The records of one row at one test shape, or none if the row is not complete.
-
-    What is no record of ours is passed over, and measured again.
-    """
+    """The records of one row at one test shape, or none if the row is not complete."""
     shape = vars(test).items()
     inference = SEMI_SUPERVISED_INFERENCE
     rows = [

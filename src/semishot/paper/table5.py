@@ -6,9 +6,8 @@ Letters: E episodes, I images of the test classes, D features, S support, Q quer
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,13 +29,19 @@ from semishot.paper.published_baselines import (
     TABLE5_TEST,
 )
 from semishot.system.devices import device_name
-from semishot.system.files import read_records, write_json
+from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.training import pretraining
 from semishot.training.config import Recipe
-from semishot.training.evaluation import EPISODES, embed_classes, versions
+from semishot.training.evaluation import EPISODES, embed_classes
+from semishot.training.records import (
+    Baseline,
+    BaselineRecord,
+    Measurement,
+    baseline_record,
+    records_so_far,
+)
 
-Record = dict[str, Any]
 Features = Literal["pixels", "random", "pretrained"]
 ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "pretrained": 1e-2}
 NUMBERS_AT_A_TIME = 20_000_000
@@ -51,7 +56,7 @@ def table5(
     runs: Path,
     device: torch.device,
     with_scale_bug: bool = False,
-) -> list[Record]:
+) -> list[BaselineRecord]:
     """Measure what is asked and missing; return all that has been measured with these settings.
 
     Pre-trained classifiers and records are kept below `runs` and found again there.
@@ -71,7 +76,7 @@ def table5(
     variants = [(kind, False) for kind in FEATURES if kind in features]
     variants += [("pretrained", True)] if with_scale_bug else []
     with Lock(path.with_name(f".{path.name}.lock")):
-        held = read_records(path)
+        held = [r for r in records_so_far(path) if r["kind"] == "baseline"]
         for kind, bug in variants:
             missing = [s for s in range(splits) if not any(_is(r, kind, bug, s) for r in held)]
             if kind == "pretrained":  # all of them before the tests: on a GPU they train as a fleet
@@ -115,37 +120,18 @@ def measure(
     seed: int,
     device: torch.device,
     scale_bug: bool = False,
-) -> list[Record]:
+) -> list[BaselineRecord]:
     """One record per classifier."""
     found = []
     for classifier in CLASSIFIERS:
         begun = time.monotonic()
         rate = ADAM_RATE[kind]
         right = episode_accuracies(seen, images, test, seed, classifier, rate, EPISODES)
-        trained = kind == "pretrained"
-        found.append(
-            {
-                "dataset": pool.name,
-                "preset": "ren2018",
-                "model": classifier,
-                "features": kind,
-                "options": {"scale_bug": True} if scale_bug else {},
-                **test.as_dict(),
-                "split": "test",
-                "split_seed": seed,
-                "episodes": len(right),
-                "accuracy": float(right.mean()),
-                "accuracy_ci95": float(1.96 * right.std() / len(right) ** 0.5),
-                "episode_accuracies": [round(float(a), 5) for a in right],
-                "recipe": recipe.changes() if trained else {},
-                "train": {"batch": pretraining.BATCH} if trained else {},
-                "updates": recipe.updates if trained else 0,
-                "seconds": round(time.monotonic() - begun, 3),
-                "device": device_name(device),
-                "versions": versions(),
-                "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            }
-        )
+        measurement = Measurement(test, "test", time.monotonic() - begun, device_name(device))
+        baseline = Baseline(pool.name, classifier, kind, seed, scale_bug)
+        if kind == "pretrained":
+            baseline = replace(baseline, recipe=recipe, batch=pretraining.BATCH)
+        found.append(baseline_record(baseline, measurement, right))
     return found
 
 
@@ -196,6 +182,6 @@ def as_numbers(features: Tensor) -> Tensor:
     return features / 255 if features.dtype == torch.uint8 else features
 
 
-def _is(record: Record, kind: str, scale_bug: bool, seed: int) -> bool:
+def _is(record: BaselineRecord, kind: str, scale_bug: bool, seed: int) -> bool:
     bug = record["options"].get("scale_bug", False)
     return bool((record["features"], bug, record["split_seed"]) == (kind, scale_bug, seed))
