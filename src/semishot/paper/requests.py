@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semishot.data.episodes import EpisodeShape
+from semishot.training.requests import WITH_DISTRACTORS
 
 Features = Literal["pixels", "random", "pretrained"]
+EPISODE_PICTURE = EpisodeShape(query=3, unlabeled=3, distractors=5)
+REFINEMENT_PICTURE = EpisodeShape(way=3, query=5, unlabeled=5, distractors=3)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class MasksRequest:
     """Their labeled/unlabeled splits; the ± is their standard error."""
     updates: int | None = None
     """Their training updates instead of the preset's."""
-    shape: EpisodeShape = EpisodeShape(query=14, distractors=5)
+    shape: EpisodeShape = WITH_DISTRACTORS
     """The test episode."""
 
 
@@ -90,7 +93,7 @@ class SceneRequest:
     """A trained run folder, pretrained:omniglot, or `pixels` for no encoder at all."""
     dataset: str | None = None
     """With `pixels`, whose images to show."""
-    shape: EpisodeShape = EpisodeShape(query=3, unlabeled=3, distractors=5)
+    shape: EpisodeShape = EPISODE_PICTURE
     """The episode."""
     seed: int = 0
     """Which stream of test episodes."""

@@ -12,6 +12,8 @@ from semishot.data.pool import Split
 
 EPISODES = 600
 """Test episodes of a record, as in the paper."""
+TABLE1_TEST = EpisodeShape(query=14)
+WITH_DISTRACTORS = EpisodeShape(query=14, distractors=5)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class EvaluationRequest:
     """Refine with this method at test instead of the trained one, or with `none`."""
     split: Split = "test"
     """Classes to test on."""
-    shape: EpisodeShape = EpisodeShape(query=14)
+    shape: EpisodeShape = TABLE1_TEST
     """The test episode."""
     episodes: int = EPISODES
     """How many."""
@@ -82,5 +84,5 @@ class PickRequest:
 
     model: str = "masked_soft_kmeans"
     """Which of the fleet's methods."""
-    shape: EpisodeShape = EpisodeShape(query=14, distractors=5)
+    shape: EpisodeShape = WITH_DISTRACTORS
     """The episode to judge by."""
