@@ -13,3 +13,6 @@ class Workers:
     machines of a cluster. Without it, this process, or local where there are several GPUs."""
     address: str | None = None
     """The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."""
+
+
+THIS_PROCESS = Workers()
