@@ -52,7 +52,7 @@ from support.own_images import draw, folders, save
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`((?:fuzz/)?test_\w+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`([a-z]+/test_\w+\.py)::(test_\w+)`")
 CPU = torch.device("cpu")
 WNID = "n01532829"
 
@@ -501,7 +501,7 @@ def forbid(event, arguments):
         raise RuntimeError(f"{event} {arguments}")
 if __name__ == "__main__":
     sys.addaudithook(forbid)
-    from semishot.cli import main
+    from semishot.commands.main import main
     for line in sys.stdin.read().splitlines():
         main(line.split())
 """

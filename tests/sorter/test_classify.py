@@ -277,15 +277,15 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
     ]
     code = (
         "import os, signal, sys\n"
-        "from semishot import sorting\n"
-        "from semishot.cli import main\n"
-        "do, done = sorting._do, []\n"
+        "from semishot.sorter import move_files\n"
+        "from semishot.commands.main import main\n"
+        "do, done = move_files._do, []\n"
         "def dying(*step):\n"
         "    do(*step)\n"
         "    done.append(step)\n"
         "    if len(done) == 10:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "sorting._do = dying\n"
+        "move_files._do = dying\n"
         "main(sys.argv[1:])\n"
     )
     killed = subprocess.run(
@@ -309,16 +309,16 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
 
 
 def test_a_command_killed_while_it_looks_at_images_goes_on(tmp_path):
-    """A real kill of a real command; `test_embed.py` has the instants."""
+    """A real kill of a real command; `test_embedding.py` has the instants."""
     labeled, pile = folders(tmp_path, pile=60)
     given = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
     code = (
         "import sys, time\n"
-        "from semishot import embed, embedding_cache\n"
-        "from semishot.cli import main\n"
+        "from semishot.sorter import embedding, embedding_cache\n"
+        "from semishot.commands.main import main\n"
         "embedding_cache.MOST_ROWS = 16\n"
-        "look = embed._look\n"
-        "embed._look = lambda *a: (time.sleep(0.02), look(*a))[1]\n"
+        "look = embedding._look\n"
+        "embedding._look = lambda *a: (time.sleep(0.02), look(*a))[1]\n"
         "main(sys.argv[1:])\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, *map(str, given)])

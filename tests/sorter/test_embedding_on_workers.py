@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from semishot.errors import InputError
-from semishot.paper import on_workers
-from semishot.sorter import classify as classifying
 from semishot.sorter import embedding_on_workers
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding_on_workers import Pile
 from semishot.sorter.listing import Item
-from semishot.workers import engine
+from semishot.workers import engine, places
 from semishot.workers.engine import Processes, Task
 from semishot.workers.ray_cluster import RayCluster
 from support import engine_works
@@ -43,7 +41,7 @@ def sort(pile, out: str, **more) -> dict[str, bytes]:
 
 
 def at(monkeypatch, open_place) -> dict[str, str]:
-    monkeypatch.setattr(classifying, "place_of", lambda *words, **more: open_place)
+    monkeypatch.setattr(places, "place_of", lambda *words, **more: open_place)
     return {"engine": "local"}
 
 
@@ -179,10 +177,10 @@ def test_wrong_words_leave_nothing(pile, words, message):
 def test_local_is_a_process_for_each_core(pile, monkeypatch):
     opened = []
 
-    def places(devices, threads, shared):
+    def open_processes(devices, threads, shared):
         opened.append((devices, threads, shared))
         return Inside()
 
-    monkeypatch.setattr(on_workers, "Processes", places)
+    monkeypatch.setattr(places, "Processes", open_processes)
     sort(pile, "there", engine="local")
     assert opened == [(["cpu"], 1, None)]  # tests have one

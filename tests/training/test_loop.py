@@ -303,7 +303,6 @@ ONE_TRAINING = """
 import sys, torch
 from pathlib import Path
 from semishot.data.pool import open_pool
-from semishot.training.checkpoints import LOCK_FILE
 from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig
 from semishot.training.fleet_table import row_of
