@@ -19,7 +19,7 @@ import semishot
 from refine import test_refine
 from semishot import datasets, refine
 from semishot.commands import main
-from semishot.paper import published
+from semishot.paper import presets
 from semishot.training import validation
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +204,7 @@ def exists(token: str) -> bool | None:
         path, line = ROOT / "tests" / match[1], f"def {match[2]}(" if match[2] else ""
         return path.exists() and line in path.read_text(encoding="utf-8")
     if token.startswith("--preset "):
-        return token.removeprefix("--preset ") in published.PRESETS
+        return token.removeprefix("--preset ") in presets.PRESETS
     if match := re.fullmatch(r"(\w+)\((\w+)=(.+)\)", token):  # an option of a refiner
         refine.build(match[1], **{match[2]: ast.literal_eval(match[3])})
         return True

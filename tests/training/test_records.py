@@ -120,7 +120,7 @@ def test_what_is_not_a_record_is_refused_with_the_name_of_the_field(content, lin
 
 
 def test_the_record_of_a_choice_is_checked_field_by_field():
-    path = PUBLISHED / "omniglot" / "json"
+    path = PUBLISHED / "omniglot" / "choice.json"
     choice = json.loads(path.read_text(encoding="utf-8"))
     assert rec.as_choice(choice, path) is choice
     for wrong, line in (
@@ -129,9 +129,7 @@ def test_the_record_of_a_choice_is_checked_field_by_field():
         (choice | {"variants": [{}]}, "variants.0.round is missing"),
         ({"variants": []}, "title is missing"),
     ):
-        with pytest.raises(
-            InputError, match="json is not the record of a choice: "
-        ) as refused:
+        with pytest.raises(InputError, match="json is not the record of a choice: ") as refused:
             rec.as_choice(wrong, path)
         assert str(refused.value).endswith(line)
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published
+from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published_cell
 from semishot.report.provenance import provenance
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.report.tables import Measured, beside, cell
@@ -51,7 +51,7 @@ def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
             over_splits = Number(ours.error, form="error") if ours.splits > 1 else None
             rows.setdefault(label, [label, ours.splits])
             rows[label] += [Number(ours.mean, ours.interval), over_splits]
-            rows[label] += beside(ours, published(dataset, shot, classifier, features))
+            rows[label] += beside(ours, published_cell(dataset, shot, classifier, features))
     heading = f"Table 5, {dataset}, 5-way. {NOTE}"
     return Grid(f"Baselines on {dataset}", header, list(rows.values()), heading)
 
@@ -81,7 +81,7 @@ def table5_as_json(records: Sequence[BaselineRecord]) -> str:
     for (classifier, features, bug, shot), ours in table5_cells(records).items():
         where = {"model": classifier, "features": features, "scale_bug": bug, "shot": shot}
         found: dict[str, Any] = {**where, **ours.as_json()}
-        if theirs := published(dataset, shot, classifier, features):
+        if theirs := published_cell(dataset, shot, classifier, features):
             found |= {"paper_accuracy": theirs.mean / 100, "paper_ci95": theirs.error / 100}
         cells.append(found)
     return json.dumps(cells, indent=1)

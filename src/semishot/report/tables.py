@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from semishot.errors import InputError
+from semishot.paper import presets
 from semishot.paper import published as paper
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.rendering import grid_as_text
@@ -86,7 +87,7 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
     dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
     beside_paper = dataset == table.dataset
     title = table.title if beside_paper else "The five models"
-    aim = paper.preset(preset, dataset).about
+    aim = presets.preset(preset, dataset).about
     parts = parts_of(table, records)
     best = best_differences(table, records)
     summary: list[Cell] = [
@@ -212,7 +213,7 @@ def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> s
     dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
     which = shlex.join(["--dataset", dataset, "--preset", preset])
     command = f"semishot reproduce {name} {which} --splits {len(split_seeds(records))}"
-    if updates != paper.preset(preset, dataset).recipe.updates:
+    if updates != presets.preset(preset, dataset).recipe.updates:
         command += f" --updates {updates}"
     shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
     if shots < set(table.shots):
