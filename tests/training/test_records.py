@@ -126,7 +126,7 @@ def test_the_record_of_a_choice_is_checked_field_by_field():
     for wrong, line in (
         (3, "it must be an object, not 3"),
         (choice | {"title": 5}, "title must be a string, not 5"),
-        (choice | {"variants": [{}]}, "variants.0.round is missing"),
+        (choice | {"variants": [{}]}, "variants[0].round is missing"),
         ({"variants": []}, "title is missing"),
     ):
         with pytest.raises(InputError, match="json is not the record of a choice: ") as refused:
