@@ -66,7 +66,7 @@ class Head(nn.Module):
 
     def __init__(self, classifier: PrototypeClassifier) -> None:
         super().__init__()
-        space, members = classifier._space, classifier._members
+        space, members = classifier.space_, classifier.members_
         self.normalization, self.length = space.normalization, space.length
         self.register_buffer("center", space.center.float())
         self.register_buffer("prototypes", torch.from_numpy(classifier.prototypes_).float())
@@ -91,7 +91,7 @@ class Head(nn.Module):
         return label, (-d).softmax(-1), self.share_nearer(nearest)
 
     def share_nearer(self, distances: Tensor) -> Tensor:
-        """`verdict.Members.share_nearer` by a table, even in u = z / (1 + |z|) from -1 to 1."""
+        """`Members.share_nearer` by a table, even in u = z / (1 + |z|) from -1 to 1."""
         z = (distances - self.mean) / self.spread
         place = (z / (1 + z.abs()) + 1) * (STEPS / 2)
         below = place.floor().clamp(0, STEPS - 1)

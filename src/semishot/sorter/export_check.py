@@ -35,7 +35,7 @@ def imported(name: str) -> Any:
 def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
     """Features near each prototype and ever farther from it, and noise."""
     rng = np.random.default_rng(0)
-    space = classifier._space
+    space = classifier.space_
     landmarks = classifier.prototypes_ * space.length  # (N, D)
     if space.normalization == "centered":
         landmarks = landmarks + space.center.numpy()
@@ -73,7 +73,7 @@ def compare(
     features = embed(trials).astype(classifier.prototypes_.dtype)
     expected, scores = classifier.predict_proba(features), np.full(len(features), np.nan)
     classes = classifier.classes_[expected.argmax(1)]
-    if classifier._members is not None:
+    if classifier.members_ is not None:
         scores = classifier.distractor_score(features)
         classes = classifier.predict(features)
     known = [*classifier.classes_.tolist(), UNLABELED]  # place -1 is the last
