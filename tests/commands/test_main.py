@@ -80,7 +80,7 @@ def test_version_is_the_packages():
 def test_help_and_lists_import_no_torch(arguments):
     code = (
         "import sys\n"
-        "from semishot.cli import main\n"
+        "from semishot.commands.main import main\n"
         "try:\n"
         "    main(sys.argv[1:])\n"
         "except SystemExit as ended:\n"

@@ -66,6 +66,7 @@ def test_import_semishot_loads_neither_torch_nor_scikit_learn():
 
     with pytest.raises(AttributeError, match="no attribute 'Prototypes'"):
         _ = semishot.Prototypes
+    assert semishot.next_to_label is next_labels.next_to_label
 
 
 def test_pipeline_grid_search_cross_validation_and_clone():

@@ -40,13 +40,12 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import load_encoder, open_encoder
 from semishot.sorter.feature_files import gathered
 from semishot.sorter.listing import from_folders
-from semishot.sorter.page import write_page
+from semishot.sorter.page import PilePage, write_page
 from semishot.sorter.predictions import write_text
 from semishot.system import signing
 from semishot.system.npy import map_array
 from semishot.training.checkpoints import last_good_state, save_state
-from semishot.training.evaluation import find_model
-from semishot.training.fleets import load_model, read_config
+from semishot.training.fleets import find_model, load_model, read_config
 from semishot.training.log import read_log
 from support.own_images import draw, folders, save
 
@@ -480,7 +479,7 @@ def test_code_in_a_file_of_features_does_not_run(tmp_path):
 
 
 def test_the_page_of_a_pile_allows_its_own_style_and_script_and_nothing_else(tmp_path):
-    write_page(tmp_path / "page.html", [], {}, [], lambda i: None, {})
+    write_page(tmp_path / "page.html", PilePage([], {}, [], lambda item: None, {}))
     page = (tmp_path / "page.html").read_text("utf-8")
     for tag, rule in (("style", "style-src"), ("script", "script-src")):
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
@@ -501,7 +500,7 @@ def forbid(event, arguments):
         raise RuntimeError(f"{event} {arguments}")
 if __name__ == "__main__":
     sys.addaudithook(forbid)
-    from semishot.cli import main
+    from semishot.commands.main import main
     for line in sys.stdin.read().splitlines():
         main(line.split())
 """

@@ -208,7 +208,7 @@ def test_baselines_and_masks_are_in_the_report_of_the_runs(
 
 def test_the_report_from_result_files_loads_no_torch(tmp_path):
     code = (
-        "import sys\nfrom semishot.cli import main\nmain(sys.argv[1:])\n"
+        "import sys\nfrom semishot.commands.main import main\nmain(sys.argv[1:])\n"
         "assert 'torch' not in sys.modules"
     )
     arguments = ["report", str(PUBLISHED), "-o", str(tmp_path / "r.html"), "--data-root", "nowhere"]

@@ -16,7 +16,7 @@ from semishot.paper import published as paper
 from semishot.paper.reproduce import table
 from semishot.report import plots, results, tables
 from semishot.training.config import Recipe
-from semishot.training.evaluation import find_model
+from semishot.training.fleets import find_model
 
 REPOSITORY = Path(__file__).parents[2]
 CPU = torch.device("cpu")

@@ -17,8 +17,7 @@ from semishot.paper import plan, reproduce
 from semishot.paper import published as paper
 from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
 from semishot.training.config import Recipe
-from semishot.training.evaluation import find_model
-from semishot.training.fleets import load_model
+from semishot.training.fleets import find_model, load_model
 
 RNG = np.random.default_rng(0)
 
@@ -127,10 +126,16 @@ def test_changed_weights_are_refused(run_folder, tmp_path):
     [
         (None, "no model in"),
         ("{", "is damaged"),
-        ("[]", "is damaged"),
-        ('{"format": 9, "encoder": "photos"}', "has format 9, this version reads 1"),
-        ('{"format": 1, "encoder": "/etc/passwd"}', "unknown encoder '/etc/passwd'"),
-        ('{"format": 1, "encoder": ["x"]}', "unknown encoder"),
+        ("[]", "is damaged: it must be an object"),
+        (
+            '{"format": 9, "encoder": "photos"}',
+            "format must be 1, not 9; run `semishot classify` again",
+        ),
+        (
+            '{"format": 1, "encoder": "/etc/passwd"}',
+            "must be one of this version's, not '/etc/passwd'",
+        ),
+        ('{"format": 1, "encoder": ["x"]}', "encoder must be a name, not .'x'.; run"),
         ('{"format": 1, "encoder": "trained by semishot"}', "no trained model in"),
         ('{"format": 1, "encoder": "omniglot", "identity": "x"}', "is not the one of"),
     ],

@@ -135,8 +135,12 @@ def test_an_empty_class_is_noted(tree):
 
 def test_folders_that_are_none_are_refused(tree):
     for labeled, pile, message in [
-        (tree / "nowhere", tree / "pile", "is no folder; it holds one folder of images per class"),
-        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is no folder"),
+        (
+            tree / "nowhere",
+            tree / "pile",
+            "is not a folder; it holds one folder of images per class",
+        ),
+        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is not a folder"),
         (tree / "pile", tree / "pile", "they must be two folders"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -12,7 +12,7 @@ import tyro
 from semishot import __version__
 from semishot.commands.appendix import REPRODUCE_COMMANDS, SHOW_COMMANDS
 from semishot.commands.exit_codes import told
-from semishot.commands.sort import OWN_IMAGE_COMMANDS
+from semishot.commands.sort import classify, export, predict, undo
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.system.memory import keep_freed_memory
@@ -382,7 +382,10 @@ def doctor(data_root: Path | None = None, as_json: Json = False) -> None:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": demo,
-    **OWN_IMAGE_COMMANDS,
+    "classify": classify,
+    "predict": predict,
+    "export": export,
+    "undo": undo,
     "reproduce": reproduce,
     "train": train,
     "evaluate": evaluate,

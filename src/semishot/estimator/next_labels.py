@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from semishot.errors import InputError
 from semishot.estimator.blocks import one_thread
 from semishot.estimator.classifier import PrototypeClassifier, as_array
 from semishot.prototypes import squared_distances
@@ -66,8 +65,7 @@ def worth_of_a_label(
     entropy: NDArray[np.float64] = -(probabilities * np.log(np.maximum(probabilities, 1e-12))).sum(
         1, dtype=np.float64
     )
-    try:
-        worth: NDArray[np.float64] = entropy * (1 - classifier.distractor_score(features))
-    except InputError:  # how far members lie is not known
+    if classifier.members_ is None:  # how far members lie is not known
         return entropy
+    worth: NDArray[np.float64] = entropy * (1 - classifier.distractor_score(features))
     return worth

@@ -27,10 +27,10 @@ from semishot.training.evaluation import (
     EPISODES,
     embed_classes,
     episode_accuracies,
-    find_model,
     open_model,
     records,
 )
+from semishot.training.fleets import find_model
 from semishot.training.loop import check_fleet
 
 Record = dict[str, Any]

@@ -19,7 +19,8 @@ from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet, take_run
 from semishot.paper.published import MODELS
 from semishot.prototypes import class_log_probs, class_prototypes
-from semishot.training.evaluation import find_model, open_model
+from semishot.training.evaluation import open_model
+from semishot.training.fleets import find_model
 
 PIXELS = "pixels"
 Floats = NDArray[np.float64]

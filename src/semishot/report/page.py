@@ -9,7 +9,7 @@ from semishot.report.gallery import draw_episodes
 from semishot.report.grids import Grid, grid
 from semishot.report.reading import Results, read_results
 from semishot.report.sections import Section, make_sections
-from semishot.report.template import render
+from semishot.report.template import FOLDER, PAGE_STYLE, render
 from semishot.system.files import understood, write_whole
 
 __all__ = ["report_on_runs", "write_report"]
@@ -47,9 +47,9 @@ def page(found: Results, root: Path | None, episodes: int) -> str:
         made = make_sections(found)
         curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
         return render(
-            "page.html",
-            ["page.css"],
-            "sort.js",
+            FOLDER / "page.html",
+            [PAGE_STYLE],
+            FOLDER / "sort.js",
             lead=lead(found),
             overview=overview(made),
             sections=made,

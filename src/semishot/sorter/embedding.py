@@ -60,8 +60,8 @@ class Rows:
         return len(self.items) - 1
 
 
-class Looked(NamedTuple):
-    """A file, read: its digest, and its pixels if they are needed. Or why not."""
+class ReadFile(NamedTuple):
+    """A file that was read: its digest, and its pixels if they are needed; or why it was not."""
 
     item: Item
     digest: bytes = b""
@@ -69,8 +69,8 @@ class Looked(NamedTuple):
     problem: str = ""
 
 
-Remember = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[Looked]]
-"""Sees to it that the cache holds what can be read, and tells of each item, in order."""
+FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[ReadFile]]
+"""Adds the features of every readable item to the cache, and yields each item, in order."""
 
 
 def embed(
@@ -78,12 +78,12 @@ def embed(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     scratch: Path,
-    remember: Remember,
+    fill_cache: FillCache,
 ) -> Rows:
     """One row for each image that can be read. `scratch` is the file that holds them."""
     skipped, read = [], []
     with quiet(), meter("looking at images", len(items), "images") as progress:
-        for seen in remember(items, encoder, cache, progress):
+        for seen in fill_cache(items, encoder, cache, progress):
             if seen.problem:
                 skipped.append(Skipped(seen.item.shown, seen.problem))
             else:
@@ -107,7 +107,7 @@ def in_this_process(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
-) -> Iterator[Looked]:
+) -> Iterator[ReadFile]:
     """Every item in its order, read by threads and encoded here."""
     batches = Batches(encoder, device)
     for seen in ahead(lambda item: _look(item, encoder, cache), items, most_threads()):
@@ -166,7 +166,7 @@ def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator
                 future.cancel()
 
 
-def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> Looked:
+def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
     seen, data = read(item)
     if seen.problem or seen.digest in cache:
         return seen
@@ -176,14 +176,14 @@ def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> Looked:
     return seen._replace(pixels=pixels)
 
 
-def read(item: Item) -> tuple[Looked, bytes]:
+def read(item: Item) -> tuple[ReadFile, bytes]:
     """A file, not yet decoded."""
     assert item.path is not None
     try:
         data = read_image(item.path)
     except InputError as error:
-        return Looked(item, problem=str(error)), b""
-    return Looked(item, hashlib.sha256(data).digest()), data
+        return ReadFile(item, problem=str(error)), b""
+    return ReadFile(item, hashlib.sha256(data).digest()), data
 
 
 def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:

@@ -32,7 +32,7 @@ from semishot.sorter.export_check import (
     image_trials,
     imported,
 )
-from semishot.sorter.predict import open_model
+from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
 
 __all__ = ["Exported", "export", "export_classifier"]
@@ -114,7 +114,7 @@ class EncoderAndHead(nn.Module):
 def export(model: Path, out: Path) -> Exported:
     """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier."""
     if model.is_dir():
-        return export_classifier(*open_model(model), out)
+        return export_classifier(*read_saved_model(model), out)
     return export_classifier(PrototypeClassifier.load(model), None, out)
 
 

@@ -72,12 +72,12 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
 def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
     if not labeled.is_dir():
         raise InputError(
-            f"--labeled {labeled} is no folder; it holds one folder of images per class, or is a "
+            f"--labeled {labeled} is not a folder; it holds one folder of images per class, or is a "
             ".csv of path,label, or .npy features"
         )
     for place in pile:
         if not place.is_dir():
-            raise InputError(f"--unlabeled {place} is no folder")
+            raise InputError(f"--unlabeled {place} is not a folder")
         if place.resolve() == labeled.resolve():
             raise InputError(
                 f"--labeled and --unlabeled are both {labeled}; they must be two folders"
