@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
-from semishot.estimator import blocks, classifier, held_out
+from semishot.estimator import blocks, classifier, held_out, next_labels
 from semishot.system.tensor_files import read_tensors, write_tensors
 
 N, D = 3, 40
