@@ -13,7 +13,7 @@ from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
 from semishot.system.files import MOST_JSON, read_regular
 from semishot.system.tensor_files import read_tensors, write_tensors
-from semishot.training.checkpoints import MODEL
+from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
 
 
@@ -38,9 +38,11 @@ def find_model(name: str) -> Path:
 
 def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
     """A trained fleet from its run folder or its file, ready to evaluate."""
-    path = source if source.suffix == ".safetensors" else source / MODEL
+    path = source if source.suffix == ".safetensors" else source / MODEL_FILE
     if not path.exists():
-        raise InputError(f"no trained model in {source}: `semishot train` leaves {MODEL} there")
+        raise InputError(
+            f"no trained model in {source}: `semishot train` leaves {MODEL_FILE} there"
+        )
     tensors, metadata = read_tensors(path)
     try:
         config = FleetConfig.from_json(metadata.get("config", "{}"))
