@@ -24,7 +24,7 @@ import pytest
 import torch
 from PIL import Image
 
-from semishot.commands.exit_codes import told
+from semishot.commands.exit_codes import one_line_errors
 from semishot.commands.main import main
 from semishot.data import image_sources
 from semishot.data.decoding import decode
@@ -289,7 +289,7 @@ def test_the_key_is_this_users_alone_and_stays(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error", [InputError, OSError])
 def test_whatever_a_name_holds_an_ending_is_one_plain_line(error, capsys):
-    with pytest.raises(SystemExit), told():
+    with pytest.raises(SystemExit), one_line_errors():
         raise error("no \x1b]0;title\x07 \x9b31m\n\r\u202e" + "x" * 10_000)
     said = capsys.readouterr().err
     assert said.count("\n") == 1

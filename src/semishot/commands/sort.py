@@ -7,19 +7,13 @@ from typing import Annotated
 
 import tyro
 
+from semishot.commands.flags import Flags, Json
 from semishot.errors import InputError, printable
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 
-Json = Annotated[bool, tyro.conf.arg(name="json")]
 
-
-def classify(request: ClassifyRequest, as_json: Json = False) -> None:
-    """Sort a pile of images by a few labeled ones: predictions, a page to look at, a saved model.
-
-    Args:
-        request: What to sort, and how.
-        as_json: Print what was found as JSON.
-    """
+def classify(request: Flags[ClassifyRequest], as_json: Json = False) -> None:
+    """Sort a pile of images by a few labeled ones: predictions, a page to look at, a saved model."""
     from semishot.sorter.classify import classify
 
     done = classify(request)
@@ -27,16 +21,14 @@ def classify(request: ClassifyRequest, as_json: Json = False) -> None:
 
 
 def predict(
-    request: tyro.conf.PositionalRequiredArgs[PredictRequest],
+    request: tyro.conf.PositionalRequiredArgs[Flags[PredictRequest]],
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     as_json: Json = False,
 ) -> None:
     """Say what new images are, by a model that `semishot classify` has saved. Prints a CSV.
 
     Args:
-        request: The model and the images.
         out: Write the CSV, or the JSON, to this file instead.
-        as_json: JSON instead of CSV.
     """
     from semishot.sorter import predictions
     from semishot.sorter.predict import predict
