@@ -18,7 +18,7 @@ from measurement import command, result
 from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
 from semishot.paper import on_workers, reproduce
 from semishot.paper.plan import Job
-from semishot.paper.published import OMNIGLOT_TRAIN
+from semishot.paper.presets import OMNIGLOT_TRAIN
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.workers import engine, ray_cluster
 

@@ -14,7 +14,7 @@ from measurement import command, result, time_in_turns
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, ImagePool
-from semishot.paper.published import PRESETS
+from semishot.paper.presets import PRESETS
 from semishot.training.config import Member
 from semishot.training.evaluation import EPISODES, evaluate
 from semishot.training.fleets import build_fleet

@@ -9,7 +9,7 @@ from torch import Tensor
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.network.protonet import ProtoNet
-from semishot.paper.published import PRESETS
+from semishot.paper.presets import PRESETS
 from semishot.training.chunks import CHUNK_BYTES, pixels_of
 from semishot.training.config import FleetConfig, Member
 from semishot.training.fleets import build_fleet

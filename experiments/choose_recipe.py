@@ -14,7 +14,7 @@ import torch
 from semishot import datasets
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
-from semishot.paper import published
+from semishot.paper import presets, published
 from semishot.paper.plan import run_folder
 from semishot.paper.reproduce import train_all
 from semishot.system.devices import device_name, pick_device
@@ -28,7 +28,7 @@ FIRST = Recipe(updates=10_000, cosine=True, augment=1.0)
 WIDE = EpisodeShape(way=20, shot=1, query=1, unlabeled=5, distractors=20)
 SECOND = replace(FIRST, updates=15_000, learning_rate=2e-3)
 WIDER = replace(WIDE, way=30, distractors=5)
-SCALED_HALVINGS = tuple(h // 2 for h in published.CODE_HALVINGS)
+SCALED_HALVINGS = tuple(h // 2 for h in presets.CODE_HALVINGS)
 
 Variants = list[tuple[int, str, Recipe, EpisodeShape]]
 """A round, what is changed in it, and the recipe and training episode that result."""
