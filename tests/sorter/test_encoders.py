@@ -268,7 +268,7 @@ def test_a_model_of_timm_sees_pictures_as_it_was_trained(monkeypatch, tmp_path):
     torch.testing.assert_close(found, torch.tensor(truth), rtol=1e-4, atol=1e-4)
     save_encoder(encoder, tmp_path)
     assert load_encoder(tmp_path).identity == encoder.identity
-    with pytest.raises(InputError, match="timm has no 'no_such' to give .Unknown model .no_such"):
+    with pytest.raises(InputError, match="timm cannot load 'no_such' .Unknown model .no_such"):
         open_encoder("timm:no_such")
 
 

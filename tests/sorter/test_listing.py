@@ -116,7 +116,7 @@ def test_a_folder_within_another_belongs_to_itself_alone(tree):
     listing = from_folders(tree / "labeled", [inner], [tree / "labeled/out"])
     assert {label for _, label in shown(listing, tree)} == {"cat", "dog", None}
     assert len(listing.items) == 5
-    assert any("pile is no class" in note for note in listing.notes)
+    assert any("pile is not a class" in note for note in listing.notes)
     touch(tree / "9.jpg")
     around = from_folders(tree / "labeled", [tree], [tree / "labeled/out"])
     assert [os.path.relpath(i.path, tree) for i in around.items if i.label is None] == ["9.jpg"]

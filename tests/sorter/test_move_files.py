@@ -11,7 +11,7 @@ from semishot.errors import InputError
 from semishot.sorter import journal as journal_file
 from semishot.sorter import move_files
 from semishot.sorter.journal import read_journal
-from semishot.sorter.move_files import IRRELEVANT, complete, plan, undo
+from semishot.sorter.move_files import IRRELEVANT_FOLDER, complete, plan, undo
 from semishot.system import files
 from semishot.system.folder_names import folded as fold
 from semishot.system.folder_names import folder_names, safe_name
@@ -337,8 +337,8 @@ def test_folders_differ_where_classes_do():
         "a/b",
         "a%2Fb",
     ]
-    found = folder_names(names, IRRELEVANT)
-    folded = {fold(name) for name in found.values()} | {IRRELEVANT}
+    found = folder_names(names, IRRELEVANT_FOLDER)
+    folded = {fold(name) for name in found.values()} | {IRRELEVANT_FOLDER}
     assert len(folded) == len(names) + 1
     assert max(len(name.encode()) for name in found.values()) < 130
 

@@ -1,4 +1,4 @@
-"""Image files -> rows of features: decoded by threads, encoded in batches, remembered by content.
+"""Image files -> rows of features: decoded by threads, encoded in batches, cached by content.
 
 Letters: M rows, D features, B images.
 """
@@ -36,7 +36,7 @@ S = TypeVar("S")
 MOST_BYTES = 64 * 2**20
 """Of a file: as many are held at once as there are threads."""
 MANY_PIXELS = 8_000_000
-"""Pictures above this are decoded one at a time, but for JPEGs, which shrink while they are decoded."""
+"""Larger images are decoded one at a time, except JPEGs, which shrink while they are decoded."""
 MOST_THREADS = 8
 BATCH, BATCH_ON_GPU = 4, 64
 """On a CPU small batches stay in the cache: 4 takes half the time of 32."""
@@ -96,7 +96,9 @@ def embed(
         if np.isfinite(row).all():
             held[rows.add(seen.item, seen.digest)] = row
         else:
-            skipped.append(Skipped(seen.item.shown, "the encoder makes no finite numbers of it"))
+            skipped.append(
+                Skipped(seen.item.shown, "the encoder gives features that are not finite")
+            )
     rows.features = held[: len(rows.items)]
     return rows
 
@@ -108,7 +110,7 @@ def in_this_process(
     cache: EmbeddingCache,
     progress: Meter,
 ) -> Iterator[ReadFile]:
-    """Every item in its order, read by threads and encoded here."""
+    """Every item in order, read by threads and encoded in this process."""
     batches = Batches(encoder, device)
     for seen in ahead(lambda item: _look(item, encoder, cache), items, most_threads()):
         if seen.pixels is not None and seen.digest not in cache:
@@ -119,9 +121,9 @@ def in_this_process(
 
 
 class Batches:
-    """Pictures one by one -> features in batches of one size: sums of another size round differently.
+    """Images one by one -> features in batches of one size: sums of another size round differently.
 
-    So, on a CPU, a picture has the same features whatever is encoded beside it, and wherever.
+    So, on a CPU, an image has the same features whatever is encoded beside it, and wherever.
     """
 
     def __init__(self, encoder: ImageEncoder, device: torch.device) -> None:
@@ -151,7 +153,7 @@ def most_threads() -> int:
 
 
 def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator[S]:
-    """`map` by threads that are a little ahead of whoever asks."""
+    """`map` by threads that work a little ahead of the consumer."""
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[S]] = deque()
         try:
@@ -187,7 +189,7 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
 
 
 def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
-    """What the encoder sees of a file's bytes; or why it sees nothing."""
+    """The pixels that the encoder takes from a file's bytes, or why there are none."""
     try:
         with opened(data, "it") as image:
             shrinks = image.format in ("JPEG", "MPO")  # MPO: a telephone's JPEG

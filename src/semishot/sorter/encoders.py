@@ -38,7 +38,7 @@ AGAIN = "run `semishot classify` again"
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """What turns an opened picture into features."""
+    """Turns an opened image into features."""
 
     name: str
     """As given to `--encoder`."""
@@ -49,11 +49,11 @@ class ImageEncoder:
     module: nn.Module
     """uint8 (B, H, W, C) -> float32 (B, D), scaling included."""
     prepare: Callable[[Image.Image], NDArray[np.uint8]]
-    """An opened picture -> (H, W, C)."""
+    """An opened image -> (H, W, C)."""
     identity: str
-    """A digest of the weights and of how pictures are prepared: it changes when features do."""
+    """A digest of the weights and of how images are prepared: it changes when features do."""
     trained: tuple[FleetConfig, ProtoNet] | None = None
-    """Of an encoder of ours: what is saved with a model."""
+    """Of an encoder trained by semishot: what is saved with a model."""
 
 
 class FleetOfOne(nn.Module):
@@ -69,7 +69,7 @@ class FleetOfOne(nn.Module):
 
 
 def open_encoder(name: str) -> ImageEncoder:
-    """`photos`, `omniglot`, `timm:NAME`, or a run folder or model file of ours, `#2` for its third run."""
+    """`photos`, `omniglot`, `timm:NAME`, or a run folder or model file of semishot, `#2` for its third run."""
     kind, _, rest = name.partition(":")
     if name == DEFAULT:
         return _assembled(name, *efficientnet_lite0())
@@ -124,7 +124,7 @@ def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
 
 
 def _saved_timm(name: str, weights: Path) -> ImageEncoder:
-    """By its saved weights: whoever opens a model from elsewhere has not asked to fetch anything."""
+    """By its saved weights: opening a model must not download anything."""
     module, framing = timm_network(name.removeprefix("timm:"), pretrained=False)
     try:
         tensors, _ = read_tensors(weights)
@@ -136,7 +136,7 @@ def _saved_timm(name: str, weights: Path) -> ImageEncoder:
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
-    """Write `encoder.json`, and weights that do not come with a package: the folder names no other file.
+    """Write `encoder.json`, and weights that do not come with a package: no other file is needed.
 
     None: there is no encoder, the classifier was given features.
     """

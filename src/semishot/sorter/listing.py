@@ -52,7 +52,7 @@ class Listing:
 def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Path] = ()) -> Listing:
     """Images below labeled/CLASS with that label, and below each of `pile`, which may be files, without.
 
-    A folder that lies in another of these, or in `apart`, is no part of that other one.
+    A folder that lies in another of these, or in `apart`, is not part of that other one.
     """
     pile = list(pile)
     listing = Listing()
@@ -99,7 +99,7 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
         elif entry.is_dir() and entry.resolve() in inner:
             listing.notes.append(
-                f"{printable(str(entry))} is no class: it is the pile or the output"
+                f"{printable(str(entry))} is not a class: it is the pile or the output"
             )
 
 
