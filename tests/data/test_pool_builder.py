@@ -15,36 +15,19 @@ from semishot.data import pool_builder
 from semishot.data.pool import ImageClass, open_pool, save_pool
 from semishot.data.pool_builder import PlannedClass, build_pool
 from semishot.errors import InputError
+from support.planned_pool import CLASSES, SHAPE, ctrl_c_unheard, first_byte, read
 
-SHAPE = (3, 4, 5)
-CLASSES = [
-    PlannedClass("a", "g", "train", tuple(map(str, range(7)))),
-    PlannedClass("b", "g", "val", tuple(map(str, range(7, 10)))),
-    PlannedClass("c", "h", "test", tuple(map(str, range(10, 21)))),
-]
 KILLED = """
 import sys, time
 from functools import partial
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 from semishot.data import pool_builder
-from test_pool_builder import CLASSES, SHAPE, read
+from support.planned_pool import CLASSES, SHAPE, read
 pool_builder.BATCH = 2
 if __name__ == "__main__":
-    slow = partial(read, log=sys.argv[3], seconds=float(sys.argv[4]))
-    pool_builder.build_pool(Path(sys.argv[2]), "made", SHAPE, CLASSES, slow, {}, workers=1)
+    slow = partial(read, log=sys.argv[2], seconds=float(sys.argv[3]))
+    pool_builder.build_pool(Path(sys.argv[1]), "made", SHAPE, CLASSES, slow, {}, workers=1)
 """
-
-
-def read(source: str, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
-    """An image of its own; the log says which was read by which process."""
-    if source == bad:
-        raise InputError(f"image {source} is damaged")
-    time.sleep(seconds)
-    if log:
-        with Path(log).open("a") as file:
-            file.write(f"{source} {os.getpid()}\n")
-    return np.full(SHAPE, int(source), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
 
 
 @pytest.fixture
@@ -90,7 +73,7 @@ def alive(pid: int) -> bool:
 def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
     script, folder = tmp_path / "killed.py", tmp_path / "built"
     script.write_text(KILLED)
-    arguments = [sys.executable, str(script), str(Path(__file__).parent), str(folder)]
+    arguments = [sys.executable, str(script), str(folder)]
     first = subprocess.Popen([*arguments, str(tmp_path / "first"), "0.15"])
     while len(lines(tmp_path / "first")) < 8:
         time.sleep(0.02)
@@ -195,10 +178,6 @@ def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
     assert {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()} == before
 
 
-def first_byte(source: str) -> np.ndarray:
-    return np.full(SHAPE, Path(source.split("\0")[-1]).read_bytes()[0], np.uint8)
-
-
 @pytest.mark.parametrize("source", ["{}", "file\0{}"])
 def test_a_build_goes_on_only_with_the_files_it_began_with(tmp_path, source):
     """Edited under the same name, with as many bytes, they are other files."""
@@ -216,12 +195,6 @@ def test_a_build_goes_on_only_with_the_files_it_began_with(tmp_path, source):
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
     built = build_pool(folder, "made", SHAPE, classes, first_byte, {}, workers=1)
     assert (built.images == ord("2")).all()
-
-
-def ctrl_c_unheard(source: str) -> np.ndarray:
-    """White in a process that Ctrl-C does not reach."""
-    unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    return np.full(SHAPE, 255 * unheard, np.uint8)
 
 
 def test_workers_never_hear_ctrl_c_not_even_while_they_start(tmp_path):

@@ -470,13 +470,24 @@ def test_a_real_part_is_prepared_trained_and_tested(tmp_path, monkeypatch, capsy
     ]
     with pytest.raises(SystemExit):
         main(prepare_it)
-    assert "lacks 562 of tieredImageNet's 608 classes" in capsys.readouterr().err
+    lacking = 608 - len(made)
+    assert f"lacks {lacking} of tieredImageNet's 608 classes" in capsys.readouterr().err
     main([*prepare_it, "--partial"])
     lines = capsys.readouterr().out.splitlines()
-    assert "22/7/17 train/val/test classes, 1,104 images 3x84x84" in lines[0]
-    assert lines[2] == "46 classes in 22 categories, from the ILSVRC-12 training images"
-    assert lines[3] == "train: 22 of 351 classes, 528 images, 448,167 fewer than in Table 4"
-    assert lines[-1].startswith("partial: 562 classes are missing")
+    of = {c.name: c for c in class_list() if c.name in made}.values()
+    train, val, test = (sum(c.split == split for c in of) for split in ("train", "val", "test"))
+    held = f"{train}/{val}/{test} train/val/test classes, {24 * len(made):,} images 3x84x84"
+    assert held in lines[0]
+    groups = len({c.group for c in of})
+    assert (
+        lines[2]
+        == f"{len(made)} classes in {groups} categories, from the ILSVRC-12 training images"
+    )
+    fewer = 448_695 - 24 * train
+    assert lines[3] == (
+        f"train: {train} of 351 classes, {24 * train} images, {fewer:,} fewer than in Table 4"
+    )
+    assert lines[-1].startswith(f"partial: {lacking} classes are missing")
     pool = datasets.load("tiered-imagenet", Path(root))
     assert {c.name for c in pool.classes} == made
     known = {c.name: replace(c, sources=()) for c in class_list()}

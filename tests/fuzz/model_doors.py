@@ -20,7 +20,8 @@ from semishot.data.pool import ImageClass, ImagePool, changed_classes, open_pool
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.paper import plan, reproduce
-from semishot.report import page, results
+from semishot.report import results
+from semishot.report.page import page
 from semishot.report.reading import read_results
 from semishot.sorter import journal, move_files
 from semishot.sorter.classify import classify

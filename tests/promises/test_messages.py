@@ -89,8 +89,8 @@ def test_the_scripts_that_chose_the_recipes_run(name, tmp_path, monkeypatch):
     monkeypatch.setattr(script.datasets, "load", lambda name: pool)
     monkeypatch.setattr(script, "pick_device", lambda name: torch.device("cpu"))
     at_test = {20: EpisodeShape(query=2, unlabeled=2)}  # glyphs have no 41 drawings of a class
-    few = replace(script.paper.TABLES["table2"], tests=at_test)
-    monkeypatch.setitem(script.paper.TABLES, "table2", few)
+    few = replace(script.published.TABLES["table2"], tests=at_test)
+    monkeypatch.setitem(script.published.TABLES, "table2", few)
     script.main(tmp_path / "runs", tmp_path / "choice.json")
     (row,) = json.loads((tmp_path / "choice.json").read_text(encoding="utf-8"))["variants"]
     assert set(row) == {

@@ -309,7 +309,7 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
 
 
 def test_a_command_killed_while_it_looks_at_images_goes_on(tmp_path):
-    """A real kill of a real command; `test_embed.py` has the instants."""
+    """A real kill of a real command; `test_embedding.py` has the instants."""
     labeled, pile = folders(tmp_path, pile=60)
     given = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
     code = (

@@ -19,7 +19,7 @@ from semishot.system.locks import Lock, abandoned
 HOLDING = """
 import sys, time
 from pathlib import Path
-from semishot.locks import Lock
+from semishot.system.locks import Lock
 with Lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -27,7 +27,7 @@ with Lock(Path(sys.argv[1])):
 WRITING = """
 import sys, time
 from pathlib import Path
-from semishot.files import whole_folder, write_whole
+from semishot.system.files import whole_folder, write_whole
 
 def slowly(path):
     path.write_text("half")

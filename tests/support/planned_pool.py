@@ -1,0 +1,39 @@
+"""A small pool to build, and how its images are read: by processes, which import this file."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+from semishot.data.pool_builder import PlannedClass
+from semishot.errors import InputError
+
+SHAPE = (3, 4, 5)
+CLASSES = [
+    PlannedClass("a", "g", "train", tuple(map(str, range(7)))),
+    PlannedClass("b", "g", "val", tuple(map(str, range(7, 10)))),
+    PlannedClass("c", "h", "test", tuple(map(str, range(10, 21)))),
+]
+
+
+def read(source: str, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
+    """An image of its own; the log says which was read by which process."""
+    if source == bad:
+        raise InputError(f"image {source} is damaged")
+    time.sleep(seconds)
+    if log:
+        with Path(log).open("a") as file:
+            file.write(f"{source} {os.getpid()}\n")
+    return np.full(SHAPE, int(source), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
+
+
+def first_byte(source: str) -> np.ndarray:
+    return np.full(SHAPE, Path(source.split("\0")[-1]).read_bytes()[0], np.uint8)
+
+
+def ctrl_c_unheard(source: str) -> np.ndarray:
+    """White in a process that Ctrl-C does not reach."""
+    unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return np.full(SHAPE, 255 * unheard, np.uint8)
