@@ -387,7 +387,7 @@ def test_what_describes_a_folder_is_a_regular_file_of_a_bounded_size(tmp_path, k
         "log.jsonl": lambda: read_log(tmp_path),
         "csv": lambda: mini_imagenet._read_csv(place),
     }[name]
-    with pytest.raises(InputError, match="is damaged" if name == "encoder.json" else line):
+    with pytest.raises(InputError, match=line):
         reader()
 
 

@@ -1,6 +1,7 @@
 """Any number of features, processed in blocks: scaled, and reduced to N + 1 coordinates for refiners.
 
-Letters: M examples, B of a block, N classes, D features. Nothing here holds more than M x N numbers and one block.
+Letters: M examples, B of a block, N classes, D features.
+Nothing here holds more than M x N numbers and one block.
 """
 
 from collections.abc import Iterator

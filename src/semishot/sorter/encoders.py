@@ -69,7 +69,7 @@ class FleetOfOne(nn.Module):
 
 
 def open_encoder(name: str) -> ImageEncoder:
-    """`photos`, `omniglot`, `timm:NAME`, or a run folder or model file of semishot, `#2` for its third run."""
+    """`photos`, `omniglot`, `timm:NAME`, or a run folder or model file; `#2` is its third run."""
     kind, _, rest = name.partition(":")
     if name == DEFAULT:
         return _assembled(name, *efficientnet_lite0())
