@@ -15,13 +15,14 @@ from semishot import datasets
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.paper import presets, published
+from semishot.paper.jobs import Site, train_all
 from semishot.paper.plan import run_folder
-from semishot.paper.reproduce import train_all
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.evaluation import evaluate, versions
+from semishot.training.evaluation import evaluate
 from semishot.training.fleets import load_model
+from semishot.training.records import versions
 
 SEEDS = (0, 1)
 FIRST = Recipe(updates=10_000, cosine=True, augment=1.0)
@@ -81,7 +82,7 @@ def judge(
         FleetConfig(pool.name, pool.fingerprint, "choice", recipe, shape, members)
         for _, _, recipe, shape in variants
     ]
-    train_all(configs, pool, runs, device, side_by_side=11)
+    train_all(configs, Site(pool, runs, device), side_by_side=11)
     tests = [replace(at_test, distractors=h) for h in published.DISTRACTORS]
     rows = []
     for (number, change, _, _), config in zip(variants, configs, strict=True):

@@ -434,7 +434,7 @@ def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
     with pytest.raises(InputError, match="no file"):
         PrototypeClassifier.load(tmp_path / "a")
     (tmp_path / "b").write_bytes(b"not this")
-    with pytest.raises(InputError, match="b is damaged"):
+    with pytest.raises(InputError, match="b .*damaged"):
         PrototypeClassifier.load(tmp_path / "b")
     from safetensors.torch import save_file
 

@@ -19,9 +19,9 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, ImagePool, changed_classes, open_pool, save_pool
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.paper import plan, reproduce
+from semishot.paper import jobs, plan
 from semishot.report import results
-from semishot.report.page import page
+from semishot.report.page import as_html
 from semishot.report.reading import read_results
 from semishot.sorter import journal, move_files
 from semishot.sorter.classify import classify
@@ -30,12 +30,12 @@ from semishot.sorter.encoders import load_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
-from semishot.system.files import read_records
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate
+from semishot.training.fleet_training import begin_or_resume, check_fleet
 from semishot.training.fleets import load_model, save_model
-from semishot.training.loop import begin_or_resume, check_fleet
+from semishot.training.records import records_so_far
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=2, query=1, unlabeled=1, distractors=1)
@@ -111,7 +111,7 @@ def open_run(data: bytes, folder: Path) -> None:
     config, model = load_model(folder, CPU)
     pool = open_pool(home() / "glyphs")
     seeds = [member.split_seed for member in config.members]
-    evaluate(model, pool, "test", [SHAPE], seeds, 2)
+    evaluate(model, pool, "test", [SHAPE], seeds, episodes=2)
 
 
 def configs() -> Sequence[bytes]:
@@ -218,8 +218,8 @@ def open_records(data: bytes, folder: Path) -> None:
     path.write_bytes(content)
     refusals = []
     for use in (
-        lambda: page(read_results(folder), None, 0),
-        lambda: results.page(folder),
+        lambda: as_html(read_results(folder), None, 0),
+        lambda: results.results_markdown(folder),
         lambda: held(path),
     ):
         try:
@@ -236,7 +236,7 @@ def known_names() -> set[str]:
 
 
 def held(path: Path) -> None:
-    reproduce.matching(read_records(path), None, SHAPE, 1)
+    jobs.matching(records_so_far(path), None, SHAPE, 1)
 
 
 def logs() -> Sequence[bytes]:
@@ -254,7 +254,7 @@ def open_log(data: bytes, folder: Path) -> None:
     config = FleetConfig.from_json(configs()[0].decode())
     refusals = []
     for use in (
-        lambda: page(read_results(folder), None, 0),
+        lambda: as_html(read_results(folder), None, 0),
         lambda: begin_or_resume(config, open_pool(home() / "glyphs"), run, CPU),
     ):
         try:

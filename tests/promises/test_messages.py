@@ -14,7 +14,8 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import save_pool
 from semishot.datasets import glyphs
 from semishot.report import tables
-from semishot.training import loop
+from semishot.training import fleet_training
+from support.records import record
 
 
 @pytest.mark.parametrize(
@@ -29,16 +30,7 @@ from semishot.training import loop
             "unknown split 'training': choose",
         ),
         (["data", "prepare", "omniglot", "--source", ".", "--download"], "give either --source or"),
-        (
-            ["reproduce", "ablations", "--updates", "5"],
-            "ablations have their own presets and rows; only --only chooses",
-        ),
-        (
-            ["reproduce", "--splits", "1", "table5"],
-            "table5 has arguments of its own: they follow `semishot reproduce table5`",
-        ),
-        (["reproduce", "table1", "--only", "mask"], "--only chooses ablations; table1 has none"),
-        (["train", "--options", "runs", "2"], "`runs` is no option, it follows from the fleet"),
+        (["train", "--options", "runs", "2"], "`runs` is not an option, it follows from the fleet"),
         (["pick", ".", "best.bin"], "must end in .safetensors, not 'best.bin'"),
     ],
 )
@@ -54,9 +46,8 @@ def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsy
 
 
 def test_a_cell_with_a_split_twice_is_refused():
-    twice = [{"split_seed": 0, "accuracy": 0.5, "accuracy_ci95": 0.1}] * 2
     with pytest.raises(ValueError, match="one record per split"):
-        tables.cell(twice)
+        tables.cell([record(), record()])
 
 
 def test_a_run_beyond_the_fleet_is_refused():
@@ -67,13 +58,13 @@ def test_a_run_beyond_the_fleet_is_refused():
 
 
 def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(loop, "find_spec", lambda name: None)
-    assert not loop.can_fuse(torch.device("cuda"), (28, 27), 48)
+    monkeypatch.setattr(fleet_training, "find_spec", lambda name: None)
+    assert not fleet_training.can_fuse(torch.device("cuda"), (28, 27), 48)
     said = capsys.readouterr().err
     assert "training in float32, slower: bf16 needs Triton" in said
     assert "(here 48)" in said
     assert "(here 28 x 27)" in said
-    assert not loop.can_fuse(torch.device("cpu"), (28, 28), 64)
+    assert not fleet_training.can_fuse(torch.device("cpu"), (28, 28), 64)
     assert capsys.readouterr().err == ""
 
 

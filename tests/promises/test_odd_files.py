@@ -24,7 +24,6 @@ from semishot.data.pool import open_pool, save_pool
 from semishot.datasets import tiered_imagenet
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.paper import reproduce
 from semishot.report import results
 from semishot.report.page import write_report
 from semishot.report.tables import cell
@@ -33,13 +32,15 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import load_encoder, open_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.listing import Item
-from semishot.system import files, tensor_files
+from semishot.system import tensor_files
 from semishot.system.locks import Lock
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleet_training import begin_or_resume
 from semishot.training.fleets import build_fleet, load_model, read_config, save_model
 from semishot.training.log import cut_log
-from semishot.training.loop import begin_or_resume
+from semishot.training.records import read_records, records_so_far
+from support.records import record
 
 CPU = torch.device("cpu")
 DEEP = "[" * 100_000
@@ -75,7 +76,10 @@ def npy(header: str) -> bytes:
 def test_a_header_of_an_array_may_say_anything(header, tmp_path, tiny_root):
     path = tmp_path / "images.npy"
     path.write_bytes(npy(header))
-    with pytest.raises(InputError, match="images.npy is no .npy file of numbers or strings"):
+    with pytest.raises(
+        InputError,
+        match="cannot read .*images.npy .*; it must be a .npy file",
+    ):
         read_features(path)
     (tmp_path / "pool.json").write_bytes((tiny_root / "glyphs" / "pool.json").read_bytes())
     with pytest.raises(InputError, match="damaged image pool in .*prepare it again"):
@@ -96,7 +100,7 @@ def test_an_array_that_claims_more_images_than_there_are_is_refused_at_once(tmp_
         shape = "(999999999999, 84, 84, 3)"
         said = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}"
         opened.writestr("images.npy", npy(said))
-    with pytest.raises(InputError, match="has no room for the 999,999,999,999 images it names"):
+    with pytest.raises(InputError, match="is too short for its 999,999,999,999 images"):
         tiered_imagenet._images(tmp_path, "train")
 
 
@@ -111,8 +115,8 @@ def test_json_of_any_depth_and_bytes_that_are_no_text_are_one_line(tmp_path):
         for read in (
             lambda: read_config(tmp_path / "config.json"),
             lambda: load_encoder(tmp_path),
-            lambda: files.read_records(tmp_path / "result.json"),
-            lambda: results.read(tmp_path / "result.json"),
+            lambda: records_so_far(tmp_path / "result.json"),
+            lambda: read_records(tmp_path / "result.json"),
             lambda: open_pool(tmp_path),
             lambda: write_report(tmp_path / "result.json", tmp_path / "page.html"),
         ):
@@ -166,7 +170,7 @@ def test_published_results_of_any_shape_are_one_line(content, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
     for use in (
-        lambda: results.write_page(tmp_path / "results", tmp_path / "page.md"),
+        lambda: results.write_results(tmp_path / "results", tmp_path / "page.md"),
         lambda: write_report(tmp_path / "results", tmp_path / "page.html"),
     ):
         with pytest.raises(InputError):
@@ -174,25 +178,23 @@ def test_published_results_of_any_shape_are_one_line(content, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["results"]
 
 
-def test_records_of_a_run_that_are_none_are_measured_again(tmp_path):
+def test_a_damaged_record_of_a_run_is_named_with_what_to_do(tmp_path):
     (tmp_path / "result.json").write_text('[{"model": 3}]')
-    held = files.read_records(tmp_path / "result.json")
-    assert reproduce.matching(held, None, CONFIG.shape, 1) == []
-    (tmp_path / "result.json").write_text('{"model": 3}')
-    with pytest.raises(InputError, match="holds no list of records.*delete it to measure again"):
-        files.read_records(tmp_path / "result.json")
+    with pytest.raises(InputError, match="'dataset' is missing; delete it to measure again"):
+        records_so_far(tmp_path / "result.json")
 
 
 def test_a_split_seed_that_is_there_twice_is_one_line():
-    record = {"split_seed": 0, "accuracy": 0.5, "accuracy_ci95": 0.1}
-    with pytest.raises(InputError, match="a split seed is there twice"):
-        cell([record, record])
+    with pytest.raises(InputError, match="but a split seed occurs twice"):
+        cell([record(), record()])
 
 
 @pytest.mark.parametrize("line", ["3", '"text"', "[]", "{}", '{"step": "x", "loss": []}', DEEP])
 def test_a_log_of_any_content_is_one_line(line, tmp_path):
     (tmp_path / "log.jsonl").write_text(line + "\n")
-    with pytest.raises(InputError, match="log.jsonl is damaged, or of another version"):
+    with pytest.raises(
+        InputError, match="cannot read .*log.jsonl .*is damaged or of another version"
+    ):
         cut_log(tmp_path, 5)
 
 
@@ -271,7 +273,7 @@ def test_metadata_that_are_no_texts_are_damage(tmp_path):
         text = json.dumps({**header, "__metadata__": odd}).encode()
         content = len(text).to_bytes(8, "little") + text + data
         (tmp_path / "model.safetensors").write_bytes(content)
-        with pytest.raises(InputError, match="is damaged or no model of ours"):
+        with pytest.raises(InputError, match="is damaged or of another version"):
             load_model(tmp_path, CPU)
 
 
@@ -283,7 +285,7 @@ def test_a_checkpoint_that_unpacks_to_more_than_it_is_is_no_checkpoint(tmp_path,
     content = file.getvalue()
     (tmp_path / "state.pt").write_bytes(content + hashlib.sha256(content).digest())
     assert checkpoints.last_good_state(tmp_path, CPU) is None
-    assert "is no checkpoint of ours (ValueError)" in capsys.readouterr().err
+    assert "it is not a checkpoint of this version" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_a_pickle_cannot_take_for_ever_by_tuples_of_tuples(last, tmp_path):
     path = tmp_path / "it.pkl"
     path.write_bytes(b"\x80\x04)\x94" + b"0h\x00h\x00\x86q\x00" * 60 + b"0" + last)
     begun = time.monotonic()
-    with pytest.raises(InputError, match="a key or a member of a set that is no plain value"):
+    with pytest.raises(InputError, match="a key or a member of a set that is not a plain value"):
         safe_pickles.load(path)
     assert time.monotonic() - begun < 2
 
@@ -347,7 +349,7 @@ def test_a_pickle_cannot_take_memory_by_the_size_of_a_value(size, tmp_path):
 def test_text_in_a_pickle_that_is_no_text_of_bytes_is_one_line(tmp_path):
     (tmp_path / "train_images_png.pkl").write_bytes(pickle.dumps(["\x89PNG\r\n\x1a\n中"], 2))
     (source,) = tiered_imagenet._images(tmp_path, "train")
-    with pytest.raises(InputError, match="is no text of bytes"):
+    with pytest.raises(InputError, match="is not in latin1"):
         tiered_imagenet.read(source)
 
 
@@ -366,7 +368,7 @@ def test_an_extended_header_of_a_tar_is_short_or_refused(tmp_path):
 def test_a_lock_file_of_any_content_is_shown_without_harm(tmp_path, capsys):
     path = tmp_path / ".lock"
     path.write_bytes(b"\xff\x1b[2J" + b"x" * 10_000)
-    Lock(path)._tell()
+    Lock(path)._announce()
     said = capsys.readouterr().err
     assert "\x1b" not in said
     assert len(said) < 500 + len(str(tmp_path))

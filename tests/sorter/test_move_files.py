@@ -286,7 +286,7 @@ def test_an_undo_killed_between_the_two_names_of_a_file_leaves_one(tmp_path):
 def test_a_journal_that_is_no_regular_file_is_not_read(tmp_path, kind):
     path = tmp_path / "undo.json"
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="undo.json is (no|not a) regular file"):
+    with pytest.raises(InputError, match="undo.json is not a regular file"):
         undo(tmp_path)
 
 

@@ -17,7 +17,7 @@ def results(folder: Path = Path("results"), out: Path = Path("docs/results.md"))
     """
     from semishot.report import results
 
-    results.write_page(folder, out)
+    results.write_results(folder, out)
     print(out)
 
 

@@ -28,7 +28,7 @@ def demo(
     """
     from semishot import datasets
     from semishot.paper import published, reproduce
-    from semishot.report import page, tables
+    from semishot.report import page, rendering, tables
 
     where, request = Where(runs, data_root, "cpu"), TableRequest(datasets.EMBEDDED, "demo", splits)
     records = reproduce.table("table1", request, where, tensorboard=tensorboard)
@@ -36,7 +36,8 @@ def demo(
     if as_json:
         print(tables.table_as_json(table, records))
     else:
-        print(tables.table_as_text(table, [r for r in records if r["unlabeled"] == 5]))
+        shown = [record for record in records if record["unlabeled"] == 5]
+        print(rendering.as_text(tables.table_section("table1", table, shown)))
     page.report_on_runs(runs, data_root)
 
 
@@ -52,16 +53,21 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         as_json: Json = False,
     ) -> None:
         from semishot.paper import published, reproduce
-        from semishot.report import page, results, tables
+        from semishot.report import curves, page, rendering, tables
+        from semishot.training.records import publish as publish_records
 
         dataset = request.dataset or published.dataset_of(name)
+        table = published.table(name, dataset)
         records = reproduce.table(name, request, where, workers, tensorboard)
-        as_words = tables.table_as_text if name in published.TABLES else tables.curves_as_text
-        as_cells = tables.table_as_json if as_json else as_words
-        print(as_cells(published.table(name, dataset), records))
+        if as_json:
+            print(tables.table_as_json(table, records))
+        elif name in published.TABLES:
+            print(rendering.as_text(tables.table_section(name, table, records)))
+        else:
+            print(rendering.as_text(curves.curves_section(records)))
         if publish is not None:
             file = f"{name}-{request.preset}{_with_updates(request.updates)}.json"
-            results.publish(records, publish / dataset / file)
+            publish_records(records, publish / dataset / file)
         page.report_on_runs(where.runs, where.data_root)
 
     command.__doc__ = f"{title}: train and test what is missing; print it beside the paper's."
@@ -76,14 +82,15 @@ def table5(
 ) -> None:
     """1-NN and logistic regression on pixels and on Conv-4 features, beside the paper's Table 5."""
     from semishot.paper import table5
-    from semishot.report import baseline_tables, page, results
+    from semishot.report import baseline_tables, page, rendering
+    from semishot.training.records import publish as publish_records
 
     records = table5.table5(request, where)
-    as_words = baseline_tables.table5_as_text
-    print((baseline_tables.table5_as_json if as_json else as_words)(records))
+    words = rendering.as_text(baseline_tables.table5_section(records))
+    print(baseline_tables.table5_as_json(records) if as_json else words)
     if publish is not None:
         file = f"table5{_with_updates(request.updates)}.json"
-        results.publish(records, publish / request.dataset / file)
+        publish_records(records, publish / request.dataset / file)
     page.report_on_runs(where.runs, where.data_root)
 
 
@@ -98,14 +105,16 @@ def figure_masks(
 ) -> None:
     """Draw the mask values of distractors and others, and say what tells them apart (Figure 7)."""
     from semishot.paper import masks
-    from semishot.report import mask_tables, page, pictures, results
+    from semishot.report import mask_tables, page, plots, rendering
+    from semishot.training.records import publish as publish_records
 
     records = masks.figure_masks(request, where)
-    pictures.draw_masks(records, out)
-    print(json.dumps(records, indent=1) if as_json else mask_tables.masks_as_text(records))
+    plots.draw_masks(records, out)
+    words = rendering.as_text(mask_tables.masks_section(records))
+    print(json.dumps(records, indent=1) if as_json else words)
     for folder in (where.runs, publish):  # the report reads the first
         if folder is not None:
-            results.publish(records, folder / records[0]["dataset"] / "figure-masks.json")
+            publish_records(records, folder / records[0]["dataset"] / "figure-masks.json")
     page.report_on_runs(where.runs, where.data_root)
 
 
@@ -119,13 +128,15 @@ def ablations(
 ) -> None:
     """Train and test what happens when one thing is changed at a time."""
     from semishot.paper import ablations
-    from semishot.report import page, results
+    from semishot.report import ablation_tables, page, rendering
+    from semishot.training.records import publish as publish_records
 
     records = ablations.ablations(request, where, workers, tensorboard)
-    print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
+    words = rendering.as_text(ablation_tables.ablations_section(records))
+    print(json.dumps(records, indent=1) if as_json else words)
     if publish is not None:
         file = f"ablations-{request.only.replace(' ', '-')}".rstrip("-") + ".json"
-        results.publish(records, publish / request.dataset / file)
+        publish_records(records, publish / request.dataset / file)
     page.report_on_runs(where.runs, where.data_root)
 
 

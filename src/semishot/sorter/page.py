@@ -1,16 +1,11 @@
 """A classified pile as one HTML page: thumbnails by class and certainty, and which to label next."""
 
-import base64
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-from PIL import Image, ImageOps
-
 from semishot.data.decoding import opened, quiet
-from semishot.data.framing import draft
+from semishot.data.thumbnails import data_uri, thumbnail
 from semishot.errors import InputError, printable
 from semishot.report.template import PAGE_STYLE, render
 from semishot.sorter.embedding import read_image
@@ -19,11 +14,9 @@ from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
 
-__all__ = ["PilePage", "thumbnail", "write_page", "write_pile_page"]
+__all__ = ["PilePage", "write_page", "write_pile_page"]
 
 FOLDER = Path(__file__).parent
-SIDE = 112
-"""Pixels of a thumbnail's longer side."""
 LABELED_SHOWN = 6
 """Labeled examples at the head of a class, at most."""
 MOST_IN_GROUP, MOST_TILES, MOST_GROUPS = 60, 1200, 300
@@ -92,24 +85,6 @@ class Group:
     """The least certain ones, if not all are shown."""
 
 
-def thumbnail(image: Image.Image) -> bytes:
-    """A small JPEG on white, upright, without what the camera wrote about place and time."""
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith(("I", "F")):  # 16 or 32 bits: its darkest to its brightest
-        values = np.asarray(image, np.float64)
-        low, high = float(values.min()), float(values.max())
-        image = Image.fromarray(
-            np.uint8(255 * (values - low) / (high - low) if high > low else 0 * values)
-        )
-    image = image.convert("RGBA")
-    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    paper = Image.new("RGB", image.size, "white")
-    paper.paste(image, mask=image.getchannel("A"))
-    file = io.BytesIO()
-    paper.save(file, "jpeg", quality=75, optimize=True)
-    return file.getvalue()
-
-
 def write_pile_page(
     path: Path,
     labeled: Sequence[Item],
@@ -138,7 +113,6 @@ def thumbnail_of(item: Item) -> bytes | None:
         return None
     try:
         with opened(read_image(item.path), "it") as image:
-            draft(image, SIDE, SIDE)
             return thumbnail(image)
     except InputError:
         return None
@@ -199,9 +173,9 @@ class Pictures:
     def uri(self, jpeg: bytes | None) -> str | None:
         if jpeg is None or len(jpeg) * 4 // 3 > self.left:
             return None
-        text = base64.b64encode(jpeg).decode()
-        self.left -= len(text)
-        return f"data:image/jpeg;base64,{text}"
+        uri = data_uri(jpeg)
+        self.left -= len(uri)
+        return uri
 
 
 def ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Prediction]]:

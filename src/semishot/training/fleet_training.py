@@ -7,13 +7,14 @@ event files of TensorBoard if asked for.
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from semishot import datasets
 from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool
 from semishot.data.splits import check_seed, labeled_split
@@ -63,16 +64,17 @@ def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Itera
     """
     config, folder = request.config, request.folder
     check_fleet(config, request.pool, folder)
+    config = replace(config, framing=datasets.framing(request.pool))
     if unfinished(folder):  # a finished one may be on a read-only disk
         lock = Lock(folder / LOCK_FILE)
-        while not lock.taken():
+        while not lock.acquire():
             yield Event.WAITING
         with lock:
             sweep(folder)
             if not is_whole(folder / MODEL_FILE):
                 if (folder / MODEL_FILE).exists():
                     print(f"{folder / MODEL_FILE} is damaged; it is trained again", file=sys.stderr)
-                yield from _train_alone(request, images, row)
+                yield from _train_alone(replace(request, config=config), images, row)
                 return
             delete_checkpoints(folder)
     row.begin(config.recipe.updates)
