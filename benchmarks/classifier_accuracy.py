@@ -26,8 +26,7 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTraini
 from measurement import about_tasks
 from semishot import PrototypeClassifier
 from semishot.system.files import write_json
-from semishot.training.evaluation import find_model
-from semishot.training.fleets import load_model
+from semishot.training.fleets import find_model, load_model
 from tasks import Cell, Features, Task, calibration_error, draw, possible
 
 RESULTS = Path(__file__).parents[1] / "results" / "classifier"

@@ -4,15 +4,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from semishot.estimator.classifier import PrototypeClassifier
+    from semishot.estimator.next_labels import next_to_label
 
 __version__ = "0.2.0"
-__all__ = ["PrototypeClassifier", "__version__"]
+__all__ = ["PrototypeClassifier", "__version__", "next_to_label"]
 
 
 def __getattr__(name: str) -> object:
-    """The estimator is loaded when it is asked for: torch and scikit-learn take seconds."""
+    """Names of the estimator are imported on first use: torch and scikit-learn take seconds to load."""
     if name == "PrototypeClassifier":
         from semishot.estimator.classifier import PrototypeClassifier
 
         return PrototypeClassifier
+    if name == "next_to_label":
+        from semishot.estimator.next_labels import next_to_label
+
+        return next_to_label
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from semishot.commands.exit_codes import told
+from semishot.commands.exit_codes import one_line_errors
 from semishot.errors import InputError, Terminated
 
 
@@ -19,12 +19,16 @@ def full() -> OSError:
     ("error", "code", "line"),
     [
         (InputError("no data"), 2, "no data"),
-        (KeyboardInterrupt(), 130, "stopped; the same command goes on from the last checkpoint"),
-        (Terminated(), 143, "stopped; the same command goes on from the last checkpoint"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "interrupted; the same command continues from the last checkpoint",
+        ),
+        (Terminated(), 143, "interrupted; the same command continues from the last checkpoint"),
         (
             full(),
             1,
-            "runs/state.pt: No space left on device; make room, and the same command goes on where "
+            "runs/state.pt: No space left on device; make room, and the same command continues where "
             "it stopped",
         ),
         (
@@ -37,20 +41,20 @@ def full() -> OSError:
     ],
 )
 def test_what_ends_a_command_is_one_line_and_a_code(error, code, line, capsys):
-    with pytest.raises(SystemExit) as ended, told():
+    with pytest.raises(SystemExit) as ended, one_line_errors():
         raise error
     assert ended.value.code == code
     assert capsys.readouterr() == ("", f"semishot: {line}\n")
 
 
 def test_a_bug_keeps_its_traceback():
-    with pytest.raises(ZeroDivisionError), told():
+    with pytest.raises(ZeroDivisionError), one_line_errors():
         raise ZeroDivisionError
 
 
 def test_sigterm_is_heard_within_and_as_before_after():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, told():
+    with pytest.raises(SystemExit) as ended, one_line_errors():
         os.kill(os.getpid(), signal.SIGTERM)
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
@@ -59,7 +63,7 @@ def test_sigterm_is_heard_within_and_as_before_after():
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("wrapped", [ZeroDivisionError, InputError, KeyboardInterrupt])
 def test_a_signal_that_a_library_turned_into_its_own_error_is_still_one(number, code, wrapped):
-    with pytest.raises(SystemExit) as ended, told():
+    with pytest.raises(SystemExit) as ended, one_line_errors():
         try:
             os.kill(os.getpid(), number)
         except KeyboardInterrupt:
@@ -70,7 +74,7 @@ def test_a_signal_that_a_library_turned_into_its_own_error_is_still_one(number, 
 def test_an_ignored_ctrl_c_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with told():
+        with one_line_errors():
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -81,7 +85,7 @@ def test_in_another_thread_signals_are_left_alone():
 
     def work() -> None:
         try:
-            with told():
+            with one_line_errors():
                 raise full()
         except SystemExit as ended:
             codes.append(ended.code)

@@ -18,10 +18,10 @@ from semishot import datasets
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, save_pool
-from semishot.paper import published as paper
+from semishot.paper import presets, published
 from semishot.training.config import FleetConfig, Recipe
 
-TINY = paper.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
+TINY = presets.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
 SMALL_TEST = ["--way", "3", "--query", "4", "--unlabeled", "2", "--episodes", "6"]
 
 
@@ -29,7 +29,7 @@ SMALL_TEST = ["--way", "3", "--query", "4", "--unlabeled", "2", "--episodes", "6
 def surroundings(tiny_root, monkeypatch, tmp_path):
     """The tiny pool is the data, `tiny` a preset, and what is written lands in tmp_path."""
     monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
-    monkeypatch.setitem(paper.PRESETS, "tiny", TINY)
+    monkeypatch.setitem(presets.PRESETS, "tiny", TINY)
     monkeypatch.chdir(tmp_path)
 
 
@@ -142,7 +142,10 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, capsys):
         ["dance"],
         ["train", "--bogus"],
         ["data"],
+        ["reproduce"],
         ["reproduce", "table9"],
+        ["reproduce", "table1", "--only", "x"],
+        ["show"],
         ["train", "--way", "x"],
     ],
     ids=" ".join,
@@ -305,10 +308,10 @@ def test_train_again_changes_nothing(capsys, tmp_path):
 
 
 def test_demo_prints_table1_and_two_sentences(capsys, monkeypatch):
-    monkeypatch.setitem(paper.PRESETS, "demo", TINY)
+    monkeypatch.setitem(presets.PRESETS, "demo", TINY)
     main(["demo", "--splits", "2"])
     out, err = capsys.readouterr()
-    for label in paper.MODELS.values():
+    for label in published.MODELS.values():
         assert label in out
     assert "glyphs, 5-way 1-shot, M = 5" in out
     assert "standard error over 2 splits" in out
@@ -326,7 +329,7 @@ def test_reproduce_table1_from_the_command_line(capsys):
     arguments = ["reproduce", "table1", "--dataset", "glyphs", "--preset", "tiny", "--splits", "1"]
     cells = json.loads(answer([*arguments, "--updates", "2", "--json"], capsys))
     assert {(c["model"], c["distractors"], c["unlabeled"]) for c in cells} == {
-        (model, h, m) for model in paper.MODELS for h in (0, 5) for m in (5, 10)
+        (model, h, m) for model in published.MODELS for h in (0, 5) for m in (5, 10)
     }
     assert {FleetConfig.from_json(p.read_text()).recipe.updates for p in configs()} == {2}
 
@@ -345,7 +348,7 @@ def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(capsys, monkeypatch):
     assert caught.value.code == 130
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "semishot: stopped; the same command goes on from the last checkpoint\n"
+    assert err == "semishot: interrupted; the same command continues from the last checkpoint\n"
 
 
 def test_ctrl_c_in_a_real_process(tmp_path):
@@ -360,14 +363,14 @@ def test_ctrl_c_in_a_real_process(tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert err.splitlines()[-1].startswith("semishot: stopped; the same command goes on")
+    assert err.splitlines()[-1].startswith("semishot: interrupted; the same command continues")
     assert "Traceback" not in err
 
 
 def test_a_name_that_the_terminal_cannot_show_is_no_reason_to_end(tmp_path):
-    published = Path(__file__).parents[2] / "results" / "omniglot"
+    held = Path(__file__).parents[2] / "results" / "omniglot"
     (tmp_path / "published" / "omniglot").mkdir(parents=True)
-    shutil.copy(published / "table1-ren2018.json", tmp_path / "published" / "omniglot")
+    shutil.copy(held / "table1-ren2018.json", tmp_path / "published" / "omniglot")
     command = [
         sys.executable,
         "-m",

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
-from semishot.estimator import blocks, classifier, held_out
+from semishot.estimator import blocks, classifier, held_out, next_labels
 from semishot.system.tensor_files import read_tensors, write_tensors
 
 N, D = 3, 40
@@ -66,6 +66,7 @@ def test_import_semishot_loads_neither_torch_nor_scikit_learn():
 
     with pytest.raises(AttributeError, match="no attribute 'Prototypes'"):
         _ = semishot.Prototypes
+    assert semishot.next_to_label is next_labels.next_to_label
 
 
 def test_pipeline_grid_search_cross_validation_and_clone():
@@ -433,7 +434,7 @@ def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
     with pytest.raises(InputError, match="no file"):
         PrototypeClassifier.load(tmp_path / "a")
     (tmp_path / "b").write_bytes(b"not this")
-    with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
+    with pytest.raises(InputError, match="b .*damaged"):
         PrototypeClassifier.load(tmp_path / "b")
     from safetensors.torch import save_file
 
@@ -447,8 +448,78 @@ def test_a_saved_classifier_with_a_flipped_byte_is_refused(tmp_path):
     PrototypeClassifier().fit(x, y).save(tmp_path / "a")
     content = (tmp_path / "a").read_bytes()
     (tmp_path / "a").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
+    with pytest.raises(InputError, match="its checksum differs"):
         PrototypeClassifier.load(tmp_path / "a")
+
+
+WRONG_FIELDS = [
+    ({"parameters": 3}, "parameters must be an object, not 3"),
+    ({"parameters": {"steps": "1"}}, "steps must be at least 1, not '1'"),
+    ({"parameters": {"refiner": 3}}, "refiner must be a name, a module or None, not 3"),
+    ({"parameters": {"speed": 3}}, "unexpected keyword argument 'speed'"),
+    ({"classes": [[1], 2, 3]}, "classes must be a list of strings or numbers, not [[1], 2, 3]"),
+    ({"classes": [1, 2]}, "prototypes must be (2 classes, features), not (3, 4)"),
+    ({"classes_dtype": 3}, "classes_dtype must be a string, not 3"),
+    ({"classes_dtype": "nothing"}, "classes_dtype must be a type of labels, not 'nothing'"),
+    ({"classes_dtype": "V8"}, "classes_dtype must be a type of labels, not 'V8'"),
+    ({"normalization": "l2"}, "normalization must be one of centered, unit, none, not 'l2'"),
+    ({"length": -1}, "length must be a positive number, not -1"),
+    ({"members": [1]}, "members must be an object, not [1]"),
+    ({"members": {"mean": "far"}}, "members.mean must be a number, not 'far'"),
+    ({"members": {"mean": 1, "spread": 0}}, "members.spread must be a positive number, not 0"),
+    (
+        {"members": {"mean": 1, "spread": 1, "freedom": True}},
+        "members.freedom must be a positive number, not True",
+    ),
+    ({"pile_helps": "yes"}, "pile_helps must be true, false or null, not 'yes'"),
+    ({"message": None}, "message must be a string, not None"),
+    ({"held_out": {"examples": 2.5}}, "held_out.examples must be a count, not 2.5"),
+    (
+        {"held_out": {"examples": 3, "accuracy": 1.5}},
+        "held_out.accuracy must be from 0 to 1, not 1.5",
+    ),
+    (
+        {"held_out": {"examples": 3, "accuracy": 1, "probability": None}},
+        "held_out.probability must be from 0 to 1, not None",
+    ),
+    ({"feature_names": "abcd"}, "feature_names must be a list of strings, not 'abcd'"),
+    ({"feature_names": ["a", "b"]}, "feature_names must be none, or 4, not 2"),
+]
+
+
+@pytest.mark.parametrize(("change", "line"), WRONG_FIELDS, ids=str)
+def test_a_wrong_field_of_a_saved_classifier_is_named(change, line, tmp_path):
+    rng = np.random.default_rng(0)
+    PrototypeClassifier().fit(rng.normal(size=(9, 4)), np.arange(9) % 3).save(tmp_path / "a")
+    tensors, metadata = read_tensors(tmp_path / "a")
+    ((name, text),) = metadata.items()
+    write_tensors(tmp_path / "a", tensors, {name: json.dumps({**json.loads(text), **change})})
+    with pytest.raises(InputError) as refused:
+        PrototypeClassifier.load(tmp_path / "a")
+    assert str(refused.value).startswith(f"{tmp_path / 'a'} was not written by PrototypeClassifier")
+    assert line in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"prototypes": None}, "prototypes is missing"),
+        ({"prototypes": torch.full((3, 4), torch.nan)}, "prototypes must be finite float32 or"),
+        ({"prototypes": torch.ones(3, 4).half()}, "prototypes must be finite float32 or float64"),
+        ({"prototypes": torch.ones(12)}, "prototypes must be (3 classes, features), not (12,)"),
+        ({"center": torch.ones(5)}, "center must be torch.float64 (4,), not torch.float32 (5,)"),
+    ],
+    ids=str,
+)
+def test_a_wrong_tensor_of_a_saved_classifier_is_named(change, line, tmp_path):
+    rng = np.random.default_rng(0)
+    PrototypeClassifier().fit(rng.normal(size=(9, 4)), np.arange(9) % 3).save(tmp_path / "a")
+    tensors, metadata = read_tensors(tmp_path / "a")
+    held = {name: tensor for name, tensor in {**tensors, **change}.items() if tensor is not None}
+    write_tensors(tmp_path / "a", held, metadata)
+    with pytest.raises(InputError) as refused:
+        PrototypeClassifier.load(tmp_path / "a")
+    assert line in str(refused.value)
 
 
 def test_one_label_for_each_of_many_classes_is_no_reason_to_warn():
@@ -459,8 +530,8 @@ def test_one_label_for_each_of_many_classes_is_no_reason_to_warn():
 
 def test_how_far_members_lie_is_told_by_labels_and_pile_together():
     held, in_pile = held_out.Members(2.0, 1.0, 9), held_out.Members(1.0, 3.0, 100)
-    both = held_out.members_by(held, in_pile)  # ten held-out distances, and a pile worth ten
+    both = held_out.combined_members(held, in_pile)  # ten held-out distances, and a pile worth ten
     assert both == held_out.Members(1.5, 5**0.5, 20)
-    assert held_out.members_by(held, None) is held
-    assert held_out.members_by(None, in_pile) is in_pile
-    assert held_out.members_by(None, None) is None
+    assert held_out.combined_members(held, None) is held
+    assert held_out.combined_members(None, in_pile) is in_pile
+    assert held_out.combined_members(None, None) is None

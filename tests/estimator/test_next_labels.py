@@ -26,7 +26,7 @@ def test_the_first_asked_about_is_the_middle_of_the_unsure_crowd_not_a_loner():
     crowd, loner = blob(CENTERS[:2].mean(0), 20, rng), CENTERS[1:].mean(0, keepdims=True)
     pile = np.concatenate([sure, crowd, loner])
     classifier = fitted(pile, rng)
-    classifier._members = None  # which distances are usual is not the question here
+    classifier.members_ = None  # which distances are usual is not the question here
     asked = next_to_label(pile, classifier, 2)
     assert 180 <= asked[0] < 200
     assert np.linalg.norm(pile[asked[0]] - crowd.mean(0)) < 0.5
@@ -63,7 +63,7 @@ def test_copies_of_an_image_are_asked_about_once():
     three = np.array([[6.0, 0, 0], [0, 6, 0], [6, 6, 0]])
     pile = np.repeat(three, 30, axis=0)
     classifier = fitted(pile, rng)
-    classifier._members = None
+    classifier.members_ = None
     asked = next_to_label(pile, classifier)
     assert sorted(asked // 30) == [0, 1, 2]
 

@@ -1,4 +1,4 @@
-"""Scale, temperature and verdict, recomputed with plain loops."""
+"""Scale, temperature and the use of unlabeled examples, recomputed with plain loops."""
 
 import math
 
@@ -8,11 +8,21 @@ import torch
 from scipy import stats
 
 from semishot import refine
-from semishot.estimator import held_out as verdict
 from semishot.estimator import scaling
 from semishot.estimator.blocks import Space
-from semishot.estimator.held_out import Task, judge, members_held_out, members_in_pile
-from semishot.estimator.scaling import choose_space, held_out, held_out_loss, temperature_of
+from semishot.estimator.held_out import (
+    Trial,
+    judge,
+    members_held_out,
+    members_unlabeled,
+    refine_with,
+)
+from semishot.estimator.scaling import (
+    choose_space,
+    held_out_distances,
+    held_out_loss,
+    temperature_of,
+)
 from semishot.prototypes import class_prototypes
 from semishot.refine import fitted_mask
 
@@ -34,7 +44,7 @@ def plain() -> Space:
 @pytest.mark.parametrize("classes", [[0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 2], [0] * 7 + [1, 1, 2]])
 def test_held_out_examples_are_measured_without_themselves(classes):
     support = randn(len(classes), D)
-    distances, found = held_out(support, one_hot(classes), plain(), class_prototypes)
+    distances, found = held_out_distances(support, one_hot(classes), plain(), class_prototypes)
     folds = min(5, max(classes.count(c) for c in range(N)))
     rows = []
     for fold in range(folds):
@@ -53,7 +63,9 @@ def test_held_out_examples_are_measured_without_themselves(classes):
 
 
 def test_one_example_per_class_leaves_nothing_to_hold_out():
-    distances, classes = held_out(randn(N, D), one_hot([0, 1, 2]), plain(), class_prototypes)
+    distances, classes = held_out_distances(
+        randn(N, D), one_hot([0, 1, 2]), plain(), class_prototypes
+    )
     assert distances.shape == (0, N)
     assert classes.shape == (0,)
 
@@ -120,41 +132,41 @@ def test_a_given_temperature_is_the_square_of_the_length():
     assert (space.normalization, space.length) == ("unit", 0.5)
 
 
-# The verdict
+# Whether unlabeled examples help
 
 
-def clusters(shot: int, members: int, strangers: int, seed: int = 0) -> Task:
+def clusters(shot: int, members: int, strangers: int, seed: int = 0) -> Trial:
     """Three classes far apart, and a fourth cluster, as far, that is none of them."""
     centers = 6 * torch.eye(4, 16, dtype=torch.float64)
     rows = [centers[c].expand(n, 16) for c in range(3) for n in (shot,)]
     support = torch.cat(rows) + randn(3 * shot, 16, seed=seed)
     pile = torch.cat([centers[:3].repeat(members, 1), centers[3].expand(strangers, 16)])
     labels = one_hot([c for c in range(3) for _ in range(shot)])
-    return Task(support, labels, pile + randn(len(pile), 16, seed=seed + 1))
+    return Trial(support, labels, pile + randn(len(pile), 16, seed=seed + 1))
 
 
-def here(task: Task) -> Space:
-    return choose_space(task.support, task.labels, torch.zeros(16).double(), "none", None)
+def here(trial: Trial) -> Space:
+    return choose_space(trial.support, trial.labels, torch.zeros(16).double(), "none", None)
 
 
 def test_a_pile_of_members_helps_and_the_words_say_so():
-    task = clusters(shot=2, members=20, strangers=0)
-    found = judge(refine.build("fitted_mask"), 1, task, here(task))
+    trial = clusters(shot=2, members=20, strangers=0)
+    found = judge(refine.build("fitted_mask"), 1, trial, here(trial))
     assert found.helps is True
-    assert found.words.endswith("the pile is used")
+    assert found.message.endswith("the pile is used")
     assert found.distances.shape == (6, 3)
 
 
 def test_a_pile_that_misleads_is_left_out():
     """Soft k-means takes strangers for members of the class they are nearest to, and goes to them."""
-    task = clusters(shot=4, members=0, strangers=0)
-    task = task._replace(support=task.support / 2)  # the classes overlap
-    beyond = 3 * task.support[4:8].mean(0) + 2 * task.support[:4].mean(0)
-    task = task._replace(pile=beyond + 0.5 * randn(300, 16, seed=3))
-    found = judge(refine.build("soft_kmeans"), 3, task, here(task))
-    alone = judge(None, 3, task, here(task))
+    trial = clusters(shot=4, members=0, strangers=0)
+    trial = trial._replace(support=trial.support / 2)  # the classes overlap
+    beyond = 3 * trial.support[4:8].mean(0) + 2 * trial.support[:4].mean(0)
+    trial = trial._replace(unlabeled=beyond + 0.5 * randn(300, 16, seed=3))
+    found = judge(refine.build("soft_kmeans"), 3, trial, here(trial))
+    alone = judge(None, 3, trial, here(trial))
     assert found.helps is False
-    assert "the pile does not help" in found.words
+    assert "the pile does not help" in found.message
     assert torch.equal(found.distances, alone.distances)
 
 
@@ -162,11 +174,13 @@ def test_nothing_to_tell_by_is_said():
     one = clusters(shot=1, members=5, strangers=0)
     assert (
         "nothing tells whether the pile helps"
-        in judge(refine.build("fitted_mask"), 1, one, here(one)).words
+        in judge(refine.build("fitted_mask"), 1, one, here(one)).message
     )
-    none = one._replace(pile=one.pile[:0])
-    assert "no unlabeled examples" in judge(refine.build("fitted_mask"), 1, none, here(none)).words
-    assert "no refiner" in judge(None, 1, one, here(one)).words
+    none = one._replace(unlabeled=one.unlabeled[:0])
+    assert (
+        "no unlabeled examples" in judge(refine.build("fitted_mask"), 1, none, here(none)).message
+    )
+    assert "no refiner" in judge(None, 1, one, here(one)).message
 
 
 def test_held_out_members_give_students_prediction_of_one_more():
@@ -181,17 +195,17 @@ def test_held_out_members_give_students_prediction_of_one_more():
 
 @pytest.mark.parametrize("strangers", [0, 100])
 def test_members_of_the_pile_are_found_without_labels(strangers):
-    task = clusters(shot=1, members=60, strangers=strangers)
-    space = here(task)
-    members = members_in_pile(refine.build("fitted_mask"), 1, task, space)
-    prototypes = verdict.maker(refine.build("fitted_mask"), 1, space, task.pile)(
-        task.support, task.labels
+    trial = clusters(shot=1, members=60, strangers=strangers)
+    space = here(trial)
+    members = members_unlabeled(refine.build("fitted_mask"), 1, trial, space)
+    prototypes = refine_with(refine.build("fitted_mask"), 1, space, trial.unlabeled)(
+        trial.support, trial.labels
     )
     new = clusters(shot=500, members=0, strangers=0, seed=7).support
     nearest = torch.cdist(space(new), prototypes).square().amin(-1)
     rejected = (members.share_nearer(nearest.numpy()) > 0.95).mean()
     assert rejected < 0.15
-    assert members_in_pile(None, 1, task._replace(pile=task.pile[:1]), space) is None
+    assert members_unlabeled(None, 1, trial._replace(unlabeled=trial.unlabeled[:1]), space) is None
 
 
 # The fitted mask: expectation-maximization in plain loops
@@ -224,9 +238,9 @@ def literal_fit(d):
 
 @pytest.mark.parametrize("mask_power", [1, 2])
 def test_the_fitted_mask_matches_plain_expectation_maximization(mask_power):
-    task = clusters(shot=1, members=5, strangers=9)
-    unlabeled = task.pile / 3
-    prototypes = class_prototypes(task.support / 3, task.labels)
+    trial = clusters(shot=1, members=5, strangers=9)
+    unlabeled = trial.unlabeled / 3
+    prototypes = class_prototypes(trial.support / 3, trial.labels)
     module = refine.build("fitted_mask", mask_power=mask_power)
     d = [[float((u - p).square().sum()) for p in prototypes] for u in unlabeled]
     masks = literal_fit(d)
@@ -237,8 +251,8 @@ def test_the_fitted_mask_matches_plain_expectation_maximization(mask_power):
 
 
 def test_the_fitted_mask_tells_members_from_strangers():
-    task = clusters(shot=5, members=20, strangers=40)
-    d = torch.cdist(task.pile, class_prototypes(task.support, task.labels)).square()
+    trial = clusters(shot=5, members=20, strangers=40)
+    d = torch.cdist(trial.unlabeled, class_prototypes(trial.support, trial.labels)).square()
     member = fitted_mask.fit(d).member(d).amax(-1)
     assert member[:60].mean() > 0.9
     assert member[60:].mean() < 0.2

@@ -21,7 +21,7 @@ from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.sorter import move_files
 from semishot.sorter.listing import Skipped, from_folders
-from semishot.sorter.page import SortedImage, write_page
+from semishot.sorter.page import PilePage, write_page
 from semishot.sorter.predictions import (
     ACCEPT,
     IRRELEVANT,
@@ -183,10 +183,8 @@ def use_names(data: bytes, folder: Path) -> None:
     write_text(out / "predictions.csv", as_csv(shown))
     check_no_formula((out / "predictions.csv").read_text(encoding="utf-8"))
     write_skipped(out / "skipped.csv", [Skipped(name, first) for name in files])
-    images = [SortedImage(p.item.shown, p.label, 0.9, p.runner_up, None, False) for p in shown]
-    write_page(
-        out / "page.html", images, {first: [], second: []}, [], lambda i: None, {first: second}
-    )
+    classes: dict[str, list[bytes]] = {first: [], second: []}
+    write_page(out / "page.html", PilePage(shown, classes, [], lambda item: None, {first: second}))
     page = (out / "page.html").read_text(encoding="utf-8").lower()
     assert page.count("<script") == 1, "a script in the page"
     wanted = [(p.item.path, p.label, DIGEST) for p in shown if p.item.path]

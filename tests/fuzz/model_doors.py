@@ -29,6 +29,7 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import load_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.predict import predict
+from semishot.sorter.requests import ClassifyRequest, PredictRequest
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate
@@ -98,7 +99,7 @@ def open_classifier(data: bytes, folder: Path) -> None:
     (folder / "classifier.safetensors").write_bytes(data)
     (folder / "encoder.json").write_text('{"format": 1, "encoder": "features"}')
     np.save(folder / "rows.npy", rows())
-    predict(folder, [folder / "rows.npy"], device="cpu")
+    predict(PredictRequest(folder, (folder / "rows.npy",), device="cpu"))
 
 
 def models() -> Sequence[bytes]:
@@ -343,7 +344,7 @@ def open_features(data: bytes, folder: Path) -> None:
         read_features(path)
     labels = folder / "labels.csv"
     labels.write_text("label\n" + 'a\nb\n""\n' * 4)
-    classify(path, None, folder / "out", labels, device="cpu")
+    classify(ClassifyRequest(path, folder / "out", labels=labels, device="cpu"))
 
 
 def segments() -> Sequence[bytes]:

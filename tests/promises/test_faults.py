@@ -46,7 +46,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(faults, name):
     (line,) = lines(found["said"])
     assert line.startswith("semishot: ")
     assert LARGE[name] in line
-    assert "File too large; make room, and the same command goes on where it stopped" in line
+    assert "File too large; make room, and the same command continues where it stopped" in line
     features = "out/embeddings/"  # small enough to be kept
     assert {Path(path).name for path in found["left"] if not path.startswith(features)} <= {
         *("config.json", "log.jsonl"),  # of a training that has begun
@@ -92,7 +92,7 @@ def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
     found = faults[fault]
     assert found["code"] == code
     assert lines(found["said"]) == [
-        "semishot: stopped; the same command goes on from the last checkpoint"
+        "semishot: interrupted; the same command continues from the last checkpoint"
     ]
     assert found["left"]
     assert not [path for path in found["left"] if path.endswith((".tmp", ".lock"))]

@@ -30,15 +30,6 @@ from support.records import record
             "unknown split 'training': choose",
         ),
         (["data", "prepare", "omniglot", "--source", ".", "--download"], "give either --source or"),
-        (
-            ["reproduce", "ablations", "--updates", "5"],
-            "ablations have their own presets and rows; only --only chooses",
-        ),
-        (
-            ["reproduce", "--splits", "1", "table5"],
-            "table5 has arguments of its own: they follow `semishot reproduce table5`",
-        ),
-        (["reproduce", "table1", "--only", "mask"], "--only chooses ablations; table1 has none"),
         (["train", "--options", "runs", "2"], "`runs` is not an option, it follows from the fleet"),
         (["pick", ".", "best.bin"], "must end in .safetensors, not 'best.bin'"),
     ],

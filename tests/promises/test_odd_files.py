@@ -90,7 +90,7 @@ def test_labels_of_impossible_characters_are_no_text(tmp_path):
     array = np.array(["ab"])
     array.view(np.uint32)[0] = 2**31
     np.save(tmp_path / "labels.npy", array)
-    with pytest.raises(InputError, match="holds strings that are no text"):
+    with pytest.raises(InputError, match="holds strings that are not text"):
         read_labels(tmp_path / "labels.npy", 1)
 
 
@@ -311,7 +311,7 @@ def test_features_that_are_no_numbers_are_skipped_not_learned_from(tmp_path):
         [Item("it", "a", path)], encoder, kept, tmp_path / "rows.npy", partial(in_this_process, CPU)
     )
     assert rows.items == []
-    assert rows.skipped[0].reason == "the encoder makes no finite numbers of it"
+    assert rows.skipped[0].reason == "the encoder gives features that are not finite"
 
 
 # Pickles and archives

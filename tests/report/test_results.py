@@ -18,7 +18,7 @@ from semishot.report import plots, results, tables
 from semishot.report.ablation_tables import ablations_grid, ablations_section, cell_of
 from semishot.report.rendering import shown
 from semishot.training.config import Recipe
-from semishot.training.evaluation import find_model
+from semishot.training.fleets import find_model
 from semishot.training.records import publish, read_records
 from semishot.training.requests import Where
 from support.records import ablation

@@ -9,8 +9,9 @@ import pytest
 from semishot.errors import InputError
 from semishot.sorter import embedding_on_workers
 from semishot.sorter.classify import classify
-from semishot.sorter.embedding_on_workers import Pile
+from semishot.sorter.embedding_on_workers import ImageTasks
 from semishot.sorter.listing import Item
+from semishot.sorter.requests import ClassifyRequest
 from semishot.workers import engine, places
 from semishot.workers.engine import Processes, Task
 from semishot.workers.ray_cluster import RayCluster
@@ -32,9 +33,14 @@ def pile(tmp_path, monkeypatch) -> tuple[Path, Path]:
     return labeled, pile
 
 
+def ask(pile, out: str, **more) -> None:
+    labeled, unlabeled = pile
+    classify(ClassifyRequest(labeled, Path(out), unlabeled, encoder="omniglot", **more))
+
+
 def sort(pile, out: str, **more) -> dict[str, bytes]:
     """What `classify` leaves, but for how its features are cut into files and how long it took."""
-    classify(*pile, Path(out), encoder="omniglot", device="cpu", **more)
+    ask(pile, out, device="cpu", **more)
     names = ("predictions.csv", "skipped.csv", "report.html", "model/classifier.safetensors")
     assert not list(Path(out).glob(".*"))
     return {name: (Path(out) / name).read_bytes() for name in names}
@@ -86,13 +92,13 @@ class Inside:
 def test_a_lost_worker_costs_what_it_had_not_told(pile, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("KILLED_ONCE", str(tmp_path / "killed"))
     monkeypatch.setattr(embedding_on_workers, "work_on_images", engine_works.fragile_images)
-    sent, unknown = [], Pile.unknown
+    sent, unknown = [], ImageTasks.unknown
 
     def watched(self, first, last):
         sent.append((first, len(wanted := unknown(self, first, last))))
         return wanted
 
-    monkeypatch.setattr(Pile, "unknown", watched)
+    monkeypatch.setattr(ImageTasks, "unknown", watched)
     found = sort(pile, "there", **at(monkeypatch, lambda *_: Processes(["cpu"], 1)))
     assert "images 1 to 8: lost its worker (a process on cpu ended with -9)" in (
         capsys.readouterr().err
@@ -103,7 +109,7 @@ def test_a_lost_worker_costs_what_it_had_not_told(pile, monkeypatch, tmp_path, c
 
 def test_without_memory_a_task_is_cut_until_it_is_one_image(pile, monkeypatch):
     items = [Item(str(n), None, Path(str(n))) for n in range(3)]
-    whole = Pile(items, {}, {}, None).task(0, 3)
+    whole = ImageTasks(items, {}, {}, None).task(0, 3)
     parts = whole.halves()
     assert [part.name for part in parts] == ["images 1 to 1", "images 2 to 3"]
     assert parts[0].halves() == []
@@ -126,7 +132,7 @@ def test_large_files_make_small_tasks(tmp_path, monkeypatch):
 def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch):
     here = sort(pile, "here")
     machines = [cluster.add_node(num_cpus=1)]
-    receive = Pile.receive
+    receive = ImageTasks.receive
 
     def lose_a_machine(self, found):
         receive(self, found)
@@ -134,7 +140,7 @@ def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch):
             cluster.remove_node(machines[0], allow_graceful=False)
             machines.append(cluster.add_node(num_cpus=1))
 
-    monkeypatch.setattr(Pile, "receive", lose_a_machine)
+    monkeypatch.setattr(ImageTasks, "receive", lose_a_machine)
     assert sort(pile, "there", engine="ray", address=cluster.address) == here
     cluster.remove_node(machines[1])
 
@@ -170,17 +176,17 @@ def test_tasks_are_read_when_there_is_room_and_workers_on_a_gpu_stay(cluster, mo
 )
 def test_wrong_words_leave_nothing(pile, words, message):
     with pytest.raises(InputError, match=message):
-        classify(*pile, Path("out"), encoder="omniglot", **words)
+        ask(pile, "out", **words)
     assert not Path("out").exists()
 
 
 def test_local_is_a_process_for_each_core(pile, monkeypatch):
     opened = []
 
-    def open_processes(devices, threads, shared):
+    def processes(devices, threads, shared):
         opened.append((devices, threads, shared))
         return Inside()
 
-    monkeypatch.setattr(places, "Processes", open_processes)
+    monkeypatch.setattr(places, "Processes", processes)
     sort(pile, "there", engine="local")
     assert opened == [(["cpu"], 1, None)]  # tests have one

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from semishot.data.framing import Ink, Middle, Whole
 from semishot.errors import InputError
-from semishot.paper import presets, reproduce
+from semishot.paper import presets
+from semishot.paper.reproduce import train_fleet
 from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
 from semishot.training.config import Recipe
-from semishot.training.evaluation import find_model
-from semishot.training.fleets import load_model
+from semishot.training.fleets import find_model, load_model
 from semishot.training.requests import FleetRequest, Where
 
 RNG = np.random.default_rng(0)
@@ -44,8 +44,8 @@ def run_folder(tmp_path_factory, tiny_root):
     preset = presets.Preset("a test's", Recipe(updates=2, filters=3, init_std=0.1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(presets.PRESETS, "tiny", preset)
-        request = FleetRequest(model="soft_kmeans", preset="tiny", split_seeds=(0, 1), way=3)
-        return reproduce.train_fleet(request, Where(data_root=tiny_root, device="cpu"), folder)
+        request = FleetRequest("glyphs", "soft_kmeans", "tiny", (0, 1), way=3)
+        return train_fleet(request, Where(data_root=tiny_root, device="cpu"), folder)
 
 
 @pytest.fixture(params=["photos", "omniglot", "run"])
@@ -124,10 +124,16 @@ def test_changed_weights_are_refused(run_folder, tmp_path):
     [
         (None, "no model in"),
         ("{", "is damaged"),
-        ("[]", "is damaged"),
-        ('{"format": 9, "encoder": "photos"}', "has format 9, this version reads 1"),
-        ('{"format": 1, "encoder": "/etc/passwd"}', "unknown encoder '/etc/passwd'"),
-        ('{"format": 1, "encoder": ["x"]}', "unknown encoder"),
+        ("[]", "is damaged: it must be an object"),
+        (
+            '{"format": 9, "encoder": "photos"}',
+            "format must be 1, not 9; run `semishot classify` again",
+        ),
+        (
+            '{"format": 1, "encoder": "/etc/passwd"}',
+            "must be one of this version's, not '/etc/passwd'",
+        ),
+        ('{"format": 1, "encoder": ["x"]}', "encoder must be a name, not .'x'.; run"),
         ('{"format": 1, "encoder": "trained by semishot"}', "no trained model in"),
         ('{"format": 1, "encoder": "omniglot", "identity": "x"}', "is not the one of"),
     ],
@@ -260,7 +266,7 @@ def test_a_model_of_timm_sees_pictures_as_it_was_trained(monkeypatch, tmp_path):
     torch.testing.assert_close(found, torch.tensor(truth), rtol=1e-4, atol=1e-4)
     save_encoder(encoder, tmp_path)
     assert load_encoder(tmp_path).identity == encoder.identity
-    with pytest.raises(InputError, match="timm has no 'no_such' to give .Unknown model .no_such"):
+    with pytest.raises(InputError, match="timm cannot load 'no_such' .Unknown model .no_such"):
         open_encoder("timm:no_such")
 
 

@@ -128,7 +128,7 @@ def test_without_reject_nothing_is_rejected_and_an_unknown_score_is_no_number(tm
 def test_the_table_of_students_distribution_is_within_what_the_document_says(freedom):
     features = np.random.default_rng(3).normal(size=(8, 4))
     classifier = PrototypeClassifier(reject=0.05).fit(features, [0, 0, 1, 1, -1, -1, -1, -1])
-    classifier._members = Members(5.0, 2.0, freedom)
+    classifier.members_ = Members(5.0, 2.0, freedom)
     distances = np.concatenate([np.linspace(0, 40, 5001), [1e3, 1e6]])
     found = Head(classifier).share_nearer(torch.from_numpy(distances)).numpy()
     assert np.abs(found - stdtr(freedom, (distances - 5) / 2)).max() < 1e-5

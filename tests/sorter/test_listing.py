@@ -116,7 +116,7 @@ def test_a_folder_within_another_belongs_to_itself_alone(tree):
     listing = from_folders(tree / "labeled", [inner], [tree / "labeled/out"])
     assert {label for _, label in shown(listing, tree)} == {"cat", "dog", None}
     assert len(listing.items) == 5
-    assert any("pile is no class" in note for note in listing.notes)
+    assert any("pile is not a class" in note for note in listing.notes)
     touch(tree / "9.jpg")
     around = from_folders(tree / "labeled", [tree], [tree / "labeled/out"])
     assert [os.path.relpath(i.path, tree) for i in around.items if i.label is None] == ["9.jpg"]
@@ -135,8 +135,12 @@ def test_an_empty_class_is_noted(tree):
 
 def test_folders_that_are_none_are_refused(tree):
     for labeled, pile, message in [
-        (tree / "nowhere", tree / "pile", "is no folder; it holds one folder of images per class"),
-        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is no folder"),
+        (
+            tree / "nowhere",
+            tree / "pile",
+            "is not a folder; it holds one folder of images per class",
+        ),
+        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is not a folder"),
         (tree / "pile", tree / "pile", "they must be two folders"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -11,7 +11,7 @@ from semishot.errors import InputError
 from semishot.sorter import journal as journal_file
 from semishot.sorter import move_files
 from semishot.sorter.journal import read_journal
-from semishot.sorter.move_files import IRRELEVANT, complete, plan, undo
+from semishot.sorter.move_files import IRRELEVANT_FOLDER, complete, plan, undo
 from semishot.system import files
 from semishot.system.folder_names import folded as fold
 from semishot.system.folder_names import folder_names, safe_name
@@ -286,7 +286,7 @@ def test_an_undo_killed_between_the_two_names_of_a_file_leaves_one(tmp_path):
 def test_a_journal_that_is_no_regular_file_is_not_read(tmp_path, kind):
     path = tmp_path / "undo.json"
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+    with pytest.raises(InputError, match="undo.json is not a regular file"):
         undo(tmp_path)
 
 
@@ -337,8 +337,8 @@ def test_folders_differ_where_classes_do():
         "a/b",
         "a%2Fb",
     ]
-    found = folder_names(names, IRRELEVANT)
-    folded = {fold(name) for name in found.values()} | {IRRELEVANT}
+    found = folder_names(names, IRRELEVANT_FOLDER)
+    folded = {fold(name) for name in found.values()} | {IRRELEVANT_FOLDER}
     assert len(folded) == len(names) + 1
     assert max(len(name.encode()) for name in found.values()) < 130
 
@@ -362,29 +362,42 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
     assert any("link to elsewhere" in line for line in undo(tmp_path / "out")[1])
 
 
+def step(source="/a", folder="b", name="c", digest="0" * 64) -> dict[str, object]:
+    return {"steps": [[source, folder, name, digest]]}
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("change", "reason"),
     [
-        {"format": 2},
-        {"how": "eat"},
-        {"steps": [["/a", "..", "b", "0" * 64]]},
-        {"steps": [["/a", "b", "../../c", "0" * 64]]},
-        {"steps": [["a", "b", "c", "0" * 64]]},
-        {"steps": [["/a", "b"]]},
-        {"steps": [["/a", "\ud800", "c", "0" * 64]]},
-        {"steps": [["/a", "b", "c\0", "0" * 64]]},
-        {"steps": [["/a\0", "b", "c", "0" * 64]]},
-        {"steps": 3},
-        None,
+        ({"format": 2}, "format must be 1, not 2"),
+        ({"how": "eat"}, "how must be one of move, copy, link, not 'eat'"),
+        ({"done": "yes"}, "done must be true or false, not 'yes'"),
+        ({"steps": 3}, "steps must be a list, not 3"),
+        ({"steps": [["/a", "b"]]}, "steps[0] must be four strings, not ['/a', 'b']"),
+        (step(folder=".."), "steps[0]: folder must be the name of a file, not '..'"),
+        (step(name="../../c"), "steps[0]: name must be the name of a file, not '../../c'"),
+        (step(name="c\0"), "steps[0]: name must be the name of a file"),
+        (step(source="a"), "steps[0]: source must be an absolute path, not 'a'"),
+        (step(source="/a\0"), "steps[0]: source must be an absolute path"),
+        (step(folder="\ud800"), "surrogates not allowed"),
+        (step(digest="0"), "steps[0]: digest must be a SHA-256, not '0'"),
+        ([], "it must be an object, not []"),
     ],
 )
-def test_a_journal_that_leads_elsewhere_is_refused(change, tmp_path):
+def test_a_journal_that_leads_elsewhere_is_refused(change, reason, tmp_path):
     complete(plan(tmp_path / "out", "copy", make_pile(tmp_path)))
     path = tmp_path / "out/undo.json"
-    said = json.loads(path.read_text())
-    path.write_text(json.dumps({**said, **change}) if change else "{")
-    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+    path.write_text(json.dumps(change and {**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError) as refused:
         undo(tmp_path / "out")
+    assert f"{path} is damaged, or of another version" in str(refused.value)
+    assert reason in str(refused.value)
+
+
+def test_a_journal_that_is_cut_off_is_refused(tmp_path):
+    (tmp_path / "undo.json").write_text("{")
+    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
+        undo(tmp_path)
 
 
 @pytest.mark.parametrize("digest", [None, 7, [], "", "\ud800", "../" * 20])

@@ -38,10 +38,10 @@ def test_a_pile_named_model_in_the_output_stays(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("model/sub/thesis.txt", "model/sub is not of a saved model, and would be deleted"),
-        ("model/thesis.txt", "thesis.txt is not of a saved model, and would be deleted"),
-        ("model/encoder.json", "holds no classifier.safetensors of ours"),
-        ("model", "model is no folder, and would be replaced"),
+        ("model/sub/thesis.txt", "model/sub is not part of a saved model, and would be deleted"),
+        ("model/thesis.txt", "thesis.txt is not part of a saved model, and would be deleted"),
+        ("model/encoder.json", "has no classifier.safetensors, and would be replaced"),
+        ("model", "model is not a folder, and would be replaced"),
     ],
 )
 def test_a_folder_of_the_users_is_not_replaced(capsys, tmp_path, name, message):
@@ -70,7 +70,7 @@ def test_scratch_that_is_another_file_is_not_written(tmp_path, kind):
     scratch = tmp_path / ".features.npy"
     (tmp_path / "mine").write_text("mine")
     os.link(tmp_path / "mine", scratch) if kind == "second name" else os.mkfifo(scratch)
-    with pytest.raises(InputError, match=r"\.features\.npy is a link or no regular file"):
+    with pytest.raises(InputError, match=r"\.features\.npy is a link or not a regular file"):
         check_out(tmp_path)
 
 

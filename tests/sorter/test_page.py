@@ -11,7 +11,9 @@ from PIL import Image
 
 from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
-from semishot.sorter.page import MOST_IN_GROUP, SortedImage, write_page
+from semishot.sorter.listing import Item
+from semishot.sorter.page import MOST_IN_GROUP, PilePage, write_page
+from semishot.sorter.predictions import Prediction
 from support.browser import CHROMIUM, Browser
 
 HOSTILE = (
@@ -26,17 +28,25 @@ def picture(seed: int, side: int = 90) -> bytes:
     return thumbnail(Image.fromarray(pixels).resize((side, side)))
 
 
-def sort_pile(count: int, classes: list[str] = CLASSES) -> list[SortedImage]:
+def show(path: Path, *content) -> None:
+    write_page(path, PilePage(*content))
+
+
+def predicted(path: str, *words, irrelevant: bool) -> Prediction:
+    return Prediction(Item(path), *words, "irrelevant" if irrelevant else "accept")
+
+
+def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
     """The last of every seven is irrelevant, certainty in no order."""
     sure = np.random.default_rng(0).permutation(count) / count
     return [
-        SortedImage(
+        predicted(
             f"pile/{i:06}.jpg",
             classes[i % len(classes)],
             float(0.34 + 0.66 * sure[i]),
             classes[(i + 1) % len(classes)],
             float(sure[-i]),
-            i % 7 == 6,
+            irrelevant=i % 7 == 6,
         )
         for i in range(count)
     ]
@@ -46,13 +56,18 @@ def sort_pile(count: int, classes: list[str] = CLASSES) -> list[SortedImage]:
 def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sorted")
     images = sort_pile(300)
-    images[0] = SortedImage(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", None, False)
+    images[0] = predicted(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", None, irrelevant=False)
     labeled = {name: [picture(i), picture(i + 10)] for i, name in enumerate(CLASSES)}
     labeled["no image of this"] = [picture(5)]
     asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
     summary = {"encoder": "photos", "message": HOSTILE}
     path = folder / "report.html"
-    write_page(path, images, labeled, asked, lambda i: picture(i) if i % 9 else None, summary)
+    place = {one.item: number for number, one in enumerate(images)}
+
+    def thumbnail_of(item: Item) -> bytes | None:
+        return picture(place[item]) if place[item] % 9 else None
+
+    show(path, images, labeled, asked, thumbnail_of, summary)
     return path
 
 
@@ -65,24 +80,24 @@ def test_groups_hold_their_images_the_most_certain_first_the_irrelevant_apart(pa
     text, images = page.read_text("utf-8"), sort_pile(300)
     for group, name in enumerate(CLASSES[:2], 1):
         own = [i for i in images if i.label == name and not i.irrelevant and i != images[0]]
-        expected = [i.path for i in sorted(own, key=lambda i: -i.probability)]
+        expected = [i.item.shown for i in sorted(own, key=lambda i: -i.probability)]
         shown = paths_in(text, f"group-{group}")
         third = MOST_IN_GROUP // 3
         assert shown == expected[: MOST_IN_GROUP - third] + expected[-third:]
         assert f"{len(expected) - MOST_IN_GROUP} more lie between" in text
     far = sorted((i for i in images if i.irrelevant), key=lambda i: -(i.distractor_score or 0))
-    assert paths_in(text, "irrelevant") == [i.path for i in far]
+    assert paths_in(text, "irrelevant") == [i.item.shown for i in far]
     assert len(paths_in(text, "next")) == 10
     assert "No image of the pile." in text
 
 
 def test_a_million_images_make_a_page_below_10_mb_and_few_are_read(tmp_path):
     """Many classes, long names and large pictures too."""
-    asked: list[int] = []
+    asked: list[Item] = []
     noise = np.random.default_rng(0).integers(0, 256, 9000, np.uint8).tobytes()
 
-    def large(place: int) -> bytes:
-        asked.append(place)
+    def large(item: Item) -> bytes:
+        asked.append(item)
         return noise
 
     for count, classes in ((1_000_000, CLASSES), (20_000, [f"{i}" * 400 for i in range(2000)])):
@@ -90,22 +105,20 @@ def test_a_million_images_make_a_page_below_10_mb_and_few_are_read(tmp_path):
         images = [one[i % len(one)] for i in range(count)]  # the same objects, again and again
         labeled = {name: [noise] * 9 for name in classes}
         asked.clear()
-        write_page(
-            tmp_path / "page.html", images, labeled, list(range(10)), large, {"a": "b" * 9999}
-        )
+        show(tmp_path / "page.html", images, labeled, list(range(10)), large, {"a": "b" * 9999})
         assert (tmp_path / "page.html").stat().st_size < 10_000_000
         assert len(asked) < 1500
 
 
 def test_no_image_and_no_label_still_make_a_page(tmp_path):
-    write_page(tmp_path / "page.html", [], {}, [], lambda i: None, {})
+    show(tmp_path / "page.html", [], {}, [], lambda i: None, {})
     assert "0 unlabeled images, 0 classes." in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot write"):
-        write_page(tmp_path / "file" / "page.html", [], {}, [], lambda i: None, {})
+        show(tmp_path / "file" / "page.html", [], {}, [], lambda i: None, {})
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +179,7 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     browser.press("ArrowLeft", 37)  # at the end nothing happens
     browser.press("ArrowRight", 39)
     fields = browser.run(FIELDS)
-    assert fields["path"] == second.path
+    assert fields["path"] == second.item.shown
     assert fields["label"] == "bee"
     assert fields["probability"] == f"{100 * second.probability:.1f} %"
     assert fields["score"] == f"{second.distractor_score:.3f}"
@@ -175,7 +188,7 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     assert not browser.run(OPEN)
     focused = "document.activeElement.dataset.path"
     wait_until(
-        lambda: browser.run(focused) == second.path
+        lambda: browser.run(focused) == second.item.shown
     )  # the event `close` comes a little later
     assert_quiet(browser, page)
 

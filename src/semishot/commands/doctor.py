@@ -1,14 +1,23 @@
-"""What a bug report needs: versions, devices, data."""
+"""`semishot doctor`: versions, devices and data, for a bug report."""
 
+import json
 import os
 import platform
 from pathlib import Path
 
-from semishot import datasets
-from semishot.data.pool import data_root
+from semishot.commands.flags import DataRoot, Json
+
+
+def doctor(data_root: DataRoot = None, as_json: Json = False) -> None:
+    """Versions, devices and data: what a bug report needs."""
+    found = examine(data_root)
+    lines = "\n".join(f"{name}: {state}" for name, state in found.items())
+    print(json.dumps(found, indent=1) if as_json else lines)
 
 
 def examine(root: Path | None = None) -> dict[str, str]:
+    from semishot import datasets
+    from semishot.data.pool import data_root
     from semishot.system.devices import device_names
     from semishot.training.records import versions
 

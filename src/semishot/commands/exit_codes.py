@@ -13,6 +13,7 @@ from semishot.errors import InputError, Terminated, printable
 
 LONGEST = 1000
 """Characters of the line."""
+INTERRUPTED_LINE = "interrupted; the same command continues from the last checkpoint"
 REFUSED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 """The machine refused (disk full, no permission); wrong input; Ctrl-C; SIGTERM."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -20,34 +21,31 @@ NO_SUCH_PATH = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTEMPTY, errno.EEXIST),
 }
-"""The path is wrong, not the machine."""
+"""Errors of a path that was given, not of the machine."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn what ends the block into one line and an exit code."""
-    in_charge = threading.current_thread() is threading.main_thread()
-    heard: list[int] = []
+def one_line_errors() -> Iterator[None]:
+    """Turn an error or a signal into one line on stderr and an exit code."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    received: list[int] = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
+    def handle(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    if in_charge:
-        signal.signal(signal.SIGTERM, hear)
+    if in_main_thread:
+        signal.signal(signal.SIGTERM, handle)
         if before[signal.SIGINT] is signal.default_int_handler:  # and not ignored
-            signal.signal(signal.SIGINT, hear)
+            signal.signal(signal.SIGINT, handle)
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if heard or isinstance(
-            error, KeyboardInterrupt
-        ):  # libraries make errors of their own out of it
-            terminated = signal.SIGTERM in heard or isinstance(error, Terminated)
-            code = TERMINATED if terminated else INTERRUPTED
-            _end("stopped; the same command goes on from the last checkpoint", code)
+        if received or isinstance(error, KeyboardInterrupt):  # libraries may turn it into their own
+            terminated = signal.SIGTERM in received or isinstance(error, Terminated)
+            _end(INTERRUPTED_LINE, TERMINATED if terminated else INTERRUPTED)
         if isinstance(error, InputError):
             _end(str(error), WRONG_USE)
         if isinstance(error, OSError):
@@ -56,13 +54,13 @@ def told() -> Iterator[None]:
             _end("not enough memory for what was asked; ask for less at a time", REFUSED)
         raise
     finally:
-        if in_charge:
+        if in_main_thread:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
 def _end(line: str, code: int) -> NoReturn:
-    """Whatever names stand in the line, it stays a line, and says nothing to the terminal but words."""
+    """Exit with one line, whatever characters names in it contain."""
     shown = printable(line)
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} … {shown[-LONGEST // 2 :]}"
@@ -74,7 +72,7 @@ def _refusal(error: OSError) -> str:
     what = error.strerror or str(error)
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in FULL:
-        return f"{where}{what}; make room, and the same command goes on where it stopped"
+        return f"{where}{what}; make room, and the same command continues where it stopped"
     if error.errno in FORBIDDEN:
         return f"{where}{what}; allow it, or choose another folder"
     return f"{where}{what}"

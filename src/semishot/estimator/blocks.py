@@ -1,6 +1,7 @@
-"""Features of any number in blocks: scaled on the way, and seen by a refiner in N + 1 coordinates.
+"""Any number of features, processed in blocks: scaled, and reduced to N + 1 coordinates for refiners.
 
-Letters: M examples, N classes, D features. Nothing here holds more than M x N numbers and one block.
+Letters: M examples, B of a block, N classes, D features.
+Nothing here holds more than M x N numbers and one block.
 """
 
 from collections.abc import Iterator
@@ -46,9 +47,9 @@ class Space:
         return features / self.length
 
     def settle(self, prototypes: Tensor) -> Tensor:
-        """Means of directions become directions again, whatever the number of examples behind them.
+        """Means of directions, scaled to unit length again, however many examples they are means of.
 
-        Else a mean of few would be longer than one of many, and farther from everything.
+        Otherwise a mean of few would be longer than a mean of many, and farther from everything.
         """
         if self.normalization == "none":
             return prototypes
@@ -57,8 +58,8 @@ class Space:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Blocks are small: threads that wait for each other at every operation would cost more than they
-    bring, on a busy machine many times more."""
+    """Use one thread: blocks are small, and threads would spend their time waiting for each other, on a
+    busy machine many times over."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -93,7 +94,7 @@ def coordinates(features: Array, space: Space, prototypes: Tensor) -> tuple[Tens
     basis = torch.linalg.qr(prototypes.mT).Q  # (D, N), or (D, D) if that is less
     seen = basis.new_empty(
         len(features), basis.shape[1] + 1
-    )  # whole at once: parts would litter memory
+    )  # allocated once: parts would fragment memory
     for part, block in blocks(features):
         scaled = space(block)  # (B, D)
         along = scaled @ basis  # (B, N)

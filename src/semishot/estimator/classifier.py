@@ -4,12 +4,11 @@ Letters: M examples, S of them labeled, N classes, D features.
 """
 
 import copy
-import json
 import warnings
-from dataclasses import asdict, replace
-from numbers import Real
+from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -24,7 +23,6 @@ from semishot.errors import InputError
 from semishot.estimator.blocks import (
     NORMALIZATIONS,
     Array,
-    Space,
     log_probs_in_blocks,
     mean_direction,
     nearest_in_blocks,
@@ -32,37 +30,22 @@ from semishot.estimator.blocks import (
     refined_in_blocks,
 )
 from semishot.estimator.held_out import (
-    Members,
-    Task,
+    Trial,
+    combined_members,
+    held_out_summary,
     judge,
-    members_by,
     members_held_out,
-    members_in_pile,
+    members_unlabeled,
 )
+from semishot.estimator.saved import Learned, is_number, not_saved, read_saved, write_saved
 from semishot.estimator.scaling import choose_space, temperature_of
-from semishot.system.tensor_files import read_tensors, write_tensors
 
 __all__ = ["UNLABELED", "PrototypeClassifier"]
 
 UNLABELED = -1
-FORMAT = "semishot.PrototypeClassifier"
 FLOATS = [np.float32, np.float64]
 TRIAL = 1000
-"""Unlabeled examples that the trials need at least; of a larger pile, evenly spaced ones."""
-
-
-class HeldOut(NamedTuple):
-    """Labeled examples held out in turn: how many, the share that is right, their mean probability."""
-
-    examples: int
-    accuracy: float
-    probability: float
-
-    def is_possible(self) -> bool:
-        """Of one that comes from a file."""
-        shares = (self.accuracy, self.probability)
-        counted = type(self.examples) is int and self.examples > 0
-        return counted and all(is_number(share) and 0 <= share <= 1 for share in shares)
+"""Of more unlabeled examples than this, trials use evenly spaced ones, at least so many."""
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
@@ -112,6 +95,10 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         Whether the unlabeled examples were used, and why, in words.
     held_out_ : HeldOut or None
         How well held-out labeled examples were predicted. None if nothing could be held out.
+    space_ : Space
+        Where distances are measured: `space_(features)` normalizes and scales features of shape (M, D).
+    members_ : Members or None
+        How far members of a class lie from its prototype. None if nothing could be held out to tell.
     temperature_ : float
         The temperature that was given or chosen.
     normalization_ : str
@@ -197,33 +184,33 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         """Scale, trial, refinement, and the scale once more."""
         unlabeled = np.flatnonzero(~labeled)
         tried = unlabeled[:: max(1, len(unlabeled) // TRIAL)]
-        task = Task(tensor(features[labeled]), labels[labeled], tensor(features[tried]))
+        trial = Trial(tensor(features[labeled]), labels[labeled], tensor(features[tried]))
         center = mean_direction(features)
-        space = choose_space(task.support, task.labels, center, self.normalize, temperature)
-        judgment = judge(refiner, self.steps, task, space)
-        self.pile_helps_, self.message_ = judgment.helps, judgment.words
+        space = choose_space(trial.support, trial.labels, center, self.normalize, temperature)
+        judgment = judge(refiner, self.steps, trial, space)
+        self.pile_helps_, self.message_ = judgment.helps, judgment.message
         used = None if judgment.helps is False else refiner
         prototypes = refined_in_blocks(used, features, labels, space, self.steps)  # (N, D)
-        members = members_by(
-            members_held_out(judgment.distances), members_in_pile(used, self.steps, task, space)
+        members = combined_members(
+            members_held_out(judgment.distances), members_unlabeled(used, self.steps, trial, space)
         )
         change = 1.0  # of the temperature, now that the prototypes are refined
         if temperature is None:
             change = temperature_of(prototypes, judgment.distances, judgment.classes)
         self.held_out_ = held_out_summary(judgment.distances / change, judgment.classes)
-        self._space = replace(space, length=space.length * change**0.5)
-        self._members = members.over(change) if members else None
+        self.space_ = replace(space, length=space.length * change**0.5)
+        self.members_ = members.divided_by(change) if members else None
         self.prototypes_ = (prototypes / change**0.5).numpy()
 
     @property
     def temperature_(self) -> float:
         """The temperature that was given or chosen, a float."""
-        return self._space.length**2
+        return self.space_.length**2
 
     @property
     def normalization_(self) -> str:
         """The normalization that was given or chosen: `"centered"`, `"unit"` or `"none"`."""
-        return self._space.normalization
+        return self.space_.normalization
 
     @one_thread()
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
@@ -234,7 +221,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(M, D) -> (M, N): the probability of each class, given that it is one of them (Eq. 2)."""
         features = self._check(X)
-        return log_probs_in_blocks(features, self._space, self._landmarks()).exp().numpy()
+        return log_probs_in_blocks(features, self.space_, self._prototypes()).exp().numpy()
 
     @one_thread()
     def distractor_score(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
@@ -243,7 +230,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         0.5 is ordinary; a value near 1 means that the example probably belongs to none of the classes.
         """
         features = self._check(X)
-        return self._share_nearer(nearest_in_blocks(features, self._space, self._landmarks())[0])
+        return self._share_nearer(nearest_in_blocks(features, self.space_, self._prototypes())[0])
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Accuracy on the labeled rows. Rows with `y == -1` are ignored."""
@@ -263,75 +250,42 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if isinstance(self.refiner, nn.Module):
             raise InputError("a refiner is saved by its name; this one is a module")
-        about = {
-            "parameters": self.get_params(),
-            "classes": self.classes_.tolist(),
-            "classes_dtype": self.classes_.dtype.str,
-            "normalization": self._space.normalization,
-            "length": self._space.length,
-            "members": self._members and asdict(self._members),
-            "pile_helps": self.pile_helps_,
-            "held_out": self.held_out_ and self.held_out_._asdict(),
-            "message": self.message_,
-            "feature_names": getattr(self, "feature_names_in_", np.empty(0)).tolist(),
-        }
-        tensors = {"prototypes": self._landmarks(), "center": self._space.center}
-        try:
-            text = json.dumps(about)
-        except TypeError as error:
-            raise InputError(f"labels are saved as JSON: strings or numbers ({error})") from error
-        write_tensors(Path(path), tensors, {FORMAT: text})
+        learned = Learned(
+            self.classes_,
+            self._prototypes(),
+            self.space_,
+            self.members_,
+            self.pile_helps_,
+            self.message_,
+            self.held_out_,
+            list(getattr(self, "feature_names_in_", [])),
+        )
+        write_saved(Path(path), self.get_params(), learned)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file written by `save`. `transduction_` is not available."""
+        parameters, learned = read_saved(Path(path))
         try:
-            tensors, metadata = read_tensors(Path(path))
-            about = json.loads(metadata[FORMAT])
-            loaded = cls(**about["parameters"])
+            loaded = cls(**parameters)
             loaded._check_parameters()
-            loaded._take(about, tensors["prototypes"], tensors["center"])
-        except FileNotFoundError as error:
-            raise InputError(f"no file {path}") from error
-        except Exception as error:  # a file may say anything of itself
-            raise InputError(f"{path} was not written by PrototypeClassifier.save") from error
+        except (TypeError, ValueError) as error:
+            raise not_saved(path, error) from error
+        loaded.classes_, loaded.prototypes_ = learned.classes, learned.prototypes.numpy()
+        loaded.n_features_in_ = learned.prototypes.shape[1]
+        loaded.space_, loaded.members_ = learned.space, learned.members
+        loaded.pile_helps_, loaded.message_ = learned.pile_helps, learned.message
+        loaded.held_out_ = learned.held_out
+        if learned.feature_names:
+            loaded.feature_names_in_ = np.array(learned.feature_names, object)
         return loaded
-
-    def _take(self, about: dict[str, Any], prototypes: Tensor, center: Tensor) -> None:
-        """What a file says was learned; ValueError where that cannot be."""
-        self.classes_ = saved_classes(about["classes"], about["classes_dtype"])
-        self.prototypes_, self.n_features_in_ = prototypes.numpy(), prototypes.shape[1]
-        self._space = Space(about["normalization"], center, about["length"])
-        self._members = about["members"] and Members(**about["members"])
-        self.pile_helps_, self.message_ = about["pile_helps"], about["message"]
-        held_out = about.get("held_out")  # older files have none
-        self.held_out_ = held_out and HeldOut(**held_out)
-        names = about["feature_names"]
-        members = list(about["members"].values()) if about["members"] else [1.0]
-        if (
-            self.prototypes_.shape != (len(self.classes_), self.n_features_in_)
-            or 0 in self.prototypes_.shape
-            or center.shape != (self.n_features_in_,)
-            or {prototypes.dtype, center.dtype} not in ({torch.float32}, {torch.float64})
-            or not (prototypes.isfinite().all() and center.isfinite().all())
-            or self._space.normalization not in NORMALIZATIONS
-            or not all(is_number(n) and np.isfinite(n) for n in (self._space.length, *members))
-            or not (self._space.length > 0 and min(members[1:], default=1.0) > 0)
-            or self.pile_helps_ not in (None, True, False)
-            or not isinstance(self.message_, str)
-            or not (self.held_out_ is None or self.held_out_.is_possible())
-            or len(names) not in (0, self.n_features_in_)
-            or not all(isinstance(name, str) for name in names)
-        ):
-            raise ValueError("it contradicts itself")
-        if names:
-            self.feature_names_in_ = np.array(names, object)
 
     def _check_parameters(self) -> tuple[nn.Module | None, float | None]:
         """The refiner, and the temperature if it is given."""
-        if self.steps < 1:
+        steps: Any = self.steps
+        if not isinstance(steps, Integral) or int(steps) < 1:
             raise InputError(
-                f"steps must be at least 1, not {self.steps}; refiner=None refines nothing"
+                f"steps must be at least 1, not {steps!r}; refiner=None refines nothing"
             )
         if self.normalize not in ("auto", *NORMALIZATIONS):
             choices = ", ".join(("auto", *NORMALIZATIONS))
@@ -349,6 +303,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
                     f"{self.refiner!r} has learned parameters, which a name does not bring: give the "
                     "trained module, or 'fitted_mask', which needs no training"
                 )
+        elif not (refiner is None or isinstance(refiner, nn.Module)):
+            raise InputError(f"refiner must be a name, a module or None, not {refiner!r}")
         return refiner, None if temperature is None else float(temperature)
 
     def _check(self, X: ArrayLike) -> Array:  # noqa: N803
@@ -358,7 +314,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return features
 
     def _decide(self, features: Array) -> NDArray[Any]:
-        distances, places = nearest_in_blocks(features, self._space, self._landmarks())
+        distances, places = nearest_in_blocks(features, self.space_, self._prototypes())
         classes: NDArray[Any] = self.classes_[places.numpy()]
         if self.reject is not None:
             if classes.dtype.kind not in "if":
@@ -366,26 +322,16 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             classes[self._share_nearer(distances) > 1 - self.reject] = UNLABELED
         return classes
 
-    def _landmarks(self) -> Tensor:
+    def _prototypes(self) -> Tensor:
         return tensor(self.prototypes_)
 
     def _share_nearer(self, distances: Tensor) -> NDArray[np.float64]:
-        if self._members is None:
+        if self.members_ is None:
             raise InputError(
                 "how far members of a class may lie is not known: it takes two labeled examples of some "
                 "class, or two unlabeled ones"
             )
-        return self._members.share_nearer(distances.double().numpy())
-
-
-def held_out_summary(distances: Tensor, classes: Tensor) -> HeldOut | None:
-    """(H, N), (H,): whether the probabilities keep what they promise, by what was held out."""
-    if not len(classes):
-        return None
-    probability, places = (-distances).softmax(-1).max(-1)
-    return HeldOut(
-        len(classes), float((places == classes).double().mean()), float(probability.double().mean())
-    )
+        return self.members_.share_nearer(distances.double().numpy())
 
 
 def as_array(values: Any) -> Any:
@@ -417,23 +363,6 @@ def is_labeled(y: NDArray[Any]) -> NDArray[np.bool_]:
             )
         return np.ones(len(y), bool)
     return np.asarray(y != UNLABELED, bool)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def saved_classes(values: list[Any], kind: str) -> NDArray[Any]:
-    """Labels as they were before JSON; the type's size is not believed."""
-    if not all(isinstance(value, str | int | float) for value in values):
-        raise ValueError("labels are strings or numbers")
-    if np.dtype(kind).kind in "OU":
-        classes = np.array(values, object if np.dtype(kind).kind == "O" else None)
-    else:
-        classes = np.array(values, np.dtype(kind))
-    if classes.ndim != 1 or classes.dtype.kind not in "OUbiuf":
-        raise ValueError(f"labels of type {kind}")
-    return classes
 
 
 def tensor(rows: Array) -> Tensor:

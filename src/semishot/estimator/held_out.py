@@ -1,4 +1,4 @@
-"""Does the pile help, and how far do members of the classes lie? Judged by what was held out.
+"""Do unlabeled examples help, and how far do members of a class lie? Measured on held-out examples.
 
 Letters: S labeled examples, H of them held out, U unlabeled ones, N classes, D features.
 """
@@ -13,78 +13,96 @@ from scipy.special import stdtr
 from torch import Tensor, nn
 
 from semishot.estimator.blocks import Space, refined_in_blocks
-from semishot.estimator.scaling import Prototypes, held_out, held_out_loss, temperature_of
+from semishot.estimator.scaling import (
+    MakePrototypes,
+    held_out_distances,
+    held_out_loss,
+    temperature_of,
+)
 from semishot.prototypes import squared_distances
 from semishot.refine.fitted_mask import ITERATIONS, SMALLEST, fit
 
-PILE_WORTH = 10
-"""Held-out distances that the pile's own estimate of how far members lie is worth: with two labels per
-class those alone are too few, and lie too far, since the prototype of one label is a poor one."""
+UNLABELED_WORTH = 10
+"""How many held-out distances the estimate from unlabeled examples counts for: with two labels per class
+the held-out ones are too few, and too large, since the prototype of one label is a poor one."""
 HARM = 4.0
-"""Held-out log-probability, times labels per class, that the pile may cost before it is left out: the
-fewer the labels, the more the pile is expected to help."""
+"""Held-out log-probability, times labels per class, that unlabeled examples may cost before they are
+ignored: the fewer the labels, the more they are expected to help."""
 
 
-class Task(NamedTuple):
-    """Raw features, (S, D), one-hot (S, N) and (U, D): the labeled ones and a pile to try."""
+class Trial(NamedTuple):
+    """What is tried: labeled examples, and unlabeled ones or a sample of them."""
 
-    support: Tensor
-    labels: Tensor
-    pile: Tensor
+    support: Tensor  # (S, D), raw features
+    labels: Tensor  # (S, N), one-hot
+    unlabeled: Tensor  # (U, D), raw features
 
 
 class Judgment(NamedTuple):
-    """Whether the pile helps (None: nothing to tell by), in words, and the held-out distances."""
+    """Do the unlabeled examples help? And the held-out distances of whichever way is used."""
 
     helps: bool | None
-    words: str
+    """None: no example could be held out, or none was unlabeled."""
+    message: str
     distances: Tensor  # (H, N)
     classes: Tensor  # (H,)
 
 
+class HeldOut(NamedTuple):
+    """Labeled examples held out in turn: how many, the share that is right, their mean probability."""
+
+    examples: int
+    accuracy: float
+    probability: float
+
+
 @dataclass(frozen=True)
 class Members:
-    """How far members of the classes lie from their prototypes: Student's distribution."""
+    """How far members of a class lie from its prototype: Student's distribution of squared distances."""
 
     mean: float
     spread: float
     freedom: float
 
     def share_nearer(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The share of members that lie nearer than this."""
+        """The share of members that lie nearer than these squared distances."""
         share: NDArray[np.float64] = stdtr(self.freedom, (distances - self.mean) / self.spread)
         return share
 
-    def over(self, scale: float) -> "Members":
-        """The same, of squared distances over this."""
+    def divided_by(self, scale: float) -> "Members":
+        """The distribution of the squared distances divided by `scale`."""
         return Members(self.mean / scale, self.spread / scale, self.freedom)
 
 
-def maker(refiner: nn.Module | None, steps: int, space: Space, pile: Tensor) -> Prototypes:
-    """Support and labels -> prototypes refined by this pile."""
+def refine_with(
+    refiner: nn.Module | None, steps: int, space: Space, unlabeled: Tensor
+) -> MakePrototypes:
+    """A function from support and labels to prototypes refined by these unlabeled examples."""
 
-    def made(support: Tensor, labels: Tensor) -> Tensor:
-        examples = torch.cat([support, pile]).numpy()
-        known = torch.cat([labels, labels.new_zeros(len(pile), labels.shape[1])])
+    def make(support: Tensor, labels: Tensor) -> Tensor:
+        examples = torch.cat([support, unlabeled]).numpy()
+        known = torch.cat([labels, labels.new_zeros(len(unlabeled), labels.shape[1])])
         return refined_in_blocks(refiner, examples, known, space, steps)
 
-    return made
+    return make
 
 
-def judge(refiner: nn.Module | None, steps: int, task: Task, space: Space) -> Judgment:
-    """Held-out labeled examples with the pile and without it; the better of the two goes on."""
-    alone = held_out(task.support, task.labels, space, maker(None, steps, space, task.pile[:0]))
-    if refiner is None or not len(task.pile):
+def judge(refiner: nn.Module | None, steps: int, trial: Trial, space: Space) -> Judgment:
+    """Compare held-out labeled examples with and without the unlabeled ones; keep the better way."""
+    support, labels, unlabeled = trial
+    supervised = refine_with(None, steps, space, unlabeled[:0])
+    alone = held_out_distances(support, labels, space, supervised)
+    if refiner is None or not len(unlabeled):
         said = "no unlabeled examples" if refiner is not None else "no refiner"
         return Judgment(None, f"{said}: supervised prototypes", *alone)
-    refined = maker(refiner, steps, space, task.pile)
-    distances, classes = held_out(task.support, task.labels, space, refined)
+    refined = refine_with(refiner, steps, space, unlabeled)
+    distances, classes = held_out_distances(support, labels, space, refined)
     if not len(classes):
         said = "every class has one example, so nothing tells whether the pile helps; it is used"
         return Judgment(None, said, distances, classes)
-    t = temperature_of(refined(task.support, task.labels), distances, classes)
+    t = temperature_of(refined(support, labels), distances, classes)
     gain = float(held_out_loss(*alone, 1.0) - held_out_loss(distances, classes, t))
-    helps = gain > -HARM * task.labels.shape[1] / len(task.labels)
+    helps = gain > -HARM * labels.shape[1] / len(labels)
     right = [int((d.argmin(-1) == classes).sum()) for d in (alone[0], distances)]
     said = f"of {len(classes)} held-out labeled examples {right[1]} are right with the pile and "
     said += f"{right[0]} without it, log-probability {gain:+.2f}: "
@@ -92,14 +110,25 @@ def judge(refiner: nn.Module | None, steps: int, task: Task, space: Space) -> Ju
     return Judgment(helps, said, *((distances, classes) if helps else alone))
 
 
-def members_by(held: Members | None, pile: Members | None) -> Members | None:
-    """Both estimates in one, each weighted by the distances it is worth."""
-    if held is None or pile is None:
-        return held or pile
-    weight = (held.freedom + 1) / (held.freedom + 1 + PILE_WORTH)
-    mean = weight * held.mean + (1 - weight) * pile.mean
-    variance = weight * held.spread**2 + (1 - weight) * pile.spread**2
-    return Members(mean, variance**0.5, held.freedom + 1 + PILE_WORTH)
+def held_out_summary(distances: Tensor, classes: Tensor) -> HeldOut | None:
+    """(H, N), (H,) -> whether the probabilities agree with the accuracy on held-out examples."""
+    if not len(classes):
+        return None
+    probability, places = (-distances).softmax(-1).max(-1)
+    return HeldOut(
+        len(classes), float((places == classes).double().mean()), float(probability.double().mean())
+    )
+
+
+def combined_members(held_out: Members | None, unlabeled: Members | None) -> Members | None:
+    """Both estimates in one, weighted by how many distances each counts for."""
+    if held_out is None or unlabeled is None:
+        return held_out or unlabeled
+    count = held_out.freedom + 1
+    weight = count / (count + UNLABELED_WORTH)
+    mean = weight * held_out.mean + (1 - weight) * unlabeled.mean
+    variance = weight * held_out.spread**2 + (1 - weight) * unlabeled.spread**2
+    return Members(mean, variance**0.5, count + UNLABELED_WORTH)
 
 
 def members_held_out(distances: Tensor) -> Members | None:
@@ -112,19 +141,19 @@ def members_held_out(distances: Tensor) -> Members | None:
     return Members(float(nearest.mean()), spread * (1 + 1 / count) ** 0.5, count - 1)
 
 
-def members_in_pile(
-    refiner: nn.Module | None, steps: int, task: Task, space: Space
+def members_unlabeled(
+    refiner: nn.Module | None, steps: int, trial: Trial, space: Space
 ) -> Members | None:
-    """From the pile's near component: each half is measured by prototypes refined with the other.
+    """From the near component of the unlabeled: each half measured by prototypes refined with the other.
 
     An example that has taken part in a prototype lies nearer to it than a new one would.
     """
-    halves = task.pile[::2], task.pile[1::2]
+    halves = trial.unlabeled[::2], trial.unlabeled[1::2]
     if not len(halves[1]):
         return None
     distances = []
     for own, other in (halves, halves[::-1]):
-        prototypes = maker(refiner, steps, space, other)(task.support, task.labels)
+        prototypes = refine_with(refiner, steps, space, other)(trial.support, trial.labels)
         distances.append(squared_distances(space(own), prototypes))
     both = torch.cat(distances).double()  # (U, N)
     mixture = fit(both)
@@ -136,8 +165,8 @@ def members_in_pile(
 def near_component(distances: Tensor) -> Members:
     """(U, N): as in `refine.fitted_mask`, but members and strangers differ in their variances.
 
-    Members that are spread out more than strangers fit here; members of a tight kind fit there. Whoever
-    needs to know how far members lie, and has no labels to tell, takes the wider of the two.
+    Members that are more spread out than strangers fit here, members that lie close together fit there.
+    Without labels to decide, the wider of the two is used.
     """
     z, second = distances.topk(min(2, distances.shape[1]), -1, largest=False).values.mT[[0, -1]]
     far = torch.cat([z, second])

@@ -3,14 +3,13 @@
 Facility location: an example that is asked about covers its neighborhood as far as a kernel says,
 prototypes cover theirs already, and each choice is the one that adds most cover. Every example counts by
 its uncertainty and by how likely it is a member.
-Letters: M examples, C candidates, R of the pile that are to be covered, N classes, D features.
+Letters: U unlabeled examples, C candidates, V examples to cover, N classes, D features.
 """
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from semishot.errors import InputError
 from semishot.estimator.blocks import one_thread
 from semishot.estimator.classifier import PrototypeClassifier, as_array
 from semishot.prototypes import squared_distances
@@ -37,7 +36,7 @@ def next_to_label(
     Parameters
     ----------
     X
-        Features of the unlabeled examples, of shape (M, D).
+        Features of the unlabeled examples, of shape (U, D).
     classifier
         A fitted classifier.
     count
@@ -47,18 +46,18 @@ def next_to_label(
     features = np.asarray(as_array(X))
     if not len(features):
         return np.empty(0, np.int64)
-    worth = worth_of_a_label(features, classifier)  # (M,)
+    worth = worth_of_a_label(features, classifier)  # (U,)
     spaced = np.arange(0, len(worth), max(1, -(-len(worth) // COVERED)))
     most = np.sort(np.argpartition(-worth, min(CANDIDATES, len(worth)) - 1)[:CANDIDATES])
-    space, prototypes = classifier._space, torch.from_numpy(classifier.prototypes_)
+    space, prototypes = classifier.space_, torch.from_numpy(classifier.prototypes_)
     candidates, covered = (
         space(torch.from_numpy(np.array(features[rows])).to(prototypes)) for rows in (most, spaced)
     )
-    nearest = squared_distances(covered, prototypes).amin(-1)  # (R,)
+    nearest = squared_distances(covered, prototypes).amin(-1)  # (V,)
     reach = nearest.median().clamp_min(torch.finfo(nearest.dtype).tiny)
-    kernel = (-squared_distances(candidates, covered) / reach).exp()  # (C, R)
-    cover = (-nearest / reach).exp()  # (R,)
-    weights = torch.from_numpy(worth[spaced]).to(kernel)  # (R,)
+    kernel = (-squared_distances(candidates, covered) / reach).exp()  # (C, V)
+    cover = (-nearest / reach).exp()  # (V,)
+    weights = torch.from_numpy(worth[spaced]).to(kernel)  # (V,)
     left = torch.ones(len(most), dtype=torch.bool)
     chosen: list[int] = []
     while len(chosen) < count and left.any():
@@ -75,13 +74,12 @@ def next_to_label(
 def worth_of_a_label(
     features: NDArray[np.floating], classifier: PrototypeClassifier
 ) -> NDArray[np.float64]:
-    """(M, D) -> (M,), the entropy of Eq. 2 times the share of members that lie farther out."""
-    probabilities = classifier.predict_proba(features)  # (M, N)
+    """(U, D) -> (U,), the entropy of Eq. 2 times the share of members that lie farther out."""
+    probabilities = classifier.predict_proba(features)  # (U, N)
     entropy: NDArray[np.float64] = -(probabilities * np.log(np.maximum(probabilities, 1e-12))).sum(
         1, dtype=np.float64
     )
-    try:
-        worth: NDArray[np.float64] = entropy * (1 - classifier.distractor_score(features))
-    except InputError:  # how far members lie is not known
+    if classifier.members_ is None:  # how far members lie is not known
         return entropy
+    worth: NDArray[np.float64] = entropy * (1 - classifier.distractor_score(features))
     return worth

@@ -1,4 +1,4 @@
-"""What the labeled examples tell about foreign features: normalization, temperature, held-out truth.
+"""Normalization and temperature of features, chosen by held-out labeled examples.
 
 Letters: S labeled examples, H of them held out, N classes, D features.
 """
@@ -15,18 +15,18 @@ from semishot.prototypes import class_prototypes, squared_distances
 
 FOLDS = 5
 TEMPERATURE_SHARE = 0.055
-"""Of the mean squared distance between prototypes: the temperature, as far as nothing is held out."""
+"""The temperature where nothing is held out, as a share of the mean squared distance between prototypes."""
 LOG_SPREAD = 0.5
 """How far, in natural logarithms, held-out examples are expected to move the temperature from that."""
 MANY_FEATURES = 32
-"""From here on the length of a feature vector says little, its direction much."""
+"""From this many on, the direction of a feature vector matters more than its length."""
 
-Prototypes = Callable[[Tensor, Tensor], Tensor]
+MakePrototypes = Callable[[Tensor, Tensor], Tensor]
 """Raw features (S, D), one-hot (S, N) -> prototypes (N, D) in some space."""
 
 
-def held_out(
-    support: Tensor, labels: Tensor, space: Space, prototypes: Prototypes
+def held_out_distances(
+    support: Tensor, labels: Tensor, space: Space, prototypes: MakePrototypes
 ) -> tuple[Tensor, Tensor]:
     """Distances (H, N) of labeled examples to prototypes made without them, and their classes (H,).
 
@@ -87,7 +87,7 @@ def choose_space(
         def prototypes(examples: Tensor, classes: Tensor, space: Space = space) -> Tensor:
             return space.settle(class_prototypes(space(examples), classes))
 
-        distances, classes = held_out(support, labels, space, prototypes)
+        distances, classes = held_out_distances(support, labels, space, prototypes)
         t = temperature or temperature_of(prototypes(support, labels), distances, classes)
         loss = float(held_out_loss(distances, classes, t))
         if best is None or loss < best[0]:

@@ -29,10 +29,10 @@ from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.evaluation import (
     embed_classes,
     episode_accuracies,
-    find_model,
     open_fleet,
 )
 from semishot.training.fleet_training import check_fleet
+from semishot.training.fleets import find_model
 from semishot.training.records import MaskRecord, Measurement, accuracy_records, mask_record
 from semishot.training.requests import EPISODES, Where
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semishot.data.episodes import EpisodeShape
-from semishot.training.requests import WITH_DISTRACTORS
+from semishot.training.requests import WITH_DISTRACTORS, Shape
 
 Features = Literal["pixels", "random", "pretrained"]
 EPISODE_PICTURE = EpisodeShape(query=3, unlabeled=3, distractors=5)
@@ -81,7 +81,7 @@ class MasksRequest:
     """Their labeled/unlabeled splits; the ± is their standard error."""
     updates: int | None = None
     """Their training updates instead of the preset's."""
-    shape: EpisodeShape = WITH_DISTRACTORS
+    shape: Shape = WITH_DISTRACTORS
     """The test episode."""
 
 
@@ -93,7 +93,7 @@ class SceneRequest:
     """A trained run folder, pretrained:omniglot, or `pixels` for no encoder at all."""
     dataset: str | None = None
     """With `pixels`, whose images to show."""
-    shape: EpisodeShape = EPISODE_PICTURE
+    shape: Shape = EPISODE_PICTURE
     """The episode."""
     seed: int = 0
     """Which stream of test episodes."""

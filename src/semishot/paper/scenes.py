@@ -21,7 +21,8 @@ from semishot.paper.published import MODELS
 from semishot.paper.requests import SceneRequest
 from semishot.prototypes import class_log_probs, class_prototypes
 from semishot.training.episode_streams import streams_of
-from semishot.training.evaluation import find_model, open_fleet
+from semishot.training.evaluation import open_fleet
+from semishot.training.fleets import find_model
 
 PIXELS = "pixels"
 Floats = NDArray[np.float64]

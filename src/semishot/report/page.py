@@ -15,7 +15,7 @@ from semishot.report.mask_tables import masks_section
 from semishot.report.reading import Results, read_results
 from semishot.report.section import Grid, Section
 from semishot.report.tables import table_section
-from semishot.report.template import render
+from semishot.report.template import FOLDER, PAGE_STYLE, render
 from semishot.system.files import reading, write_whole
 
 __all__ = ["report_on_runs", "write_report"]
@@ -53,9 +53,9 @@ def as_html(found: Results, root: Path | None, episodes: int) -> str:
         made = list(make_sections(found))
         curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
         return render(
-            "page.html",
-            ["page.css"],
-            "sort.js",
+            FOLDER / "page.html",
+            [PAGE_STYLE],
+            FOLDER / "sort.js",
             lead=lead(found),
             overview=overview(made),
             sections=made,

@@ -1,4 +1,4 @@
-"""A template, a style and a script -> one self-contained HTML page."""
+"""A template, styles and a script -> one self-contained HTML page, which loads nothing else."""
 
 import base64
 import hashlib
@@ -11,22 +11,24 @@ from markupsafe import Markup, escape
 
 from semishot import __version__
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
+PAGE_STYLE = FOLDER / "page.css"
+"""What all pages share."""
 
 
-def render(template: str, styles: Sequence[str], script: str, **values: Any) -> str:
-    """Every value is escaped, and only this style and script may run."""
+def render(template: Path, styles: Sequence[Path], script: Path, **values: Any) -> str:
+    """Every value is escaped, and only these styles and this script may run."""
     environment = Environment(
-        loader=FileSystemLoader(HERE),
+        loader=FileSystemLoader(template.parent),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["code"] = with_code
-    css = Markup("").join(Markup((HERE / name).read_text("utf-8")) for name in styles)
-    run = Markup((HERE / script).read_text("utf-8"))
-    return environment.get_template(template).render(
+    css = Markup("").join(Markup(style.read_text("utf-8")) for style in styles)
+    run = Markup(script.read_text("utf-8"))
+    return environment.get_template(template.name).render(
         css=css,
         script=run,
         css_hash=digest(css),

@@ -1,4 +1,4 @@
-"""Image files -> rows of features: decoded by threads, encoded in batches, remembered by content.
+"""Image files -> rows of features: decoded by threads, encoded in batches, cached by content.
 
 Letters: M rows, D features, B images.
 """
@@ -34,7 +34,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 MANY_PIXELS = 8_000_000
-"""Pictures above this are decoded one at a time, but for JPEGs, which shrink while they are decoded."""
+"""Larger images are decoded one at a time, except JPEGs, which shrink while they are decoded."""
 MOST_THREADS = 8
 BATCH, BATCH_ON_GPU = 4, 64
 """On a CPU small batches stay in the cache: 4 takes half the time of 32."""
@@ -58,8 +58,8 @@ class Rows:
         return len(self.items) - 1
 
 
-class Looked(NamedTuple):
-    """A file, read: its digest, and its pixels if they are needed. Or why not."""
+class ReadFile(NamedTuple):
+    """A file that was read: its digest, and its pixels if they are needed; or why it was not."""
 
     item: Item
     digest: bytes = b""
@@ -67,8 +67,8 @@ class Looked(NamedTuple):
     problem: str = ""
 
 
-Remember = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[Looked]]
-"""Sees to it that the cache holds what can be read, and tells of each item, in order."""
+FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[ReadFile]]
+"""Adds the features of every readable item to the cache, and yields each item, in order."""
 
 
 def embed(
@@ -76,12 +76,12 @@ def embed(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     scratch: Path,
-    remember: Remember,
+    fill_cache: FillCache,
 ) -> Rows:
     """One row for each image that can be read. `scratch` is the file that holds them."""
     skipped, read = [], []
     with quiet(), meter("looking at images", len(items), "images") as progress:
-        for seen in remember(items, encoder, cache, progress):
+        for seen in fill_cache(items, encoder, cache, progress):
             if seen.problem:
                 skipped.append(Skipped(seen.item.shown, seen.problem))
             else:
@@ -94,7 +94,9 @@ def embed(
         if np.isfinite(row).all():
             held[rows.add(seen.item, seen.digest)] = row
         else:
-            skipped.append(Skipped(seen.item.shown, "the encoder makes no finite numbers of it"))
+            skipped.append(
+                Skipped(seen.item.shown, "the encoder gives features that are not finite")
+            )
     rows.features = held[: len(rows.items)]
     return rows
 
@@ -105,8 +107,8 @@ def in_this_process(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
-) -> Iterator[Looked]:
-    """Every item in its order, read by threads and encoded here."""
+) -> Iterator[ReadFile]:
+    """Every item in order, read by threads and encoded in this process."""
     batches = Batches(encoder, device)
     for seen in ahead(lambda item: _look(item, encoder, cache), items, most_threads()):
         if seen.pixels is not None and seen.digest not in cache:
@@ -117,9 +119,9 @@ def in_this_process(
 
 
 class Batches:
-    """Pictures one by one -> features in batches of one size: sums of another size round differently.
+    """Images one by one -> features in batches of one size: sums of another size round differently.
 
-    So, on a CPU, a picture has the same features whatever is encoded beside it, and wherever.
+    So, on a CPU, an image has the same features whatever is encoded beside it, and wherever.
     """
 
     def __init__(self, encoder: ImageEncoder, device: torch.device) -> None:
@@ -149,7 +151,7 @@ def most_threads() -> int:
 
 
 def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator[S]:
-    """`map` by threads that are a little ahead of whoever asks."""
+    """`map` by threads that work a little ahead of the consumer."""
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[S]] = deque()
         try:
@@ -164,7 +166,7 @@ def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator
                 future.cancel()
 
 
-def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> Looked:
+def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
     seen, data = read(item)
     if seen.problem or seen.digest in cache:
         return seen
@@ -174,18 +176,18 @@ def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> Looked:
     return seen._replace(pixels=pixels)
 
 
-def read(item: Item) -> tuple[Looked, bytes]:
+def read(item: Item) -> tuple[ReadFile, bytes]:
     """A file, not yet decoded."""
     assert item.path is not None
     try:
         data = read_image(item.path)
     except InputError as error:
-        return Looked(item, problem=str(error)), b""
-    return Looked(item, hashlib.sha256(data).digest()), data
+        return ReadFile(item, problem=str(error)), b""
+    return ReadFile(item, hashlib.sha256(data).digest()), data
 
 
 def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
-    """What the encoder sees of a file's bytes; or why it sees nothing."""
+    """The pixels that the encoder takes from a file's bytes, or why there are none."""
     try:
         with opened(data, "it") as image:
             shrinks = image.format in ("JPEG", "MPO")  # MPO: a telephone's JPEG

@@ -1,4 +1,4 @@
-"""Features kept by the content of the image: segments that appear whole, so a kill loses seconds.
+"""Features cached by the content of the image, in segments written whole: a kill loses seconds.
 
 A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file, and `features` (n, D).
 """
@@ -20,7 +20,7 @@ Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
 """A segment is written when it has so many rows, or when so much time has passed."""
 MOST_BYTES = 2**30
-"""Of a segment: a larger one is not ours."""
+"""Of a segment: a larger file was not written here."""
 
 
 class EmbeddingCache:
@@ -43,7 +43,7 @@ class EmbeddingCache:
             self._index(path)
 
     def _index(self, path: Path) -> None:
-        """A damaged segment is as good as none: its images are embedded again."""
+        """Read what a segment holds; a damaged one is ignored, and its images are embedded again."""
         try:
             if check_regular(path.stat(), path) > MOST_BYTES:
                 return

@@ -1,6 +1,6 @@
-"""A pile embedded by several devices or machines: the bytes of its files go there, features come back.
+"""Images embedded by several devices or machines: their bytes are sent there, features come back.
 
-No disk is shared. What comes back is in the cache at once, so a lost worker costs seconds of its task.
+No disk is shared. Features are cached as they arrive, so a lost worker costs seconds of its task.
 """
 
 import tempfile
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from semishot.data.decoding import quiet
-from semishot.sorter.embedding import Batches, Looked, Pixels, ahead, most_threads, prepared, read
+from semishot.sorter.embedding import Batches, Pixels, ReadFile, ahead, most_threads, prepared, read
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder, load_encoder, save_encoder
 from semishot.sorter.listing import Item
@@ -39,17 +39,17 @@ def by_workers(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
-) -> Iterator[Looked]:
-    """As `embed.in_this_process`, elsewhere."""
-    pile = Pile(items, packed(encoder), cache, progress)
-    tasks = [pile.task(first, last) for first, last in parts(items)]
+) -> Iterator[ReadFile]:
+    """As `embedding.in_this_process`, by workers."""
+    images = ImageTasks(items, packed(encoder), cache, progress)
+    tasks = [images.task(first, last) for first, last in parts(items)]
     with closing(run(tasks, open_place(None, len(tasks)))) as running:
         for news in running:
             for _, found in news:
-                pile.receive(found)
-    for seen in pile.looked:
+                images.receive(found)
+    for seen in images.read:
         assert seen is not None
-        yield seen._replace(problem=seen.problem or pile.problems.get(seen.digest, ""))
+        yield seen._replace(problem=seen.problem or images.problems.get(seen.digest, ""))
 
 
 def parts(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
@@ -73,18 +73,18 @@ def _size(item: Item) -> int:
 
 
 @dataclass
-class Pile:
-    """The pile as seen from here."""
+class ImageTasks:
+    """Images as tasks for workers, and what came back so far."""
 
     items: Sequence[Item]
     encoder: Files
     cache: EmbeddingCache
     progress: Meter
     problems: dict[bytes, str] = field(default_factory=dict)
-    looked: list[Looked | None] = field(init=False)
+    read: list[ReadFile | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.looked = [None] * len(self.items)
+        self.read = [None] * len(self.items)
 
     def task(self, first: int, last: int) -> Task:
         middle = (first + last) // 2
@@ -100,10 +100,10 @@ class Pile:
 
     def unknown(self, first: int, last: int) -> dict[bytes, bytes]:
         """The files of a part of which nothing is known yet, by their digests."""
-        new, wanted = self.looked[first:last].count(None), {}
+        new, wanted = self.read[first:last].count(None), {}
         for place in range(first, last):
             seen, data = read(self.items[place])
-            self.looked[place] = seen
+            self.read[place] = seen
             known = seen.problem or seen.digest in self.cache or seen.digest in self.problems
             if not known:
                 wanted[seen.digest] = data

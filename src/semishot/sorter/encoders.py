@@ -22,8 +22,7 @@ from semishot.sorter.photo_encoders import efficientnet_lite0, timm_network
 from semishot.system.files import read_json, reading, write_json
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig
-from semishot.training.evaluation import find_model
-from semishot.training.fleets import load_model, save_model
+from semishot.training.fleets import find_model, load_model, save_model
 
 __all__ = ["DEFAULT", "ImageEncoder", "load_encoder", "open_encoder", "save_encoder"]
 
@@ -34,6 +33,7 @@ FEATURES = "features"
 """In `encoder.json`: there is none, the classifier was given features."""
 TRAINED = "trained by semishot"
 DESCRIPTION, WEIGHTS = "encoder.json", "encoder.safetensors"
+AGAIN = "run `semishot classify` again"
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class ImageEncoder:
     module: nn.Module
     """uint8 (B, H, W, C) -> float32 (B, D), scaling included."""
     prepare: Callable[[Image.Image], NDArray[np.uint8]]
-    """An opened picture -> (H, W, C)."""
+    """An opened image -> (H, W, C)."""
     identity: str
-    """A digest of the weights and of how pictures are prepared: it changes when features do."""
+    """A digest of the weights and of how images are prepared: it changes when features do."""
     trained: tuple[FleetConfig, ProtoNet] | None = None
-    """Of an encoder of ours: what is saved with a model."""
+    """Of an encoder trained by semishot: what is saved with a model."""
 
 
 class FleetOfOne(nn.Module):
@@ -131,48 +131,51 @@ def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
 
 
 def _saved_timm(name: str, weights: Path) -> ImageEncoder:
-    """By its saved weights: whoever opens a model from elsewhere has not asked to fetch anything."""
+    """By its saved weights: opening a model must not download anything."""
     module, framing = timm_network(name.removeprefix("timm:"), pretrained=False)
     try:
         tensors, _ = read_tensors(weights)
     except FileNotFoundError as error:
-        raise InputError(f"no {weights}: run `semishot classify` again") from error
+        raise InputError(f"no {weights}: {AGAIN}") from error
     with reading(weights):
         module.load_state_dict(tensors)
     return _assembled(name, module, framing)
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
-    """Write `encoder.json`, and weights that do not come with a package: the folder names no other file.
+    """Write `encoder.json`, and weights that do not come with a package: no other file is needed.
 
     None: there is no encoder, the classifier was given features.
     """
     if encoder is None:
         write_json(folder / DESCRIPTION, {"format": FORMAT, "encoder": FEATURES})
         return
-    said: dict[str, Any] = {"format": FORMAT, "encoder": encoder.name, "identity": encoder.identity}
+    saved: dict[str, Any] = {"format": FORMAT, "encoder": encoder.name}
+    saved["identity"] = encoder.identity
     if encoder.trained is not None and encoder.name != OMNIGLOT:
-        said["encoder"] = TRAINED
+        saved["encoder"] = TRAINED
         save_model(folder / WEIGHTS, *encoder.trained)
     elif encoder.name.startswith("timm:"):
         write_tensors(folder / WEIGHTS, encoder.module.state_dict(), {})
-    write_json(folder / DESCRIPTION, said)
+    write_json(folder / DESCRIPTION, saved)
 
 
 def load_encoder(folder: Path) -> ImageEncoder | None:
     """Read what `save_encoder` wrote; None if the model was given features. Other weights are refused."""
     path = folder / DESCRIPTION
     try:
-        said = read_json(path)
-        version, name, identity = said["format"], said["encoder"], said.get("identity")
+        saved = read_json(path)
     except FileNotFoundError as error:
         raise InputError(
             f"no model in {folder}: `semishot classify` leaves one in OUT/model"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is damaged: run `semishot classify` again") from error
+    if not isinstance(saved, dict):
+        raise InputError(f"{path} is damaged: it must be an object, not {saved!r:.40}; {AGAIN}")
+    version, name, identity = (saved.get(field) for field in ("format", "encoder", "identity"))
     if version != FORMAT:
-        raise InputError(f"{path} has format {version}, this version reads {FORMAT}")
+        raise InputError(f"{path}: format must be {FORMAT}, not {version!r:.40}; {AGAIN}")
+    if not isinstance(name, str):
+        raise InputError(f"{path}: encoder must be a name, not {name!r:.40}; {AGAIN}")
     if name == FEATURES:
         return None
     if name == TRAINED:
@@ -180,13 +183,15 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
         encoder = _of_run(TRAINED, config, model)
     elif name in (DEFAULT, OMNIGLOT):
         encoder = open_encoder(name)
-    elif isinstance(name, str) and name.startswith("timm:"):
+    elif name.startswith("timm:"):
         encoder = _saved_timm(name, folder / WEIGHTS)
     else:
-        raise InputError(f"{path} names an unknown encoder {name!r:.80}")
+        raise InputError(
+            f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
+        )
     if encoder.identity != identity:
         raise InputError(
-            f"the encoder {name!r} is not the one of {folder}: its weights or its way to prepare "
-            "pictures have changed; run `semishot classify` again"
+            f"the encoder {name!r} is not the one of {folder}: its weights or its way to prepare images "
+            f"have changed; {AGAIN}"
         )
     return encoder

@@ -32,13 +32,13 @@ from semishot.sorter.export_check import (
     image_trials,
     imported,
 )
-from semishot.sorter.predict import open_model
+from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
 
 __all__ = ["Exported", "export", "export_classifier"]
 
 STEPS = 4096
-"""Of the table of Student's distribution; between them it is linear, within 1e-6 of the truth."""
+"""Steps of the table of Student's distribution, interpolated linearly: within 1e-6 of the exact value."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Exported:
     takes: str
     megabytes: float
     difference: float
-    """The largest between onnxruntime and torch, of any probability or score."""
+    """The largest difference of a probability or score between onnxruntime and torch."""
 
     def __str__(self) -> str:
         return (
@@ -66,7 +66,7 @@ class Head(nn.Module):
 
     def __init__(self, classifier: PrototypeClassifier) -> None:
         super().__init__()
-        space, members = classifier._space, classifier._members
+        space, members = classifier.space_, classifier.members_
         self.normalization, self.length = space.normalization, space.length
         self.register_buffer("center", space.center.float())
         self.register_buffer("prototypes", torch.from_numpy(classifier.prototypes_).float())
@@ -91,7 +91,7 @@ class Head(nn.Module):
         return label, (-d).softmax(-1), self.share_nearer(nearest)
 
     def share_nearer(self, distances: Tensor) -> Tensor:
-        """`verdict.Members.share_nearer` by a table, even in u = z / (1 + |z|) from -1 to 1."""
+        """`Members.share_nearer` by a table, even in u = z / (1 + |z|) from -1 to 1."""
         z = (distances - self.mean) / self.spread
         place = (z / (1 + z.abs()) + 1) * (STEPS / 2)
         below = place.floor().clamp(0, STEPS - 1)
@@ -100,7 +100,7 @@ class Head(nn.Module):
 
 
 class EncoderAndHead(nn.Module):
-    """uint8 images (B, H, W, C) -> what `Head` says of their features."""
+    """uint8 images (B, H, W, C) -> what `Head` returns for their features."""
 
     def __init__(self, encoder: nn.Module, head: Head) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class EncoderAndHead(nn.Module):
 def export(model: Path, out: Path) -> Exported:
     """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier."""
     if model.is_dir():
-        return export_classifier(*open_model(model), out)
+        return export_classifier(*read_saved_model(model), out)
     return export_classifier(PrototypeClassifier.load(model), None, out)
 
 
@@ -141,8 +141,8 @@ def export_classifier(
 def checked_graph(
     classifier: PrototypeClassifier, encoder: ImageEncoder | None
 ) -> tuple[bytes, float]:
-    """The graph, and how far it is from torch. The head is tried alone too: trials of images seldom
-    come near to a class."""
+    """The graph, and its largest difference from torch. The head is compared alone too: the test images
+    are seldom near a class."""
     head, rows = Head(classifier), feature_trials(classifier)
     data = as_onnx(head, "features", rows, about(classifier, None))
     difference = compare(data, "features", rows, classifier, lambda x: x)
@@ -161,7 +161,7 @@ def checked_graph(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """The exporter warns about itself and about torchvision, which is not needed."""
+    """Silence the exporter's warnings about itself and about torchvision, which is not needed."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -194,8 +194,8 @@ def as_onnx(module: nn.Module, takes: str, trial: NDArray[Any], metadata: dict[s
 
 
 def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict[str, str]:
-    """What whoever runs the graph must know."""
-    said = {
+    """What a program that runs the graph must know."""
+    facts = {
         "semishot": __version__,
         "classes": json.dumps(classifier.classes_.tolist()),
         "reject": json.dumps(classifier.reject),
@@ -205,8 +205,8 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
         "encoder": "features" if encoder is None else encoder.name,
     }
     if encoder is not None:
-        said["height"], said["width"] = str(encoder.height), str(encoder.width)
-        said["channels"], said["identity"] = str(encoder.channels), encoder.identity
+        facts["height"], facts["width"] = str(encoder.height), str(encoder.width)
+        facts["channels"], facts["identity"] = str(encoder.channels), encoder.identity
         framing: Any = encoder.prepare
-        said["resize"] = json.dumps({"rule": type(framing).__name__.lower(), **asdict(framing)})
-    return said
+        facts["resize"] = json.dumps({"rule": type(framing).__name__.lower(), **asdict(framing)})
+    return facts

@@ -1,4 +1,4 @@
-"""Is the ONNX graph what torch says? Trials of images and of features, and the comparison.
+"""Does the ONNX graph agree with torch? Test images and features, and the comparison.
 
 Letters: B images, H x W pixels, C channels, D features, N classes.
 """
@@ -19,12 +19,12 @@ __all__ = ["OUTPUTS", "TOLERANCE", "compare", "feature_trials", "image_trials", 
 
 OUTPUTS = ["label", "probabilities", "distractor_score"]
 TOLERANCE = 1e-3
-"""Of probabilities and scores, between onnxruntime and torch: beyond it nothing is written."""
+"""Largest allowed difference of probabilities and scores between onnxruntime and torch."""
 BATCH = 7
 
 
 def imported(name: str) -> Any:
-    """A module of the extra `onnx`; onnxruntime is told not to report to anyone."""
+    """A module of the extra `onnx`; the telemetry of onnxruntime is switched off."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         return importlib.import_module(name)
@@ -33,9 +33,9 @@ def imported(name: str) -> Any:
 
 
 def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
-    """Features near each prototype and ever farther from it, and noise."""
+    """Features at each prototype and at growing distances from it, and mixtures."""
     rng = np.random.default_rng(0)
-    space = classifier._space
+    space = classifier.space_
     landmarks = classifier.prototypes_ * space.length  # (N, D)
     if space.normalization == "centered":
         landmarks = landmarks + space.center.numpy()
@@ -65,7 +65,7 @@ def compare(
     classifier: PrototypeClassifier,
     embed: Callable[[NDArray[Any]], NDArray[Any]],
 ) -> float:
-    """The largest difference of what onnxruntime and the classifier say, if it can be borne."""
+    """The largest difference between onnxruntime and the classifier; InputError if it is too large."""
     runtime = imported("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1  # a few images: threads would only wait for each other
@@ -73,7 +73,7 @@ def compare(
     features = embed(trials).astype(classifier.prototypes_.dtype)
     expected, scores = classifier.predict_proba(features), np.full(len(features), np.nan)
     classes = classifier.classes_[expected.argmax(1)]
-    if classifier._members is not None:
+    if classifier.members_ is not None:
         scores = classifier.distractor_score(features)
         classes = classifier.predict(features)
     known = [*classifier.classes_.tolist(), UNLABELED]  # place -1 is the last

@@ -1,4 +1,4 @@
-"""Features that somebody has computed already, in .npy files -> rows, a block at a time.
+"""Precomputed features in .npy files -> rows, a block at a time.
 
 Letters: M rows, D features.
 """
@@ -44,7 +44,7 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
         if array.dtype.kind == "U":  # numpy takes any four bytes for a character
             characters = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
             if characters.max(initial=0) > sys.maxunicode:
-                raise InputError(f"{path} holds strings that are no text")
+                raise InputError(f"{path} holds strings that are not text")
         labels = [None if str(value) in ("-1", "") else str(value) for value in array.tolist()]
     else:
         labels = [row["label"] or None for _, row in table_rows(path, ("label",))]
@@ -54,7 +54,7 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
 
 
 def feature_rows(labeled: Path, labels: Path | None, unlabeled: Path | None, scratch: Path) -> Rows:
-    """The labeled rows, then the others; each is named by its number, rows that are no numbers skipped."""
+    """The labeled rows, then the others, each named by its number; rows that are not finite are skipped."""
     if labels is None:
         raise InputError(
             f"--labeled {labeled} holds features: pass their --labels too (.csv or .npy)"

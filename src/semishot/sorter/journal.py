@@ -1,4 +1,4 @@
-"""The journal of a sorting, OUT/undo.json: which file goes where, sealed by whoever wrote it."""
+"""The journal of a sorting, OUT/undo.json: which file goes where, sealed by the user who wrote it."""
 
 import json
 import os
@@ -44,52 +44,72 @@ class Sorting:
 
 def write_journal(sorting: Sorting) -> None:
     steps = [[str(s.source), s.folder, s.name, s.digest] for s in sorting.steps]
-    said: dict[str, Any] = {"format": FORMAT, "how": sorting.how, "done": sorting.done}
-    said["steps"] = steps
-    said["seal"] = sign(json.dumps(said))
-    text = json.dumps(said, indent=1)  # ASCII, so that any file name can be written
+    saved: dict[str, Any] = {"format": FORMAT, "how": sorting.how, "done": sorting.done}
+    saved["steps"] = steps
+    saved["seal"] = sign(json.dumps(saved))
+    text = json.dumps(saved, indent=1)  # ASCII, so that any file name can be written
     write_whole(sorting.out / JOURNAL, lambda path: path.write_text(text, encoding="ascii"))
 
 
 def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
-    """What was to be sorted, if anything; a journal that names a place outside OUT/sorted is refused.
+    """The sorting of OUT, if there is one.
 
-    It says which files are moved where, so whoever wrote it could take or leave files anywhere: it is
-    believed if this user has sealed it, or as far as all the files it names lie below a folder.
+    A journal says which files are moved where, so its author could move files from and to anywhere. It
+    is trusted if this user sealed it on this machine, or if all the files it names lie in `below`.
     """
     path = out / JOURNAL
     try:
-        said: dict[str, Any] = json.loads(read_regular(path, MOST_BYTES).decode("ascii"))
-        seal = said.pop("seal", None)
-        steps = tuple(Step(Path(s), folder, name, d) for s, folder, name, d in said["steps"])
-        sorting = Sorting(out, said["how"], said["done"] is True, steps)
-        if said["format"] != FORMAT or sorting.how not in get_args(How):
-            raise ValueError
-        for step in steps:
-            parts = (step.folder, step.name)
-            if not re.fullmatch("[0-9a-f]{64}", step.digest):
-                raise ValueError
-            if any(b"\0" in os.fsencode(part) for part in (step.source, *parts)):
-                raise ValueError
-            if not step.source.is_absolute() or any(
-                p in ("", ".", "..") or "/" in p or os.sep in p for p in parts
-            ):
-                raise ValueError
+        content = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError:
-        raise
-    except Exception as error:  # it may hold anything
-        raise InputError(f"{path} is damaged, or of another version") from error
+    try:
+        saved = json.loads(content.decode("ascii"))
+        sorting = _checked(saved, out)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged, or of another version ({error})") from error
+    seal = saved.pop("seal", None)
     if below is not None:
         _check_below(sorting, below.resolve())
-    elif not verify(json.dumps(said), seal):
+    elif not verify(json.dumps(saved), seal):
         raise InputError(
             f"{path} was not written by you on this machine, or has been changed, and it may name any "
             f"file: `semishot undo {out} --below FOLDER` believes it for files of FOLDER, your pile; or "
             "delete it"
         )
     return sorting
+
+
+def _checked(saved: Any, out: Path) -> Sorting:
+    """What the JSON of a journal says, each field checked."""
+    if not isinstance(saved, dict):
+        raise InputError(f"it must be an object, not {saved!r:.40}")
+    how: Any = saved.get("how")
+    done, steps = saved.get("done"), saved.get("steps")
+    if (version := saved.get("format")) != FORMAT:
+        raise InputError(f"format must be {FORMAT}, not {version!r:.40}")
+    if how not in get_args(How):
+        raise InputError(f"how must be one of {', '.join(get_args(How))}, not {how!r:.40}")
+    if not isinstance(done, bool):
+        raise InputError(f"done must be true or false, not {done!r:.40}")
+    if not isinstance(steps, list):
+        raise InputError(f"steps must be a list, not {steps!r:.40}")
+    return Sorting(out, how, done, tuple(_step(n, step) for n, step in enumerate(steps)))
+
+
+def _step(number: int, saved: Any) -> Step:
+    """A step that leads to nowhere but OUT/sorted/FOLDER/NAME."""
+    where = f"steps[{number}]"
+    if not isinstance(saved, list) or [type(part) for part in saved] != [str] * 4:
+        raise InputError(f"{where} must be four strings, not {saved!r:.40}")
+    step = Step(Path(saved[0]), *saved[1:])
+    if not step.source.is_absolute() or b"\0" in os.fsencode(step.source):
+        raise InputError(f"{where}: source must be an absolute path, not {saved[0]!r:.40}")
+    for field, name in (("folder", step.folder), ("name", step.name)):
+        if name in ("", ".", "..") or {"/", os.sep} & set(name) or b"\0" in os.fsencode(name):
+            raise InputError(f"{where}: {field} must be the name of a file, not {name!r:.40}")
+    if not re.fullmatch("[0-9a-f]{64}", step.digest):
+        raise InputError(f"{where}: digest must be a SHA-256, not {step.digest!r:.40}")
+    return step
 
 
 def _check_below(sorting: Sorting, folder: Path) -> None:

@@ -47,7 +47,7 @@ class Listing:
 def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Path] = ()) -> Listing:
     """Images below labeled/CLASS with that label, and below each of `pile`, which may be files, without.
 
-    A folder that lies in another of these, or in `apart`, is no part of that other one.
+    A folder that lies in another of these, or in `apart`, is not part of that other one.
     """
     pile = list(pile)
     listing = Listing()
@@ -67,12 +67,12 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
 def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
     if not labeled.is_dir():
         raise InputError(
-            f"--labeled {labeled} is no folder; it holds one folder of images per class, or is a "
+            f"--labeled {labeled} is not a folder; it holds one folder of images per class, or is a "
             ".csv of path,label, or .npy features"
         )
     for place in pile:
         if not place.is_dir():
-            raise InputError(f"--unlabeled {place} is no folder")
+            raise InputError(f"--unlabeled {place} is not a folder")
         if place.resolve() == labeled.resolve():
             raise InputError(
                 f"--labeled and --unlabeled are both {labeled}; they must be two folders"
@@ -94,7 +94,7 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
         elif entry.is_dir() and entry.resolve() in inner:
             listing.notes.append(
-                f"{printable(str(entry))} is no class: it is the pile or the output"
+                f"{printable(str(entry))} is not a class: it is the pile or the output"
             )
 
 

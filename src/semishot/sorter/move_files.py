@@ -1,7 +1,7 @@
-"""Sort the files themselves: move, copy or link them to OUT/sorted/CLASS, so that it can be undone.
+"""Move, copy or link files to OUT/sorted/CLASS, in a way that can be undone.
 
-The whole plan is on the disk before the first file is touched, each step can be done twice, and no
-step overwrites anything. So a sorting that was killed is completed, or undone, by its journal alone.
+The whole plan is on disk before the first file is touched, every step can be repeated, and no step
+overwrites anything. So a sorting that was killed can be completed or undone from its journal alone.
 """
 
 import errno
@@ -21,7 +21,7 @@ from semishot.system.progress import track
 
 __all__ = ["complete", "plan", "undo"]
 
-IRRELEVANT = "_irrelevant"
+IRRELEVANT_FOLDER = "_irrelevant"
 LOCK = ".lock"
 """In OUT, while a command works there."""
 BLOCK = 2**20
@@ -31,16 +31,16 @@ OF_ONE_FILE = {
     *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
     *(errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.ELOOP),
 }
-"""Errors, ours among them, that are named and passed over; any other, as a full disk, ends the work."""
+"""Errors of one file, which is reported and skipped; any other, such as a full disk, ends the work."""
 
 
 def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) -> Sorting:
-    """A place for each (file, class or None for irrelevant, digest); on disk before anything moves."""
-    names = folder_names({label for _, label, _ in wanted if label is not None}, IRRELEVANT)
+    """A target for each (file, class or None for irrelevant, digest); written before anything moves."""
+    names = folder_names({label for _, label, _ in wanted if label is not None}, IRRELEVANT_FOLDER)
     taken: dict[tuple[str, str], int] = {}
     steps = []
     for source, label, digest in wanted:
-        folder = IRRELEVANT if label is None else names[label]
+        folder = IRRELEVANT_FOLDER if label is None else names[label]
         name = _free_name(out / SORTED / folder, source.name, taken)
         steps.append(Step(source.parent.resolve() / source.name, folder, name, digest))
     sorting = Sorting(out, how, False, tuple(steps))
@@ -62,9 +62,9 @@ def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> st
 
 
 def complete(sorting: Sorting) -> list[str]:
-    """Do what is not done yet; say which files could not be sorted, and why.
+    """Do the steps that are not done yet; return which files could not be sorted, and why.
 
-    What is no fault of a file, as a full disk, is raised; then the journal stays unfinished.
+    Other errors, such as a full disk, are raised, and the journal stays unfinished.
     """
     problems = []
     for step in track(sorting.steps, f"{sorting.how} files", len(sorting.steps)):
@@ -79,7 +79,7 @@ def complete(sorting: Sorting) -> list[str]:
 
 
 def _ready(sorting: Sorting, step: Step) -> Path:
-    """The target, in a folder that is there and is no link to elsewhere."""
+    """The target; its folder is made if needed, and must not be a link."""
     target = sorting.target(step)
     for folder in (target.parent.parent, target.parent):
         if folder.is_symlink():
@@ -109,13 +109,13 @@ def _do(how: How, source: Path, target: Path, digest: str) -> None:
 
 
 def _part(target: Path, digest: str) -> Path:
-    """Where a copy grows: a name that is short and nobody else's."""
+    """The temporary name of a copy: short, and used by nothing else."""
     said = os.fsencode(target.name) + b"\0" + os.fsencode(digest)
     return target.with_name(f".semishot-{hashlib.sha256(said).hexdigest()[:32]}.part")
 
 
 def _place(source: Path, target: Path, digest: str, share: bool) -> None:
-    """Give a file a second name, or where that cannot be a copy, whole or not at all."""
+    """Hard-link a file, or where that is not possible copy it, whole or not at all."""
     if share:
         with suppress(OSError):
             os.link(source, target, follow_symlinks=False)  # never onto another file
@@ -151,9 +151,9 @@ def _copy(source: Path, part: Path, target: Path) -> None:
 
 
 def undo(out: Path, below: Path | None = None) -> tuple[int, list[str]]:
-    """Put everything back; how many files were, and what could not be, and why.
+    """Put everything back; return how many files were, and which could not be, and why.
 
-    below: where the files may go back to. A journal that somebody else wrote needs it.
+    below: the folder that files may go back to. Required for a journal that another user wrote.
     """
     if read_journal(out, below) is None:
         raise InputError(f"nothing to undo in {out}: it has no {JOURNAL}")

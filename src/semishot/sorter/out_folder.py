@@ -1,4 +1,4 @@
-"""What `classify` may write and replace in OUT: its own files, never a user's, and none through a link."""
+"""The files of OUT, and which of them `classify` may replace: its own, never a user's, none by a link."""
 
 import stat
 from pathlib import Path
@@ -6,9 +6,13 @@ from pathlib import Path
 from semishot.errors import InputError
 from semishot.sorter.encoders import DESCRIPTION, WEIGHTS
 
-__all__ = ["CLASSIFIER", "EMBEDDINGS", "MODEL", "OF_A_MODEL", "SCRATCH", "check_model", "check_out"]
-
-MODEL, CLASSIFIER = "model", "classifier.safetensors"
+SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
+PREDICTIONS, REPORT, RESULT, SKIPPED = (
+    "predictions.csv",
+    "report.html",
+    "result.json",
+    "skipped.csv",
+)
 EMBEDDINGS, SCRATCH = "embeddings", ".features.npy"
 OF_A_MODEL = (DESCRIPTION, WEIGHTS, CLASSIFIER)
 NOT_COUNTED = {".DS_Store"}
@@ -16,8 +20,8 @@ NOT_COUNTED = {".DS_Store"}
 
 
 def check_out(out: Path, cache: Path | None = None) -> None:
-    """Refuse an OUT where our files would take the place of others, or lead to them."""
-    check_model(out / MODEL)
+    """Refuse an OUT where our files would replace others, or lead to them."""
+    check_saved_model(out / SAVED_MODEL)
     if cache is None and (out / EMBEDDINGS).is_symlink():
         raise InputError(
             f"{out / EMBEDDINGS} is a link: name the folder with --cache, or remove the link"
@@ -28,23 +32,23 @@ def check_out(out: Path, cache: Path | None = None) -> None:
         return
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
         raise InputError(
-            f"{out / SCRATCH} is a link or no regular file, and would be written: remove it, or choose "
+            f"{out / SCRATCH} is a link or not a regular file, and would be written: remove it, or choose "
             "another --out"
         )
 
 
-def check_model(folder: Path) -> None:
-    """Refuse to replace what is not a saved model, with nothing beside."""
+def check_saved_model(folder: Path) -> None:
+    """Refuse to replace a folder that holds anything but a saved model."""
     do = "move it away, or choose another --out"
     if folder.is_symlink():
         raise InputError(f"{folder} is a link, and would be replaced: {do}")
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder, and would be replaced: {do}")
+        raise InputError(f"{folder} is not a folder, and would be replaced: {do}")
     held = {path.name: path for path in sorted(folder.iterdir()) if path.name not in NOT_COUNTED}
     for name, path in held.items():
         if name not in OF_A_MODEL or not stat.S_ISREG(path.lstat().st_mode):
-            raise InputError(f"{path} is not of a saved model, and would be deleted: {do}")
+            raise InputError(f"{path} is not part of a saved model, and would be deleted: {do}")
     if held and CLASSIFIER not in held:
-        raise InputError(f"{folder} holds no {CLASSIFIER} of ours, and would be replaced: {do}")
+        raise InputError(f"{folder} has no {CLASSIFIER}, and would be replaced: {do}")

@@ -1,47 +1,67 @@
-"""A sorted pile as one HTML page: thumbnails by class and certainty, and which to label next."""
+"""A classified pile as one HTML page: thumbnails by class and certainty, and which to label next."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from semishot.data.thumbnails import data_uri
+from semishot.data.decoding import opened, quiet
+from semishot.data.thumbnails import data_uri, thumbnail
 from semishot.errors import InputError, printable
-from semishot.report.template import render
+from semishot.report.template import PAGE_STYLE, render
+from semishot.sorter.embedding import read_image
+from semishot.sorter.listing import Item
+from semishot.sorter.predictions import Prediction
+from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
 
-__all__ = ["LABELED_SHOWN", "SortedImage", "write_page"]
+__all__ = ["PilePage", "write_page", "write_pile_page"]
 
+FOLDER = Path(__file__).parent
 LABELED_SHOWN = 6
 """Labeled examples at the head of a class, at most."""
 MOST_IN_GROUP, MOST_TILES, MOST_GROUPS = 60, 1200, 300
 MOST_PICTURE_BYTES = 6_000_000
-"""With these the page stays below 10 MB, whatever the pile."""
+"""They keep the page below 10 MB, whatever the pile."""
 LONGEST = 160
-"""Characters of a name or path; of a longer one the middle is left out."""
+"""Characters of a name or path that are shown."""
 LONGEST_SENTENCE = 2000
 UNSURE = 0.5
 
 
 @dataclass(frozen=True)
-class SortedImage:
-    path: str
-    """As shown: relative to the pile."""
-    label: str
-    """The nearest class, also of an irrelevant image."""
-    probability: float
-    runner_up: str
-    distractor_score: float | None
-    irrelevant: bool
+class PilePage:
+    """What the page shows."""
+
+    predictions: Sequence[Prediction]
+    labeled: Mapping[str, Sequence[bytes]]
+    """Every class in the order of the page, with thumbnails of its first labeled examples."""
+    next_to_label: Sequence[int]
+    """Places in `predictions`."""
+    thumbnail_of: Callable[[Item], bytes | None]
+    """Asked for the images that are shown; None where there is no image to show."""
+    about: Mapping[str, str]
+    """Name and text of each fact about the whole, as in {"Encoder": "photos"}."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    image: SortedImage
-    path: str
-    label: str
-    runner_up: str
+    """A prediction, with names that a page can show."""
+
+    prediction: Prediction
     source: str | None
     """A data URI."""
+
+    @property
+    def path(self) -> str:
+        return readable(self.prediction.item.shown)
+
+    @property
+    def label(self) -> str:
+        return readable(self.prediction.label)
+
+    @property
+    def runner_up(self) -> str:
+        return readable(self.prediction.runner_up)
 
     @property
     def name(self) -> str:
@@ -49,7 +69,7 @@ class Tile:
 
     @property
     def tone(self) -> str:
-        return "unsure" if self.image.probability < UNSURE else ""
+        return "unsure" if self.prediction.probability < UNSURE else ""
 
 
 @dataclass(frozen=True)
@@ -65,69 +85,82 @@ class Group:
     """The least certain ones, if not all are shown."""
 
 
-def write_page(
+def write_pile_page(
     path: Path,
-    images: Sequence[SortedImage],
-    labeled: Mapping[str, Sequence[bytes]],
+    labeled: Sequence[Item],
+    predictions: Sequence[Prediction],
     next_to_label: Sequence[int],
-    thumbnail_of: Callable[[int], bytes | None],
-    summary: Mapping[str, str],
+    summary: PileSummary,
 ) -> None:
-    """Write the page.
+    """The page of a classified pile; the images it shows are read once more."""
+    with quiet():
+        examples: dict[str, list[bytes]] = {name: [] for name in summary.accepted}
+        for item in labeled:
+            own = examples[str(item.label)]
+            if len(own) < LABELED_SHOWN and (picture := thumbnail_of(item)) is not None:
+                own.append(picture)
+        about = {"Encoder": summary.encoder, "Verdict": " ".join(summary.verdict())}
+        if summary.notes:
+            about["Notes"] = "; ".join(summary.notes)
+        if summary.skipped:
+            about["Skipped"] = f"{summary.skipped:,} files; skipped.csv says why"
+        write_page(path, PilePage(predictions, examples, next_to_label, thumbnail_of, about))
 
-    labeled: every class in the order of the page, with thumbnails of its first labeled examples.
-    next_to_label: places in `images`.
-    thumbnail_of: asked for the images that are shown, by their place in `images`; None draws none.
-    summary: name and text of each fact about the whole, as in {"encoder": "photos"}.
-    """
-    text = page(images, labeled, next_to_label, thumbnail_of, summary)
+
+def thumbnail_of(item: Item) -> bytes | None:
+    """None for a row of features, and for a file that has changed since."""
+    if item.path is None:
+        return None
+    try:
+        with opened(read_image(item.path), "it") as image:
+            return thumbnail(image)
+    except InputError:
+        return None
+
+
+def write_page(path: Path, page: PilePage) -> None:
+    text = as_html(page)
     try:
         write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def page(
-    images: Sequence[SortedImage],
-    labeled: Mapping[str, Sequence[bytes]],
-    next_to_label: Sequence[int],
-    thumbnail_of: Callable[[int], bytes | None],
-    summary: Mapping[str, str],
-) -> str:
-    places: dict[str, list[int]] = {name: [] for name in labeled}
-    irrelevant: list[int] = []
-    for place, image in enumerate(images):
-        own = irrelevant if image.irrelevant else places.setdefault(image.label, [])
-        own.append(place)
+def as_html(page: PilePage) -> str:
+    of_class: dict[str, list[Prediction]] = {name: [] for name in page.labeled}
+    irrelevant: list[Prediction] = []
+    for one in page.predictions:
+        own = irrelevant if one.irrelevant else of_class.setdefault(one.label, [])
+        own.append(one)
     pictures = Pictures()
 
-    def tiles(chosen: Sequence[int]) -> list[Tile]:
-        return [tile(images[place], pictures.uri(thumbnail_of(place))) for place in chosen]
+    def tiles(chosen: Iterable[Prediction]) -> list[Tile]:
+        return [Tile(one, pictures.uri(page.thumbnail_of(one.item))) for one in chosen]
 
-    def group(name: str, own: list[int], examples: Sequence[bytes]) -> Group:
+    def group(name: str, own: list[Prediction], examples: Sequence[bytes]) -> Group:
         first, last = ends(own, most)
         shown = [uri for data in examples if (uri := pictures.uri(data))]
         return Group(readable(name), len(own), shown, tiles(first), tiles(last))
 
-    asked = tiles(next_to_label)
-    most = max(2, min(MOST_IN_GROUP, MOST_TILES // (len(places) + 1)))
-    heads = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(places) + 1))))
-    irrelevant.sort(key=lambda place: -(images[place].distractor_score or 0))
+    asked = tiles(page.predictions[place] for place in page.next_to_label)
+    most = max(2, min(MOST_IN_GROUP, MOST_TILES // (len(of_class) + 1)))
+    heads = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(of_class) + 1))))
+    irrelevant.sort(key=lambda one: -(one.distractor_score or 0))
     strangers = group("Suspected irrelevant", irrelevant, ())
     groups = []
-    for name, own in list(places.items())[:MOST_GROUPS]:
-        own.sort(key=lambda place: -images[place].probability)
-        groups.append(group(name, own, labeled.get(name, ())[:heads]))
+    for name, own in list(of_class.items())[:MOST_GROUPS]:
+        own.sort(key=lambda one: -one.probability)
+        groups.append(group(name, own, page.labeled.get(name, ())[:heads]))
     return render(
-        "sorted.html",
-        ["page.css", "sorted.css"],
-        "sorted.js",
-        count=len(images),
-        classes=len(places),
+        FOLDER / "sorted.html",
+        [PAGE_STYLE, FOLDER / "sorted.css"],
+        FOLDER / "sorted.js",
+        count=len(page.predictions),
+        classes=len(of_class),
         groups=groups,
         strangers=strangers,
         next=asked,
-        summary=[(readable(k), readable(v, LONGEST_SENTENCE)) for k, v in summary.items()],
+        summary=[(readable(k), readable(v, LONGEST_SENTENCE)) for k, v in page.about.items()],
     )
 
 
@@ -145,22 +178,16 @@ class Pictures:
         return uri
 
 
-def tile(image: SortedImage, source: str | None) -> Tile:
-    return Tile(
-        image, readable(image.path), readable(image.label), readable(image.runner_up), source
-    )
-
-
-def ends(places: list[int], most: int) -> tuple[list[int], list[int]]:
+def ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Prediction]]:
     """All of them, or the first two thirds of `most` and the last third."""
-    if len(places) <= most:
-        return places, []
+    if len(group) <= most:
+        return group, []
     last = most // 3
-    return places[: most - last], places[len(places) - last :]
+    return group[: most - last], group[len(group) - last :]
 
 
 def readable(text: str, longest: int = LONGEST) -> str:
-    """What can be printed as it is, the rest by its number; not longer than a page can bear."""
+    """Printable characters as they are, others as escapes; the middle of a long text is left out."""
     shown = printable(text)
     if len(shown) <= longest:
         return shown

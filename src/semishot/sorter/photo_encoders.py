@@ -50,9 +50,9 @@ class LastMapsMean(nn.Module):
 
 
 def efficientnet_lite0() -> tuple[nn.Module, Framing]:
-    """1,280 features, trained on ImageNet; the weights lie in a package of their own.
+    """1,280 features, trained on ImageNet; the weights come in a package of their own.
 
-    The middle of a picture is taken, seven eighths of its shorter side, as when the network was tested.
+    It sees the middle of an image, seven eighths of its shorter side, as when it was tested.
     """
     try:
         package = importlib.import_module("efficientnet_lite_pytorch")
@@ -72,9 +72,11 @@ def efficientnet_lite0() -> tuple[nn.Module, Framing]:
 
 
 def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing]:
-    """Any model of timm, without its classes; its weights are fetched once, by timm itself."""
+    """Any model of timm, without its classes; timm downloads its weights once."""
     if not re.fullmatch(r"[\w.-]+", name):
-        raise InputError(f"timm:{name} is no name in timm's list of models; others are not fetched")
+        raise InputError(
+            f"timm:{name} is not a name in timm's list of models; no others are fetched"
+        )
     try:
         timm = importlib.import_module("timm")
         timm_data = importlib.import_module("timm.data")
@@ -86,7 +88,7 @@ def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing
     try:
         network = timm.create_model(name, pretrained=pretrained, num_classes=0)
     except Exception as error:
-        raise InputError(f"timm has no {name!r} to give ({_reason(error)})") from error
+        raise InputError(f"timm cannot load {name!r} ({_reason(error)})") from error
     config = timm_data.resolve_model_data_config(network)
     channels, height, width = config["input_size"]
     mean, std = ([255.0 * value for value in config[key]] for key in ("mean", "std"))

@@ -1,4 +1,4 @@
-"""A saved model and new images -> predictions, without the images it has learned from."""
+"""A saved model and new images -> predictions, without the images it was fitted to."""
 
 import tempfile
 from collections.abc import Sequence
@@ -7,23 +7,23 @@ from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.sorter.classify import judged
 from semishot.sorter.embedding import Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import ImageEncoder, load_encoder
 from semishot.sorter.feature_files import gathered, read_features
 from semishot.sorter.listing import Item, Skipped, from_folders
-from semishot.sorter.out_folder import CLASSIFIER, MODEL
-from semishot.sorter.predictions import Prediction
+from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
+from semishot.sorter.predictions import Prediction, predictions_of
+from semishot.sorter.requests import PredictRequest
 from semishot.system.devices import pick_device
 
-__all__ = ["open_model", "predict"]
+__all__ = ["predict", "read_saved_model"]
 
 
-def open_model(folder: Path) -> tuple[PrototypeClassifier, ImageEncoder | None]:
+def read_saved_model(folder: Path) -> tuple[PrototypeClassifier, ImageEncoder | None]:
     """What `semishot classify` has left in OUT/model; OUT will do."""
-    if not (folder / CLASSIFIER).exists() and (folder / MODEL / CLASSIFIER).exists():
-        folder = folder / MODEL
+    if not (folder / CLASSIFIER).exists() and (folder / SAVED_MODEL / CLASSIFIER).exists():
+        folder = folder / SAVED_MODEL
     encoder = load_encoder(folder)
     classifier = PrototypeClassifier.load(folder / CLASSIFIER)
     takes = classifier.n_features_in_
@@ -35,45 +35,42 @@ def open_model(folder: Path) -> tuple[PrototypeClassifier, ImageEncoder | None]:
     return classifier, encoder
 
 
-def predict(
-    model: Path, images: Sequence[Path], cache: Path | None = None, device: str = "auto"
-) -> tuple[list[Prediction], list[Skipped]]:
+def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     """Of image files and folders of them, or of .npy features if the model has learned from such."""
-    classifier, encoder = open_model(model)
-    for path in images:
+    if not request.images:
+        raise InputError("name the images, or a folder of them")
+    classifier, encoder = read_saved_model(request.model)
+    for path in request.images:
         if not path.exists():
             raise InputError(f"no file or folder {path}")
     with tempfile.TemporaryDirectory(prefix="semishot-") as scratch:
-        rows = _rows(classifier, encoder, images, cache, Path(scratch), device)
+        if encoder is None:
+            rows = _given_features(request.images, classifier.n_features_in_, Path(scratch))
+        else:
+            rows = _embedded(request, encoder, Path(scratch))
         if not rows.items:
             reason = (
                 f"{rows.skipped[0].shown}: {rows.skipped[0].reason}" if rows.skipped else "none"
             )
             raise InputError(f"no image to predict ({reason})")
-        return judged(classifier, rows.features, rows.items), rows.skipped
+        return predictions_of(classifier, rows.features, rows.items), rows.skipped
 
 
-def _rows(
-    classifier: PrototypeClassifier,
-    encoder: ImageEncoder | None,
-    images: Sequence[Path],
-    cache: Path | None,
-    scratch: Path,
-    device: str,
-) -> Rows:
-    if encoder is not None:
-        listing = from_folders(None, images)
-        kept = EmbeddingCache(cache or scratch, encoder.identity, encoder.features)
-        here = partial(in_this_process, pick_device(device))
-        rows = embed(listing.items, encoder, kept, scratch / "rows.npy", here)
-        rows.skipped[:0] = listing.skipped
-        return rows
-    arrays = [(path, read_features(path)) for path in images]
+def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:
+    listing = from_folders(None, request.images)
+    cache = EmbeddingCache(request.cache or scratch, encoder.identity, encoder.features)
+    here = partial(in_this_process, pick_device(request.device))
+    rows = embed(listing.items, encoder, cache, scratch / "rows.npy", here)
+    rows.skipped[:0] = listing.skipped
+    return rows
+
+
+def _given_features(paths: Sequence[Path], features: int, scratch: Path) -> Rows:
+    arrays = [(path, read_features(path)) for path in paths]
     for path, array in arrays:
-        if array.shape[1] != classifier.n_features_in_:
+        if array.shape[1] != features:
             raise InputError(
-                f"{path} has {array.shape[1]:,} features in a row, the model takes "
-                f"{classifier.n_features_in_:,}"
+                f"{path} has {array.shape[1]:,} features in a row, the model takes {features:,}"
             )
     parts = [
         (array, [Item(f"{path.name}:{row}") for row in range(len(array))], range(len(array)))

@@ -1,35 +1,50 @@
-"""What is said of each image of a pile, as a CSV that no spreadsheet takes for formulas, or as JSON."""
+"""The prediction for each image: made by a classifier, written as JSON or as a CSV without formulas.
+
+Letters: B images, D features, N classes.
+"""
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.estimator.classifier import PrototypeClassifier
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import write_whole
 
-__all__ = ["ACCEPT", "IRRELEVANT", "Prediction", "as_csv", "as_json", "write_skipped", "write_text"]
+__all__ = ["Prediction", "as_csv", "as_json", "predictions_of", "write_skipped", "write_text"]
 
-ACCEPT, IRRELEVANT = "accept", "irrelevant"
+ACCEPT: Final = "accept"
+IRRELEVANT: Final = "irrelevant"
 COLUMNS = ("path", "label", "probability", "runner_up", "distractor_score", "decision")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet would run, as the first character of a cell."""
+"""First characters of a cell that a spreadsheet would run."""
 
 
 @dataclass(frozen=True)
 class Prediction:
+    """What is predicted for one image, or one row of features."""
+
     item: Item
     label: str
     """The nearest class, also of an irrelevant image."""
     probability: float
-    """Of that class, if it is one of them."""
+    """Of that class, if the image belongs to one of them."""
     runner_up: str
     """The second nearest class, if there are two."""
     distractor_score: float | None
     """The share of members that lie nearer to their class. None: not known."""
-    decision: str
+    decision: Literal["accept", "irrelevant"]
+
+    @property
+    def irrelevant(self) -> bool:
+        return self.decision == IRRELEVANT
 
     def cells(self) -> dict[str, Any]:
         score = None if self.distractor_score is None else round(self.distractor_score, 4)
@@ -37,8 +52,37 @@ class Prediction:
         return dict(zip(COLUMNS, (*values, self.decision), strict=True))
 
 
-def as_json(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
-    return [prediction.cells() for prediction in predictions]
+def predictions_of(
+    classifier: PrototypeClassifier, features: NDArray[np.float32], items: Sequence[Item]
+) -> list[Prediction]:
+    """(B, D) -> a prediction for each row."""
+    probabilities = classifier.predict_proba(features)  # (B, N)
+    best = probabilities.argmax(1)
+    chance = probabilities.max(1)
+    probabilities[np.arange(len(best)), best] = -1
+    second = probabilities.argmax(1)
+    names = [str(name) for name in classifier.classes_]
+    farthest = 1 - (classifier.reject or 0)
+    scores: list[float | None] = [None] * len(items)
+    if classifier.members_ is not None:
+        scores = classifier.distractor_score(features).tolist()
+    return [
+        Prediction(
+            item,
+            names[first],
+            float(probability),
+            names[next_] if len(names) > 1 else "",
+            score,
+            IRRELEVANT if score is not None and score > farthest else ACCEPT,
+        )
+        for item, first, probability, next_, score in zip(
+            items, best, chance, second, scores, strict=True
+        )
+    ]
+
+
+def as_json(predictions: Sequence[Prediction]) -> str:
+    return json.dumps([prediction.cells() for prediction in predictions], indent=1) + "\n"
 
 
 def as_csv(predictions: Sequence[Prediction]) -> str:
@@ -50,7 +94,7 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """In UTF-8, line ends as they are; a file name that is none is written by its bytes' numbers."""
+    """In UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are written as escapes."""
     data = text.encode("utf-8", "backslashreplace")
     write_whole(path, lambda temporary: temporary.write_bytes(data))
 

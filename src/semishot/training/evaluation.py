@@ -22,7 +22,7 @@ from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
 from semishot.training.episode_streams import EpisodeStreams, streams_of
-from semishot.training.fleets import load_model, save_model
+from semishot.training.fleets import find_model, load_model, save_model
 from semishot.training.records import (
     AccuracyRecord,
     Measurement,
@@ -102,19 +102,6 @@ def embedding_bytes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> in
     encoder = model.encoder
     cells = np.prod([side // 2**BLOCKS for side in pool.images.shape[-2:]])
     return int(encoder.runs * len(images.order) * encoder.filters * cells * 4)
-
-
-def find_model(name: str) -> Path:
-    """A run folder or model file by its path, or a model that comes with the package."""
-    kind, _, rest = name.partition(":")
-    if kind != "pretrained":
-        return Path(name)
-    paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*.safetensors"))
-    path = next((path for path in paths if path.stem == rest), None)
-    if path is None:
-        held = ", ".join(f"pretrained:{path.stem}" for path in paths)
-        raise InputError(f"no pretrained model {rest!r}; this version has {held or 'none'}")
-    return path
 
 
 def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRecord]:

@@ -28,6 +28,19 @@ def save_model(
     write_tensors(path, model.state_dict(), metadata)
 
 
+def find_model(name: str) -> Path:
+    """A run folder or model file by its path, or a model that comes with the package."""
+    kind, _, rest = name.partition(":")
+    if kind != "pretrained":
+        return Path(name)
+    paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*.safetensors"))
+    path = next((path for path in paths if path.stem == rest), None)
+    if path is None:
+        held = ", ".join(f"pretrained:{path.stem}" for path in paths)
+        raise InputError(f"no pretrained model {rest!r}; this version has {held or 'none'}")
+    return path
+
+
 def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
     """A trained fleet from its run folder or its file, ready to evaluate."""
     path = source if source.suffix == ".safetensors" else source / MODEL_FILE

@@ -6,12 +6,17 @@ Each field is a flag of the command, the text below it its help. Nothing here im
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
 
 EPISODES = 600
 """Test episodes of a record, as in the paper."""
+Shape = Annotated[EpisodeShape, tyro.conf.arg(name="")]
+"""Its fields are flags of their own: --way, not --shape.way."""
 TABLE1_TEST = EpisodeShape(query=14)
 WITH_DISTRACTORS = EpisodeShape(query=14, distractors=5)
 
@@ -72,7 +77,7 @@ class EvaluationRequest:
     """Refine with this method at test instead of the trained one, or with `none`."""
     split: Split = "test"
     """Classes to test on."""
-    shape: EpisodeShape = TABLE1_TEST
+    shape: Shape = TABLE1_TEST
     """The test episode."""
     episodes: int = EPISODES
     """How many."""
@@ -84,5 +89,5 @@ class PickRequest:
 
     model: str = "masked_soft_kmeans"
     """Which of the fleet's methods."""
-    shape: EpisodeShape = WITH_DISTRACTORS
+    shape: Shape = WITH_DISTRACTORS
     """The episode to judge by."""

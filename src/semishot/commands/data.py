@@ -1,0 +1,53 @@
+"""`semishot data prepare|verify|list`: parse, call one function, print."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from semishot.commands.flags import DataRoot, Json
+
+Name = Annotated[
+    tyro.conf.Positional[str],
+    tyro.conf.arg(help="Which data set; `semishot data list` shows them."),
+]
+
+
+def prepare(
+    name: Name,
+    source: Path | None = None,
+    download: bool = False,
+    splits: str | None = None,
+    partial: bool = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Turn raw files into an image pool below the data root.
+
+    Args:
+        source: The folder that holds its published files.
+        download: Fetch the published files, checked by their checksums. The only use of the network.
+        splits: Only these splits, as in `train,test`, where a data set may be held in part.
+        partial: Go without the classes that the source lacks, where a data set may be held in part.
+    """
+    from semishot import datasets
+
+    taken = splits.split(",") if splits else None
+    datasets.prepare(name, source, data_root, download=download, splits=taken, partial=partial)
+    verify(name, data_root)
+
+
+def verify(name: Name, data_root: DataRoot = None) -> None:
+    """Recompute a pool's fingerprint and say what it holds, what is missing and what differs."""
+    from semishot import datasets
+
+    print("\n".join(datasets.verify(name, data_root)))
+
+
+def list_prepared(data_root: DataRoot = None, as_json: Json = False) -> None:
+    """List the data sets this version knows and which are prepared."""
+    from semishot import datasets
+
+    found = datasets.prepared(data_root)
+    lines = "\n".join(f"{name}: {state}" for name, state in found.items())
+    print(json.dumps(found, indent=1) if as_json else lines)

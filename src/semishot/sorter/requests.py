@@ -1,0 +1,60 @@
+"""What a person asks of the sorter: the settings of `classify` and `predict`.
+
+Each field is a flag of the command, the text below it its help. Nothing here imports torch.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from semishot.sorter.journal import How
+
+
+@dataclass(frozen=True)
+class ClassifyRequest:
+    """Sort a pile of images by a few labeled ones."""
+
+    labeled: Path
+    """A folder with one folder of images per class; or a .csv of path,label, where no label is
+    unlabeled; or .npy features."""
+    out: Path
+    """The folder for predictions.csv, report.html, skipped.csv, result.json and the model."""
+    unlabeled: Path | None = None
+    """The folder of the pile, with folders in it or not; or .npy features."""
+    labels: Path | None = None
+    """Of .npy features: a .csv with the column label, or .npy; empty or -1 is unlabeled."""
+    encoder: str | None = None
+    """photos (the default), omniglot for small line drawings, timm:NAME, or a folder left by
+    `semishot train` (FOLDER#2 is its third run)."""
+    reject: float = 0.05
+    """The share of true members that may be taken for irrelevant."""
+    apply: How | None = None
+    """Sort the files too, into OUT/sorted/CLASS; `semishot undo OUT` undoes it."""
+    cache: Path | None = None
+    """Keep features here, for other runs too; by default in OUT/embeddings."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    engine: Literal["local", "ray"] | None = None
+    """local embeds on every GPU of this machine, or on its cores, a process each; ray on the
+    machines of a Ray cluster."""
+    address: str | None = None
+    """The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."""
+
+    @property
+    def with_features(self) -> bool:
+        """Whether features are given instead of images."""
+        return self.labeled.suffix.lower() == ".npy"
+
+
+@dataclass(frozen=True)
+class PredictRequest:
+    """Predict the classes of new images by a saved model."""
+
+    model: Path
+    """OUT/model, or OUT."""
+    images: tuple[Path, ...]
+    """Image files, or folders of them; or .npy features, as the model was given."""
+    cache: Path | None = None
+    """Keep features here, and use those that are."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""

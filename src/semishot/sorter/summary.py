@@ -1,0 +1,126 @@
+"""What `classify` has done: for programs as JSON, for people as a few lines."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from semishot.errors import printable
+from semishot.estimator.held_out import HeldOut
+from semishot.sorter.journal import SORTED, How
+from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
+from semishot.sorter.predictions import Prediction
+
+__all__ = ["Classified", "Completed", "PileSummary"]
+
+SHOWN_CLASSES = 50
+
+
+@dataclass(frozen=True)
+class PileSummary:
+    """A classified pile in numbers: `result.json`."""
+
+    encoder: str
+    labeled: dict[str, int]
+    """Labeled images of each class."""
+    pile: int
+    """Images in the pile."""
+    accepted: dict[str, int]
+    """Images of the pile that are accepted, of each class."""
+    irrelevant: int | None
+    """None: not known."""
+    reject: float
+    skipped: int
+    """Files."""
+    pile_helps: bool | None
+    message: str
+    held_out: HeldOut | None
+    notes: list[str]
+    next_to_label: list[str]
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "held_out": self.held_out and self.held_out._asdict()}
+
+    def verdict(self) -> list[str]:
+        """Irrelevant images, the use of the pile, and whether probabilities can be trusted."""
+        if self.irrelevant is None:
+            first = (
+                "Which images are irrelevant cannot be told: it takes two labeled images of some class, "
+                "or two in the pile that differ."
+            )
+        else:
+            first = (
+                f"{self.irrelevant:,} look irrelevant: they lie farther out than all but "
+                f"{self.reject:.0%} of true members would."
+            )
+        calibration = "not known, as no labeled image can be held out"
+        if (held := self.held_out) is not None:
+            calibration = (
+                f"of {held.examples:,} held-out labeled images {held.accuracy:.0%} are right, at a mean "
+                f"probability of {held.probability:.0%}"
+            )
+        return [first, f"The pile: {self.message}.", f"Calibration: {calibration}."]
+
+    def lines(self) -> list[str]:
+        """The counts, the verdict and the notes."""
+        lines = [
+            f"{sum(self.labeled.values()):,} labeled images of {len(self.labeled):,} classes, "
+            f"{self.pile:,} images in the pile, seen by the encoder {printable(self.encoder)}."
+        ]
+        names = sorted(self.accepted, key=lambda name: -self.accepted[name])
+        shown = names[:SHOWN_CLASSES]
+        wide = max(len(printable(name)) for name in shown)
+        lines += [f"  {printable(n):{wide}}  {self.accepted[n]:>7,}" for n in shown]
+        if len(names) > SHOWN_CLASSES:
+            lines.append(f"  and {len(names) - SHOWN_CLASSES:,} more classes")
+        return [*lines, *self.verdict(), *(f"Note: {note}." for note in self.notes)]
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A pile was classified, and its files were sorted if that was asked for."""
+
+    out: Path
+    predictions: list[Prediction]
+    summary: PileSummary
+    applied: How | None = None
+    problems: list[str] = field(default_factory=list)
+    """Files that could not be sorted."""
+
+    def as_json(self) -> dict[str, Any]:
+        applied = {} if self.applied is None else {"apply": self.applied}
+        return {**self.summary.as_json(), **applied, "problems": self.problems}
+
+    def lines(self) -> list[str]:
+        out, lines = printable(str(self.out)), self.summary.lines()
+        if self.summary.skipped:
+            lines.append(f"{self.summary.skipped:,} files were skipped: {out}/{SKIPPED} says why.")
+        lines.append(f"Look at {out}/{REPORT}; all predictions are in {out}/{PREDICTIONS}.")
+        if self.applied is not None:
+            done = {"move": "moved", "copy": "copied", "link": "linked"}[self.applied]
+            lines.append(f"The pile was {done} to {out}/{SORTED}; `semishot undo {out}` undoes it.")
+        return lines + _not_sorted(self.problems)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A sorting that had been interrupted was completed; nothing was classified."""
+
+    out: Path
+    files: int
+    applied: How
+    problems: list[str]
+    """Files that could not be sorted."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"completed": self.files, "apply": self.applied, "problems": self.problems}
+
+    def lines(self) -> list[str]:
+        where = f"{printable(str(self.out))}/{SORTED}"
+        first = f"The interrupted sorting is complete: {self.files:,} files in {where}."
+        return [first, *_not_sorted(self.problems)]
+
+
+def _not_sorted(problems: Sequence[str]) -> list[str]:
+    return [f"Not sorted: {printable(problem)}" for problem in problems]
