@@ -1,7 +1,11 @@
 """Fixtures: one CPU thread, a Ray cluster, and a small learnable pool that stands where the glyphs would."""
 
+import ctypes
 import os
 import secrets
+import signal
+import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +21,51 @@ from semishot.system.signing import sealed
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
 TESTS = str(Path(__file__).parent)
+GRACE_SECONDS = 10.0
+"""For processes that are just ending."""
+OF_PYTHON = "from multiprocessing."
+"""Its fork server and resource tracker end with this process."""
+ADOPT_ORPHANS = 36
+"""Linux's PR_SET_CHILD_SUBREAPER."""
 TOKEN = secrets.token_hex(32)
 """None is left in the home folder. Ray remembers it as long as the process lives."""
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """What tests start, they end: a training that goes on would take the next run's time."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
+    yield
+    until = time.monotonic() + GRACE_SECONDS
+    while (left := descendants(os.getpid())) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left, f"processes are left: {left}"
+
+
+def descendants(process: int) -> dict[int, str]:
+    """The command lines of all processes below this one that still run."""
+    parents: dict[int, list[int]] = {}
+    commands = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state != "Z":
+            parents.setdefault(int(parent), []).append(int(folder.name))
+            commands[int(folder.name)] = command[:200]
+    found, waiting = {}, [process]
+    while waiting:
+        for child in parents.get(waiting.pop(), []):
+            found[child] = commands[child]
+            waiting.append(child)
+    return {pid: said for pid, said in found.items() if OF_PYTHON not in said}
 
 
 @pytest.fixture(scope="session", autouse=True)
