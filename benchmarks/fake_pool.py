@@ -6,30 +6,31 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.data.image_sources import ImageSource, WholeFile
+from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.datasets.tiered_imagenet import TABLE4, class_list
 
 IMAGES = sum(images for _, images in TABLE4.values())
 
 
-def read(source: str) -> NDArray[np.uint8]:
+def read(source: ImageSource) -> NDArray[np.uint8]:
     return np.zeros((1, 1, 1), np.uint8)
 
 
 def plan(images: int) -> list[PlannedClass]:
     """Equally large classes, with paths as long as those of a tree."""
     known = class_list()
-    files = "file\0/data/imagenet/ILSVRC/Data/CLS-LOC/train/{0}/{0}_{1}.JPEG"
+    files = "/data/imagenet/ILSVRC/Data/CLS-LOC/train/{0}/{0}_{1}.JPEG"
     return [
         PlannedClass(
             c.name,
             c.group,
             c.split,
-            tuple(files.format(c.name, i) for i in range(place, images, len(known))),
+            tuple(WholeFile(files.format(c.name, i)) for i in range(place, images, len(known))),
         )
         for place, c in enumerate(known)
     ]
 
 
 if __name__ == "__main__":
-    build_pool(Path(sys.argv[1]), "fake", (1, 1, 1), plan(int(sys.argv[2])), read, {})
+    build_pool(Path(sys.argv[1]), PoolPlan("fake", (1, 1, 1), plan(int(sys.argv[2])), read))

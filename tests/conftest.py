@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, save_pool
-from semishot.system.signing import sealed
+from semishot.system.signing import sign
 
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
@@ -133,6 +133,6 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_key(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Journals are sealed with a key of the tests, not of whoever runs them."""
+    """Journals are signed with a key of the tests, not of whoever runs them."""
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("key"))
-    assert sealed("made now, before a test forbids what it takes")
+    assert sign("made now, before a test forbids what it takes")

@@ -1,4 +1,4 @@
-"""The prepared data set on disk: `semishot.data.pool` under the path that others rely on."""
+"""The prepared data set on disk: the public import path of `semishot.data.pool`."""
 
 from semishot.data.pool import (
     ImageClass,

@@ -258,8 +258,8 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpa
     ("data", "message"),
     [
         (b"", "photo.x is empty"),
-        (b"hello, world", "photo.x is no readable image"),
-        (EPS, "photo.x is no readable image"),  # Pillow would start Ghostscript
+        (b"hello, world", "photo.x is not a readable image"),
+        (EPS, "photo.x is not a readable image"),  # Pillow would start Ghostscript
         (encoded(np.zeros((4, 4), np.float32), "TIFF"), "photo.x .floating-point pixels"),
         (
             encoded(np.full((4, 4), 70_000, np.int32), "TIFF"),

@@ -12,27 +12,29 @@ import numpy as np
 import pytest
 
 from semishot.data import pool_builder
+from semishot.data.image_sources import ByteRange, WholeFile
 from semishot.data.pool import ImageClass, open_pool, save_pool
-from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
-from support.planned_pool import CLASSES, SHAPE, ctrl_c_unheard, first_byte, read
+from support.planned_pool import CLASSES, SHAPE, ctrl_c_unheard, first_byte, numbered, read
 
 KILLED = """
 import sys, time
 from functools import partial
 from pathlib import Path
 from semishot.data import pool_builder
+from semishot.data.pool_builder import PoolPlan
 from support.planned_pool import CLASSES, SHAPE, read
 pool_builder.BATCH = 2
 if __name__ == "__main__":
     slow = partial(read, log=sys.argv[2], seconds=float(sys.argv[3]))
-    pool_builder.build_pool(Path(sys.argv[1]), "made", SHAPE, CLASSES, slow, {}, workers=1)
+    pool_builder.build_pool(Path(sys.argv[1]), PoolPlan("made", SHAPE, CLASSES, slow), workers=1)
 """
 
 
 @pytest.fixture
 def in_memory(tmp_path):
-    images = np.stack([read(str(i)) for i in range(21)])
+    images = np.stack([read(source) for source in numbered(0, 21)])
     starts = [0, 7, 10]
     classes = [
         ImageClass(p.name, p.group, p.split, start, len(p.sources))
@@ -43,7 +45,7 @@ def in_memory(tmp_path):
 
 def test_a_built_pool_is_the_one_saved_from_memory(tmp_path, in_memory, monkeypatch):
     monkeypatch.setattr(pool_builder, "BATCH", 4)
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=2)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=2)
     assert built.fingerprint == in_memory.fingerprint
     assert (built.images == in_memory.images).all()
     assert sorted(p.name for p in (tmp_path / "built").iterdir()) == ["images.npy", "pool.json"]
@@ -53,7 +55,7 @@ def test_a_built_pool_is_the_one_saved_from_memory(tmp_path, in_memory, monkeypa
 def test_a_damaged_image_ends_the_build_and_leaves_nothing(tmp_path):
     with pytest.raises(InputError, match="image 12 is damaged"):
         build_pool(
-            tmp_path / "built", "made", SHAPE, CLASSES, partial(read, bad="12"), {}, workers=1
+            tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, partial(read, bad="12")), workers=1
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -93,7 +95,7 @@ def test_another_plan_begins_anew(tmp_path, in_memory):
     building.mkdir()
     (building / "plan.txt").write_text("another")
     (building / "done.txt").write_text("0\n")
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
 
 
@@ -101,9 +103,8 @@ def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_mem
     """`2` of a torn `20` and a later `4` must not become batch 24, which nobody has done."""
     monkeypatch.setattr(pool_builder, "BATCH", 4)
     folder = tmp_path / "built"
-    shape = (21, *SHAPE)
     building = folder.with_name(".built.building")
-    pool_builder._begin_building(building, shape, "made", CLASSES)
+    pool_builder._begin_building(building, PoolPlan("made", SHAPE, CLASSES, read))
     (building / "done.txt").write_text("2")
     written = []
     monkeypatch.setattr(
@@ -112,18 +113,18 @@ def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_mem
         lambda place, pool: written.append((place / "done.txt").read_text()) or 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
-        build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+        build_pool(folder, PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert written == ["0\n4\n8\n12\n16\n20\n"]
     monkeypatch.undo()
     monkeypatch.setattr(pool_builder, "BATCH", 4)
-    built = build_pool(folder, "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(folder, PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
 
 
 def begun(tmp_path: Path) -> Path:
     """A build that was killed after its first batch, whose pixels are wrong: only a new one is right."""
     building = tmp_path / ".built.building"
-    pool_builder._begin_building(building, (21, *SHAPE), "made", CLASSES)
+    pool_builder._begin_building(building, PoolPlan("made", SHAPE, CLASSES, read))
     (building / "done.txt").write_text("0\n")
     return building
 
@@ -148,11 +149,13 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_beginning_is_begun_anew_and_that_is_said(tmp_path, in_memory, damage, capsys):
+def test_a_damaged_beginning_is_started_over_and_that_is_printed(
+    tmp_path, in_memory, damage, capsys
+):
     DAMAGE[damage](begun(tmp_path))
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
-    assert "cannot be gone on with" in capsys.readouterr().err
+    assert "cannot be resumed" in capsys.readouterr().err
     assert not list(tmp_path.glob(".*"))
 
 
@@ -164,7 +167,7 @@ def test_links_in_a_beginning_are_not_written_through(tmp_path, in_memory, name,
     (building / name).rename(mine)
     before = mine.read_bytes()
     link(mine, building / name)
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
     assert mine.read_bytes() == before
 
@@ -173,32 +176,32 @@ def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
     begun(tmp_path).rename(tmp_path / "mine")
     before = {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()}
     (tmp_path / ".built.building").symlink_to(tmp_path / "mine")
-    built = build_pool(tmp_path / "built", "made", SHAPE, CLASSES, read, {}, workers=1)
+    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
     assert {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()} == before
 
 
-@pytest.mark.parametrize("source", ["{}", "file\0{}"])
-def test_a_build_goes_on_only_with_the_files_it_began_with(tmp_path, source):
+@pytest.mark.parametrize("kind", [WholeFile, lambda path: ByteRange(path, "a part", 0, 1)])
+def test_a_build_continues_only_with_the_files_it_started_from(tmp_path, kind):
     """Edited under the same name, with as many bytes, they are other files."""
     path, folder = tmp_path / "image", tmp_path / "built"
-    classes = [PlannedClass("a", "g", "train", (source.format(path),))]
+    classes = [PlannedClass("a", "g", "train", (kind(str(path)),))]
     path.write_bytes(b"1")
     building = tmp_path / ".built.building"
-    images, _ = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    images, _ = pool_builder._begin_building(building, PoolPlan("made", SHAPE, classes, read))
     images[:] = ord("7")  # as nothing would read it
     images.flush()
     (building / "done.txt").write_text("0\n")
-    _, done = pool_builder._begin_building(building, (1, *SHAPE), "made", classes)
+    _, done = pool_builder._begin_building(building, PoolPlan("made", SHAPE, classes, read))
     assert done == {0}
     path.write_bytes(b"2")
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
-    built = build_pool(folder, "made", SHAPE, classes, first_byte, {}, workers=1)
+    built = build_pool(folder, PoolPlan("made", SHAPE, classes, first_byte), workers=1)
     assert (built.images == ord("2")).all()
 
 
 def test_workers_never_hear_ctrl_c_not_even_while_they_start(tmp_path):
     """Else each of them would print a traceback."""
-    built = build_pool(tmp_path / "p", "p", SHAPE, CLASSES, ctrl_c_unheard, {}, workers=1)
+    built = build_pool(tmp_path / "p", PoolPlan("p", SHAPE, CLASSES, ctrl_c_unheard), workers=1)
     assert (built.images == 255).all()
-    assert not ctrl_c_unheard("").any()  # we still do
+    assert not ctrl_c_unheard(WholeFile("")).any()  # we still do

@@ -220,6 +220,6 @@ def test_a_damaged_or_odd_file_is_one_line(tmp_path, data, reason):
     assert "\n" not in str(caught.value)
 
 
-def test_no_file(tmp_path):
-    with pytest.raises(InputError, match=r"cannot read .*absent.pkl .*No such file"):
+def test_a_missing_file_is_an_error_of_the_disk(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"absent.pkl"):
         load(tmp_path / "absent.pkl")

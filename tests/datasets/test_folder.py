@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from semishot import datasets
+from semishot.data.image_sources import WholeFile
 from semishot.data.pool import open_pool
 from semishot.data.pool_builder import PlannedClass
 from semishot.datasets import folder
@@ -92,7 +93,7 @@ def test_given_splits_are_kept_and_val_may_be_absent(tmp_path):
     assert [(c.split, c.name) for c in classes] == [
         ("train", "a"), ("train", "c"), ("val", "b"), ("test", "d"),
     ]  # fmt: skip
-    assert [Path(image).name for image in classes[0].sources] == ["1.jpeg", "2.PNG"]
+    assert [Path(image.path).name for image in classes[0].sources] == ["1.jpeg", "2.PNG"]
     classes = planned(named(tmp_path / "two", *paths[:-1]))
     assert {c.split for c in classes} == {"train", "test"}
 
@@ -139,15 +140,9 @@ def test_the_order_of_the_directory_does_not_matter(tmp_path, monkeypatch):
     paths = [f"{g}/{c}/{i}.png" for g in "abc" for c in "xyz" for i in range(3)]
     source = named(tmp_path, *paths)
     expected = planned(source)
-    walk = os.walk
-
-    def backwards(*arguments, **options):
-        for where, folders, files in walk(*arguments, **options):
-            folders.sort(reverse=True)
-            yield where, folders, sorted(files, reverse=True)
-
-    monkeypatch.setattr(os, "walk", backwards)
-    assert next(os.walk(source))[1] == ["c", "b", "a"]
+    iterdir = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda path: iter(sorted(iterdir(path), reverse=True)))
+    assert [path.name for path in source.iterdir()] == ["c", "b", "a"]
     assert planned(source) == expected
     with pytest.raises(InputError, match="mixes levels, d/1.png and a/x/0.png"):
         planned(named(source, "d/1.png", "e/1.png"))
@@ -176,7 +171,7 @@ def test_linked_class_folders_are_followed(tmp_path):
         (("a/1.png", "b/c/1.png"), "mixes levels, a/1.png and b/c/1.png"),
         (("1.png", "b/1.png"), "mixes levels, 1.png and b/1.png"),
         (("a/1.png", "a/c/1.png"), "mixes levels, a/1.png and a/c/1.png"),
-        (("a/b/c/1.png",), "a/b/c/1.png lies too deep"),
+        (("a/b/c/1.png",), "a/b/c/1.png is too deep"),
         (("train/1.png", "test/1.png"), "images in a split but in no class, test/1.png"),
         (("train/a/1.png", "x/b/1.png"), "holds train and 1 other folders"),
         (("train/a/1.png", "val/b/1.png"), "holds train, val and 0 other folders"),
@@ -200,7 +195,7 @@ def test_each_tree_that_cannot_be_used_gets_one_clear_line(tmp_path, paths, mess
 def test_a_link_to_a_folder_above_ends_with_a_line(tmp_path):
     source = named(tmp_path, "a/1.png")
     (source / "a" / "again").symlink_to(source)
-    with pytest.raises(InputError, match=f"a/again is {source} once more; remove the link"):
+    with pytest.raises(InputError, match=f"a/again: links back to {source}; remove it"):
         folder.read_tree(source)
 
 
@@ -209,7 +204,7 @@ def test_links_that_multiply_end_with_a_line(tmp_path):
     source = named(tmp_path, "c/1.png", "e/notes.txt")
     for name in ("a", "b"):
         (source / "e" / name).symlink_to(".")
-    with pytest.raises(InputError, match="e/a is .*e once more; remove the link"):
+    with pytest.raises(InputError, match="e/a: links back to .*e; remove it"):
         folder.read_tree(source)
 
 
@@ -223,7 +218,7 @@ def test_links_in_hidden_folders_matter_to_nobody(tmp_path):
 def test_a_class_linked_twice_is_named(tmp_path):
     source = named(tmp_path, "a/1.png", "b/1.png")
     (source / "c").symlink_to("a")
-    with pytest.raises(InputError, match="/c is .*/a once more"):
+    with pytest.raises(InputError, match="/c: links back to .*/a; remove it"):
         folder.read_tree(source)
 
 
@@ -236,7 +231,9 @@ def test_folders_without_end_are_too_deep(tmp_path):
         here = inside
     os.close(here)
     try:
-        with pytest.raises(InputError, match="d/d lies too deep") as caught:
+        with pytest.raises(
+            InputError, match="d/d: more than 100 folders deep; remove it"
+        ) as caught:
             folder.read_tree(tmp_path)
         assert "\n" not in str(caught.value)
     finally:
@@ -245,15 +242,15 @@ def test_folders_without_end_are_too_deep(tmp_path):
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
     source = named(tmp_path, "a/1.png", "b/1.png")
-    scandir = os.scandir
+    iterdir = Path.iterdir
 
     def denied(path):
-        if Path(path).name == "b":
+        if path.name == "b":
             raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
+        return iterdir(path)
 
-    monkeypatch.setattr(os, "scandir", denied)
-    with pytest.raises(InputError, match="cannot list .*b .Permission denied"):
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(InputError, match="/b: cannot be listed .Permission denied"):
         folder.read_tree(source)
 
 
@@ -275,7 +272,7 @@ def test_what_stands_where_a_pool_goes_is_replaced_only_if_it_is_a_pool(tmp_path
         assert "\n" not in str(caught.value)
     for source in (root, named(tmp_path / "elsewhere", "c/1.png")):
         with pytest.raises(
-            InputError, match=f"{name}, where the pool goes, holds a, which is no part"
+            InputError, match=f"{name}, where the pool goes, holds a, which is not part"
         ):
             datasets.prepare(name, source, root)
     assert sorted(p.name for p in mine.rglob("*.png")) == ["1.png", "1.png"]
@@ -295,7 +292,7 @@ def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
     (tmp_path / "root" / "folder").mkdir(parents=True)
     first = datasets.prepare("folder", source, tmp_path / "root")
     assert datasets.prepare("folder", source, tmp_path / "root").fingerprint == first.fingerprint
-    with pytest.raises(InputError, match="folder, where the pool goes, is no folder"):
+    with pytest.raises(InputError, match="folder, where the pool goes, is not a folder"):
         datasets.prepare("folder", source, named(tmp_path / "other", "folder"))
 
 
@@ -312,6 +309,11 @@ def test_a_damaged_image_is_named_and_leaves_no_pool(tmp_path, damaged):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="cannot read .*gone.png .No such file"):
-        folder.read_image(str(tmp_path / "gone.png"), 84, 3)
+    source = named(tmp_path, "a/1.png", "b/1.png")
+    (source / "a" / "gone.png").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="a/gone.png: cannot be opened .No such file"):
+        folder.read_tree(source)
+    with pytest.raises(FileNotFoundError):  # an error of the disk, as after the files were listed
+        folder.read_image(WholeFile(str(source / "a" / "gone.png")), 84, 3)
+    with pytest.raises(InputError, match="a is not a regular file; replace or remove"):
+        folder.read_image(WholeFile(str(source / "a")), 84, 3)

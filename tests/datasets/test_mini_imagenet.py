@@ -43,15 +43,15 @@ def small(monkeypatch):
     monkeypatch.setattr(mini_imagenet, "build_pool", built_here)
 
 
-def built_here(folder, name, shape, classes, read, about):
+def built_here(folder, plan):
     """As `build_pool`, in this process."""
     images, placed = [], []
-    for planned in classes:
+    for planned in plan.classes:
         row = (planned.name, planned.group, planned.split)
         placed.append(ImageClass(*row, len(images), len(planned.sources)))
-        images += [read(source) for source in planned.sources]
-    assert images[0].shape == shape
-    return save_pool(folder, name, np.stack(images), placed, about)
+        images += [plan.read(source) for source in planned.sources]
+    assert images[0].shape == plan.image_shape
+    return save_pool(folder, plan.name, np.stack(images), placed, plan.about)
 
 
 def jpeg(label: str, number: int) -> bytes:
@@ -209,8 +209,8 @@ def test_a_build_from_pickles_goes_on_until_they_change(tmp_path, monkeypatch):
     make_caches(tmp_path, 2)
     plans = []
 
-    def planned(folder, name, shape, classes, read, about):
-        plans.append(pool_builder._digest(name, shape, classes))
+    def planned(folder, plan):
+        plans.append(pool_builder._digest(plan))
 
     monkeypatch.setattr(mini_imagenet, "build_pool", planned)
     for _ in range(2):
@@ -396,7 +396,7 @@ def test_a_tar_that_was_cut_since_it_was_listed(tmp_path):
     path = tmp_path / "n00000001.tar"
     path.write_bytes(b"12345")
     with pytest.raises(InputError, match=r"n00000001.tar/a.JPEG \(it ends after 3 of 9 bytes\)"):
-        read("\0".join(["tar", str(path), "a.JPEG", "2", "9"]))
+        read(image_sources.ByteRange(str(path), "a.JPEG", 2, 9))
 
 
 def with_changed(**changes: object) -> dict[str, object]:
@@ -452,10 +452,11 @@ def test_the_real_zips(tmp_path, monkeypatch):
         pytest.skip(f"the real miniImageNet is not in {REAL}")
     monkeypatch.undo()
     plans = []
-    monkeypatch.setattr(mini_imagenet, "build_pool", lambda *given: plans.append(given))
+    monkeypatch.setattr(mini_imagenet, "build_pool", lambda folder, plan: plans.append(plan))
     prepare(tmp_path / "pool", REAL, ("train", "test"))
-    _, name, shape, classes, _, about = plans[0]
-    assert (name, shape, about["images"]) == ("mini-imagenet", (3, 84, 84), 50_400)
+    (plan,), classes = plans, plans[0].classes
+    assert (plan.name, plan.about["images"]) == ("mini-imagenet", 50_400)
+    assert plan.shape == (50_400, 3, 84, 84)
     assert [c.split for c in classes] == ["train"] * 64 + ["test"] * 20
     assert {len(c.sources) for c in classes} == {600}
     assert len({source for c in classes for source in c.sources}) == 50_400

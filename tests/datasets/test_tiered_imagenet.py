@@ -287,7 +287,7 @@ def test_no_source(small, tmp_path):
 def test_a_damaged_image_is_named(small):
     make_tree(small)
     (small / "train/n03/n03_26.JPEG").write_bytes(b"<html>")
-    fails(small, r"source/train/n03/n03_26.JPEG is no readable image")
+    fails(small, r"source/train/n03/n03_26.JPEG is not a readable image")
 
 
 def test_a_damaged_png_in_a_pickle_is_named(small):
@@ -310,14 +310,18 @@ def test_images_without_labels_and_labels_without_images(small):
 def test_names_that_are_no_class_of_the_split(small):
     make_pickles(small, 4)
     (small / "synsets.txt").unlink()
-    message = r"train_labels.pkl: 'class n03' is no train class .*put class_names.txt and synsets.t"
+    message = (
+        r"train_labels.pkl: 'class n03' is not a train class .*put class_names.txt and synsets.t"
+    )
     fails(small, message)
     write_names(small)
     write_labels(small, "val", label_specific_str=["class n01"])
-    fails(small, "val_labels.pkl: 'class n01' is no val class of tieredImageNet, or one named twi")
+    fails(
+        small, "val_labels.pkl: 'class n01' is not a val class of tieredImageNet, or is there twi"
+    )
     write_labels(small, "test", label_specific_str=["class n05", "n05"])
     write_labels(small, "val")
-    fails(small, "test_labels.pkl: 'n05' is no test class of tieredImageNet, or one named twice")
+    fails(small, "test_labels.pkl: 'n05' is not a test class of tieredImageNet, or is there twice")
     (small / "synsets.txt").write_text("n01\n")
     fails(small, r"class_names.txt has 8 lines and synsets.txt 1; get them again")
 
@@ -329,10 +333,10 @@ def test_names_that_are_no_class_of_the_split(small):
         ([1], "holds list, not label_specific and"),
         (
             {"label_specific": [0, 0, 1], "label_specific_str": ["n04"]},
-            "no list of numbers below 1",
+            "not a list of numbers below 1",
         ),
-        ({"label_specific": [0.0], "label_specific_str": ["n04"]}, "no list of numbers below 1"),
-        ({"label_specific": [[0]], "label_specific_str": ["n04"]}, "no list of numbers below 1"),
+        ({"label_specific": [0.0], "label_specific_str": ["n04"]}, "not a list of numbers below 1"),
+        ({"label_specific": [[0]], "label_specific_str": ["n04"]}, "not a list of numbers below 1"),
         ({"label_specific": [0], "label_specific_str": 4}, "cannot read .*val_labels.pkl"),
     ],
 )

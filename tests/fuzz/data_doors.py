@@ -18,11 +18,11 @@ from PIL import Image
 from semishot.data import image_sources, safe_pickles
 from semishot.data.decoding import decode, header, opened, quiet
 from semishot.data.framing import Ink, Middle
+from semishot.data.thumbnails import thumbnail
 from semishot.datasets import mini_imagenet, omniglot, tiered_imagenet
 from semishot.sorter.embedding import read_image
 from semishot.sorter.feature_files import read_labels
 from semishot.sorter.listing import from_table
-from semishot.sorter.page import thumbnail
 from support.own_images import MEMBERS, draw
 
 WNID = "n01532829"

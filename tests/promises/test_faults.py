@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from semishot.data.image_sources import WholeFile
 from semishot.data.pool import ImageClass, save_pool
 from semishot.data.pool_builder import PlannedClass as Planned
-from semishot.data.pool_builder import build_pool
+from semishot.data.pool_builder import PoolPlan, build_pool
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -140,16 +141,16 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(place)], check=True)
 
 
-def a_gray_image(source: str) -> np.ndarray:
-    return np.full((1, 28, 28), int(source), np.uint8)
+def a_gray_image(source: WholeFile) -> np.ndarray:
+    return np.full((1, 28, 28), int(source.path), np.uint8)
 
 
 def test_a_disk_too_small_for_a_pool_is_told_before_it_is_filled(small_disk):
     """Filled through a memory map, it would end the process with a bus error."""
-    sources = tuple(str(i % 256) for i in range(1000))
+    sources = tuple(WholeFile(str(i % 256)) for i in range(1000))
     planned = [Planned("a", "all", "train", sources)]
     for save in (
-        lambda: build_pool(small_disk / "p", "p", (1, 28, 28), planned, a_gray_image, {}, 1),
+        lambda: build_pool(small_disk / "p", PoolPlan("p", (1, 28, 28), planned, a_gray_image), 1),
         lambda: save_pool(
             small_disk / "p",
             "p",

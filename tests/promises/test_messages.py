@@ -38,7 +38,7 @@ from semishot.training import loop
             "table5 has arguments of its own: they follow `semishot reproduce table5`",
         ),
         (["reproduce", "table1", "--only", "mask"], "--only chooses ablations; table1 has none"),
-        (["train", "--options", "runs", "2"], "`runs` is no option, it follows from the fleet"),
+        (["train", "--options", "runs", "2"], "`runs` is not an option, it follows from the fleet"),
         (["pick", ".", "best.bin"], "must end in .safetensors, not 'best.bin'"),
     ],
 )

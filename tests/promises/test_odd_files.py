@@ -75,7 +75,10 @@ def npy(header: str) -> bytes:
 def test_a_header_of_an_array_may_say_anything(header, tmp_path, tiny_root):
     path = tmp_path / "images.npy"
     path.write_bytes(npy(header))
-    with pytest.raises(InputError, match="images.npy is no .npy file of numbers or strings"):
+    with pytest.raises(
+        InputError,
+        match="cannot read .*images.npy .*; it must be a .npy file",
+    ):
         read_features(path)
     (tmp_path / "pool.json").write_bytes((tiny_root / "glyphs" / "pool.json").read_bytes())
     with pytest.raises(InputError, match="damaged image pool in .*prepare it again"):
@@ -96,7 +99,7 @@ def test_an_array_that_claims_more_images_than_there_are_is_refused_at_once(tmp_
         shape = "(999999999999, 84, 84, 3)"
         said = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}"
         opened.writestr("images.npy", npy(said))
-    with pytest.raises(InputError, match="has no room for the 999,999,999,999 images it names"):
+    with pytest.raises(InputError, match="is too short for its 999,999,999,999 images"):
         tiered_imagenet._images(tmp_path, "train")
 
 
@@ -179,7 +182,7 @@ def test_records_of_a_run_that_are_none_are_measured_again(tmp_path):
     held = files.read_records(tmp_path / "result.json")
     assert reproduce.matching(held, None, CONFIG.shape, 1) == []
     (tmp_path / "result.json").write_text('{"model": 3}')
-    with pytest.raises(InputError, match="holds no list of records.*delete it to measure again"):
+    with pytest.raises(InputError, match="is not a list of records.*delete it to measure again"):
         files.read_records(tmp_path / "result.json")
 
 
@@ -192,7 +195,9 @@ def test_a_split_seed_that_is_there_twice_is_one_line():
 @pytest.mark.parametrize("line", ["3", '"text"', "[]", "{}", '{"step": "x", "loss": []}', DEEP])
 def test_a_log_of_any_content_is_one_line(line, tmp_path):
     (tmp_path / "log.jsonl").write_text(line + "\n")
-    with pytest.raises(InputError, match="log.jsonl is damaged, or of another version"):
+    with pytest.raises(
+        InputError, match="cannot read .*log.jsonl .*is damaged or of another version"
+    ):
         cut_log(tmp_path, 5)
 
 
@@ -271,7 +276,7 @@ def test_metadata_that_are_no_texts_are_damage(tmp_path):
         text = json.dumps({**header, "__metadata__": odd}).encode()
         content = len(text).to_bytes(8, "little") + text + data
         (tmp_path / "model.safetensors").write_bytes(content)
-        with pytest.raises(InputError, match="is damaged or no model of ours"):
+        with pytest.raises(InputError, match="is damaged or of another version"):
             load_model(tmp_path, CPU)
 
 
@@ -283,7 +288,7 @@ def test_a_checkpoint_that_unpacks_to_more_than_it_is_is_no_checkpoint(tmp_path,
     content = file.getvalue()
     (tmp_path / "state.pt").write_bytes(content + hashlib.sha256(content).digest())
     assert checkpoints.last_good_state(tmp_path, CPU) is None
-    assert "is no checkpoint of ours (ValueError)" in capsys.readouterr().err
+    assert "it is not a checkpoint of this version" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -330,7 +335,7 @@ def test_a_pickle_cannot_take_for_ever_by_tuples_of_tuples(last, tmp_path):
     path = tmp_path / "it.pkl"
     path.write_bytes(b"\x80\x04)\x94" + b"0h\x00h\x00\x86q\x00" * 60 + b"0" + last)
     begun = time.monotonic()
-    with pytest.raises(InputError, match="a key or a member of a set that is no plain value"):
+    with pytest.raises(InputError, match="a key or a member of a set that is not a plain value"):
         safe_pickles.load(path)
     assert time.monotonic() - begun < 2
 
@@ -347,7 +352,7 @@ def test_a_pickle_cannot_take_memory_by_the_size_of_a_value(size, tmp_path):
 def test_text_in_a_pickle_that_is_no_text_of_bytes_is_one_line(tmp_path):
     (tmp_path / "train_images_png.pkl").write_bytes(pickle.dumps(["\x89PNG\r\n\x1a\n中"], 2))
     (source,) = tiered_imagenet._images(tmp_path, "train")
-    with pytest.raises(InputError, match="is no text of bytes"):
+    with pytest.raises(InputError, match="is not in latin1"):
         tiered_imagenet.read(source)
 
 
@@ -366,7 +371,7 @@ def test_an_extended_header_of_a_tar_is_short_or_refused(tmp_path):
 def test_a_lock_file_of_any_content_is_shown_without_harm(tmp_path, capsys):
     path = tmp_path / ".lock"
     path.write_bytes(b"\xff\x1b[2J" + b"x" * 10_000)
-    Lock(path)._tell()
+    Lock(path)._announce()
     said = capsys.readouterr().err
     assert "\x1b" not in said
     assert len(said) < 500 + len(str(tmp_path))

@@ -335,7 +335,7 @@ def test_what_episodes_lack_is_said(demo, tiny_root, tmp_path, monkeypatch):
     for model in runs.rglob("model.safetensors"):
         model.write_bytes(b"")
     page = report(runs, tmp_path / "d.html", "--data-root", str(tiny_root))
-    assert "is damaged or no model of ours" in page
+    assert "is damaged or of another version" in page
 
 
 # Wrong input

@@ -100,7 +100,7 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     assert "Look at out/report.html" in said
     skipped = {Path(row["path"]).name: row["reason"] for row in table("out/skipped.csv")}
     assert skipped["notes.txt"] == "no image, by its name"
-    assert skipped["broken.png"].startswith("it is no readable image")
+    assert skipped["broken.png"].startswith("it is not a readable image")
     page = Path("out/report.html").read_text(encoding="utf-8")
     assert "data:image/jpeg;base64," in page
     assert "circle-0.png" in page
@@ -256,7 +256,7 @@ def test_a_sorting_that_is_undone_while_one_waits_for_it_is_one_line(capsys, tmp
     class Waiting(Lock):
         def taken(self):
             move_files.undo(Path("out"))
-            return super().taken()
+            return super().acquire()
 
     monkeypatch.setattr("semishot.sorter.classify.Lock", Waiting)
     assert "the sorting in out has just been undone" in refusal(capsys, "classify", *given)
@@ -582,7 +582,7 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
         (["--labeled", "f.npy"], "pass their --labels too"),
         ([*features, "--apply", "move"], "features have no files to sort"),
         ([*features, "--unlabeled", "g.npy"], "g.npy has 5 features in a row, f.npy has 4"),
-        ([*features, "--unlabeled", "z.npy"], "z.npy is no .npy file"),
+        ([*features, "--unlabeled", "z.npy"], "z.npy"),
         ([*features, "--unlabeled", "no.npy"], "no file no.npy"),
         (["--labeled", "flat.npy", "--labels", "l.npy"], "features are numbers (rows, features)"),
         (["--labeled", "f.npy", "--labels", "f.npy"], "labels are whole numbers or strings"),
@@ -617,7 +617,7 @@ def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
     shutil.copytree("out/model", "pipe")
     for name, reason in (
         ("encoder.json", "is damaged: run `semishot classify` again"),
-        ("classifier.safetensors", "is no regular file"),
+        ("classifier.safetensors", "is not a regular file"),
     ):
         Path("pipe", name).rename("aside")
         os.mkfifo(Path("pipe", name))

@@ -144,12 +144,12 @@ def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
     assert [item.path for item in rows.items] == good
     reasons = {Path(one.shown).name: one.reason for one in rows.skipped}
     assert reasons["empty.png"] == "it is empty"
-    assert reasons["page.jpg"].startswith("it is no readable image")
+    assert reasons["page.jpg"].startswith("it is not a readable image")
     assert reasons["cut.jpg"].startswith("cannot read it (")
     assert reasons["bomb.png"].endswith("more than 64,000,000 pixels")
-    assert reasons["large.png"] == "100,005 bytes, more than 100,000"
+    assert reasons["large.png"] == "it has 100,005 bytes, more than 100,000"
     assert reasons["gone.png"] == "cannot be opened (No such file or directory)"
-    assert reasons["folder.png"] == "no regular file"
+    assert reasons["folder.png"] == "it is not a regular file"
     assert len(reasons) == 8
 
 

@@ -1,6 +1,5 @@
 """The page of a sorted pile: grouped, sorted, escaped, bounded; in a real Chromium by mouse and keyboard."""
 
-import io
 import re
 import time
 from collections.abc import Callable
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
-from semishot.sorter.page import MOST_IN_GROUP, SIDE, SortedImage, thumbnail, write_page
+from semishot.sorter.page import MOST_IN_GROUP, SortedImage, write_page
 from support.browser import CHROMIUM, Browser
 
 HOSTILE = (
@@ -106,34 +106,6 @@ def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot write"):
         write_page(tmp_path / "file" / "page.html", [], {}, [], lambda i: None, {})
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I;16", "I", "F"])
-@pytest.mark.parametrize("size", [(300, 200), (1, 1), (2000, 3)])
-def test_a_thumbnail_of_any_kind_of_picture_is_a_small_jpeg(mode, size):
-    image = Image.new(mode, size)
-    with Image.open(io.BytesIO(thumbnail(image))) as small:
-        assert (small.format, small.mode) == ("JPEG", "RGB")
-        assert max(small.size) <= SIDE
-        assert min(small.size) >= 1
-
-
-def test_thumbnails_are_on_white_upright_and_tell_nothing_else():
-    clear = Image.new("RGBA", (50, 50), (0, 0, 0, 0))
-    with Image.open(io.BytesIO(thumbnail(clear))) as small:
-        assert small.getpixel((25, 25)) == (255, 255, 255)
-    turned = Image.new("RGB", (80, 40))
-    turned.getexif()[0x0112] = 6  # lies on its side
-    turned.getexif()[0x8825] = 1
-    turned.info["comment"] = b"taken at home"
-    small_bytes = thumbnail(turned)
-    with Image.open(io.BytesIO(small_bytes)) as small:
-        assert small.size == (40, 80)
-        assert not small.getexif()
-    assert b"home" not in small_bytes
-    deep = Image.fromarray(np.linspace(0, 60_000, 10_000).reshape(100, 100).astype(np.uint16))
-    with Image.open(io.BytesIO(thumbnail(deep))) as small:
-        assert np.ptp(np.asarray(small)) > 240
 
 
 @pytest.fixture(scope="module")

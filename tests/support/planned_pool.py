@@ -7,33 +7,40 @@ from pathlib import Path
 
 import numpy as np
 
+from semishot.data.image_sources import ImageSource, WholeFile
 from semishot.data.pool_builder import PlannedClass
 from semishot.errors import InputError
 
 SHAPE = (3, 4, 5)
+
+
+def numbered(first: int, last: int) -> tuple[WholeFile, ...]:
+    return tuple(WholeFile(str(number)) for number in range(first, last))
+
+
 CLASSES = [
-    PlannedClass("a", "g", "train", tuple(map(str, range(7)))),
-    PlannedClass("b", "g", "val", tuple(map(str, range(7, 10)))),
-    PlannedClass("c", "h", "test", tuple(map(str, range(10, 21)))),
+    PlannedClass("a", "g", "train", numbered(0, 7)),
+    PlannedClass("b", "g", "val", numbered(7, 10)),
+    PlannedClass("c", "h", "test", numbered(10, 21)),
 ]
 
 
-def read(source: str, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
+def read(source: ImageSource, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
     """An image of its own; the log says which was read by which process."""
-    if source == bad:
-        raise InputError(f"image {source} is damaged")
+    if source.path == bad:
+        raise InputError(f"image {source.path} is damaged")
     time.sleep(seconds)
     if log:
         with Path(log).open("a") as file:
-            file.write(f"{source} {os.getpid()}\n")
-    return np.full(SHAPE, int(source), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
+            file.write(f"{source.path} {os.getpid()}\n")
+    return np.full(SHAPE, int(source.path), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
 
 
-def first_byte(source: str) -> np.ndarray:
-    return np.full(SHAPE, Path(source.split("\0")[-1]).read_bytes()[0], np.uint8)
+def first_byte(source: ImageSource) -> np.ndarray:
+    return np.full(SHAPE, Path(source.path).read_bytes()[0], np.uint8)
 
 
-def ctrl_c_unheard(source: str) -> np.ndarray:
+def ctrl_c_unheard(source: ImageSource) -> np.ndarray:
     """White in a process that Ctrl-C does not reach."""
     unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     return np.full(SHAPE, 255 * unheard, np.uint8)

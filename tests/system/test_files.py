@@ -1,5 +1,6 @@
 """Files and folders appear whole or not at all."""
 
+import errno
 import json
 import os
 import socket
@@ -8,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from semishot.errors import InputError
-from semishot.system.files import read_records, whole_folder, write_json, write_whole
+from semishot.system.files import (
+    open_regular,
+    read_records,
+    read_regular,
+    reading,
+    whole_folder,
+    write_json,
+    write_whole,
+)
+from semishot.system.tensor_files import DamagedError
 
 
 class FullDiskError(Exception):
@@ -49,7 +59,7 @@ def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind("socket")
         for path in (pipe, place):
-            with pytest.raises(InputError, match=f"{path} is no regular file; choose another"):
+            with pytest.raises(InputError, match=f"{path} is not a regular file; choose another"):
                 write_whole(path, lambda temporary: temporary.write_text("new"))
     assert pipe.is_fifo()
     assert place.is_socket()
@@ -151,5 +161,67 @@ def test_records_that_are_not_there_are_none_and_damaged_ones_are_named(tmp_path
     write_json(path, [{"accuracy": 0.5}])
     assert read_records(path) == [{"accuracy": 0.5}]
     path.write_text(path.read_text()[:-4])
-    with pytest.raises(InputError, match="result.json is damaged.*; delete it to measure again"):
+    with pytest.raises(
+        InputError, match="cannot read .*result.json .*; delete it to measure again"
+    ):
         read_records(path)
+
+
+def test_regular_files_are_read_up_to_a_bound(tmp_path):
+    path = tmp_path / "note.txt"
+    path.write_bytes(b"12345")
+    assert read_regular(path, 5) == b"12345"
+    with open_regular(path) as file:
+        assert file.read(2) == b"12"
+    with pytest.raises(InputError, match=f"{path} has 5 bytes, more than 4"):
+        read_regular(path, 4)
+    with pytest.raises(InputError, match="^it has 5 bytes, more than 4"):
+        read_regular(path, 4, "it")
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "absent", 4)
+
+
+def test_pipes_folders_and_devices_are_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe", tmp_path / "device", tmp_path):
+        with pytest.raises(InputError, match=f"{path} is not a regular file"):
+            read_regular(path, 100)
+
+
+def test_a_file_replaced_by_a_pipe_while_it_is_opened_is_not_waited_for(tmp_path, monkeypatch):
+    path = tmp_path / "note.txt"
+    path.write_bytes(b"12345")
+    opened = os.open
+
+    def replaced(name, flags):
+        path.unlink()
+        os.mkfifo(path)
+        return opened(name, flags)
+
+    monkeypatch.setattr(os, "open", replaced)
+    with pytest.raises(InputError, match="is not a regular file"):
+        read_regular(path, 100)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("x"), ValueError("two\nlines"), OSError("cut"), OSError(errno.EINVAL, "seek")],
+)
+def test_any_error_of_content_is_one_line_with_a_remedy(error):
+    expected = pytest.raises(InputError, match=r"^cannot read x.zip \(.+\); get it again$")
+    with expected as caught, reading("x.zip", "get it again"):
+        raise error
+    assert "\n" not in str(caught.value)
+    damaged = pytest.raises(DamagedError, match="it is damaged or of another version")
+    with damaged, reading("x.zip", error_type=DamagedError):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error", [InputError("clear"), FileNotFoundError(2, "gone"), PermissionError(13, "no")]
+)
+def test_errors_of_the_disk_and_clear_ones_stay_what_they_are(error):
+    with pytest.raises(type(error)) as caught, reading("x"):
+        raise error
+    assert caught.value is error

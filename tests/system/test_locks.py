@@ -14,7 +14,7 @@ import pytest
 from semishot.errors import InputError
 from semishot.system import locks
 from semishot.system.files import sweep, whole_folder, write_whole
-from semishot.system.locks import Lock, abandoned
+from semishot.system.locks import Lock, lock_if_free
 
 HOLDING = """
 import sys, time
@@ -83,12 +83,12 @@ def test_a_holder_is_given_a_moment_to_write_its_name(tmp_path, capsys, monkeypa
     with (tmp_path / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         lock = Lock(tmp_path / ".lock")
-        assert not lock.taken()
+        assert not lock.acquire()
         assert capsys.readouterr().err == ""
         held.write(name)
         held.flush()
-        while not lock.told:
-            assert not lock.taken()
+        while not lock.announced:
+            assert not lock.acquire()
     who = name or "another process"
     assert capsys.readouterr().err == f"waiting for {who}, which is at work in {tmp_path}\n"
 
@@ -97,7 +97,7 @@ def test_the_lock_of_a_killed_process_is_no_obstacle(tmp_path, capsys):
     path = tmp_path / ".lock"
     kill(another_process(HOLDING, path, 100))
     assert path.exists()
-    assert Lock(path).taken()
+    assert Lock(path).acquire()
     assert capsys.readouterr().err == ""
 
 
@@ -105,11 +105,11 @@ def test_a_lock_file_removed_while_one_waits_is_made_anew(tmp_path):
     """Else two processes could hold the same lock, each on its own file."""
     path = tmp_path / ".lock"
     first, second, third = Lock(path), Lock(path), Lock(path)
-    assert first.taken()
-    assert not second.taken()
+    assert first.acquire()
+    assert not second.acquire()
     first.__exit__(None, None, None)
-    assert second.taken()
-    assert not third.taken()
+    assert second.acquire()
+    assert not third.acquire()
 
 
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK])
@@ -132,7 +132,7 @@ def test_any_other_refusal_of_a_lock_is_an_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(OSError, match="Input/output error"):
-        Lock(tmp_path / ".lock").taken()
+        Lock(tmp_path / ".lock").acquire()
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -141,7 +141,7 @@ def test_what_a_killed_process_left_half_done_is_swept_and_not_before(tmp_path, 
     writer = another_process(WRITING, target, kind)
     (half,) = tmp_path.iterdir()
     assert half.name == f".target.{writer.pid}.tmp"
-    with abandoned(half) as left:
+    with lock_if_free(half) as left:
         assert not left
     sweep(tmp_path)
     assert half.exists()
@@ -177,20 +177,20 @@ def test_links_are_neither_swept_nor_followed(tmp_path):
         (tmp_path / name).symlink_to(tmp_path / "precious")
     sweep(tmp_path)
     with pytest.raises(OSError, match="symbolic links"):
-        Lock(tmp_path / ".lock").taken()
+        Lock(tmp_path / ".lock").acquire()
     assert sorted(p.name for p in tmp_path.iterdir()) == [".a.12.tmp", ".lock", "precious"]
     assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_gone_while_looking_is_not_abandoned(tmp_path):
-    with abandoned(tmp_path / "gone") as left:
+    with lock_if_free(tmp_path / "gone") as left:
         assert not left
 
 
 def test_a_writer_waits_while_another_process_looks_whether_its_file_is_litter(tmp_path):
     half = tmp_path / f".it.{os.getpid()}.tmp"
     half.touch()
-    with abandoned(half) as left, ThreadPoolExecutor() as threads:
+    with lock_if_free(half) as left, ThreadPoolExecutor() as threads:
         assert left
         writing = threads.submit(write_whole, tmp_path / "it", lambda path: path.write_bytes(b"it"))
         with pytest.raises(TimeoutError):
@@ -205,7 +205,7 @@ def test_a_lock_file_that_is_another_file_is_refused_and_not_written(tmp_path, k
     path, precious = tmp_path / ".lock", tmp_path / "precious"
     precious.write_text("precious")
     os.link(precious, path) if kind == "second name" else os.mkfifo(path)
-    with pytest.raises(InputError, match=r"\.lock is no regular file or has a second name"):
-        Lock(path).taken()
+    with pytest.raises(InputError, match=r"\.lock is not a regular file or has a second name"):
+        Lock(path).acquire()
     assert precious.read_text() == "precious"
     assert path.exists()

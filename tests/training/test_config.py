@@ -142,12 +142,24 @@ def test_json_of_another_version_is_refused(text):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"updates": 12', '"updates": 12.5', "updates cannot be 12.5"),
-        ('"way": 3', '"way": 3.5', "way cannot be 3.5"),
-        ('"learning_rate": 0.001', '"learning_rate": Infinity', "learning_rate cannot be inf"),
-        ('"precision": "bf16"', '"precision": "fp8"', "precision cannot be 'fp8'"),
-        ('"mask_power": 2', '"mask_power": [2]', "options cannot be {'mask_power': [2]}"),
-        ('"dataset": "glyphs"', '"dataset": 12345', "dataset cannot be 12345"),
+        ('"updates": 12', '"updates": 12.5', "recipe.updates must be an integer, not 12.5"),
+        ('"way": 3', '"way": 3.5', "shape.way must be an integer, not 3.5"),
+        (
+            '"learning_rate": 0.001',
+            '"learning_rate": Infinity',
+            "recipe.learning_rate must be a finite number, not inf",
+        ),
+        (
+            '"precision": "bf16"',
+            '"precision": "fp8"',
+            "recipe.precision must be one of bf16, tf32, not 'fp8'",
+        ),
+        (
+            '"mask_power": 2',
+            '"mask_power": [2]',
+            "option mask_power must be a finite number, not [2]",
+        ),
+        ('"dataset": "glyphs"', '"dataset": 12345', "dataset must be a string, not 12345"),
     ],
 )
 def test_json_with_something_else_in_a_field_is_refused(old, new, message):
@@ -155,7 +167,7 @@ def test_json_with_something_else_in_a_field_is_refused(old, new, message):
     assert old in text
     with pytest.raises(InputError) as caught:
         FleetConfig.from_json(text.replace(old, new))
-    assert str(caught.value) == f"not a configuration of this version: {message}"
+    assert str(caught.value) == f"it is not a configuration of this version: {message}"
 
 
 def test_a_fleet_is_not_empty():

@@ -334,7 +334,7 @@ def data_prepare(
     from semishot import datasets
 
     taken = splits.split(",") if splits else None
-    datasets.prepare(name, source, data_root, download, taken, partial)
+    datasets.prepare(name, source, data_root, download=download, splits=taken, partial=partial)
     data_verify(name, data_root)
 
 

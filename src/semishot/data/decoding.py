@@ -1,4 +1,4 @@
-"""Encoded images -> pixels: the one place where a PNG, a JPEG or any other file is decoded."""
+"""Encoded images -> pixels as people see them: the one place where an image file is decoded."""
 
 import io
 import warnings
@@ -11,31 +11,46 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from semishot.errors import InputError
+from semishot.system.files import reading
 
-__all__ = ["decode", "header", "opened", "quiet", "upright"]
+__all__ = ["decode", "header", "opened", "quiet", "resized", "upright"]
 
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF")
-"""What a data set may hold. Pillow knows more, and runs Ghostscript for some of it."""
+# fmt: off
+FORMATS = {
+    "JPEG": {".jpg", ".jpeg", ".jpe", ".jfif"}, "PNG": {".png"}, "GIF": {".gif"}, "BMP": {".bmp"},
+    "PPM": {".ppm", ".pgm", ".pbm", ".pnm"}, "WEBP": {".webp"}, "TIFF": {".tif", ".tiff"},
+}
+# fmt: on
+"""What is decoded, with its file name extensions. Pillow knows more, and runs Ghostscript for some."""
+EXTENSIONS = frozenset().union(*FORMATS.values())
+MOST_BYTES = 64 * 2**20
+"""Of an image file."""
 MOST_PIXELS = 64_000_000
 BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0  # of TIFF
-AGAIN = "replace or remove this file"
+REMEDY = "replace or remove this file"
+Pixels = NDArray[np.uint8]
+Box = tuple[float, float, float, float]
 
 
-def decode(
-    data: bytes, name: str, side: int, channels: int = 3, bicubic: bool = False
-) -> NDArray[np.uint8]:
+def decode(data: bytes, name: str, side: int, channels: int = 3, bicubic: bool = False) -> Pixels:
     """The pixels (channels, side, side) of an encoded image; `name` is for messages.
 
     Upright after EXIF, transparency over white, 16 bits scaled to 8; of an animation the first
-    frame. Resized with Pillow's bilinear or bicubic filter, which looks at every pixel. The aspect
-    ratio is not kept, as in the paper's code.
+    frame. The aspect ratio is not kept, as in the paper's code.
     """
     with quiet(), opened(data, name) as image:
-        shown = upright(image, channels)
-        if shown.size != (side, side):
-            filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
-            shown = shown.resize((side, side), filter)
-        return np.array(shown).reshape(side, side, channels).transpose(2, 0, 1).copy()
+        shown = resized(upright(image, channels), side, side, bicubic)
+        return shown.transpose(2, 0, 1).copy()
+
+
+def resized(
+    image: Image.Image, height: int, width: int, bicubic: bool, box: Box | None = None
+) -> Pixels:
+    """(H, W, C), by Pillow's bilinear or bicubic filter, which averages over every pixel."""
+    if image.size != (width, height) or box is not None:
+        filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
+        image = image.resize((width, height), filter, box)
+    return np.array(image).reshape(height, width, -1)
 
 
 def header(data: bytes, name: str) -> tuple[int, int, bool]:
@@ -52,7 +67,7 @@ def upright(image: Image.Image, channels: int = 3) -> Image.Image:
     """An opened image as people see it: turned by EXIF, over white, 8 bits, gray or RGB."""
     _correct_transparent_color(image)
     image.load()
-    with suppress(Exception):  # unreadable EXIF is no reason to refuse the pixels
+    with suppress(Exception):  # the pixels are fine even if EXIF is not
         ImageOps.exif_transpose(image, in_place=True)
     sixteen_bits = image.mode == "I" or image.mode.startswith("I;16")
     eight_bits = _from_16_bits(image) if sixteen_bits else _over_white(image)
@@ -61,7 +76,7 @@ def upright(image: Image.Image, channels: int = 3) -> Image.Image:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings of odd metadata. Of a whole process: threads that decode share one around them."""
+    """Silence Pillow's warnings of odd metadata. This is global: threads that decode share one block."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -69,38 +84,31 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opened(data: bytes, name: str) -> Iterator[Image.Image]:
-    """The image, its pixels not yet decoded, nor too many of them.
-
-    Damage raises a dozen types in Pillow, here or while the pixels are used: all become one line.
-    """
+    """The image, its size checked and its pixels not yet decoded; any damage is one line."""
     if not data:
-        raise InputError(f"{name} is empty; {AGAIN}")
-    try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            _check_size(image, name)
-            yield image
-    except InputError:
-        raise
-    except UnidentifiedImageError as error:  # its text has an address in memory
-        known = ", ".join(FORMATS)
-        raise InputError(f"{name} is no readable image ({known}); {AGAIN}") from error
-    except Image.DecompressionBombError as error:  # Pillow's own bound, far above ours
-        raise InputError(f"{name} has more than {MOST_PIXELS:,} pixels; {AGAIN}") from error
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"cannot read {name} ({reason}); {AGAIN}") from error
+        raise InputError(f"{name} is empty; {REMEDY}")
+    with reading(name, REMEDY):
+        try:
+            with Image.open(io.BytesIO(data), formats=tuple(FORMATS)) as image:
+                _check_size(image, name)
+                yield image
+        except UnidentifiedImageError as error:  # its text has an address in memory
+            known = ", ".join(FORMATS)
+            raise InputError(f"{name} is not a readable image ({known}); {REMEDY}") from error
+        except Image.DecompressionBombError as error:  # Pillow's own bound, far above ours
+            raise InputError(f"{name} has more than {MOST_PIXELS:,} pixels; {REMEDY}") from error
 
 
 def _check_size(image: Image.Image, name: str) -> None:
     width, height = image.size
     if width * height > MOST_PIXELS:
         raise InputError(
-            f"{name} has {width:,} x {height:,}, more than {MOST_PIXELS:,} pixels; {AGAIN}"
+            f"{name} has {width:,} x {height:,}, more than {MOST_PIXELS:,} pixels; {REMEDY}"
         )
 
 
 def _correct_transparent_color(image: Image.Image) -> None:
-    """Pillow scales 2, 4 and 3 x 16 bits of a PNG to 8 when loading, but not the color to omit."""
+    """Pillow scales 2, 4 and 3 x 16 bits of a PNG to 8 when loading, but not its transparent color."""
     key = image.info.get("transparency")
     match image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.tile else None:
         case "L;2" if isinstance(key, int):

@@ -1,25 +1,31 @@
-"""An opened picture -> the pixels an encoder takes: whole, the middle of it, or its ink.
+"""An opened image -> the pixels an encoder takes: all of it, its middle, or its ink; what is a drawing.
 
-Each is a small value that says how; as JSON it is part of an encoder's identity.
+A framing is a small value; as JSON it is saved with a model and is part of its encoder's identity.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from semishot.data.decoding import upright
+from semishot.data.decoding import Pixels, header, opened, quiet, resized, upright
+from semishot.errors import InputError
+from semishot.system.json_fields import from_json
 
-Pixels = NDArray[np.uint8]
-"""(H, W, C)."""
 FAINTEST = 64
 """Contrast, of 255, that is stretched to full ink. Less is paper."""
+SMALL, LARGEST_DRAWING = 32, 128
+"""Pixels a side of a drawing: any gray image, or one that is mostly paper."""
+NEAR_PAPER, PAPER_SHARE = 16, 0.7
+"""How near, of 255, a pixel of paper is to the color of the border, and the share of such pixels."""
+MOST_SIDE = 4096
 
 
 @dataclass(frozen=True)
 class Whole:
-    """The whole picture, squeezed into the encoder's rectangle."""
+    """The whole image, resized to the encoder's rectangle whatever its proportions."""
 
     height: int
     width: int
@@ -38,9 +44,13 @@ class Middle:
     height: int
     width: int
     share: float
-    """Of the sides that is kept."""
+    """Of each side that is kept."""
     channels: int = 3
     bicubic: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise InputError(f"share must be above 0 and at most 1, not {self.share}")
 
     def __call__(self, image: Image.Image) -> Pixels:
         draft(image, self.height, self.width)
@@ -56,8 +66,8 @@ class Middle:
 class Ink:
     """A line drawing as in Omniglot's pool: ink 255 on 0, whatever the colors of ink and paper.
 
-    The sheet's color is the median of the border. What differs from it most is full ink. A drawing that is
-    not square gets margins of paper, so that its shape stays.
+    What differs most from the color of the paper is full ink. A drawing that is not square gets margins
+    of paper, so that its proportions stay.
     """
 
     height: int = 28
@@ -67,8 +77,7 @@ class Ink:
     def __call__(self, image: Image.Image) -> Pixels:
         drawing = upright(image, 1)
         pixels = np.asarray(drawing)
-        border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
-        paper = int(np.median(border))
+        paper = paper_color(pixels)
         contrast = int(np.abs(pixels.astype(np.int16) - paper).max())
         side = max(drawing.size)
         square = Image.new("L", (side, side), paper)
@@ -87,15 +96,42 @@ def draft(image: Image.Image, height: int, width: int) -> None:
     image.draft(None, (side, side))
 
 
-def resized(
-    image: Image.Image,
-    height: int,
-    width: int,
-    bicubic: bool,
-    box: tuple[float, float, float, float] | None = None,
-) -> Pixels:
-    """(H, W, C), by a filter that looks at every pixel."""
-    if image.size != (width, height) or box is not None:
-        filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
-        image = image.resize((width, height), filter, box)
-    return np.array(image).reshape(height, width, -1)
+def to_json(framing: Framing) -> str:
+    return json.dumps({"kind": type(framing).__name__, **asdict(framing)})
+
+
+def framing_from_json(text: str, where: object) -> Framing:
+    """What `to_json` has written, its fields checked."""
+    where = f"the framing of {where}"
+    written = json.loads(text)
+    kinds = {kind.__name__: kind for kind in get_args(Framing)}
+    kind = written.pop("kind") if isinstance(written, dict) and "kind" in written else None
+    if not isinstance(kind, str) or kind not in kinds:
+        raise InputError(f"{where}: kind must be one of {', '.join(kinds)}, not {kind!r:.40}")
+    framing: Framing = from_json(kinds[kind], written, where)
+    sides = (framing.height, framing.width)
+    if not all(1 <= side <= MOST_SIDE for side in sides) or framing.channels not in (1, 3):
+        raise InputError(f"{where}: {sides[0]} x {sides[1]} x {framing.channels} is not an image")
+    return framing
+
+
+def is_drawing(data: bytes, name: str) -> bool:
+    """Whether an encoded image is a small gray drawing: 28x28 pixels in one channel will hold it.
+
+    Above `SMALL` pixels a side, that is only so for lines on paper, not for gray photographs.
+    """
+    width, height, gray = header(data, name)
+    if not gray or max(width, height) > LARGEST_DRAWING:
+        return False
+    if max(width, height) <= SMALL:
+        return True
+    with quiet(), opened(data, name) as image:
+        pixels = np.asarray(upright(image, 1))
+    near = np.abs(pixels.astype(np.int16) - paper_color(pixels)) <= NEAR_PAPER
+    return bool(near.mean() >= PAPER_SHARE)
+
+
+def paper_color(pixels: Pixels) -> int:
+    """(H, W): the median of the border."""
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    return int(np.median(border))

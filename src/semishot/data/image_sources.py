@@ -1,4 +1,4 @@
-"""Images in files, zips and tars: a string says where one lies, and any process can read it.
+"""Images in files, zips and tars: a small value says where one lies, and any process can read it.
 
 Nothing is extracted. ILSVRC-12's training images are found in each form in which people hold them.
 """
@@ -7,58 +7,97 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from semishot.errors import InputError
-from semishot.system.files import read_regular
+from semishot.system.files import check_regular, open_regular, read_regular, reading
 
 LARGEST = 16 * 2**20  # bytes of one image file
 LARGEST_HEADER = 2**13
+REMEDY = "get the file again"
 ILSVRC_TAR = "ILSVRC2012_img_train.tar"
 ILSVRC_TREES = ("", "train", "ILSVRC2012_img_train", "ILSVRC/Data/CLS-LOC/train", "images")
 
 
-def read_bytes(source: str) -> tuple[bytes, str]:
-    """The encoded image that a source string names, and a name for errors."""
-    kind, path, *place = source.split("\0")
-    name = "/".join([path, *place[:1]])
-    with readable(name):
-        if kind == "file":
-            data = read_regular(Path(path), LARGEST)
-        elif kind == "zip":
-            with _opened_zip(path).open(place[0]) as file:
-                data = file.read(LARGEST)  # bounded, in case the declared size is a lie
-        else:
-            start, size = map(int, place[1:])
-            data = _slice(Path(path), start, size)
-            if len(data) != size:
-                raise EOFError(f"it ends after {len(data):,} of {size:,} bytes")
-    return data, name
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.path
 
 
-def in_file(path: Path) -> str:
-    return f"file\0{path}"
+@dataclass(frozen=True, slots=True)
+class ZipMember:
+    path: str
+    member: str
+    checksum: int
+    """CRC-32: a build does not go on with another zip."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}/{self.member}"
 
 
-def in_zip(path: Path, member: zipfile.ZipInfo) -> str:
-    check_size(member.file_size, f"{path}/{member.filename}")
-    return f"zip\0{path}\0{member.filename}\0{member.CRC}"
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Part of a file, such as a member of a tar or a row of an array."""
+
+    path: str
+    part: str
+    """For messages."""
+    start: int
+    size: int
+    form: Literal["encoded", "pickled", "rgb", "bgr"] = "encoded"
+    """An image file, one as a pickle holds it, or the pixels (H, W, 3) themselves."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}/{self.part}"
 
 
-def in_slice(path: Path, name: str, start: int, size: int, kind: str = "slice") -> str:
-    """A part of a file, such as a member of a tar; `name` is for messages, `kind` for its reader."""
-    check_size(size, f"{path}/{name}")
-    return f"{kind}\0{path}\0{name}\0{start}\0{size}"
+ImageSource = WholeFile | ZipMember | ByteRange
 
 
-def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
+def read_bytes(source: ImageSource) -> bytes:
+    """The bytes of an image, in any process."""
+    with reading(source.name, REMEDY):
+        if isinstance(source, WholeFile):
+            return read_regular(Path(source.path), LARGEST)
+        if isinstance(source, ZipMember):
+            with _opened_zip(source.path).open(source.member) as file:
+                return file.read(LARGEST)  # bounded, in case the declared size is wrong
+        with open_regular(Path(source.path)) as file:
+            file.seek(source.start)
+            data = file.read(source.size)
+        if len(data) != source.size:
+            raise EOFError(f"it ends after {len(data):,} of {source.size:,} bytes")
+        return data
+
+
+def zip_member(path: Path, member: zipfile.ZipInfo) -> ZipMember:
+    source = ZipMember(str(path), member.filename, member.CRC)
+    check_size(member.file_size, source.name)
+    return source
+
+
+def tar_member(path: Path, member: tarfile.TarInfo, start: int) -> ByteRange:
+    """A member of a tar that begins at byte `start` of the file."""
+    place = start + member.offset_data
+    source = ByteRange(str(path), member.name, place, member.size)
+    check_size(source.size, source.name)
+    return source
+
+
+def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSource]]:
     """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[ImageSource]] = {}
     if (tar := source / ILSVRC_TAR).is_file():
-        with readable(tar), tarfile.open(tar, "r:", tarinfo=_Member) as opened:  # read in place
+        with reading(tar, REMEDY), open_regular(tar) as file, _opened_tar(file) as opened:
             wanted = {f"{label}.tar": label for label in labels}
             for member in _members(opened):
                 label = wanted.get(member.name.rsplit("/", 1)[-1], "")
@@ -71,16 +110,16 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[str]]:
     for label in labels:
         for tree in map(source.joinpath, ILSVRC_TREES):
             if (tree / label).is_dir():
-                files = {p.name: in_file(p) for p in (tree / label).iterdir()}
+                files = {p.name: WholeFile(str(p)) for p in (tree / label).iterdir()}
                 found[label] = _in_order(label, files)
             elif (tar := tree / f"{label}.tar").is_file():
-                with readable(tar), tarfile.open(tar, "r:", tarinfo=_Member) as class_tar:
-                    found[label] = _in_order(label, _in_tar(class_tar, tar, 0))
+                with reading(tar, REMEDY), open_regular(tar) as file, _opened_tar(file) as opened:
+                    found[label] = _in_order(label, _in_tar(opened, tar, 0))
     return found
 
 
 class _Member(tarfile.TarInfo):
-    """Of a tar whose extended headers are short: the time tarfile takes for one grows with its square."""
+    """Of a tar with short extended headers: tarfile takes time quadratic in their length."""
 
     def _proc_pax(self, opened: tarfile.TarFile) -> tarfile.TarInfo:
         if self.size > LARGEST_HEADER:
@@ -93,18 +132,16 @@ def _opened_tar(file: IO[bytes]) -> tarfile.TarFile:
     return tarfile.open(fileobj=file, mode="r:", tarinfo=_Member)
 
 
-def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, str]:
-    found = {}
+def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, ImageSource]:
+    found: dict[str, ImageSource] = {}
     for member in _members(opened):
         if member.isreg() and not member.issparse():
-            place = start + member.offset_data
-            name = member.name.rsplit("/", 1)[-1]
-            found[name] = in_slice(path, member.name, place, member.size)
+            found[member.name.rsplit("/", 1)[-1]] = tar_member(path, member, start)
     return found
 
 
 def _members(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """All members, or an error: tarfile takes a damaged header for the end, and ranks would shift."""
+    """All members, or an error: tarfile takes a damaged header for the end, which would shift ranks."""
     yield from opened
     assert opened.fileobj is not None
     opened.fileobj.seek(opened.offset)
@@ -112,39 +149,20 @@ def _members(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         raise EOFError(f"it is damaged at byte {opened.offset:,}")
 
 
-def _in_order(label: str, files: Mapping[str, str]) -> list[str]:
+def _in_order(label: str, files: Mapping[str, ImageSource]) -> list[ImageSource]:
     pattern = re.compile(re.escape(label) + r"_(\d+)\.jpe?g", re.IGNORECASE)
-    numbered = [
-        (int(m[1]), where) for name, where in files.items() if (m := pattern.fullmatch(name))
-    ]
-    return [where for _, where in sorted(numbered)]
-
-
-def _slice(path: Path, start: int, most: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(start)
-        return file.read(most)
+    numbered = [(int(m[1]), name) for name in files if (m := pattern.fullmatch(name))]
+    return [files[name] for _, name in sorted(numbered)]
 
 
 @lru_cache(maxsize=8)
 def _opened_zip(path: str) -> zipfile.ZipFile:
+    check_regular(Path(path).stat(), path)
     return zipfile.ZipFile(path)
 
 
 def check_size(size: int, where: object) -> None:
     if size > LARGEST:
         raise InputError(
-            f"{where} has {size:,} bytes, more than {LARGEST:,}: no image of ILSVRC-12"
+            f"{where} has {size:,} bytes, more than {LARGEST:,}: not an image of ILSVRC-12"
         )
-
-
-@contextmanager
-def readable(what: object) -> Iterator[None]:
-    """Damaged files raise a dozen types in zipfile, tarfile and csv; all mean: get it again."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"cannot read {what} ({reason}); get the file again") from error

@@ -7,9 +7,9 @@ side, so a class is a name, a group (alphabet, category), a split, and the range
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from platformdirs import user_cache_dir
 
 from semishot.errors import InputError
 from semishot.system.files import read_json, whole_folder, write_json
+from semishot.system.json_fields import from_json
 from semishot.system.npy import map_array
 
 FORMAT = 1
@@ -38,6 +39,10 @@ class ImageClass:
     count: int
     digest: str = ""
     """SHA-256 of the class's pixels, filled in when the pool is saved."""
+
+
+CLASS_FIELDS = tuple(field.name for field in fields(ImageClass))
+"""A class is a row of these in `pool.json`."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,17 @@ class ImagePool:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Description:
+    """What `pool.json` holds."""
+
+    format: int
+    name: str
+    fingerprint: str
+    about: Mapping[str, Any]
+    classes: tuple[Any, ...]
+
+
 def data_root(given: Path | None = None) -> Path:
     """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
     return given or Path(os.environ.get("SEMISHOT_DATA") or user_cache_dir("semishot"))
@@ -79,12 +95,12 @@ def save_pool(
     classes: Sequence[ImageClass],
     about: dict[str, Any],
 ) -> ImagePool:
-    """Write a pool, whole or not at all, and open it. The classes' digests are computed here."""
+    """Write a pool atomically and open it. The digests of the classes are computed here."""
     pool = ImagePool(name, images, with_digests(images, classes), about)
     with whole_folder(folder) as temporary:
-        room = make_room(temporary / "images.npy", np.uint8, images.shape)
-        room[:] = images
-        room.flush()
+        mapped = make_room(temporary / "images.npy", np.uint8, images.shape)
+        mapped[:] = images
+        mapped.flush()
         write_description(temporary, pool)
     return open_pool(folder)
 
@@ -92,7 +108,7 @@ def save_pool(
 def make_room(
     path: Path, dtype: type[Number], shape: tuple[int, ...]
 ) -> np.memmap[Any, np.dtype[Number]]:
-    """A file to fill, with all its space: a disk that fills up under a memory map kills the process."""
+    """A mapped file to fill, its space allocated: a disk that fills up under a map kills the process."""
     try:
         path.unlink(missing_ok=True)  # a link would be followed
         array = np.lib.format.open_memmap(path, "w+", dtype, shape)
@@ -112,64 +128,55 @@ def with_digests(
 
 
 def write_description(folder: Path, pool: ImagePool) -> None:
-    description = {
-        "format": FORMAT,
-        "name": pool.name,
-        "fingerprint": pool.fingerprint,
-        "about": pool.about,
-        "classes": [list(asdict(c).values()) for c in pool.classes],
-    }
-    write_json(folder / "pool.json", description)
+    rows = tuple(list(asdict(c).values()) for c in pool.classes)
+    held = Description(FORMAT, pool.name, pool.fingerprint, pool.about, rows)
+    write_json(folder / "pool.json", vars(held))
 
 
 def open_pool(folder: Path) -> ImagePool:
-    """Open a prepared pool in milliseconds, whatever its size: pixels are read when used."""
+    """Open a prepared pool, whatever its size: pixels are read when used."""
     try:
-        written = read_json(folder / "pool.json")
-        images = map_array(folder / "images.npy")
+        return _read_pool(folder)
     except FileNotFoundError as error:
         raise InputError(
             f"no image pool in {folder}: run `semishot data prepare NAME` first, or pass --data-root"
         ) from error
     except InputError as error:
         raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
+
+
+def _read_pool(folder: Path) -> ImagePool:
+    path = folder / "pool.json"
+    written = read_json(path)
+    images = map_array(folder / "images.npy")
     found = written.get("format") if isinstance(written, dict) else None
     if found != FORMAT:
-        raise InputError(
-            f"{folder / 'pool.json'} has format {found}, this version reads {FORMAT}; prepare it again"
-        )
-    try:
-        classes = tuple(ImageClass(*row) for row in written["classes"])
-        for held in classes:
-            _check_class(held)
-        if not isinstance(written["name"], str) or not isinstance(written["about"], dict):
-            raise TypeError("its name or description")
-        pool = ImagePool(written["name"], images, classes, written["about"])
-        altered = pool.fingerprint != written["fingerprint"]
-    except (KeyError, TypeError, UnicodeEncodeError) as error:
-        raise InputError(f"damaged image pool in {folder} ({error}); prepare it again") from error
-    if altered:
-        raise InputError(f"damaged image pool in {folder}: pool.json was altered; prepare it again")
+        raise InputError(f"{path} has format {found}, this version reads {FORMAT}")
+    held = from_json(Description, written, path)
+    classes = tuple(_class(row, f"{path}: class {place}") for place, row in enumerate(held.classes))
+    pool = ImagePool(held.name, images, classes, dict(held.about))
+    if pool.fingerprint != held.fingerprint:
+        raise InputError("pool.json was altered")
     needed = max((c.start + c.count for c in classes), default=0)
     if images.dtype != np.uint8 or images.ndim != 4 or len(images) < needed:
         raise InputError(
-            f"damaged image pool in {folder}: images.npy holds {images.dtype} {images.shape}, but "
-            f"pool.json needs uint8 ({needed}, C, H, W); prepare it again"
+            f"images.npy holds {images.dtype} {images.shape}, but pool.json needs uint8 "
+            f"({needed}, C, H, W)"
         )
     return pool
 
 
-def _check_class(held: ImageClass) -> None:
-    """JSON may say anything."""
-    words = (held.name, held.group, held.digest)
-    if not all(isinstance(word, str) for word in words) or held.split not in SPLITS:
-        raise TypeError(f"a class {held.name!r:.40}")
-    if not all(type(number) is int and 0 <= number < 2**62 for number in (held.start, held.count)):
-        raise TypeError(f"the images of class {held.name!r:.40}")
+def _class(row: Any, where: str) -> ImageClass:
+    if not isinstance(row, list) or len(row) > len(CLASS_FIELDS):
+        raise InputError(f"{where} must be a list of {', '.join(CLASS_FIELDS)}, not {row!r:.40}")
+    held = from_json(ImageClass, dict(zip(CLASS_FIELDS, row, strict=False)), where)
+    if held.start < 0 or held.count < 0:
+        raise InputError(f"{where}: images {held.start} + {held.count} must not be negative")
+    return held
 
 
 def gather(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:
-    """out[i] = images[places[i]], by several threads: they wait for memory and the disk together."""
+    """out[i] = images[places[i]], by several threads: most of the time is waiting for memory and disk."""
     threads = min(8, os.cpu_count() or 1)
     parts = zip(np.array_split(places, threads), np.array_split(out, threads), strict=True)
     with ThreadPoolExecutor(threads) as pool:

@@ -1,4 +1,4 @@
-"""Build a pool of any size from files: read by all cores, resumed after a kill, in bounded memory."""
+"""Build a pool of any size from image sources: on all cores, in bounded memory, resumed after a kill."""
 
 import hashlib
 import multiprocessing
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.data.image_sources import ImageSource
 from semishot.data.pool import (
     ImageClass,
     ImagePool,
@@ -37,50 +38,61 @@ BATCH = 256
 """Images that a worker reads at a time."""
 MOST_WORKERS = 16
 """Each takes 50 MB, and more of them would wait for the disk."""
-LAST_WORDS = 1.0
-"""Seconds in which a worker that was told to end can finish sending."""
+GRACE_SECONDS = 1.0
+"""In which a worker that was asked to end can finish sending."""
 MOST_TEXT = 64 * 2**20
 """Bytes of a list of batches."""
 Pixels = np.memmap[Any, np.dtype[np.uint8]]
+Read = Callable[[ImageSource], NDArray[np.uint8]]
+"""A source -> one image (C, H, W)."""
 
 
 @dataclass(frozen=True)
 class PlannedClass:
-    """A class of a pool that is about to be built: where each of its images comes from."""
+    """A class of a pool to be built: where each of its images comes from."""
 
     name: str
     group: str
     split: Split
-    sources: tuple[str, ...]
-    """What `read` turns into one image each, in the order of the pool."""
+    sources: tuple[ImageSource, ...]
+    """One for each image, in the order of the pool."""
 
 
-def build_pool(
-    folder: Path,
-    name: str,
-    shape: tuple[int, int, int],
-    classes: Sequence[PlannedClass],
-    read: Callable[[str], NDArray[np.uint8]],
-    about: dict[str, Any],
-    workers: int | None = None,
-) -> ImagePool:
-    """Build a pool of any size: images are read by all cores, a batch at a time, into a file.
+@dataclass(frozen=True)
+class PoolPlan:
+    """A pool to be built."""
 
-    Memory stays at a few batches. A build that was killed goes on with the batches it has not done:
-    they are kept in a hidden folder beside `folder`, with the digest of this very plan.
+    name: str
+    image_shape: tuple[int, int, int]
+    """(C, H, W)."""
+    classes: Sequence[PlannedClass]
+    read: Read
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(I, C, H, W)."""
+        return sum(len(planned.sources) for planned in self.classes), *self.image_shape
+
+
+def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> ImagePool:
+    """Read images on all cores, a batch at a time, into a file; memory stays at a few batches.
+
+    Finished batches are kept in a hidden folder beside `folder`, with a digest of the plan: a build
+    that was interrupted continues with the others.
     """
-    sources = [source for planned in classes for source in planned.sources]
-    starts = np.cumsum([0, *(len(planned.sources) for planned in classes)])
+    sources = [source for planned in plan.classes for source in planned.sources]
+    starts = np.cumsum([0, *(len(planned.sources) for planned in plan.classes)])
     building = folder.with_name(f".{folder.name}.building")
-    images, done = _begin_building(building, (len(sources), *shape), name, classes)
+    images, done = _begin_building(building, plan)
     batches = [b for b in range(0, len(sources), BATCH) if b not in done]
     (building / "done.txt").unlink(missing_ok=True)
     log = (building / "done.txt").open("x", encoding="utf-8")
-    with log, meter(f"preparing {name}", len(sources), "images") as progress:
-        log.writelines(f"{first}\n" for first in sorted(done))  # without a line cut short
+    with log, meter(f"preparing {plan.name}", len(sources), "images") as progress:
+        log.writelines(f"{first}\n" for first in sorted(done))  # without a truncated line
         progress.skip(len(sources) - sum(len(sources[b : b + BATCH]) for b in batches))
         try:
-            for first, pixels in _read_batches(read, sources, batches, workers):
+            for first, pixels in _read_batches(plan.read, sources, batches, workers):
                 images[first : first + len(pixels)] = pixels
                 log.write(f"{first}\n")
                 log.flush()
@@ -91,9 +103,9 @@ def build_pool(
     images.flush()
     held = [
         ImageClass(p.name, p.group, p.split, int(start), len(p.sources))
-        for p, start in zip(classes, starts[:-1], strict=True)
+        for p, start in zip(plan.classes, starts[:-1], strict=True)
     ]
-    pool = ImagePool(name, images, with_digests(images, held), about)
+    pool = ImagePool(plan.name, images, with_digests(images, held), plan.about)
     write_description(building, pool)
     for leftover in ("done.txt", "plan.txt"):
         (building / leftover).unlink()
@@ -103,46 +115,43 @@ def build_pool(
     return open_pool(folder)
 
 
-def _begin_building(
-    building: Path, shape: tuple[int, ...], name: str, classes: Sequence[PlannedClass]
-) -> tuple[Pixels, set[int]]:
-    """The file to fill, and the batches an earlier build of the same plan has filled."""
-    plan = _digest(name, shape, classes)
+def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
+    """The file to fill, and the batches that an interrupted build of the same plan has filled."""
+    digest = _digest(plan)
     pixels = building / "images.npy"
     if os.path.lexists(building):
         try:
-            done = _done(building, shape, plan)
+            done = _done(building, plan.shape, digest)
             return np.lib.format.open_memmap(pixels, "r+"), done
         except (OSError, ValueError) as error:  # InputError among them
-            said = printable(f"{building} cannot be gone on with ({error}); the build begins anew")
-            print(said, file=sys.stderr)
+            line = printable(f"{building} cannot be resumed ({error}); the build starts over")
+            print(line, file=sys.stderr)
         remove(building)
     building.mkdir(parents=True)
     try:
-        images = make_room(pixels, np.uint8, shape)
+        images = make_room(pixels, np.uint8, plan.shape)
     except OSError:
         shutil.rmtree(building)
         raise
-    (building / "plan.txt").write_text(plan, encoding="utf-8")
+    (building / "plan.txt").write_text(digest, encoding="utf-8")
     return images, set()
 
 
-def _digest(name: str, shape: tuple[int, ...], classes: Sequence[PlannedClass]) -> str:
+def _digest(plan: PoolPlan) -> str:
     """Of the plan, and of the size and time of each file it reads: pixels of two versions never mix."""
-    whole = hashlib.sha256(repr((name, shape)).encode())
+    whole = hashlib.sha256(repr((plan.name, plan.shape)).encode())
     last = None
-    for planned in classes:  # one after the other: together they are a hundred megabytes of text
+    for planned in plan.classes:  # one by one: together they are a hundred megabytes of text
         whole.update(repr(planned).encode())
         for source in planned.sources:
-            path = source.split("\0")[1] if "\0" in source else source  # as in archives.py
-            if path != last:
-                whole.update(_version(path))
-            last = path
+            if source.path != last:
+                whole.update(_version(source.path))
+            last = source.path
     return whole.hexdigest()
 
 
 def _version(path: str) -> bytes:
-    """Of a file that cannot be seen there is none: whoever reads it will say so."""
+    """Size and time; empty for a file that cannot be read, which fails later with its own message."""
     try:
         about = Path(path).stat()
     except OSError:
@@ -150,15 +159,15 @@ def _version(path: str) -> bytes:
     return f"{about.st_size} {about.st_mtime_ns}\n".encode()
 
 
-def _done(building: Path, shape: tuple[int, ...], plan: str) -> set[int]:
-    """The batches that an earlier build has done; an error if it is another, or anything is odd."""
+def _done(building: Path, shape: tuple[int, ...], digest: str) -> set[int]:
+    """The batches that an interrupted build has filled; an error if anything about it does not match."""
     if building.is_symlink():
         raise InputError("it is a link")
     for path in building.iterdir():  # what a link leads to would be written
         if path.is_symlink() or not path.is_file() or path.stat().st_nlink > 1:
-            raise InputError(f"{path.name} is a link, or no file")
-    if read_regular(building / "plan.txt", MOST_TEXT) != plan.encode():
-        raise InputError("it is of other files, or of files that have changed")
+            raise InputError(f"{path.name} is a link or not a file")
+    if read_regular(building / "plan.txt", MOST_TEXT) != digest.encode():
+        raise InputError("it was started from other files, or they have changed")
     images = map_array(building / "images.npy")
     if images.dtype != np.uint8 or images.shape != shape or not images.flags.c_contiguous:
         raise InputError(f"images.npy holds {images.dtype} {images.shape}, not uint8 {shape}")
@@ -166,13 +175,13 @@ def _done(building: Path, shape: tuple[int, ...], plan: str) -> set[int]:
     text = read_regular(log, MOST_TEXT).decode() if log.exists() else ""
     done = {int(line) for line in text.split("\n")[:-1]}
     if not done <= set(range(0, shape[0], BATCH)):
-        raise InputError("done.txt names what is no batch")
+        raise InputError("done.txt names a batch that does not exist")
     return done
 
 
 def _read_batches(
-    read: Callable[[str], NDArray[np.uint8]],
-    sources: Sequence[str],
+    read: Read,
+    sources: Sequence[ImageSource],
     batches: Sequence[int],
     workers: int | None,
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -183,7 +192,7 @@ def _read_batches(
     waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
     try:
         for first in batches:
-            with _deaf_to_ctrl_c():  # a worker may be started here
+            with _block_ctrl_c():  # a worker may be started here
                 future = pool.submit(_read_batch, read, sources[first : first + BATCH])
             waiting.append((first, future))
             if len(waiting) > 2 * count:
@@ -193,15 +202,16 @@ def _read_batches(
             yield place, future.result()
     except BrokenExecutor as error:
         raise OSError(
-            "a process that read images was killed, perhaps for want of memory; the same command goes on"
+            "a process that read images was killed, perhaps for lack of memory; run the command again to "
+            "continue"
         ) from error
     finally:
-        pool.shutdown(cancel_futures=True)  # whoever stops early waits for no batch
+        pool.shutdown(cancel_futures=True)  # on an error, do not wait for the other batches
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """What is started here never hears it: Ctrl-C is for the parent, which hears it a moment later."""
+def _block_ctrl_c() -> Iterator[None]:
+    """Processes started here ignore Ctrl-C; the parent receives it at the end of the block."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -213,7 +223,7 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """In a worker: end when the parent is killed, instead of waiting for its next batch forever."""
+    """In a worker: end when the parent is killed, instead of waiting for the next batch forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -226,13 +236,11 @@ def _end_with_parent() -> None:
 
 
 def _end_soon(number: int, frame: FrameType | None) -> None:
-    """A worker that dies while it sends a batch would leave its parent waiting for the rest of it."""
-    last = threading.Timer(LAST_WORDS, os._exit, [128 + number])
+    """A worker that ends while it sends a batch would leave its parent waiting for the rest."""
+    last = threading.Timer(GRACE_SECONDS, os._exit, [128 + number])
     last.daemon = True
     last.start()
 
 
-def _read_batch(
-    read: Callable[[str], NDArray[np.uint8]], sources: Sequence[str]
-) -> NDArray[np.uint8]:
+def _read_batch(read: Read, sources: Sequence[ImageSource]) -> NDArray[np.uint8]:
     return np.stack([read(source) for source in sources])

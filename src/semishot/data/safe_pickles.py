@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
+from semishot.system.files import open_regular, reading
 
 NUMBERS = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 """The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""
@@ -37,7 +38,7 @@ ENCODINGS = {
 
 def load(path: Path) -> Any:
     """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
-    with _readable(path), _Bounded(path.open("rb", buffering=0)) as file:
+    with _reading(path), _Bounded(open_regular(path).detach()) as file:
         file.most = max(LARGEST, path.stat().st_size)  # one array may be all of it
         return _plain(_Reader(file, path).load(), {})
 
@@ -49,7 +50,7 @@ def find_bytes(path: Path, prefix: bytes) -> list[tuple[int, int]]:
     it is called. Protocol 0 is not searched. What lies there is for `unescape`.
     """
     found = []
-    with _readable(path), _Bounded(path.open("rb", buffering=0)) as file:
+    with _reading(path), _Bounded(open_regular(path).detach()) as file:
         for code, value, _ in pickletools.genops(file):
             if code.name in ENCODINGS:
                 text: Any = (
@@ -67,12 +68,12 @@ def unescape(data: bytes, prefix: bytes) -> bytes:
         return data if data.startswith(prefix) else data.decode().encode("latin1")
     except UnicodeError as error:
         raise InputError(
-            "a byte string in a pickle is no text of bytes; get the file again"
+            "a byte string in a pickle is not in latin1; get the file again"
         ) from error
 
 
 class _Bounded(io.BufferedReader):
-    """A file of which no value is larger than it may be, whatever its pickle says."""
+    """A file whose values have a bounded size, whatever its pickle says."""
 
     most = LARGEST
 
@@ -86,25 +87,19 @@ class _Bounded(io.BufferedReader):
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:  # a damaged pickle raises a dozen types
-        reason = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, KeyError):  # how pickle looks up an operation
-            reason = f"invalid load key {reason}"
-        raise InputError(
-            f"cannot read {path} as a pickle ({reason}); get the file again"
-        ) from error
+def _reading(path: Path) -> Iterator[None]:
+    with reading(f"{path} as a pickle", "get the file again"):
+        try:
+            yield
+        except KeyError as error:  # how pickle looks up an operation
+            raise ValueError(f"invalid load key {error}") from error
 
 
 OPERATIONS: dict[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
 
 
 def _hashing(code: bytes) -> Callable[[Any], None]:
-    """An operation that hashes what was read before it; tuples of tuples could take for ever."""
+    """An operation that hashes what was read before it; nested tuples could take for ever."""
 
     def checked(reader: Any) -> None:
         pairs = code in (pickle.SETITEMS, pickle.DICT)
@@ -116,7 +111,7 @@ def _hashing(code: bytes) -> Callable[[Any], None]:
 
 
 def _bytearray(reader: Any) -> None:
-    """Read before there is room for it: no larger than the file is."""
+    """Read before memory is allocated for it, so it is never larger than the file."""
     reader.append(bytearray(reader.read(int.from_bytes(reader.read(8), "little"))))
 
 
@@ -124,11 +119,11 @@ def _check_keys(keys: Iterable[Any]) -> None:
     for key in keys:
         parts = key if isinstance(key, tuple) else (key,)
         if not all(isinstance(part, HASHED) for part in parts):
-            raise ValueError("it holds a key or a member of a set that is no plain value")
+            raise ValueError("it holds a key or a member of a set that is not a plain value")
 
 
 class _Reader(pickle._Unpickler):
-    """Python's own in Python: the one in C makes room for as many objects as the file claims to have."""
+    """Python's own unpickler in Python: the one in C allocates as many objects as the file claims."""
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **OPERATIONS,
@@ -263,7 +258,7 @@ KNOWN: dict[str, Callable[..., Any]] = {
 
 
 def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
-    """`value` with its arrays in place of what stood for them; `done` ends circles and repeats."""
+    """`value` with its arrays in place of what stood for them; `done` ends cycles and repeats."""
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, _Array):

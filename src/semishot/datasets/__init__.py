@@ -10,9 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from semishot.data.framing import Framing
 from semishot.data.pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
 from semishot.errors import InputError, printable
-from semishot.system.files import understood
+from semishot.system.files import reading
 from semishot.system.locks import Lock
 
 EMBEDDED = "glyphs"
@@ -40,6 +41,7 @@ def prepare(
     name: str,
     source: Path | None = None,
     root: Path | None = None,
+    *,
     download: bool = False,
     splits: Sequence[str] | None = None,
     partial: bool = False,
@@ -82,11 +84,11 @@ def _check_place(folder: Path, source: Path | None = None) -> None:
         return
     if not folder.is_dir():
         raise InputError(
-            f"{folder}, where the pool goes, is no folder; move it or pass --data-root"
+            f"{folder}, where the pool goes, is not a folder; move it or pass --data-root"
         )
     if foreign := sorted({p.name for p in folder.iterdir()} - POOL_FILES - {".DS_Store"}):
         raise InputError(
-            f"{folder}, where the pool goes, holds {printable(foreign[0])}, which is no part of a "
+            f"{folder}, where the pool goes, holds {printable(foreign[0])}, which is not part of a "
             "pool; move it or pass --data-root"
         )
 
@@ -108,6 +110,22 @@ def load(name: str, root: Path | None = None) -> ImagePool:
     return open_pool(folder)
 
 
+def framing(pool: ImagePool) -> Framing | None:
+    """How other images are prepared to look like those of `pool`, as its data set's FRAMING declares.
+
+    None for a pool that is not of a data set of this package.
+    """
+    if pool.name not in names():
+        return None
+    module, (channels, height, width) = _module(pool.name), pool.images.shape[1:]
+    if not hasattr(module, "FRAMING"):
+        raise InputError(
+            f"{module.__file__} declares no FRAMING, such as Whole or Ink of semishot.data.framing"
+        )
+    declared: Framing = module.FRAMING(height, width, channels=channels)
+    return declared
+
+
 def verify(name: str, root: Path | None = None) -> list[str]:
     """What a prepared pool holds. Pixels that no longer match their digests are an error."""
     folder = pool_folder(name, root)
@@ -124,7 +142,7 @@ def verify(name: str, root: Path | None = None) -> list[str]:
         f"fingerprint {pool.fingerprint[:16]}, every class's pixels match",
     ]
     describe = getattr(_module(name), "describe", None)
-    with understood(folder / "pool.json"):
+    with reading(folder / "pool.json"):
         return [printable(line) for line in lines + (describe(pool) if describe else [])]
 
 

@@ -1,45 +1,38 @@
 """Your own images: a tree class/image, split/class/image or group/class/image becomes a pool."""
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.decoding import AGAIN, decode, header
+from semishot.data.decoding import EXTENSIONS, MOST_BYTES, REMEDY, decode
+from semishot.data.framing import Whole, is_drawing
+from semishot.data.image_sources import ImageSource, WholeFile
 from semishot.data.pool import SPLITS, ImagePool, Split
-from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms
+from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import read_regular
 from semishot.system.progress import track
 
 __all__ = ["describe", "prepare"]
 
+FRAMING = Whole
 LAYOUTS = "class/image, split/class/image or group/class/image"
-# fmt: off
-EXTENSIONS = {
-    ".jpg", ".jpeg", ".jpe", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp",
-    ".ppm", ".pgm", ".pbm", ".pnm",
-}
-# fmt: on
 UNGROUPED = "all"
 """The group of every class where the tree has none."""
 VAL_PERCENT, TEST_PERCENT = 16, 20  # of the classes or groups; miniImageNet's 64/16/20
 PHOTOGRAPH, DRAWING = (3, 84, 84), (1, 28, 28)
-MOST_BYTES = 64 * 2**20  # of one image file
-LARGEST_DRAWING = 32  # pixels a side
-DEEPEST = 64  # folders below the source, most of them hidden or empty
 ALMOST_SPLITS = {"training", "valid", "validation", "dev", "testing", "eval", "evaluation"}
 
 
 @dataclass
 class Tree:
-    """What lies below a folder: class folders as parts below it -> images, sorted, and the rest."""
+    """What is below a folder: parts of the path of each class folder -> its images; other files."""
 
     classes: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     ignored: int = 0
@@ -51,7 +44,7 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
         raise InputError(f"pass --source FOLDER, a tree {LAYOUTS}")
     if not source.is_dir():
         raise InputError(f"{source} is not a folder; --source is a tree {LAYOUTS}")
-    source = source.resolve()  # a killed build goes on only with the same files
+    source = source.resolve()  # an interrupted build continues only with the same files
     tree = read_tree(source)
     layout = find_layout(tree, source)
     classes = plan(tree, layout, source)
@@ -64,11 +57,11 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
         "prepared": f"{shape[1]}x{shape[2]} Pillow bilinear, {'RGB' if shape[0] == 3 else 'gray'}",
     }
     read = partial(read_image, side=shape[1], channels=shape[0])
-    return build_pool(folder, "folder", shape, classes, read, about)
+    return build_pool(folder, PoolPlan("folder", shape, classes, read, about))
 
 
 def describe(pool: ImagePool) -> list[str]:
-    """What the pool holds, for people."""
+    """What the pool holds."""
     about = pool.about
     groups = {c.group for c in pool.classes} - {UNGROUPED}
     return [
@@ -79,39 +72,23 @@ def describe(pool: ImagePool) -> list[str]:
 
 
 def read_tree(source: Path) -> Tree:
-    """Every image below `source`, wherever it lies; never in the order of the directory."""
+    """Every image below `source`, wherever it lies, sorted."""
     tree = Tree()
-    seen: dict[tuple[bool, int, int], str] = {}
-    for where, folders, files in os.walk(source, onerror=_unreadable, followlinks=True):
-        parts = Path(where).relative_to(source).parts
-        hidden, about = _is_hidden(*parts), Path(where).stat()
-        first = seen.setdefault((hidden, about.st_dev, about.st_ino), where)
-        if first != where and hidden:
-            folders.clear()
-            continue
-        if first != where:  # a link to a folder above would never end, one beside doubles a class
-            raise InputError(f"{where} is {first} once more; remove the link")
-        if len(parts) > DEEPEST:
-            raise InputError(f"{where} lies too deep: {source} is no tree {LAYOUTS}")
-        folders.sort()
-        images = sorted(name for name in files if _is_image(name) and not hidden)
-        tree.ignored += len(files) - len(images)
-        if not images:
-            continue
+    for entry in walk(source, hidden=True):
+        path = entry.path
+        if entry.hidden or (path.suffix.lower() not in EXTENSIONS and not path.is_dir()):
+            tree.ignored += not path.is_dir()
+        elif entry.problem:
+            raise InputError(f"{path}: {entry.problem}; remove it")
+        else:
+            tree.classes.setdefault(path.relative_to(source).parts[:-1], []).append(path.name)
+    for parts, images in tree.classes.items():
+        images.sort()
+        where = str(source.joinpath(*parts))
         _check_names(where, images)
         if len(parts) > 2:
-            raise InputError(f"{where}/{images[0]} lies too deep: {source} is no tree {LAYOUTS}")
-        tree.classes[parts] = images
+            raise InputError(f"{where}/{images[0]} is too deep: {source} is not a tree {LAYOUTS}")
     return tree
-
-
-def _is_hidden(*parts: str) -> bool:
-    """What a desktop or a version control leaves behind."""
-    return any(part.startswith(".") or part == "__MACOSX" for part in parts)
-
-
-def _is_image(name: str) -> bool:
-    return Path(name).suffix.lower() in EXTENSIONS and not _is_hidden(name)
 
 
 def _check_names(where: str, images: Sequence[str]) -> None:
@@ -120,10 +97,6 @@ def _check_names(where: str, images: Sequence[str]) -> None:
             path.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"{path!a} has a name that is not UTF-8; rename it") from error
-
-
-def _unreadable(error: OSError) -> NoReturn:
-    raise InputError(f"cannot list {error.filename} ({error.strerror})") from error
 
 
 def find_layout(tree: Tree, source: Path) -> str:
@@ -171,7 +144,7 @@ def plan(tree: Tree, layout: str, source: Path) -> list[PlannedClass]:
             name=parts[-1],
             group=parts[0] if layout == "group/class" else UNGROUPED,
             split=split_of[parts[0]],
-            sources=tuple(str(source.joinpath(*parts, image)) for image in images),
+            sources=tuple(WholeFile(str(source.joinpath(*parts, image))) for image in images),
         )
         for parts, images in tree.classes.items()
     ]
@@ -208,25 +181,19 @@ def portable_split(units: Sequence[str], layout: str, source: Path) -> list[Spli
     return [split_at[place] for place in range(count)]
 
 
-def common_shape(sources: Sequence[str]) -> tuple[int, int, int]:
-    """(C, H, W): that of drawings if all images are small and gray, else that of photographs."""
-    return DRAWING if all(_are_drawings(sources)) else PHOTOGRAPH
+def common_shape(sources: Sequence[ImageSource]) -> tuple[int, int, int]:
+    """(C, H, W): that of drawings if all images are drawings, else that of photographs."""
+    looked_at = track(sources, "looking at the images", len(sources))
+    drawings = all(is_drawing(_bytes(source), source.name) for source in looked_at)
+    return DRAWING if drawings else PHOTOGRAPH
 
 
-def _are_drawings(sources: Sequence[str]) -> Iterator[bool]:
-    for source in track(sources, "looking at the images", len(sources)):
-        width, height, gray = header(_bytes(source), source)
-        yield gray and max(width, height) <= LARGEST_DRAWING
+def read_image(source: ImageSource, side: int, channels: int) -> NDArray[np.uint8]:
+    return decode(_bytes(source), source.name, side, channels)
 
 
-def read_image(source: str, side: int, channels: int) -> NDArray[np.uint8]:
-    return decode(_bytes(source), source, side, channels)
-
-
-def _bytes(source: str) -> bytes:
+def _bytes(source: ImageSource) -> bytes:
     try:
-        return read_regular(Path(source), MOST_BYTES)
+        return read_regular(Path(source.path), MOST_BYTES)
     except InputError as error:
-        raise InputError(f"{error}; {AGAIN}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {source} ({error.strerror})") from error
+        raise InputError(f"{error}; {REMEDY}") from error

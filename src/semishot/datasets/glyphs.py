@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from semishot.data.framing import Ink
 from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
 from semishot.errors import InputError
 from semishot.system.progress import track
@@ -23,6 +24,7 @@ SEED = 2018
 ALPHABETS = 48
 DRAWERS = 20
 SIDE = 28
+FRAMING = Ink
 FINE = 4 * SIDE
 """Ink is laid on a grid four times finer; the block mean makes its edges smooth."""
 MARGIN = 4

@@ -4,12 +4,12 @@ The images come from the files that the Ravi csv name, from ILSVRC-12, or from t
 
 How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds its ILSVRC file:
 
-- Known: the number is no ILSVRC number, for those run to five digits, and here none exceeds 1,300,
+- Known: the number is not an ILSVRC number, for those run to five digits, and here none exceeds 1,300,
   the size of the largest class. It counts the files of the class, from 1.
 - Assumed: they are counted in the natural order of their names, n01532829_3.JPEG before
   n01532829_26.JPEG, and the class is complete. The authors never published the order; the public
   generators of miniImageNet (gitabcworld, yaoyao-liu/mini-imagenet-tools) count in this one. Where
-  they are wrong, a class gets other 600 images of the same class: a fair data set, but not the one.
+  they are wrong, a class gets 600 other images of the same class: a fair data set, but another one.
 """
 
 import csv
@@ -18,20 +18,32 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data import image_sources, safe_pickles
+from semishot.data import safe_pickles
 from semishot.data.decoding import decode
+from semishot.data.framing import Whole
+from semishot.data.image_sources import (
+    ILSVRC_TAR,
+    REMEDY,
+    ByteRange,
+    ImageSource,
+    WholeFile,
+    check_size,
+    ilsvrc_files,
+    read_bytes,
+    zip_member,
+)
 from semishot.data.pool import SPLITS, ImagePool, Split
-from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
+from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import read_regular, remove
+from semishot.system.files import read_regular, reading, remove
 
 __all__ = ["describe", "prepare", "read"]
 
@@ -42,10 +54,13 @@ MOST_CSV = 64 * 2**20  # bytes
 PICKLE = "mini-imagenet-cache-{}.pkl"
 ACCEPTED = (
     "{train,val,test}.csv (filename,label) beside an images/ folder, zips of it, an ILSVRC-12 "
-    f"training tree or {image_sources.ILSVRC_TAR}; or {PICKLE.format('{train,val,test}')}"
+    f"training tree or {ILSVRC_TAR}; or {PICKLE.format('{train,val,test}')}"
 )
-Listed = dict[Split, dict[str, list[str]]]
-"""split -> class -> its images: csv names at first, then what `read` takes."""
+FRAMING = Whole
+Named = dict[Split, dict[str, list[str]]]
+"""split -> class -> the names of its images in the csv."""
+Listed = dict[Split, dict[str, list[ImageSource]]]
+"""split -> class -> its images."""
 
 
 def prepare(
@@ -71,7 +86,7 @@ def prepare(
 
 
 def describe(pool: ImagePool) -> list[str]:
-    """What the pool holds, for people."""
+    """What the pool holds."""
     return [
         f"{len(pool.classes)} classes of {IMAGES} photographs",
         str(pool.about["variant"]),
@@ -79,19 +94,13 @@ def describe(pool: ImagePool) -> list[str]:
     ]
 
 
-def read(source: str) -> NDArray[np.uint8]:
-    """One image (3, 84, 84) from where `prepare` found it; called in many processes."""
-    if source.startswith("row\0"):
-        _, path, row = source.split("\0")
-        return np.ascontiguousarray(_rows(path)[int(row)].transpose(2, 0, 1))
-    data, name = image_sources.read_bytes(source)
-    return decode(data, name, SIDE)
-
-
-@lru_cache(maxsize=3)
-def _rows(path: str) -> NDArray[np.uint8]:
-    rows: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return rows
+def read(source: ImageSource) -> NDArray[np.uint8]:
+    """One image (3, 84, 84); called in many processes."""
+    data = read_bytes(source)
+    if isinstance(source, ByteRange) and source.form == "rgb":
+        pixels = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
+        return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    return decode(data, source.name, SIDE)
 
 
 def _build(folder: Path, listed: Listed, form: str) -> ImagePool:
@@ -108,15 +117,15 @@ def _build(folder: Path, listed: Listed, form: str) -> ImagePool:
         + (f"without {' and '.join(absent)}" if absent else "complete"),
         "prepared": "84x84 RGB, as decoded by semishot.pictures",
     }
-    return build_pool(folder, "mini-imagenet", (3, SIDE, SIDE), planned, read, about)
+    return build_pool(folder, PoolPlan("mini-imagenet", (3, SIDE, SIDE), planned, read, about))
 
 
-def _read_csvs(source: Path, taken: Sequence[Split]) -> Listed:
+def _read_csvs(source: Path, taken: Sequence[Split]) -> Named:
     held = [split for split in taken if (source / f"{split}.csv").is_file()]
     if not held:
         raise InputError(f"nothing of miniImageNet in {source}: it needs {ACCEPTED}")
     _check_present(taken, held, f"no {{}}.csv in {source}")
-    named: Listed = {split: _read_csv(source / f"{split}.csv") for split in taken}
+    named: Named = {split: _read_csv(source / f"{split}.csv") for split in taken}
     for split, classes in named.items():
         _check_counts(split, classes, source / f"{split}.csv")
     _check_disjoint(named, source)
@@ -126,7 +135,7 @@ def _read_csvs(source: Path, taken: Sequence[Split]) -> Listed:
 def _read_csv(path: Path) -> dict[str, list[str]]:
     """class -> file names, in the order of the file."""
     classes: dict[str, list[str]] = {}
-    with image_sources.readable(path):
+    with reading(path, REMEDY):
         text = read_regular(path, MOST_CSV).decode("utf-8-sig")
         rows = csv.DictReader(io.StringIO(text, newline=""))
         if not {"filename", "label"} <= set(rows.fieldnames or ()):
@@ -155,7 +164,7 @@ def _check_counts(split: Split, classes: Mapping[str, Sequence[object]], path: P
             )
 
 
-def _check_disjoint(listed: Listed, source: Path) -> None:
+def _check_disjoint(listed: Mapping[Split, Iterable[str]], source: Path) -> None:
     home: dict[str, Split] = {}
     for split, classes in listed.items():
         for name in classes:
@@ -174,35 +183,36 @@ def _check_present(taken: Sequence[Split], held: Sequence[Split], problem: str) 
 # The files that the csv name
 
 
-def _in_folder(images: Path, named: Listed) -> dict[str, str]:
+def _in_folder(images: Path, named: Named) -> dict[str, ImageSource]:
     """File name -> source, for the names of the csv that lie anywhere below images/."""
-    wanted, found = _names(named), {}
-    for parent, _, files in os.walk(images):
-        for name in wanted.intersection(files):
-            path = Path(parent, name)
-            image_sources.check_size(path.stat().st_size, path)
-            found[name] = image_sources.in_file(path)
+    wanted = _names(named)
+    found: dict[str, ImageSource] = {}
+    for path in (entry.path for entry in walk(images) if not entry.problem):
+        if path.name in wanted:
+            check_size(path.stat().st_size, path)
+            found[path.name] = WholeFile(str(path))
     return found
 
 
-def _in_zips(source: Path, named: Listed) -> dict[str, str]:
+def _in_zips(source: Path, named: Named) -> dict[str, ImageSource]:
     """File name -> source, for the names of the csv with which a member of a zip ends."""
-    wanted, found = _names(named), {}
+    wanted = _names(named)
+    found: dict[str, ImageSource] = {}
     for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
-        with image_sources.readable(path), zipfile.ZipFile(path) as opened:
+        with reading(path, REMEDY), zipfile.ZipFile(path) as opened:
             members = opened.infolist()
         for member in members:
             name = member.filename.rsplit("/", 1)[-1]
             if name in wanted:
-                found[name] = image_sources.in_zip(path, member)
+                found[name] = zip_member(path, member)
     return found
 
 
-def _names(named: Listed) -> set[str]:
+def _names(named: Named) -> set[str]:
     return {name for classes in named.values() for names in classes.values() for name in names}
 
 
-def _by_name(source: Path, named: Listed, pictures: Mapping[str, str]) -> Listed:
+def _by_name(source: Path, named: Named, pictures: Mapping[str, ImageSource]) -> Listed:
     missing = {
         split: [name for names in classes.values() for name in names if name not in pictures]
         for split, classes in named.items()
@@ -224,10 +234,8 @@ def _by_name(source: Path, named: Listed, pictures: Mapping[str, str]) -> Listed
 # ILSVRC-12
 
 
-def _by_rank(source: Path, named: Listed) -> Listed:
-    files = image_sources.ilsvrc_files(
-        source, {label for classes in named.values() for label in classes}
-    )
+def _by_rank(source: Path, named: Named) -> Listed:
+    files = ilsvrc_files(source, {label for classes in named.values() for label in classes})
     if not files:
         raise InputError(f"{source} has csv files but no images: it needs {ACCEPTED}")
     held = [split for split, classes in named.items() if not files.keys().isdisjoint(classes)]
@@ -241,7 +249,7 @@ def _by_rank(source: Path, named: Listed) -> Listed:
     }
 
 
-def _ranked(files: Sequence[str], name: str, label: str, source: Path) -> str:
+def _ranked(files: Sequence[ImageSource], name: str, label: str, source: Path) -> ImageSource:
     number = re.fullmatch(re.escape(label) + r"(\d{8})\.jpe?g", name)
     if number is None or int(number[1]) == 0:
         raise InputError(f"{name} is not {label} and a number from 00000001; get the Ravi csv")
@@ -258,29 +266,34 @@ def _ranked(files: Sequence[str], name: str, label: str, source: Path) -> str:
 
 
 def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> ImagePool:
-    """By way of plain arrays beside `folder`, which all workers map: a pickle fills memory once."""
+    """By way of plain arrays beside `folder`, from which all workers read: a pickle is loaded once."""
     spool = folder.with_name(f".{folder.name}.unpickled")
-    remove(spool)  # of a build that was killed, or a link to elsewhere
+    remove(spool)  # left by a killed build, or a link to elsewhere
     spool.mkdir(parents=True)
     try:
         listed: Listed = {}
         for split in taken:
             path = source / PICKLE.format(split)
-            state = path.stat()  # in the name, so that a build never goes on with another file
+            state = path.stat()  # in the name, so that a build never continues with another file
             rows = spool / f"{split}-{state.st_size}-{state.st_mtime_ns}.npy"
             images, classes = _unpickled(path)
             _check_counts(split, classes, path)
-            np.save(rows, images)
-            os.utime(rows, ns=(state.st_atime_ns, state.st_mtime_ns))  # a build knows files by it
+            np.save(rows, np.ascontiguousarray(images))  # rows side by side
+            os.utime(
+                rows, ns=(state.st_atime_ns, state.st_mtime_ns)
+            )  # a build recognizes files by it
+            start, size = rows.stat().st_size - images.nbytes, SIDE * SIDE * 3
             listed[split] = {
-                label: [f"row\0{rows}\0{index}" for index in indices]
+                label: [
+                    ByteRange(str(rows), f"image {row}", start + row * size, size, "rgb")
+                    for row in indices
+                ]
                 for label, indices in classes.items()
             }
             del images
         _check_disjoint(listed, source)
         return _build(folder, listed, "the cached pickles")
     finally:
-        _rows.cache_clear()
         shutil.rmtree(spool)
 
 
@@ -295,7 +308,7 @@ def _unpickled(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
         raise InputError(f"{path}: image_data is not an array (I, {SIDE}, {SIDE}, 3) of uint8")
     if images.shape[1:] != (SIDE, SIDE, 3):
         raise InputError(f"{path}: image_data is {images.shape}, not (I, {SIDE}, {SIDE}, 3)")
-    with image_sources.readable(path):
+    with reading(path, REMEDY):
         indices = {str(label): [int(i) for i in rows] for label, rows in classes.items()}
     for label, rows in indices.items():
         if not all(0 <= row < len(images) for row in rows):

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
+from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
+from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError
-from semishot.system.files import read_regular
+from semishot.system.files import open_regular, read_regular, reading
 from semishot.system.progress import track
 
 __all__ = ["describe", "download", "prepare"]
@@ -31,8 +33,9 @@ ARCHIVES = {
 PUBLISHED_PIXELS = "3cd5d5800c2751294591100b93dddb2cb6f5fea9503d6fb2e279ee06d019163d"
 """What `decode` measures on the published archives, however they are zipped."""
 IDENTICAL, DIFFERENT = "the published Omniglot, complete", "differs from the published Omniglot"
-AGAIN = "get the two archives again, or pass --download"
+REMEDY = "get the two archives again, or pass --download"
 
+FRAMING = Ink
 DRAWN, SIDE = 105, 28  # pixels along a side, as published and as prepared
 DRAWINGS = 20  # per character
 ROTATIONS = (0, 90, 180, 270)  # degrees, counter-clockwise
@@ -95,7 +98,7 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
 
 
 def download(folder: Path) -> Path:
-    """Fetch the two archives into `folder`, unless they are there: the source of `prepare`."""
+    """Fetch the two archives into `folder`, unless they are there already."""
     http = pooch.HTTPDownloader(stream=False)  # a stream would leave its socket open after a 404
     for name, known_hash in ARCHIVES.items():
         try:
@@ -109,7 +112,7 @@ def download(folder: Path) -> Path:
 
 
 def describe(pool: ImagePool) -> list[str]:
-    """What the pool holds, for people."""
+    """What the pool holds."""
     characters = len(pool.classes) // len(ROTATIONS)
     alphabets = len({c.group for c in pool.classes})
     per_split = "/".join(f"{sum(c.split == s for c in pool.classes):,}" for s in SPLITS)
@@ -153,19 +156,20 @@ def list_drawings(source: Path) -> Iterator[list[Drawing]]:
     with ExitStack() as opened:
         for archive in map(source.joinpath, ARCHIVES):
             if archive.is_file():
-                with _readable(archive):
-                    drawings += _in_zip(opened.enter_context(zipfile.ZipFile(archive)), archive)
+                file = opened.enter_context(open_regular(archive))
+                with reading(archive, REMEDY):
+                    drawings += _in_zip(opened.enter_context(zipfile.ZipFile(file)), archive)
             elif archive.with_suffix("").is_dir():
                 drawings += _in_folder(archive.with_suffix(""))
             else:
-                raise InputError(f"no {archive.name} and no {archive.stem}/ in {source}; {AGAIN}")
+                raise InputError(f"no {archive.name} and no {archive.stem}/ in {source}; {REMEDY}")
         yield sorted(drawings, key=lambda d: d.key)
 
 
 def _in_zip(opened: zipfile.ZipFile, archive: Path) -> Iterator[Drawing]:
     def read(member: zipfile.ZipInfo) -> bytes:
         with opened.open(member) as file:
-            return file.read(LARGEST)  # bounded, in case the declared size is a lie
+            return file.read(LARGEST)  # bounded, in case the declared size is wrong
 
     for member in opened.infolist():
         path = PurePosixPath(member.filename)
@@ -175,9 +179,9 @@ def _in_zip(opened: zipfile.ZipFile, archive: Path) -> Iterator[Drawing]:
 
 
 def _in_folder(tree: Path) -> Iterator[Drawing]:
-    for path in tree.rglob("*"):
+    for path in (entry.path for entry in walk(tree) if not entry.problem):
         inside = PurePosixPath(path.relative_to(tree.parent))
-        if _is_drawing(inside) and path.is_file():
+        if _is_drawing(inside):
             yield Drawing(
                 inside.parts[-3:],
                 str(path),
@@ -187,9 +191,9 @@ def _in_folder(tree: Path) -> Iterator[Drawing]:
 
 
 def _is_drawing(path: PurePosixPath) -> bool:
-    """Whether it is .../alphabet/character/drawing.png, and not what a desktop leaves behind."""
-    left_behind = any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
-    return len(path.parts) >= 3 and path.suffix.lower() == ".png" and not left_behind
+    """Whether it is .../alphabet/character/drawing.png, and not hidden."""
+    is_png = path.suffix.lower() == ".png"
+    return len(path.parts) >= 3 and is_png and not is_hidden(*path.parts)
 
 
 def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
@@ -203,10 +207,10 @@ def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
         if extra := found - known:
             raise InputError(f"unknown {kind} {_some(extra)} in {source}: not Omniglot, remove it")
         if missing := known - found:
-            raise InputError(f"no {kind} {_some(missing)} in {source}; {AGAIN}")
+            raise InputError(f"no {kind} {_some(missing)} in {source}; {REMEDY}")
     for name, have in count.items():
         if have != DRAWINGS:
-            raise InputError(f"{have} drawings, not {DRAWINGS}, of {name} in {source}; {AGAIN}")
+            raise InputError(f"{have} drawings, not {DRAWINGS}, of {name} in {source}; {REMEDY}")
 
 
 def decode(drawings: Sequence[Drawing]) -> tuple[NDArray[np.uint8], str]:
@@ -223,13 +227,13 @@ def decode(drawings: Sequence[Drawing]) -> tuple[NDArray[np.uint8], str]:
 
 def _grayscale(drawing: Drawing) -> Image.Image:
     if drawing.size >= LARGEST:
-        raise InputError(f"{drawing.where} has {drawing.size:,} bytes, not < {LARGEST:,}; {AGAIN}")
-    with _readable(drawing.where):
+        raise InputError(f"{drawing.where} has {drawing.size:,} bytes, not < {LARGEST:,}; {REMEDY}")
+    with reading(drawing.where, REMEDY):
         image = PngImageFile(io.BytesIO(drawing.read()))  # reads the header only
     if image.size != (DRAWN, DRAWN):
         width, height = image.size
-        raise InputError(f"{drawing.where} is {width}x{height}, not {DRAWN}x{DRAWN}; {AGAIN}")
-    with _readable(drawing.where):
+        raise InputError(f"{drawing.where} is {width}x{height}, not {DRAWN}x{DRAWN}; {REMEDY}")
+    with reading(drawing.where, REMEDY):
         image.load()
     return image.convert("L")  # 1-bit becomes 0 and 255
 
@@ -238,15 +242,6 @@ def rotations_as_classes(upright: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """(characters * 20, 28, 28) -> (characters, 4, 20, 28, 28)."""
     drawn = upright.reshape(-1, DRAWINGS, SIDE, SIDE)
     return np.stack([np.rot90(drawn, d // 90, axes=(2, 3)) for d in ROTATIONS], axis=1)
-
-
-@contextmanager
-def _readable(what: object) -> Iterator[None]:
-    """Damaged files raise a dozen types in zipfile, zlib and Pillow; all mean: get it again."""
-    try:
-        yield
-    except Exception as error:
-        raise InputError(f"cannot read {what} ({error}); {AGAIN}") from error
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

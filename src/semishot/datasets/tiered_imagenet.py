@@ -13,18 +13,28 @@ import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data import image_sources, safe_pickles
+from semishot.data import safe_pickles
 from semishot.data.decoding import decode
+from semishot.data.framing import Whole
+from semishot.data.image_sources import (
+    ILSVRC_TAR,
+    REMEDY,
+    ByteRange,
+    ImageSource,
+    ilsvrc_files,
+    read_bytes,
+)
 from semishot.data.pool import SPLITS, ImagePool, Split
-from semishot.data.pool_builder import PlannedClass, build_pool
+from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
-from semishot.system.files import read_regular
+from semishot.system.files import open_regular, read_regular, reading
 
 __all__ = ["class_list", "describe", "prepare", "read"]
 
@@ -37,12 +47,13 @@ TABLE4: dict[Split, tuple[int, int]] = {
 }
 """Classes and images of each split."""
 SIDE = 84
+FRAMING = partial(Whole, bicubic=True)
 MOST_TEXT = 2**20  # bytes
 PNG = b"\x89PNG\r\n\x1a\n"
 LABELS, PNGS, ARRAY = "{}_labels.pkl", "{}_images_png.pkl", "{}_images.npz"
 NAMES, IDS = "class_names.txt", "synsets.txt"
 ACCEPTED = (
-    f"an ILSVRC-12 training tree, its classes' tars or {image_sources.ILSVRC_TAR}; or the authors' "
+    f"an ILSVRC-12 training tree, its classes' tars or {ILSVRC_TAR}; or the authors' "
     f"{PNGS.format('{train,val,test}')} with {LABELS.format('*')}, {NAMES} and {IDS}"
 )
 
@@ -58,7 +69,7 @@ def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePo
         form, files = "the authors' published files", _published(source, known)
     else:
         form = "the ILSVRC-12 training images"
-        files = image_sources.ilsvrc_files(source, [c.name for c in known])
+        files = ilsvrc_files(source, [c.name for c in known])
     planned = [replace(c, sources=tuple(files[c.name])) for c in known if files.get(c.name)]
     del files
     missing = [c for c in known if c.name not in {p.name for p in planned}]
@@ -70,7 +81,7 @@ def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePo
             f"{missing[0].name} of {missing[0].split}; add them, or pass --partial to go without"
         )
     about = {"form": form, "prepared": "84x84 RGB, Pillow bicubic where it was larger"}
-    return build_pool(folder, "tiered-imagenet", (3, SIDE, SIDE), planned, read, about)
+    return build_pool(folder, PoolPlan("tiered-imagenet", (3, SIDE, SIDE), planned, read, about))
 
 
 def class_list() -> list[PlannedClass]:
@@ -86,7 +97,7 @@ def class_list() -> list[PlannedClass]:
 
 
 def describe(pool: ImagePool) -> list[str]:
-    """What the pool holds, for people: which variant, and how it differs from Table 4."""
+    """What the pool holds: which variant, and how it differs from Table 4."""
     categories = len({c.group for c in pool.classes})
     lines = [f"{len(pool.classes)} classes in {categories} categories, from {pool.about['form']}"]
     differs = False
@@ -103,23 +114,24 @@ def describe(pool: ImagePool) -> list[str]:
     return [*lines, "every class, but other images than the paper's" if differs else "complete"]
 
 
-def read(source: str) -> NDArray[np.uint8]:
-    """One image (3, 84, 84) from where `prepare` found it; called in many processes."""
-    data, name = image_sources.read_bytes(source)
-    if source.startswith("bgr\0"):
+def read(source: ImageSource) -> NDArray[np.uint8]:
+    """One image (3, 84, 84); called in many processes."""
+    data = read_bytes(source)
+    form = source.form if isinstance(source, ByteRange) else "encoded"
+    if form == "bgr":
         rgb = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)[..., ::-1]
         return np.ascontiguousarray(rgb.transpose(2, 0, 1))
-    if source.startswith("png\0"):
+    if form == "pickled":
         data = safe_pickles.unescape(data, PNG)
-    return decode(data, name, SIDE, bicubic=True)
+    return decode(data, source.name, SIDE, bicubic=True)
 
 
 # What the authors published
 
 
-def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[str]]:
+def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[ImageSource]]:
     """class -> where its images lie, in the order of the files."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[ImageSource]] = {}
     ids = _ids_of_names(source)
     for split in SPLITS:
         path = source / LABELS.format(split)
@@ -132,7 +144,7 @@ def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[st
             fitting = own.difference(classes).intersection([name, *ids.get(name, [])])
             if len(fitting) != 1:
                 raise InputError(
-                    f"{path}: {name!r} is no {split} class of tieredImageNet, or one named twice; "
+                    f"{path}: {name!r} is not a {split} class of tieredImageNet, or is there twice; "
                     f"put {NAMES} and {IDS} beside it, as published"
                 )
             classes += fitting
@@ -168,12 +180,12 @@ def _labels(path: Path) -> tuple[NDArray[np.integer[Any]], list[str]]:
     if not {"label_specific", "label_specific_str"} <= held.keys():
         keys = ", ".join(held) or type(read).__name__
         raise InputError(f"{path} holds {keys[:100]}, not label_specific and label_specific_str")
-    with image_sources.readable(path):
+    with reading(path, REMEDY):
         labels = np.asarray(held["label_specific"])
         names = [_text(name) for name in held["label_specific_str"]]
     count = Counter(labels.tolist()) if labels.ndim == 1 and labels.dtype.kind in "iu" else {}
     if not count or not set(count) <= set(range(len(names))):
-        raise InputError(f"{path}: label_specific is no list of numbers below {len(names)}")
+        raise InputError(f"{path}: label_specific is not a list of numbers below {len(names)}")
     return labels, names
 
 
@@ -181,11 +193,11 @@ def _text(value: object) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else str(value)
 
 
-def _images(source: Path, split: Split) -> list[str]:
+def _images(source: Path, split: Split) -> list[ImageSource]:
     pngs, array = source / PNGS.format(split), source / ARRAY.format(split)
     if pngs.is_file():
         return [
-            image_sources.in_slice(pngs, f"image {place}", start, size, "png")
+            ByteRange(str(pngs), f"image {place}", start, size, "pickled")
             for place, (start, size) in enumerate(safe_pickles.find_bytes(pngs, PNG))
         ]
     if not array.is_file():
@@ -195,16 +207,16 @@ def _images(source: Path, split: Split) -> list[str]:
         raise InputError(f"{array}: images are {kind} {shape}, not uint8 (I, {SIDE}, {SIDE}, 3)")
     size = SIDE * SIDE * 3
     if start + shape[0] * size > array.stat().st_size:
-        raise InputError(f"{array} has no room for the {shape[0]:,} images it names; get it again")
+        raise InputError(f"{array} is too short for its {shape[0]:,} images; get the file again")
     return [
-        image_sources.in_slice(array, f"image {place}", start + place * size, size, "bgr")
+        ByteRange(str(array), f"image {place}", start + place * size, size, "bgr")
         for place in range(shape[0])
     ]
 
 
 def _array_in_npz(path: Path) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
     """Where the elements of `images` begin in the file, their shape and type."""
-    with image_sources.readable(path), zipfile.ZipFile(path) as opened, path.open("rb") as file:
+    with reading(path, REMEDY), open_regular(path) as file, zipfile.ZipFile(file) as opened:
         member = opened.getinfo("images.npy")
         if member.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"{path} is compressed; save it with numpy.savez")

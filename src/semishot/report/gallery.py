@@ -1,17 +1,15 @@
 """Test episodes through a trained model, as small pictures for a page. Loads torch if it draws any."""
 
-import base64
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from semishot import datasets
 from semishot.data.episodes import EpisodeShape
+from semishot.data.thumbnails import data_uri, pool_thumbnail
 from semishot.errors import InputError
 from semishot.report.pictures import Bytes
 from semishot.report.reading import Results
@@ -123,7 +121,10 @@ def draw(model: str, run: int, number: int, root: Path | None) -> Episode:
 def as_thumbnails(scene: "Scene", name: str, command: str) -> Episode:
     way, per_class = scene.after.shape[0], scene.unlabeled.shape[1]
     support = [
-        [Thumbnail(data_uri(image), f"labeled, class {row + 1}") for image in images]
+        [
+            Thumbnail(data_uri(pool_thumbnail(image)), f"labeled, class {row + 1}")
+            for image in images
+        ]
         for row, images in enumerate(scene.support)
     ]
     pile = [
@@ -153,7 +154,7 @@ def unlabeled_thumbnail(image: Bytes, row: int, way: int, weight: float) -> Thum
     share = round(100 * min(max(weight, 0.0), 1.0))
     about = f"distractor, {share} % used" if row >= way else f"of class {row + 1}, {share} % used"
     mark, tone = ("−", "below") if row >= way else ("+", "above")
-    return Thumbnail(data_uri(image), about, mark, tone, share)
+    return Thumbnail(data_uri(pool_thumbnail(image)), about, mark, tone, share)
 
 
 def query_thumbnail(image: Bytes, row: int, before: int, after: int) -> Thumbnail:
@@ -161,15 +162,4 @@ def query_thumbnail(image: Bytes, row: int, before: int, after: int) -> Thumbnai
     sign, tone = ("✓", "above") if after == row else ("✗", "below")
     predicted = str(after + 1) if before == after else f"{before + 1}→{after + 1}"
     about = f"query of class {row + 1}, predicted {after + 1}, before refinement {before + 1}"
-    return Thumbnail(data_uri(image), about, f"{predicted} {sign}", tone)
-
-
-def data_uri(image: Bytes) -> str:
-    """(C, H, W) -> a PNG of ink on paper, or a JPEG of a photograph."""
-    file = io.BytesIO()
-    if len(image) == 1:
-        Image.fromarray(255 - image[0]).save(file, "png", optimize=True)
-    else:
-        Image.fromarray(image.transpose(1, 2, 0)).save(file, "jpeg", quality=85)
-    kind = "png" if len(image) == 1 else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return Thumbnail(data_uri(pool_thumbnail(image)), about, f"{predicted} {sign}", tone)

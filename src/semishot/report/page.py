@@ -10,7 +10,7 @@ from semishot.report.grids import Grid, grid
 from semishot.report.reading import Results, read_results
 from semishot.report.sections import Section, make_sections
 from semishot.report.template import render
-from semishot.system.files import understood, write_whole
+from semishot.system.files import reading, write_whole
 
 __all__ = ["report_on_runs", "write_report"]
 
@@ -43,7 +43,7 @@ def report_on_runs(runs: Path, root: Path | None = None) -> None:
 
 def page(found: Results, root: Path | None, episodes: int) -> str:
     drawn, left_out = draw_episodes(found, root, episodes) if episodes else ([], [])
-    with understood(f"one of the files {', '.join(list(found.files)[:3])}"):
+    with reading(f"one of the files {', '.join(list(found.files)[:3])}"):
         made = make_sections(found)
         curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
         return render(

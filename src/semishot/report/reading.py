@@ -7,7 +7,7 @@ from typing import Any
 from semishot.errors import InputError
 from semishot.report.tables import Record
 from semishot.system.files import read_json
-from semishot.training.config import fits
+from semishot.system.json_fields import fits
 
 FIELDS: dict[str, type] = {
     **dict.fromkeys(("dataset", "preset", "model", "split", "device", "date"), str),

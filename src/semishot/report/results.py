@@ -12,7 +12,7 @@ from semishot.errors import InputError
 from semishot.paper import published
 from semishot.report import baseline_tables, mask_tables, pictures, plots, tables
 from semishot.report.tables import Record
-from semishot.system.files import read_json, understood, write_whole
+from semishot.system.files import read_json, reading, write_whole
 from semishot.system.locks import Lock
 
 PAGE = """# Results
@@ -65,25 +65,25 @@ def page(folder: Path) -> str:
     for name, table in published.TABLES.items():
         found = sorted(folder.glob(f"*/{name}-*.json"))
         for path in found:
-            with understood(path):
+            with reading(path):
                 parts.append(_table(name, table, read(path)))
         if not found:
             parts.append(_not_run(name, table))
     for path in figures(folder):
-        with understood(path):
+        with reading(path):
             parts.append(_figure(path, read(path)))
     for path in sorted(folder.glob("*/choice*.json")):
-        with understood(path):
+        with reading(path):
             parts.append(_choice(read_json(path)))
     for path in sorted(folder.glob("*/ablations*.json")):
-        with understood(path):
+        with reading(path):
             parts.append(_ablations(read(path), only=path.stem.partition("-")[2]))
     for path in sorted(folder.glob("*/table5*.json")):
-        with understood(path):
+        with reading(path):
             parts.append(baseline_tables.table5_section(read(path)))
     for path in mask_figures(folder):
         picture = f"![Mask values ({path.parent.name})]({picture_name(path)})\n"
-        with understood(path):
+        with reading(path):
             parts += [mask_tables.masks_section(read(path)), picture]
     if not any(folder.glob("*/*.json")):
         raise InputError(
@@ -221,10 +221,10 @@ def write_page(folder: Path, out: Path) -> None:
     """The page, and the pictures beside it."""
     text = page(folder)
     for path in figures(folder):
-        with understood(path):
+        with reading(path):
             plots.accuracy_over_unlabeled(read(path), out.with_name(picture_name(path)))
     for path in mask_figures(folder):
-        with understood(path):
+        with reading(path):
             pictures.draw_masks(read(path), out.with_name(picture_name(path)))
     write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.decoding import header
+from semishot.data.framing import is_drawing
 from semishot.errors import InputError, printable
 from semishot.estimator.classifier import UNLABELED, PrototypeClassifier
 from semishot.estimator.next_labels import next_to_label
@@ -50,8 +50,8 @@ from semishot.system.locks import Lock
 
 __all__ = ["Outcome", "classify", "judged"]
 
-DRAWING, LOOKED_AT = 128, 20
-"""Pixels a side of what may be a drawing, and how many labeled images are asked."""
+LOOKED_AT = 20
+"""Labeled images that are looked at, to see whether they are drawings."""
 
 
 @dataclass
@@ -218,14 +218,10 @@ def _notes(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
 
 def _look_drawn(items: Sequence[Item]) -> bool:
     paths = [item.path for item in items if item.label is not None and item.path][:LOOKED_AT]
-    for path in paths:
-        try:
-            width, height, gray = header(read_image(path), str(path))
-        except InputError:  # it has gone since: there will be no hint
-            return False
-        if not gray or max(width, height) > DRAWING:
-            return False
-    return bool(paths)
+    try:
+        return bool(paths) and all(is_drawing(read_image(path), str(path)) for path in paths)
+    except InputError:  # it has changed since: there will be no hint
+        return False
 
 
 def _learned(rows: Rows, reject: float) -> tuple[PrototypeClassifier, list[Prediction]]:

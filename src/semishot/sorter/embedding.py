@@ -5,7 +5,6 @@ Letters: M rows, D features, B images.
 
 import hashlib
 import os
-import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,12 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from semishot.data.decoding import AGAIN, opened, quiet
+from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet
 from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import Item, Skipped
+from semishot.system.files import read_regular
 from semishot.system.progress import Meter, meter
 
 __all__ = ["Rows", "embed", "in_this_process", "read_image"]
@@ -33,8 +33,6 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 S = TypeVar("S")
 
-MOST_BYTES = 64 * 2**20
-"""Of a file: as many are held at once as there are threads."""
 MANY_PIXELS = 8_000_000
 """Pictures above this are decoded one at a time, but for JPEGs, which shrink while they are decoded."""
 MOST_THREADS = 8
@@ -195,20 +193,14 @@ def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
             with _one_large_at_a_time if large else nullcontext():
                 return encoder.prepare(image)
     except InputError as error:
-        return str(error).removesuffix(f"; {AGAIN}")
+        return str(error).removesuffix(f"; {REMEDY}")
 
 
 def read_image(path: Path) -> bytes:
     """The bytes of a regular file that is not too large."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise InputError("no regular file")
-        if about.st_size > MOST_BYTES:
-            raise InputError(f"{about.st_size:,} bytes, more than {MOST_BYTES:,}")
-        with path.open("rb") as file:
-            return file.read(MOST_BYTES)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+        return read_regular(path, MOST_BYTES, "it")
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         raise InputError(f"cannot be opened ({getattr(error, 'strerror', error)})") from error

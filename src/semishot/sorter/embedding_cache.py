@@ -45,7 +45,7 @@ class EmbeddingCache:
     def _index(self, path: Path) -> None:
         """A damaged segment is as good as none: its images are embedded again."""
         try:
-            if check_regular(path) > MOST_BYTES:
+            if check_regular(path.stat(), path) > MOST_BYTES:
                 return
             with safe_open(path, "numpy") as file:
                 digests = file.get_tensor("digests")

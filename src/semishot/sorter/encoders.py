@@ -19,7 +19,7 @@ from semishot.data.framing import Framing, Ink, Whole
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet, take_run
 from semishot.sorter.photo_encoders import efficientnet_lite0, timm_network
-from semishot.system.files import read_json, understood, write_json
+from semishot.system.files import read_json, reading, write_json
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig
 from semishot.training.evaluation import find_model
@@ -101,14 +101,17 @@ def _chosen_run(name: str, place: str, runs: int) -> int:
 
 
 def _of_run(name: str, config: FleetConfig, model: ProtoNet) -> ImageEncoder:
-    """Pictures are prepared as those of the data set that the run was trained on."""
-    channels = model.encoder.channels
-    framing: Framing = Whole(84, 84, 3, bicubic=config.dataset == "tiered-imagenet")
-    if channels == 1:
-        drawn = config.dataset in ("omniglot", "glyphs")
-        framing = Ink() if drawn else Whole(28, 28, 1)
+    """Images are prepared like those of the data set that the run was trained on."""
+    framing = config.framing or _framing_in_0_1(config.dataset, model.encoder.channels)
     encoder = _assembled(name, FleetOfOne(model), framing)
-    return replace(encoder, trained=(config, model))
+    return replace(encoder, trained=(replace(config, framing=framing), model))
+
+
+def _framing_in_0_1(dataset: str, channels: int) -> Framing:
+    """Models of version 0.1 do not say how images were prepared: it followed from their data set."""
+    if channels == 1:
+        return Ink() if dataset in ("omniglot", "glyphs") else Whole(28, 28, 1)
+    return Whole(84, 84, 3, bicubic=dataset == "tiered-imagenet")
 
 
 def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
@@ -130,7 +133,7 @@ def _saved_timm(name: str, weights: Path) -> ImageEncoder:
         tensors, _ = read_tensors(weights)
     except FileNotFoundError as error:
         raise InputError(f"no {weights}: run `semishot classify` again") from error
-    with understood(weights):
+    with reading(weights):
         module.load_state_dict(tensors)
     return _assembled(name, module, framing)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from semishot.errors import InputError
 from semishot.system.files import read_regular, write_whole
-from semishot.system.signing import is_sealed, sealed
+from semishot.system.signing import sign, verify
 
 __all__ = ["JOURNAL", "SORTED", "How", "Sorting", "Step", "read_journal", "write_journal"]
 
@@ -46,7 +46,7 @@ def write_journal(sorting: Sorting) -> None:
     steps = [[str(s.source), s.folder, s.name, s.digest] for s in sorting.steps]
     said: dict[str, Any] = {"format": FORMAT, "how": sorting.how, "done": sorting.done}
     said["steps"] = steps
-    said["seal"] = sealed(json.dumps(said))
+    said["seal"] = sign(json.dumps(said))
     text = json.dumps(said, indent=1)  # ASCII, so that any file name can be written
     write_whole(sorting.out / JOURNAL, lambda path: path.write_text(text, encoding="ascii"))
 
@@ -83,7 +83,7 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
         raise InputError(f"{path} is damaged, or of another version") from error
     if below is not None:
         _check_below(sorting, below.resolve())
-    elif not is_sealed(json.dumps(said), seal):
+    elif not verify(json.dumps(said), seal):
         raise InputError(
             f"{path} was not written by you on this machine, or has been changed, and it may name any "
             f"file: `semishot undo {out} --below FOLDER` believes it for files of FOLDER, your pile; or "

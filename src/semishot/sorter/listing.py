@@ -1,27 +1,22 @@
 """Which of a user's files are to be looked at, and as what: folders, or a table of paths and labels."""
 
 import csv
-import stat
-from collections import deque
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from semishot.data.decoding import EXTENSIONS
+from semishot.data.walk_folders import walk
 from semishot.errors import InputError, printable
+from semishot.system.files import read_regular
 
 __all__ = ["Item", "Listing", "Skipped", "from_folders", "from_table", "table_rows"]
 
 # fmt: off
-IMAGES = {
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp",
-    ".ppm", ".pgm", ".pbm", ".pnm", "",
-}
-"""By their names; one without an ending may be an image."""
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
 MOST_TABLE_BYTES = 2**28
-DEEPEST = 100
-"""Folders in folders, below the one that was named."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
     reason = ""
     if ending in TO_CONVERT:
         reason = f"{ending} files cannot be read; convert it to JPEG or PNG"
-    elif ending not in IMAGES:
+    elif ending and ending not in EXTENSIONS:  # without one, it may be an image
         reason = "no image, by its name"
     if reason:
         listing.skipped.append(Skipped(str(path), reason))
@@ -119,40 +114,12 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
 
 
 def _files(listing: Listing, root: Path, ends: set[Path]) -> Iterator[Path]:
-    """Every file below a folder, sorted, hidden ones left out; links last, and no folder twice."""
-    seen: dict[tuple[int, int], Path] = {}
-    waiting, linked = [root], deque[Path]()
-    while waiting or linked:
-        path = waiting.pop() if waiting else linked.popleft()
-        reason, do = "", "opened"
-        try:
-            about = path.stat()
-            key = (about.st_dev, about.st_ino)
-            if stat.S_ISREG(about.st_mode):
-                yield path
-            elif not stat.S_ISDIR(about.st_mode):
-                reason = "no regular file"
-            elif path.resolve() in ends:
-                continue
-            elif key in seen:
-                reason = f"links back to {seen[key]}"
-            elif len(path.parts) - len(root.parts) > DEEPEST:
-                reason = f"lies more than {DEEPEST} folders deep"
-            else:
-                seen[key] = path
-                do = "listed"
-                inside = _inside(path)
-                linked += [one for one in inside if one.is_symlink()]
-                waiting += [one for one in reversed(inside) if not one.is_symlink()]
-        except OSError as error:
-            reason = f"cannot be {do} ({error.strerror})"
-        if reason:
-            listing.skipped.append(Skipped(str(path), reason))
-
-
-def _inside(folder: Path) -> list[Path]:
-    paths = sorted(folder.iterdir())
-    return [p for p in paths if not p.name.startswith(".") and p.name != "__MACOSX"]
+    """Every file below a folder, hidden ones left out."""
+    for entry in walk(root, ends):
+        if entry.problem:
+            listing.skipped.append(Skipped(str(entry.path), entry.problem))
+        else:
+            yield entry.path
 
 
 def from_table(table: Path) -> Listing:
@@ -172,17 +139,15 @@ def from_table(table: Path) -> Listing:
 def table_rows(table: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Line number and cells of each row of a CSV that has these columns."""
     try:
-        if table.stat().st_size > MOST_TABLE_BYTES:
-            raise InputError(f"{table} has more than {MOST_TABLE_BYTES:,} bytes")
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            if missing := [c for c in columns if c not in (reader.fieldnames or ())]:
-                raise InputError(
-                    f"{table} has no column {' and no column '.join(missing)}: its first line must be "
-                    f"{','.join(columns)}"
-                )
-            for row in reader:
-                yield reader.line_num, {column: row[column] or "" for column in columns}
+        text = read_regular(table, MOST_TABLE_BYTES).decode("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        if missing := [c for c in columns if c not in (reader.fieldnames or ())]:
+            raise InputError(
+                f"{table} has no column {' and no column '.join(missing)}: its first line must be "
+                f"{','.join(columns)}"
+            )
+        for row in reader:
+            yield reader.line_num, {column: row[column] or "" for column in columns}
     except FileNotFoundError as error:
         raise InputError(f"no file {table}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.sorter.journal import JOURNAL, SORTED, How, Sorting, Step, read_journal, write_journal
+from semishot.system.files import open_regular
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.locks import Lock
 from semishot.system.progress import track
@@ -138,7 +139,7 @@ def _place(source: Path, target: Path, digest: str, share: bool) -> None:
 
 
 def _copy(source: Path, part: Path, target: Path) -> None:
-    with source.open("rb") as read, part.open("xb") as written:
+    with open_regular(source) as read, part.open("xb") as written:
         try:
             shutil.copyfileobj(read, written, BLOCK)
             written.flush()
@@ -214,7 +215,7 @@ def _remove_empty(sorting: Sorting) -> None:
 
 def _digest(path: Path) -> str:
     whole = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(BLOCK):
             whole.update(block)
     return whole.hexdigest()

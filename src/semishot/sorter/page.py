@@ -1,22 +1,16 @@
 """A sorted pile as one HTML page: thumbnails by class and certainty, and which to label next."""
 
-import base64
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-from PIL import Image, ImageOps
-
+from semishot.data.thumbnails import data_uri
 from semishot.errors import InputError, printable
 from semishot.report.template import render
 from semishot.system.files import write_whole
 
-__all__ = ["LABELED_SHOWN", "SortedImage", "thumbnail", "write_page"]
+__all__ = ["LABELED_SHOWN", "SortedImage", "write_page"]
 
-SIDE = 112
-"""Pixels of a thumbnail's longer side."""
 LABELED_SHOWN = 6
 """Labeled examples at the head of a class, at most."""
 MOST_IN_GROUP, MOST_TILES, MOST_GROUPS = 60, 1200, 300
@@ -69,24 +63,6 @@ class Group:
     """The most certain ones, or all."""
     last: Sequence[Tile]
     """The least certain ones, if not all are shown."""
-
-
-def thumbnail(image: Image.Image) -> bytes:
-    """A small JPEG on white, upright, without what the camera wrote about place and time."""
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith(("I", "F")):  # 16 or 32 bits: its darkest to its brightest
-        values = np.asarray(image, np.float64)
-        low, high = float(values.min()), float(values.max())
-        image = Image.fromarray(
-            np.uint8(255 * (values - low) / (high - low) if high > low else 0 * values)
-        )
-    image = image.convert("RGBA")
-    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    paper = Image.new("RGB", image.size, "white")
-    paper.paste(image, mask=image.getchannel("A"))
-    file = io.BytesIO()
-    paper.save(file, "jpeg", quality=75, optimize=True)
-    return file.getvalue()
 
 
 def write_page(
@@ -164,9 +140,9 @@ class Pictures:
     def uri(self, jpeg: bytes | None) -> str | None:
         if jpeg is None or len(jpeg) * 4 // 3 > self.left:
             return None
-        text = base64.b64encode(jpeg).decode()
-        self.left -= len(text)
-        return f"data:image/jpeg;base64,{text}"
+        uri = data_uri(jpeg)
+        self.left -= len(uri)
+        return uri
 
 
 def tile(image: SortedImage, source: str | None) -> Tile:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from semishot.data.decoding import opened, quiet
-from semishot.data.framing import draft
+from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError, printable
 from semishot.sorter.embedding import read_image
 from semishot.sorter.journal import SORTED
 from semishot.sorter.listing import Item
-from semishot.sorter.page import LABELED_SHOWN, SIDE, SortedImage, thumbnail, write_page
+from semishot.sorter.page import LABELED_SHOWN, SortedImage, write_page
 from semishot.sorter.predictions import IRRELEVANT, Prediction
 
 __all__ = ["REPORT", "as_lines", "write_report"]
@@ -122,7 +122,6 @@ def _thumbnail(item: Item) -> bytes | None:
         return None
     try:
         with opened(read_image(item.path), "it") as image:
-            draft(image, SIDE, SIDE)
             return thumbnail(image)
     except InputError:
         return None

@@ -1,6 +1,7 @@
-"""Files and folders that appear whole or not at all; what killed processes leave half-done is swept."""
+"""Atomic writes of files and folders, removal of what killed processes left, and bounded reads."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -13,18 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from semishot.errors import InputError
-from semishot.system.locks import PAUSE, abandoned, lock, lock_file
+from semishot.system.locks import PAUSE, lock, lock_file, lock_if_free
 
 MOST_JSON = 256 * 2**20
 """Bytes; a pool of a million classes has half as many."""
-HALF_DONE = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
-"""Beside NAME, while a process makes it or puts another in its place: `.NAME.PID.tmp`."""
+DAMAGED = "it is damaged or of another version"
+READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # or Windows
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
+"""`.NAME.PID.tmp` and `.NAME.PID.old`, beside NAME while a process writes or replaces it."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it: readers never see half.
+    """Let `write` fill a temporary file beside `path`, then rename it: readers never see a part of it.
 
-    `write` fills the file that is there: another one under its name would be swept as litter.
+    `write` must fill the file that exists: a new file of that name would not be locked, and be swept.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -33,7 +36,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, path.name)
-        while (place := lock_file(temporary)) is None:  # another process looks whether it is litter
+        while (descriptor := lock_file(temporary)) is None:  # another process may be sweeping
             time.sleep(PAUSE)
         try:
             write(temporary)
@@ -42,18 +45,18 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-            os.close(place)
+            os.close(descriptor)
     except OSError as error:
-        error.filename = str(path)  # a full disk has no name, and a temporary file says little
+        error.filename = str(path)  # "disk full" names no file, other errors the temporary one
         raise
 
 
 def _check_replaceable(path: Path) -> None:
-    """A pipe or a device would be gone; a link may go, and a folder is refused by the rename."""
+    """A pipe or a device must not be replaced; a link may be, and the rename refuses a folder."""
     if os.path.lexists(path):
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
-            raise InputError(f"{path} is no regular file; choose another name")
+            raise InputError(f"{path} is not a regular file; choose another name")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -61,43 +64,56 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """All of a regular file of at most `most` bytes: a pipe would wait for ever, a device never end."""
-    check_regular(path)
-    with open(path, "rb", opener=_without_waiting) as file:
-        size = check_regular(path, os.fstat(file.fileno()))
+def open_regular(path: Path, name: object = None) -> io.BufferedReader:
+    """Open a regular file for reading: a pipe would block, a device never end. `name` is for messages."""
+    check_regular(path.stat(), name or path)  # opening a device may have an effect
+    descriptor = os.open(path, READ_ONLY)
+    try:
+        check_regular(os.fstat(descriptor), name or path)  # it may have been replaced since
+    except InputError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path, most: int, name: object = None) -> bytes:
+    """The content of a regular file of at most `most` bytes. `name` is for messages."""
+    with open_regular(path, name) as file:
+        size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise InputError(f"{path} has {size:,} bytes, more than {most:,}")
+            raise InputError(f"{name or path} has {size:,} bytes, more than {most:,}")
         return file.read(size)
 
 
-def check_regular(path: Path, about: os.stat_result | None = None) -> int:
-    """The size of a regular file, after following links; InputError for anything else."""
-    about = about or path.stat()
-    if not stat.S_ISREG(about.st_mode):
-        raise InputError(f"{path} is no regular file")
-    return about.st_size
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # not on Windows
+def check_regular(status: os.stat_result, name: object) -> int:
+    """The size of a regular file; InputError for anything else."""
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{name} is not a regular file")
+    return status.st_size
 
 
 @contextmanager
-def understood(what: object) -> Iterator[None]:
-    """What was read is to blame for whatever ends the block: content of any kind raises a dozen types."""
+def reading(
+    what: object, remedy: str = DAMAGED, error_type: type[InputError] = InputError
+) -> Iterator[None]:
+    """Turn any error of parsing `what` into one line; parsers raise a dozen types for damaged content.
+
+    Errors of the operating system pass, except for a seek to nowhere, which content can cause too.
+    """
     try:
         yield
-    except (InputError, OSError):
+    except InputError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{what} is damaged, or of another version ({reason})") from error
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise error_type(f"cannot read {what} ({reason}); {remedy}") from error
 
 
 def read_json(path: Path) -> Any:
-    """Whatever a file holds as JSON."""
-    with understood(path):
+    """The value in a JSON file."""
+    with reading(path):
         return json.loads(read_regular(path, MOST_JSON).decode())
 
 
@@ -106,7 +122,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     try:
         held: list[dict[str, Any]] = read_json(path)
         if not isinstance(held, list) or not all(isinstance(record, dict) for record in held):
-            raise InputError(f"{path} is damaged (it holds no list of records)")
+            raise InputError(f"{path} is damaged: it is not a list of records")
     except FileNotFoundError:
         return []
     except InputError as error:
@@ -116,14 +132,14 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that replaces `folder` when the block succeeds and vanishes when it fails."""
+    """A temporary folder that replaces `folder` when the block succeeds and is removed when it fails."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     sweep(folder.parent, folder.name)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     temporary.mkdir()
-    place = os.open(temporary, os.O_RDONLY)
-    lock(place)
+    descriptor = os.open(temporary, os.O_RDONLY)
+    lock(descriptor)
     try:
         yield temporary
         if folder.exists():
@@ -137,11 +153,11 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        os.close(place)
+        os.close(descriptor)
 
 
 def remove(path: Path) -> None:
-    """Whatever it is, or nothing; what a link leads to stays."""
+    """Remove a file, a folder or a link, if it exists; the target of a link stays."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -149,23 +165,23 @@ def remove(path: Path) -> None:
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left half-done in `folder`: of `name`, or of everything.
+    """Remove the temporary files that killed processes left in `folder`: those of `name`, or all.
 
-    An old folder whose successor never came is put back.
+    A folder that was renamed to be replaced, and was not, gets its name back.
     """
     for path in sorted(folder.iterdir()):
-        found = HALF_DONE.fullmatch(path.name)
+        found = TEMPORARY.fullmatch(path.name)
         if not found or name not in (None, found["name"]) or path.is_symlink():  # we make no links
             continue
-        with abandoned(path) as left:
-            if left:
-                _remove(path, folder / found["name"])
+        with lock_if_free(path) as locked:
+            if locked:
+                _restore_or_remove(path, folder / found["name"])
 
 
-def _remove(half_done: Path, whole: Path) -> None:
-    if half_done.suffix == ".old" and not whole.exists():
-        half_done.rename(whole)
-    elif half_done.is_dir():
-        shutil.rmtree(half_done, ignore_errors=True)
+def _restore_or_remove(temporary: Path, final: Path) -> None:
+    if temporary.suffix == ".old" and not final.exists():
+        temporary.rename(final)
+    elif temporary.is_dir():
+        shutil.rmtree(temporary, ignore_errors=True)
     else:
-        half_done.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Locks between processes: held by one at a time, and given up when it ends, however it ends."""
+"""Locks between processes: held by one at a time, and released when it ends, however it ends."""
 
 import errno
 import os
@@ -17,59 +17,59 @@ from semishot.errors import InputError, printable
 if sys.platform != "win32":
     import fcntl
 
-MOST_SAID = 200
+MOST_SHOWN = 200
 """Characters of a lock file that are shown."""
 PAUSE = 0.02
 """Seconds between two attempts at a lock that another process holds."""
-NAMELESS = 50
-"""Attempts after which a holder that has not written its name will not: its disk may be full."""
+MOST_ATTEMPTS = 50
+"""Attempts after which the holder is not expected to write its name: its disk may be full."""
 NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
-"""What some network disks answer: there, as on Windows, nothing is locked."""
+"""Errors of network disks without locks: there, as on Windows, nothing is locked."""
 
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-"""A link in a folder from elsewhere must not lead us into writing another file."""
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""A link in a folder from elsewhere must not make us write to another file."""
 
 
 class Lock:
-    """A lock file, there only while a process holds it or after one was killed: that is no obstacle."""
+    """A lock file; it exists while a process holds it. One left by a killed process is taken over."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.place: int | None = None
-        self.told = False
-        self.looks = 0
+        self.descriptor: int | None = None
+        self.announced = False
+        self.attempts = 0
 
-    def taken(self) -> bool:
-        """Try; if another process holds it, say so once, wait a moment and answer False."""
-        if self.place is not None:
+    def acquire(self) -> bool:
+        """Try once. If another process holds it, print that once, wait a moment and return False."""
+        if self.descriptor is not None:
             return True
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.place = lock_file(self.path)
-        if self.place is None:
-            self._tell()
+        self.descriptor = lock_file(self.path)
+        if self.descriptor is None:
+            self._announce()
             time.sleep(PAUSE)
             return False
-        with suppress(OSError):  # a full disk: only those who wait would like to know
-            os.ftruncate(self.place, 0)
-            os.write(self.place, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        with suppress(OSError):  # a full disk: the name only informs those who wait
+            os.ftruncate(self.descriptor, 0)
+            os.write(self.descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
         return True
 
-    def _tell(self) -> None:
-        if self.told:
+    def _announce(self) -> None:
+        if self.announced:
             return
-        self.looks += 1
+        self.attempts += 1
         try:
             with self.path.open(encoding="utf-8", errors="replace") as file:
-                said = file.read(MOST_SAID)
+                holder = file.read(MOST_SHOWN)
         except OSError:  # it has just ended
             return
-        if said or self.looks > NAMELESS:
-            holder = printable(said) or "another process"
-            print(f"waiting for {holder}, which is at work in {self.path.parent}", file=sys.stderr)
-            self.told = True
+        if holder or self.attempts > MOST_ATTEMPTS:
+            shown = printable(holder) or "another process"
+            print(f"waiting for {shown}, which is at work in {self.path.parent}", file=sys.stderr)
+            self.announced = True
 
     def __enter__(self) -> Self:
-        while not self.taken():
+        while not self.acquire():
             pass
         return self
 
@@ -79,35 +79,37 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self.place is not None
-        self.path.unlink(missing_ok=True)  # before the lock goes: after it, it may be another's
-        os.close(self.place)
-        self.place = None
+        assert self.descriptor is not None
+        self.path.unlink(
+            missing_ok=True
+        )  # before the release: afterwards it may belong to another process
+        os.close(self.descriptor)
+        self.descriptor = None
 
 
 def lock_file(path: Path) -> int | None:
-    """A file that this process alone has open and locked, made if need be; None if another has it."""
+    """Open and lock a file, created if needed; None if another process has locked it."""
     while True:
-        place = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
-        about = os.fstat(place)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
+        about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-            os.close(place)
+            os.close(descriptor)
             raise InputError(
-                f"{path} is no regular file or has a second name, and would be written: remove it"
+                f"{path} is not a regular file or has a second name, and would be written to: remove it"
             )
-        if not lock(place):
-            os.close(place)
+        if not lock(descriptor):
+            os.close(descriptor)
             return None
-        if os.fstat(place).st_nlink:
-            return place
-        os.close(place)  # whoever held it has removed it
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # its last holder has removed it
 
 
-def lock(place: int) -> bool:
-    """Lock an open file or folder until it is closed; False if another process has."""
+def lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed; False if another process has locked it."""
     if sys.platform != "win32":
         try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -117,28 +119,25 @@ def lock(place: int) -> bool:
 
 
 @contextmanager
-def abandoned(path: Path) -> Iterator[bool]:
-    """Whether the process that made this file or folder, and locked it, has ended.
-
-    If so it is locked here for the length of the block: nobody may take the name up meanwhile.
-    """
+def lock_if_free(path: Path) -> Iterator[bool]:
+    """Lock a file or folder for the block; False if it is gone or the process that locked it still runs."""
     try:
-        place = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         yield False
         return
     try:
-        yield _free(place)
+        yield _try_lock(descriptor)
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
-def _free(place: int) -> bool:
-    """Lock an open file; False if another process has, or if nobody can."""
+def _try_lock(descriptor: int) -> bool:
+    """Lock an open file; False if another process has locked it, or if locks do not work here."""
     if sys.platform == "win32":
         return False
     try:
-        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""A seal that only this user on this machine can put on a text, so that it can be believed later."""
+"""Signatures that only this user on this machine can make, to recognize one's own files later."""
 
 import hashlib
 import hmac
@@ -9,40 +9,43 @@ from pathlib import Path
 
 from platformdirs import user_data_dir
 
+from semishot.errors import InputError
+from semishot.system.files import read_regular
+
 KEY_BYTES = 32
 
 
-def sealed(text: str) -> str:
-    """The seal; empty where this user has no place for a key."""
+def sign(text: str) -> str:
+    """The signature of `text`; empty if this user's key cannot be stored."""
     key = _key()
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest() if key else ""
 
 
-def is_sealed(text: str, seal: object) -> bool:
-    if not isinstance(seal, str) or not seal:
+def verify(text: str, signature: object) -> bool:
+    if not isinstance(signature, str) or not signature:
         return False
-    return hmac.compare_digest(sealed(text).encode(), seal.encode(errors="replace"))
+    return hmac.compare_digest(sign(text).encode(), signature.encode(errors="replace"))
 
 
 def _key() -> bytes:
-    """This user's own, made when it is first needed; nothing if it cannot be kept."""
+    """This user's key, created on first use; empty if it cannot be stored."""
     path = Path(user_data_dir("semishot")) / "seal.key"
-    with suppress(OSError):
+    with suppress(OSError, InputError):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _make(path)
-        key = path.read_bytes()
+            _create(path)
+        key = read_regular(path, KEY_BYTES)
         if len(key) == KEY_BYTES:
             return key
     return b""
 
 
-def _make(path: Path) -> None:
-    """Whole or not at all, and readable by nobody else; of two at once the first one's stays."""
+def _create(path: Path) -> None:
+    """Atomically, and readable by nobody else; if two processes create it, the first one wins."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    place = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(place, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
         with suppress(FileExistsError):
             os.link(temporary, path)

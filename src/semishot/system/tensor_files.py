@@ -1,4 +1,4 @@
-"""Tensors in a file that carries its checksum: a damaged one is never believed."""
+"""Tensors in a file with its checksum: a damaged file is never used."""
 
 import hashlib
 import json
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor
 
 from semishot.errors import InputError
-from semishot.system.files import check_regular, write_whole
+from semishot.system.files import read_regular, reading, write_whole
 
-SEAL = "sha256"
-"""In a model file's metadata: the digest of all the rest. Files of older versions have none."""
+CHECKSUM = "sha256"
+"""In the metadata: the digest of all the rest. Files of the first versions have none."""
+MOST_BYTES = 2**34
 
 
 class DamagedError(InputError):
@@ -22,12 +22,12 @@ class DamagedError(InputError):
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """A safetensors file, the same bytes for the same content, with the digest of all of it."""
+    """Write a safetensors file with a checksum, the same bytes for the same content."""
     held = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     header, data = _parts(safetensors.save(held))
     about = dict(sorted(metadata.items()))
     header = {"__metadata__": about, **header}
-    about[SEAL] = _digest(header, data)
+    about[CHECKSUM] = _digest(header, data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
     content = len(text).to_bytes(8, "little") + text + data
@@ -36,18 +36,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a file; DamagedError if a byte of it has changed."""
-    check_regular(path)
-    content = path.read_bytes()
-    try:
+    content = read_regular(path, MOST_BYTES)
+    with reading(path, error_type=DamagedError):
         tensors = safetensors.load(content)
         header, data = _parts(content)
         metadata = header.setdefault("__metadata__", {})
         if not all(isinstance(text, str) for text in metadata.values()):
-            raise ValueError("its metadata are no texts")
-    except (SafetensorError, ValueError, AttributeError, RecursionError) as error:
-        raise DamagedError(f"{path} is damaged or no model of ours: {error}") from error
-    seal = metadata.pop(SEAL, None)
-    if seal is not None and seal != _digest(header, data):
+            raise ValueError("its metadata are not strings")
+    checksum = metadata.pop(CHECKSUM, None)
+    if checksum is not None and checksum != _digest(header, data):
         raise DamagedError(f"{path} is damaged: its checksum differs")
     return tensors, metadata
 
@@ -64,7 +61,7 @@ def _digest(header: Mapping[str, Any], data: bytes) -> str:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a model file is there and undamaged."""
+    """Whether a file exists and is undamaged."""
     try:
         return path.exists() and bool(read_tensors(path))
     except DamagedError:

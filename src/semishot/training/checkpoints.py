@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from semishot.system.files import check_regular, write_whole
-from semishot.system.tensor_files import DamagedError, is_whole
+from semishot.system.files import read_regular, reading, write_whole
+from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
 
 MODEL, STATE, BEFORE, LOCK = "model.safetensors", "state.pt", "state.before.pt", ".lock"
 """Of a run folder: the trained fleet; while it trains, its last checkpoint, the one before, its lock."""
@@ -37,16 +37,13 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
 
 def load_state(path: Path, device: torch.device) -> dict[str, Any]:
     """What `save_state` wrote; DamagedError if a byte of it has changed."""
-    check_regular(path)
-    content = path.read_bytes()
+    content = read_regular(path, MOST_BYTES)
     content, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise DamagedError(f"{path} is damaged: its checksum differs")
-    try:
+    with reading(path, "it is not a checkpoint of this version", DamagedError):
         _check_stored(content)
         state: dict[str, Any] = torch.load(io.BytesIO(content), device, weights_only=True)
-    except Exception as error:  # torch raises a dozen types
-        raise DamagedError(f"{path} is no checkpoint of ours ({type(error).__name__})") from error
     return state
 
 

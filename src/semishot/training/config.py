@@ -5,18 +5,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from semishot.data.episodes import EpisodeShape
+from semishot.data.framing import Framing
 from semishot.data.splits import check_seed
 from semishot.errors import InputError
-from semishot.system.files import understood
+from semishot.system.json_fields import fits, from_json
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
 MOST_STEPS = 1000
-"""Of refinement: a model from elsewhere must not keep us busy for ever."""
-LARGEST = 2**63
+"""Of refinement: a model from elsewhere must not run for ever."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,12 @@ class Member:
     """Options of the refiner, such as the authors' variants."""
 
     def __post_init__(self) -> None:
+        check_seed(self.split_seed)
         if "runs" in self.options:
-            raise InputError(f"{self.model}: `runs` is no option, it follows from the fleet")
+            raise InputError(f"{self.model}: `runs` is not an option, it follows from the fleet")
+        for name, value in self.options.items():
+            if not fits(value, float):
+                raise InputError(f"option {name} must be a finite number, not {value!r:.40}")
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,9 @@ class FleetConfig:
     recipe: Recipe
     shape: EpisodeShape
     members: tuple[Member, ...]
+    framing: Framing | None = field(default=None, compare=False)
+    """How images are prepared for the encoder. Saved with the model, not in the JSON, of which the
+    names of run folders are digests. None: a model of version 0.1, or of a pool without a data set."""
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -123,47 +130,16 @@ class FleetConfig:
 
     def to_json(self) -> str:
         parts = {"recipe": self.recipe.as_dict(), "shape": self.shape.as_dict()}
-        return json.dumps({**asdict(self), **parts}, indent=1)
+        written = {**asdict(self), **parts}
+        del written["framing"]
+        return json.dumps(written, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> "FleetConfig":
+    def from_json(cls, text: str, name: object = "it") -> "FleetConfig":
+        """`name` is for messages."""
+        where = f"{name} is not a configuration of this version"
         try:
-            with understood("it"):
-                written = json.loads(text)
-                recipe, members = written.pop("recipe"), written.pop("members")
-                config = cls(
-                    recipe=Recipe(**{**recipe, "halvings": tuple(recipe["halvings"])}),
-                    shape=EpisodeShape(**written.pop("shape")),
-                    members=tuple(Member(**member) for member in members),
-                    **written,
-                )
-                for part in (config, config.recipe, config.shape, *config.members):
-                    check_fields(part)
-                for member in config.members:
-                    check_seed(member.split_seed)
-        except InputError as error:
-            raise InputError(f"not a configuration of this version: {error}") from error
-        return config
-
-
-def check_fields(part: object) -> None:
-    """Fields that come from JSON, where anything may stand, are what their annotations say."""
-    for name, kind in get_type_hints(type(part)).items():
-        value = getattr(part, name)
-        if not fits(value, kind):
-            raise InputError(f"{name} cannot be {value!r:.40}")
-
-
-def fits(value: Any, kind: Any) -> bool:
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(fits(each, get_args(kind)[0]) for each in value)
-    if get_origin(kind) is Mapping:
-        scalars = isinstance(value, dict) and all(fits(each, float) for each in value.values())
-        return scalars and all(isinstance(name, str) for name in value)
-    if kind is int:
-        return type(value) is int and -LARGEST < value < LARGEST
-    if kind is float:  # NaN is between nothing
-        return isinstance(value, int | float) and -LARGEST < value < LARGEST
-    return isinstance(value, kind)
+            written = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: {error}") from error
+        return from_json(cls, written, where)

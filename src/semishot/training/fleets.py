@@ -1,6 +1,7 @@
 """A fleet: built from its configuration, saved with it in one file, and read back."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from semishot import refine
+from semishot.data.framing import framing_from_json, to_json
 from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
-from semishot.system.files import MOST_JSON, read_regular
+from semishot.system.files import MOST_JSON, read_regular, reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.checkpoints import MODEL
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
@@ -20,7 +22,10 @@ from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
 def save_model(
     path: Path, config: FleetConfig, model: ProtoNet, about: Mapping[str, str] | None = None
 ) -> None:
-    write_tensors(path, model.state_dict(), {"config": config.to_json(), **(about or {})})
+    metadata = {"config": config.to_json(), **(about or {})}
+    if config.framing is not None:
+        metadata["framing"] = to_json(config.framing)
+    write_tensors(path, model.state_dict(), metadata)
 
 
 def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
@@ -29,14 +34,18 @@ def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNe
     if not path.exists():
         raise InputError(f"no trained model in {source}: `semishot train` leaves {MODEL} there")
     tensors, metadata = read_tensors(path)
-    try:
-        config = FleetConfig.from_json(metadata.get("config", "{}"))
+    config = FleetConfig.from_json(metadata.get("config", "{}"), path)
+    with reading(path):
         channels = encoder_channels(config, tensors)
-        model = build_fleet(config.members, config.recipe, channels)
+        if "framing" in metadata:  # files of version 0.1 have none
+            config = replace(config, framing=framing_from_json(metadata["framing"], path))
+            if config.framing is not None and config.framing.channels != channels:
+                raise ValueError(f"its framing is not of {channels} channels")
+        try:
+            model = build_fleet(config.members, config.recipe, channels)
+        except InputError as error:  # of a method or option that this version does not know
+            raise ValueError(str(error)) from error
         model.load_state_dict(tensors)
-    except (KeyError, RuntimeError, ValueError, IndexError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(f"{path} is damaged or no model of ours: {reason}") from error
     return config, model.to(device).eval()
 
 
@@ -58,10 +67,8 @@ def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
 
 
 def read_config(path: Path) -> FleetConfig:
-    try:
-        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode())
-    except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {error}") from error
+    with reading(path):
+        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode(), path)
 
 
 def build_fleet(members: Sequence[Member], recipe: Recipe, channels: int) -> ProtoNet:

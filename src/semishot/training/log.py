@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semishot.system.files import read_regular, understood, write_whole
+from semishot.system.files import read_regular, reading, write_whole
 
 LARGEST = 2**63
 MOST_BYTES = 2**30
@@ -31,7 +31,7 @@ def append_log(
 def read_log(folder: Path) -> list[Line]:
     """Its lines, but for one that a kill has cut short."""
     path, lines = folder / "log.jsonl", []
-    with understood(path):
+    with reading(path):
         whole = read_regular(path, MOST_BYTES).decode() if path.exists() else ""
         for text in whole.split("\n"):
             try:

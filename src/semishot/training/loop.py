@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from semishot import datasets
 from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool
 from semishot.data.splits import check_seed, labeled_split
@@ -67,10 +69,11 @@ def training(
     `row` tells how far it is.
     """
     check_fleet(config, pool, folder)
+    config = replace(config, framing=datasets.framing(pool))
     seconds = CHECKPOINT_SECONDS if checkpoint_seconds is None else checkpoint_seconds
     if unfinished(folder):  # a finished one may lie on a disk that cannot be written
         lock = Lock(folder / LOCK)
-        while not lock.taken():
+        while not lock.acquire():
             yield
         with lock:
             sweep(folder)

@@ -4,7 +4,8 @@ from functools import partial
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.system.files import write_whole
+from semishot.system.files import read_regular, write_whole
+from semishot.system.tensor_files import MOST_BYTES
 from semishot.training.checkpoints import BEFORE, LOCK, MODEL, STATE
 
 ORDER = ("config.json", "log.jsonl", STATE, MODEL, "result.json")
@@ -18,7 +19,11 @@ def pack(folder: Path) -> Files:
     """What is in a run folder, but for what concerns this disk alone."""
     found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
     own = (LOCK, BEFORE)
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in found if p.name not in own}
+    return {
+        p.relative_to(folder).as_posix(): read_regular(p, MOST_BYTES)
+        for p in found
+        if p.name not in own
+    }
 
 
 def unpack(files: Files, folder: Path) -> None:

@@ -1,0 +1,60 @@
+"""Every file below a folder: sorted, no folder twice, never in a circle, to a bounded depth."""
+
+import stat
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+DEEPEST = 100
+"""Folders in folders, below the one that was named."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    path: Path
+    hidden: bool = False
+    problem: str = ""
+    """Why it is neither a regular file nor a folder that was walked."""
+
+
+def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> Iterator[Entry]:
+    """Regular files below `root`, and what cannot be read or followed, with the reason.
+
+    Links are followed last, so that a folder is found by its own path if it has one below `root`.
+    leave_out: resolved paths of folders that are not walked. hidden: walk hidden folders, too.
+    """
+    seen: dict[tuple[bool, int, int], Path] = {}
+    waiting, links = [root], deque[Path]()
+    while waiting or links:
+        path = waiting.pop() if waiting else links.popleft()
+        concealed = is_hidden(*path.relative_to(root).parts)
+        problem, action = "", "opened"
+        try:
+            status = path.stat()
+            key = (concealed, status.st_dev, status.st_ino)
+            if stat.S_ISREG(status.st_mode):
+                yield Entry(path, concealed)
+            elif not stat.S_ISDIR(status.st_mode):
+                problem = "not a regular file"
+            elif path.resolve() in leave_out:
+                continue
+            elif key in seen:
+                problem = f"links back to {seen[key]}"
+            elif len(path.parts) - len(root.parts) > DEEPEST:
+                problem = f"more than {DEEPEST} folders deep"
+            else:
+                seen[key] = path
+                action = "listed"
+                inside = [p for p in sorted(path.iterdir()) if hidden or not is_hidden(p.name)]
+                links += [one for one in inside if one.is_symlink()]
+                waiting += [one for one in reversed(inside) if not one.is_symlink()]
+        except OSError as error:
+            problem = f"cannot be {action} ({error.strerror})"
+        if problem:
+            yield Entry(path, concealed, problem)
+
+
+def is_hidden(*parts: str) -> bool:
+    """Whether a part of a path is what a desktop or a version control leaves behind."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in parts)

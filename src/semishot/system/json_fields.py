@@ -1,0 +1,105 @@
+"""JSON objects -> dataclasses: each field is checked by its annotation, and named if it is wrong."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache, partial
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from semishot.errors import InputError
+
+T = TypeVar("T")
+Convert = Callable[[Any, object, str], Any]
+"""A JSON value, where it is from and the name of its field -> the field; InputError if it is wrong."""
+LARGEST = 2**63
+NAMES: dict[Any, str] = {int: "an integer", float: "a finite number", str: "a string"}
+NAMES |= {bool: "true or false", dict: "an object", Mapping: "an object", tuple: "a list"}
+NAMES |= {NoneType: "null"}
+
+
+def from_json(kind: type[T], value: Any, where: object) -> T:
+    """The dataclass `kind` from what `json.loads` has returned; absent fields have their defaults.
+
+    `where` begins the message of an error, as in "config.json: recipe.updates must be an integer".
+    """
+    made: T = _object(kind, value, where, "")
+    return made
+
+
+def _object(kind: Any, value: Any, where: object, name: str) -> Any:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {name or 'it'} must be an object, not {value!r:.40}")
+    prefix = f"{name}." if name else ""
+    converts, required = _fields(kind)
+    if unknown := [key for key in value if key not in converts]:
+        raise InputError(f"{where}: unknown field {prefix}{unknown[0]:.40}")
+    if missing := [key for key in required if key not in value]:
+        raise InputError(f"{where}: {prefix}{missing[0]} is missing")
+    given = {key: converts[key](held, where, prefix + key) for key, held in value.items()}
+    try:
+        return kind(**given)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+@lru_cache
+def _fields(kind: Any) -> tuple[dict[str, Convert], list[str]]:
+    """How each field is converted, and which have no default."""
+    hints = get_type_hints(kind)
+    required = [f for f in fields(kind) if f.default is f.default_factory is MISSING]
+    return {f.name: _convert(hints[f.name]) for f in fields(kind)}, [f.name for f in required]
+
+
+def _convert(kind: Any) -> Convert:
+    if is_dataclass(kind):
+        return partial(_object, kind)
+    if get_origin(kind) is tuple:
+        each = _convert(get_args(kind)[0])
+
+        def convert(value: Any, where: object, name: str) -> Any:
+            if not isinstance(value, list):
+                raise InputError(f"{where}: {name} must be a list, not {value!r:.40}")
+            return tuple(each(one, where, f"{name}[{i}]") for i, one in enumerate(value))
+    else:
+        test, expected = _test(kind), _described(kind)
+
+        def convert(value: Any, where: object, name: str) -> Any:
+            if not test(value):
+                raise InputError(f"{where}: {name} must be {expected}, not {value!r:.40}")
+            return value
+
+    return convert
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a JSON value is what an annotation says; numbers must be finite and below 2**63."""
+    return _test(kind)(value)
+
+
+@lru_cache
+def _test(kind: Any) -> Callable[[Any], bool]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda value: True
+    if kind is int:
+        return lambda value: type(value) is int and -LARGEST < value < LARGEST
+    if kind is float:  # NaN fails both comparisons
+        return lambda value: isinstance(value, int | float) and -LARGEST < value < LARGEST
+    if origin is Literal:
+        return lambda value: value in inner
+    if origin is UnionType:
+        tests = [_test(one) for one in inner]
+        return lambda value: any(test(value) for test in tests)
+    if origin is Mapping:
+        held = _test(inner[1])
+        return lambda value: isinstance(value, dict) and all(map(held, value.values()))
+    return lambda value: isinstance(value, origin or kind)
+
+
+def _described(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, inner))}"
+    if origin is UnionType:
+        return " or ".join(_described(one) for one in inner)
+    return NAMES.get(origin or kind, getattr(kind, "__name__", str(kind)))

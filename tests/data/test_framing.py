@@ -1,0 +1,71 @@
+"""What is a drawing, and framings as JSON."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from semishot.data.framing import Ink, Middle, Whole, framing_from_json, is_drawing, to_json
+from semishot.errors import InputError
+
+
+def png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def lines(side: int, paper: int = 255, ink: int = 0, mode: str = "L") -> bytes:
+    image = Image.new("L", (side, side), paper)
+    ImageDraw.Draw(image).line([5, 5, side - 9, side // 2, 8, side - 5], ink, width=3)
+    return png(image.convert(mode))
+
+
+def noise(side: int) -> bytes:
+    pixels = np.random.default_rng(0).integers(0, 256, (side, side)).astype(np.uint8)
+    return png(Image.fromarray(pixels))
+
+
+@pytest.mark.parametrize("side", [33, 105, 128])
+def test_lines_on_paper_of_any_two_grays_are_a_drawing(side):
+    assert is_drawing(lines(side), "x")
+    assert is_drawing(lines(side, mode="1"), "x")
+    assert is_drawing(lines(side, paper=10, ink=200), "x")
+
+
+def test_large_colored_or_full_images_are_not_drawings():
+    assert not is_drawing(lines(129), "x")
+    assert not is_drawing(lines(105, mode="RGB"), "x")
+    assert not is_drawing(noise(105), "x")
+    assert is_drawing(noise(32), "x")  # so small that 28x28 pixels hold it
+    with pytest.raises(InputError, match="x is not a readable image"):
+        is_drawing(b"hello", "x")
+
+
+@pytest.mark.parametrize(
+    "framing", [Ink(), Whole(84, 80), Whole(28, 28, 1, True), Middle(224, 200, 0.875)]
+)
+def test_a_framing_survives_json(framing):
+    assert framing_from_json(to_json(framing), "m") == framing
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "Zoom"}, "kind must be one of Whole, Middle, Ink, not 'Zoom'"),
+        ({"kind": ["Whole"]}, "kind must be one of Whole, Middle, Ink, not .'Whole'"),
+        ({"height": "84"}, "height must be an integer, not '84'"),
+        ({"height": 10**6}, "1000000 x 84 x 3 is not an image"),
+        ({"channels": 2}, "84 x 84 x 2 is not an image"),
+        ({"share": 0.5}, "unknown field share"),
+        ({"kind": "Middle", "share": 0}, "share must be above 0 and at most 1, not 0"),
+    ],
+)
+def test_a_wrong_framing_is_one_line(change, message):
+    text = json.dumps({**json.loads(to_json(Whole(84, 84))), **change})
+    with pytest.raises(InputError, match=f"the framing of m: {message}"):
+        framing_from_json(text, "m")
+    with pytest.raises(InputError, match="kind must be one of"):
+        framing_from_json("[]", "m")

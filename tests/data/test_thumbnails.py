@@ -1,0 +1,82 @@
+"""Thumbnails show what the encoder sees, are small, and keep nothing that a camera wrote."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.data.decoding import decode, opened
+from semishot.data.framing import Whole
+from semishot.data.thumbnails import SIDE, data_uri, pool_thumbnail, thumbnail
+from semishot.errors import InputError
+
+
+def encoded(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def shown(data: bytes) -> np.ndarray:
+    """(H, W, C), of an encoded image or of its thumbnail."""
+    with Image.open(io.BytesIO(data)) as image:
+        return np.asarray(image).astype(int)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I;16", "I"])
+@pytest.mark.parametrize("size", [(300, 200), (1, 1), (2000, 3)])
+def test_a_thumbnail_of_any_kind_of_image_is_a_small_jpeg(mode, size):
+    with Image.open(io.BytesIO(thumbnail(Image.new(mode, size)))) as small:
+        assert (small.format, small.mode) == ("JPEG", "RGB")
+        assert max(small.size) <= SIDE
+        assert min(small.size) >= 1
+
+
+@pytest.mark.parametrize(("darkest", "brightest"), [(0, 65_535), (20_000, 24_000), (0, 300)])
+def test_a_16_bit_png_looks_the_same_to_people_the_encoder_and_a_pool(darkest, brightest):
+    """It was stretched from its darkest to its brightest pixel for people alone."""
+    ramp = np.linspace(darkest, brightest, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)
+    data = encoded(Image.fromarray(ramp))
+    with opened(data, "x") as image:
+        seen = Whole(SIDE, SIDE, 3)(image).astype(int)
+    with opened(data, "x") as image:
+        small = shown(thumbnail(image))
+    assert abs(seen - ramp[..., None] / 257).max() <= 0.5
+    assert abs(small - seen).max() <= 4  # a JPEG
+    assert (decode(data, "x", SIDE).transpose(1, 2, 0) == seen).all()
+
+
+def test_floating_point_pixels_are_refused_as_by_the_encoder():
+    with (
+        pytest.raises(InputError, match="floating-point pixels"),
+        opened(encoded(Image.new("F", (4, 4)), "TIFF"), "x") as image,
+    ):
+        thumbnail(image)
+
+
+def test_thumbnails_are_on_white_upright_and_keep_no_metadata():
+    clear = Image.new("RGBA", (50, 50), (0, 0, 0, 0))
+    assert shown(thumbnail(clear))[25, 25].tolist() == [255, 255, 255]
+    turned = Image.new("RGB", (80, 40))
+    turned.getexif()[0x0112] = 6  # lies on its side
+    turned.getexif()[0x8825] = 1
+    turned.info["comment"] = b"taken at home"
+    data = thumbnail(turned)
+    with Image.open(io.BytesIO(data)) as small:
+        assert small.size == (40, 80)
+        assert not small.getexif()
+    assert b"home" not in data
+
+
+def test_thumbnails_of_a_pool_are_ink_on_paper_or_photographs():
+    ink = np.zeros((1, 28, 28), np.uint8)
+    ink[0, 3, 4] = 255
+    assert (shown(pool_thumbnail(ink)) == 255 - ink[0]).all()
+    photograph = np.full((3, 84, 84), 90, np.uint8)
+    assert abs(shown(pool_thumbnail(photograph)) - 90).max() <= 2
+    for pixels, kind in ((ink, "png"), (photograph, "jpeg")):
+        head, text = data_uri(pool_thumbnail(pixels)).split(",")
+        assert head == f"data:image/{kind};base64"
+        assert base64.b64decode(text) == pool_thumbnail(pixels)

@@ -1,0 +1,71 @@
+"""Every file below a folder once, in the same order anywhere, and a reason for whatever is not walked."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from semishot.data.decoding import EXTENSIONS, FORMATS
+from semishot.data.walk_folders import DEEPEST, walk
+
+
+def touch(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+    return folder
+
+
+def found(root: Path, **options: object) -> list[str]:
+    """Paths below `root`, those with a problem followed by it."""
+    entries = walk(root, **options)
+    return [f"{e.path.relative_to(root)} {e.problem}".strip() for e in entries]
+
+
+def test_files_are_sorted_and_hidden_ones_left_out_unless_asked_for(tmp_path):
+    touch(tmp_path, "b/2", "b/1", "a", "c", ".git/x", "b/.DS_Store", "__MACOSX/y")
+    assert found(tmp_path) == ["a", "b/1", "b/2", "c"]
+    every = list(walk(tmp_path, hidden=True))
+    assert {str(e.path.relative_to(tmp_path)): e.hidden for e in every} == {
+        **dict.fromkeys(["a", "b/1", "b/2", "c"], False),
+        **dict.fromkeys([".git/x", "b/.DS_Store", "__MACOSX/y"], True),
+    }
+
+
+def test_links_are_followed_last_and_no_folder_twice(tmp_path):
+    touch(tmp_path, "pile/b/1", "elsewhere/2")
+    pile = tmp_path / "pile"
+    (pile / "a").symlink_to(pile / "b")
+    (pile / "b/up").symlink_to(pile)
+    (pile / "c").symlink_to(tmp_path / "elsewhere")
+    first, *rest = found(pile)
+    assert first == "b/1"
+    assert set(rest) == {f"a links back to {pile / 'b'}", f"b/up links back to {pile}", "c/2"}
+
+
+def test_what_is_not_walked_has_its_reason(tmp_path, monkeypatch):
+    touch(tmp_path, "out/3", "locked/4")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "/".join("d" * (DEEPEST + 1))).mkdir(parents=True)
+    iterdir = Path.iterdir
+
+    def denied(path):
+        if path.name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    deep = "/".join("d" * (DEEPEST + 1))
+    assert found(tmp_path, leave_out={(tmp_path / "out").resolve()}) == [
+        f"{deep} more than {DEEPEST} folders deep",
+        "locked cannot be listed (Permission denied)",
+        "pipe not a regular file",
+        "gone cannot be opened (No such file or directory)",
+    ]
+
+
+@pytest.mark.parametrize("extension", [".jpg", ".jfif", ".png", ".tif", ".webp", ".pgm"])
+def test_extensions_are_those_of_the_formats_that_are_decoded(extension):
+    assert extension in EXTENSIONS
+    assert sum(extension in names for names in FORMATS.values()) == 1

@@ -1,0 +1,119 @@
+"""Each data set's file declares how images are framed; a fleet saves it and its encoder uses it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from semishot import datasets
+from semishot.data.episodes import EpisodeShape
+from semishot.data.framing import Ink, Middle, Whole
+from semishot.data.pool import ImagePool, save_pool
+from semishot.errors import InputError
+from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
+from semishot.system.tensor_files import read_tensors, write_tensors
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleet_table import row_of
+from semishot.training.fleets import build_fleet, load_model, save_model
+from semishot.training.loop import train
+
+CPU = torch.device("cpu")
+RECIPE = Recipe(updates=2, filters=4)
+SHAPE = EpisodeShape(way=2, unlabeled=1)
+MEMBERS = (Member("soft_kmeans", 0), Member("soft_kmeans", 1))
+CIRCLES = """
+from functools import partial
+from semishot.data.framing import Middle
+FRAMING = partial(Middle, share=0.5)
+"""
+
+
+def pool_of(name: str, *shape: int) -> ImagePool:
+    return ImagePool(name, np.zeros((1, *shape), np.uint8), ())
+
+
+def test_every_data_set_declares_its_framing():
+    drawing, photograph = (1, 28, 28), (3, 84, 84)
+    declared = {
+        "glyphs": (drawing, Ink()),
+        "omniglot": (drawing, Ink()),
+        "mini-imagenet": (photograph, Whole(84, 84)),
+        "tiered-imagenet": (photograph, Whole(84, 84, bicubic=True)),
+    }
+    assert {*declared, "folder"} == set(datasets.names())
+    for name, (shape, framing) in declared.items():
+        assert datasets.framing(pool_of(name, *shape)) == framing
+    assert datasets.framing(pool_of("folder", *drawing)) == Whole(28, 28, 1)
+    assert datasets.framing(pool_of("folder", *photograph)) == Whole(84, 84)
+    assert datasets.framing(pool_of("of a test", *drawing)) is None
+
+
+@pytest.fixture
+def circles(tiny_pool, tmp_path, monkeypatch):
+    """A data set that is one more file, and its pool."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "circles.py").write_text(CIRCLES)
+    monkeypatch.setattr(datasets, "__path__", [*datasets.__path__, str(tmp_path / "package")])
+    return save_pool(tmp_path / "circles", "circles", tiny_pool.images, tiny_pool.classes, {})
+
+
+def test_a_data_set_added_as_one_file_is_framed_as_it_declares(circles, tmp_path):
+    config = FleetConfig("circles", circles.fingerprint, "tiny", RECIPE, SHAPE, MEMBERS)
+    folder = tmp_path / "runs" / config.name
+    train(config, circles, folder, CPU, row_of(config))
+    encoder = open_encoder(f"{folder}#1")
+    assert encoder.prepare == Middle(28, 28, 0.5, channels=1)
+    image = Image.fromarray(np.arange(100 * 100, dtype=np.uint16).reshape(100, 100) // 40)
+    assert (encoder.prepare(image) == Middle(28, 28, 0.5, channels=1)(image)).all()
+    save_encoder(encoder, tmp_path / "model")
+    again = load_encoder(tmp_path / "model")
+    assert again is not None
+    assert (again.prepare, again.identity) == (encoder.prepare, encoder.identity)
+    read = load_model(folder, CPU)[0]
+    assert read == config
+    assert read.name == config.name
+    assert "framing" not in json.loads((folder / "config.json").read_text())
+
+
+def test_a_data_set_without_framing_is_refused_before_it_is_trained_on(circles, tmp_path):
+    (tmp_path / "package" / "squares.py").write_text("")
+    with pytest.raises(InputError, match=r"squares.py declares no FRAMING, such as Whole or Ink"):
+        datasets.framing(pool_of("squares", 1, 28, 28))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "channels", "framing"),
+    [
+        ("omniglot", 1, Ink()),
+        ("glyphs", 1, Ink()),
+        ("folder", 1, Whole(28, 28, 1)),
+        ("folder", 3, Whole(84, 84)),
+        ("mini-imagenet", 3, Whole(84, 84)),
+        ("tiered-imagenet", 3, Whole(84, 84, bicubic=True)),
+    ],
+)
+def test_models_of_version_0_1_are_framed_as_in_version_0_1(dataset, channels, framing, tmp_path):
+    config = FleetConfig(dataset, "f", "tiny", RECIPE, SHAPE, MEMBERS[:1])
+    save_model(tmp_path / "m.safetensors", config, build_fleet(MEMBERS[:1], RECIPE, channels))
+    assert "framing" not in read_tensors(tmp_path / "m.safetensors")[1]
+    assert open_encoder(str(tmp_path / "m.safetensors")).prepare == framing
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot read .*m.safetensors .*is damaged"),
+        ('{"kind": "Whole", "height": 28}', "the framing of .*m.safetensors: width is missing"),
+        ('{"kind": "Whole", "height": 28, "width": 28}', "its framing is not of 1 channels"),
+    ],
+)
+def test_a_wrong_framing_in_a_model_is_one_line(text, message, tmp_path):
+    config = FleetConfig("glyphs", "f", "tiny", RECIPE, SHAPE, MEMBERS[:1])
+    path = tmp_path / "m.safetensors"
+    save_model(path, config, build_fleet(MEMBERS[:1], RECIPE, 1))
+    tensors, metadata = read_tensors(path)
+    write_tensors(path, tensors, {**metadata, "framing": text})
+    with pytest.raises(InputError, match=message):
+        load_model(path, CPU)
