@@ -1,6 +1,5 @@
 """What is a drawing, and framings as JSON."""
 
-import io
 import json
 
 import numpy as np
@@ -9,23 +8,18 @@ from PIL import Image, ImageDraw
 
 from semishot.data.framing import Ink, Middle, Whole, framing_from_json, is_drawing, to_json
 from semishot.errors import InputError
-
-
-def png(image: Image.Image) -> bytes:
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
+from support.images import encoded
 
 
 def lines(side: int, paper: int = 255, ink: int = 0, mode: str = "L") -> bytes:
     image = Image.new("L", (side, side), paper)
     ImageDraw.Draw(image).line([5, 5, side - 9, side // 2, 8, side - 5], ink, width=3)
-    return png(image.convert(mode))
+    return encoded(image.convert(mode))
 
 
 def noise(side: int) -> bytes:
     pixels = np.random.default_rng(0).integers(0, 256, (side, side)).astype(np.uint8)
-    return png(Image.fromarray(pixels))
+    return encoded(Image.fromarray(pixels))
 
 
 @pytest.mark.parametrize("side", [33, 105, 128])

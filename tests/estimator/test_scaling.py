@@ -15,12 +15,9 @@ from semishot.estimator.held_out import Task, judge, members_held_out, members_i
 from semishot.estimator.scaling import choose_space, held_out, held_out_loss, temperature_of
 from semishot.prototypes import class_prototypes
 from semishot.refine import fitted_mask
+from support.tensors import randn
 
 N, D = 3, 4
-
-
-def randn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def one_hot(classes) -> torch.Tensor:
