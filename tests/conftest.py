@@ -17,6 +17,7 @@ import torch
 
 from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, save_pool
 from semishot.system.signing import sign
+from support.browser import CHROMIUM, Browser
 
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
@@ -129,6 +130,15 @@ def cluster() -> Iterator[Any]:
         yield made
         ray.shutdown()
         made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    opened = Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
