@@ -16,9 +16,10 @@ import torch
 
 from measurement import command, result
 from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
-from semishot.paper import on_workers, reproduce
+from semishot.paper.jobs import Site, run_jobs
+from semishot.paper.on_workers import run_jobs_on_workers
 from semishot.paper.plan import Job
-from semishot.paper.published import OMNIGLOT_TRAIN
+from semishot.paper.presets import OMNIGLOT_TRAIN
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.workers import engine, ray_cluster
 
@@ -79,17 +80,11 @@ def on_machines(
         cluster.add_node(num_cpus=1)
     ray_cluster.connect(ray, cluster.address)  # it outlasts the places: workers stay
     place = partial(ray_cluster.RayCluster, cluster.address, "cpu")
-    run = partial(
-        on_workers.run_jobs,
-        lambda images, _: place(images),
-        pool=pool,
-        device=CPU,
-        tensorboard=False,
-    )
+    run = partial(run_jobs_on_workers, lambda images, _: place(images))
     try:
-        run(jobs=fleets(pool, count, updates=1), runs=folder / f"warm-{count}")
+        run(fleets(pool, count, updates=1), Site(pool, folder / f"warm-{count}", CPU))
         begun = time.perf_counter()
-        run(jobs=jobs, runs=folder / f"runs-{count}")
+        run(jobs, Site(pool, folder / f"runs-{count}", CPU))
         taken = time.perf_counter() - begun
         waits = waiting(place(), 2 if quick else WAITS, 1.0)
         return {"fleets_seconds": taken, "waits_seconds": waits, "task_ms": overhead(place, quick)}
@@ -113,10 +108,10 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         pool = random_pool(folder / "noise")
-        reproduce.run_jobs(fleets(pool, 1, updates=1), pool, folder / "warm", CPU)
+        run_jobs(fleets(pool, 1, updates=1), Site(pool, folder / "warm", CPU))
         jobs = fleets(pool, 2 if quick else FLEETS, updates)
         begun = time.perf_counter()
-        reproduce.run_jobs(jobs, pool, folder / "runs", CPU)
+        run_jobs(jobs, Site(pool, folder / "runs", CPU))
         alone = time.perf_counter() - begun
         rows.append({"where": "this process, one thread", "fleets_seconds": alone})
         if not quick:

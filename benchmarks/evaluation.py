@@ -14,7 +14,7 @@ from measurement import command, result, time_in_turns
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, ImagePool
-from semishot.paper.published import PRESETS
+from semishot.paper.presets import PRESETS
 from semishot.training.config import Member
 from semishot.training.evaluation import EPISODES, evaluate
 from semishot.training.fleets import build_fleet
@@ -68,7 +68,7 @@ def embed_once(
     fleet = build_fleet(members, PRESETS["ren2018"].recipe, images.shape[1]).to(device)
     found = [ImageClass(f"class{c}", "random", "test", c * IMAGES, IMAGES) for c in range(classes)]
     pool = ImagePool("random", images.numpy(), tuple(found))
-    return lambda: evaluate(fleet, pool, "test", [SHAPE], seeds, episodes)
+    return lambda: evaluate(fleet, pool, "test", [SHAPE], seeds, episodes=episodes)
 
 
 def encode_each(images: Tensor, classes: int, episodes: int) -> Callable[[], object]:

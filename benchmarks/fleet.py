@@ -1,4 +1,4 @@
-"""Our fleet on random images, ready to be timed: the pieces that `semishot.training.loop` is made of."""
+"""Our fleet on random images, ready to be timed: the pieces that `semishot.training` is made of."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,11 +9,11 @@ from torch import Tensor
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.network.protonet import ProtoNet
-from semishot.paper.published import PRESETS
+from semishot.paper.presets import PRESETS
 from semishot.training.chunks import CHUNK_BYTES, pixels_of
-from semishot.training.config import FleetConfig, Member
+from semishot.training.config import Member
+from semishot.training.fleet_training import can_fuse, chunk_runner, fleet_optimizer
 from semishot.training.fleets import build_fleet
-from semishot.training.loop import build_optimizer, can_fuse, chunk_runner
 from semishot.training.update import Chunk
 
 
@@ -28,7 +28,7 @@ def fleet_updates(
     model: str, runs: int, shape: EpisodeShape, images: Tensor, updates: int
 ) -> Callable[[], Tensor]:
     """A function that does some updates of a fleet and returns their losses, (E, R)."""
-    fleet = _fleet(model, runs, shape, images.shape[1:], images.device)
+    fleet = _fleet(model, runs, images.shape[1:], images.device)
     places = _places(len(images), updates, runs, shape)
     chunk = Chunk(places, None, [1e-3] * updates)
     run = chunk_runner(*fleet, images, shape, chunk)
@@ -49,7 +49,7 @@ def brought_updates(
             within = torch.from_numpy(within.reshape(len(rates), runs, -1))
             yield Chunk(within, None, rates, pixels_of(pool, images))
 
-    fleet = _fleet(model, runs, shape, pool.images.shape[1:], device)
+    fleet = _fleet(model, runs, pool.images.shape[1:], device)
     run = chunk_runner(*fleet, None, shape, next(chunks()))
 
     def work() -> Tensor:
@@ -70,11 +70,10 @@ def _places(images: int, updates: int, runs: int, shape: EpisodeShape) -> Tensor
 
 
 def _fleet(
-    model: str, runs: int, shape: EpisodeShape, image: tuple[int, ...], device: torch.device
+    model: str, runs: int, image: tuple[int, ...], device: torch.device
 ) -> tuple[ProtoNet, torch.optim.Adam]:
     recipe = PRESETS["ren2018"].recipe
     members = tuple(Member(model, seed) for seed in range(runs))
-    config = FleetConfig("random", "", "ren2018", recipe, shape, members)
     fleet = build_fleet(members, recipe, image[0]).to(device).train()
     fleet.encoder.fused = can_fuse(device, image[1:], recipe.filters)
-    return fleet, build_optimizer(config, fleet)
+    return fleet, fleet_optimizer(recipe, fleet)

@@ -16,6 +16,7 @@ import numpy as np
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.paper import plan, published
+from semishot.paper.requests import TableRequest
 from semishot.training.config import SUPERVISED, FleetConfig
 from summarize import ROOT, markdown
 
@@ -64,9 +65,8 @@ def fleets(name: str, fleet_size: int | None) -> list[FleetConfig]:
     """The plan of a table whose data are not needed for it."""
     table = published.TABLES[name]
     pool = ImagePool(table.dataset, np.empty((0, 1, 1, 1), np.uint8), ())
-    recipe = published.preset("ren2018", table.dataset).recipe
-    nowhere = Path("nowhere")
-    jobs = plan.table_jobs(table, pool, "ren2018", recipe, SPLITS, nowhere, fleet_size=fleet_size)
+    request = TableRequest(splits=SPLITS, fleet_size=fleet_size)
+    jobs = plan.table_jobs(table, request, pool, Path("nowhere"))
     return plan.configs_of(jobs)
 
 

@@ -16,13 +16,13 @@ from choose_recipe import Variants, judge, write_choice
 
 from semishot import datasets
 from semishot.data.pool import ImagePool
-from semishot.paper import published
+from semishot.paper import presets, published
 from semishot.system.devices import pick_device
 from semishot.training.config import Recipe
 
 HELD_OUT = 12
 BASE = Recipe(updates=8_000, cosine=True, augment=1.0, mirror=True, labeled_fraction=0.4)
-WIDE = replace(published.PHOTO_TRAIN, way=20, distractors=5)
+WIDE = replace(presets.PHOTO_TRAIN, way=20, distractors=5)
 SECOND = replace(BASE, augment=0.0, weight_decay=5e-4)
 WIDER = replace(WIDE, way=30, query=3)
 

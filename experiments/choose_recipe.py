@@ -14,9 +14,9 @@ import torch
 from semishot import datasets
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
-from semishot.paper import published
+from semishot.paper import presets, published
+from semishot.paper.jobs import Site, train_all
 from semishot.paper.plan import run_folder
-from semishot.paper.reproduce import train_all
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.training.config import FleetConfig, Member, Recipe
@@ -28,7 +28,7 @@ FIRST = Recipe(updates=10_000, cosine=True, augment=1.0)
 WIDE = EpisodeShape(way=20, shot=1, query=1, unlabeled=5, distractors=20)
 SECOND = replace(FIRST, updates=15_000, learning_rate=2e-3)
 WIDER = replace(WIDE, way=30, distractors=5)
-SCALED_HALVINGS = tuple(h // 2 for h in published.CODE_HALVINGS)
+SCALED_HALVINGS = tuple(h // 2 for h in presets.CODE_HALVINGS)
 
 Variants = list[tuple[int, str, Recipe, EpisodeShape]]
 """A round, what is changed in it, and the recipe and training episode that result."""
@@ -81,7 +81,7 @@ def judge(
         FleetConfig(pool.name, pool.fingerprint, "choice", recipe, shape, members)
         for _, _, recipe, shape in variants
     ]
-    train_all(configs, pool, runs, device, side_by_side=11)
+    train_all(configs, Site(pool, runs, device), side_by_side=11)
     tests = [replace(at_test, distractors=h) for h in published.DISTRACTORS]
     rows = []
     for (number, change, _, _), config in zip(variants, configs, strict=True):

@@ -18,7 +18,7 @@ from mutations import odd_words
 
 from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.paper import published
+from semishot.paper import presets
 from semishot.sorter import move_files
 from semishot.sorter.listing import Skipped, from_folders
 from semishot.sorter.page import SortedImage, write_page
@@ -35,7 +35,7 @@ from semishot.training.config import Recipe
 WORK_SECONDS = 4
 """What a training that was asked for may take before it is stopped as by Ctrl-C."""
 STOPPED = 130
-TINY = published.Preset("a test's", Recipe(updates=2, filters=2, labeled_fraction=0.6))
+TINY = presets.Preset("a test's", Recipe(updates=2, filters=2, labeled_fraction=0.6))
 SMALL = "--way 2 --shot 1 --query 1 --unlabeled 1 --distractors 1"
 COMMANDS = [
     "classify --labeled ##/rows.npy --labels ##/labels.csv --out ##/out --reject 0.1 --json",
@@ -76,7 +76,7 @@ def commands() -> Sequence[bytes]:
 def surroundings() -> None:
     """The small pool stands where the glyphs would."""
     os.environ["SEMISHOT_DATA"] = str(home())
-    published.PRESETS["tiny"] = TINY
+    presets.PRESETS["tiny"] = TINY
     save_features_model()
 
 

@@ -19,7 +19,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, ImagePool, changed_classes, open_pool, save_pool
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.paper import plan, reproduce
+from semishot.paper import jobs, plan
 from semishot.report import results
 from semishot.report.page import page
 from semishot.report.reading import read_results
@@ -33,8 +33,8 @@ from semishot.system.files import read_records
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate
+from semishot.training.fleet_training import begin_or_resume, check_fleet
 from semishot.training.fleets import load_model, save_model
-from semishot.training.loop import begin_or_resume, check_fleet
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=2, query=1, unlabeled=1, distractors=1)
@@ -110,7 +110,7 @@ def open_run(data: bytes, folder: Path) -> None:
     config, model = load_model(folder, CPU)
     pool = open_pool(home() / "glyphs")
     seeds = [member.split_seed for member in config.members]
-    evaluate(model, pool, "test", [SHAPE], seeds, 2)
+    evaluate(model, pool, "test", [SHAPE], seeds, episodes=2)
 
 
 def configs() -> Sequence[bytes]:
@@ -235,7 +235,7 @@ def known_names() -> set[str]:
 
 
 def held(path: Path) -> None:
-    reproduce.matching(read_records(path), None, SHAPE, 1)
+    jobs.matching(read_records(path), None, SHAPE, 1)
 
 
 def logs() -> Sequence[bytes]:

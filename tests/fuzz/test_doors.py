@@ -9,7 +9,7 @@ from every_door import DOORS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semishot.paper import published
+from semishot.paper import presets
 
 FEW = {"command lines": 8, "logs": 10}
 """These take longest."""
@@ -19,7 +19,7 @@ FEW = {"command lines": 8, "logs": 10}
 def as_before(monkeypatch):
     """What the commands' surroundings change is put back."""
     monkeypatch.setenv("SEMISHOT_DATA", "")
-    monkeypatch.setitem(published.PRESETS, "tiny", published.PRESETS["ren2018"])
+    monkeypatch.setitem(presets.PRESETS, "tiny", presets.PRESETS["ren2018"])
 
 
 @cache

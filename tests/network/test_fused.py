@@ -11,10 +11,11 @@ from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder, patch_moments
 from semishot.training import loop
+from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of
+from semishot.training.fleet_training import TrainingRequest, fleet_optimizer, training
 from semishot.training.fleets import build_fleet
-from semishot.training.loop import build_optimizer
 from semishot.training.update import Chunk, captured_chunk, plain_chunk
 from semishot.training.validation import fixed_episodes
 
@@ -107,7 +108,6 @@ def test_a_replayed_graph_does_what_the_plain_loop_does(precision):
     shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
     members = tuple(Member(m, s) for m in ("soft_kmeans", "masked_soft_kmeans") for s in range(2))
     recipe = Recipe(filters=16, init_std=0.1)
-    config = FleetConfig("random", "", "none", recipe, shape, members)
     pool = torch.randint(0, 256, (50, 1, 28, 28), device=CUDA).byte()
     whole = Chunk(
         torch.randint(0, 50, (6, 4, shape.images)), None, [1e-3, 1e-3, 1e-3, 5e-4, 5e-4, 5e-4]
@@ -117,7 +117,7 @@ def test_a_replayed_graph_does_what_the_plain_loop_does(precision):
     for runner in (plain_chunk, captured_chunk):
         model = build_fleet(members, recipe, 1).to(CUDA).train()
         model.encoder.fused = precision == "bf16"
-        optimizer = build_optimizer(config, model)
+        optimizer = fleet_optimizer(recipe, model)
         extra = (whole,) if runner is captured_chunk else ()
         run = runner(model, optimizer, pool, shape, *extra)
         losses = [run(chunk)().clone() for chunk in (whole, short)]
@@ -130,7 +130,6 @@ def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():
     shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
     members = tuple(Member("masked_soft_kmeans", s) for s in range(3))
     recipe = Recipe(filters=16, init_std=0.1)
-    config = FleetConfig("random", "", "none", recipe, shape, members)
     pool = torch.randint(0, 256, (50, 1, 28, 28)).byte()
     places = [torch.randint(0, 50, (4, 3, shape.images)) for _ in range(5)]
     found = []
@@ -143,7 +142,7 @@ def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():
             own = pool[needed].pin_memory() if brought else None
             chunks.append(Chunk(within if brought else chosen, None, [1e-3] * 4, own))
         resident = None if brought else pool.to(CUDA)
-        run = captured_chunk(model, build_optimizer(config, model), resident, shape, chunks[0])
+        run = captured_chunk(model, fleet_optimizer(recipe, model), resident, shape, chunks[0])
         losses = [run(chunk)().clone() for chunk in chunks]
         found.append((*losses, model.encoder.weights[2].detach().clone()))
     for held, sent in zip(*found, strict=True):
@@ -163,7 +162,7 @@ def test_looking_between_replays_changes_nothing(tiny_pool):
     for times in (0, 2):
         model = build_fleet(members, recipe, 1).to(CUDA).train()
         model.encoder.fused = True
-        run = captured_chunk(model, build_optimizer(config, model), pool, shape, chunk)
+        run = captured_chunk(model, fleet_optimizer(recipe, model), pool, shape, chunk)
         first = run(chunk)().clone()
         seen = [episodes.look(model) for _ in range(times)]
         assert all(each.accuracy == seen[0].accuracy for each in seen)
@@ -180,10 +179,11 @@ def test_training_in_two_halves_leaves_the_bits_of_one_go(tiny_pool, tmp_path, m
     members = tuple(Member(m, s) for m in ("soft_kmeans", "masked_soft_kmeans") for s in range(2))
     recipe = Recipe(updates=100, filters=16, init_std=0.1)
     config = FleetConfig("glyphs", tiny_pool.fingerprint, "none", recipe, shape, members)
-    images = loop.images_on(tiny_pool, CUDA)
+    images = images_on(tiny_pool, CUDA)
 
     def go_on(folder):
-        return loop.training(config, tiny_pool, images, folder, CUDA, row_of(config), 0.0)
+        request = TrainingRequest(config, tiny_pool, folder, CUDA, checkpoint_seconds=0.0)
+        return training(request, images, row_of(config))
 
     for _ in go_on(tmp_path / "whole"):
         pass

@@ -11,12 +11,15 @@ from semishot import refine
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
-from semishot.paper import masks
+from semishot.paper import masks, presets
 from semishot.paper import published as paper
+from semishot.paper.jobs import Site
+from semishot.paper.requests import MasksRequest
 from semishot.report import mask_tables
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.evaluation import open_model
+from semishot.training.evaluation import open_fleet
 from semishot.training.fleets import build_fleet, save_model
+from semishot.training.requests import Where
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=2, distractors=4)
@@ -164,17 +167,20 @@ def test_figure_masks_by_command_draws_prints_and_publishes(
 def test_figure_masks_trains_the_fleets_it_lacks_and_finds_them_again(
     tiny_pool, tiny_root, tmp_path, monkeypatch
 ):
-    preset = replace(paper.PRESETS["ren2018"], recipe=RECIPE)
-    monkeypatch.setitem(paper.PRESETS, "ren2018", preset)
-    arguments = ("ren2018", 2, None, tmp_path, CPU)
-    (folder,) = masks.fleets_with_distractors(tiny_pool, *arguments)
-    config, _, _ = open_model(folder, tiny_root, CPU)
+    preset = replace(presets.PRESETS["ren2018"], recipe=RECIPE)
+    monkeypatch.setitem(presets.PRESETS, "ren2018", preset)
+    request, site = (
+        MasksRequest(dataset="glyphs", splits=2, shape=SHAPE),
+        Site(tiny_pool, tmp_path, CPU),
+    )
+    (folder,) = masks.fleets_with_distractors(request, site)
+    config, _, _ = open_fleet(folder, tiny_root, CPU)
     assert {m.model for m in config.members} == set(paper.TRAINED)
     assert config.shape.distractors == 5
     written = (folder / "model.safetensors").stat().st_mtime_ns
-    assert masks.fleets_with_distractors(tiny_pool, *arguments) == [folder]
+    assert masks.fleets_with_distractors(request, site) == [folder]
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
-    found = masks.figure_masks((), "glyphs", "ren2018", 2, None, SHAPE, tmp_path, tiny_root, CPU)
+    found = masks.figure_masks(request, Where(tmp_path, tiny_root, "cpu"))
     assert len(found) == 6
 
 

@@ -13,11 +13,15 @@ import torch
 
 from semishot.commands import main
 from semishot.errors import InputError
-from semishot.paper import on_workers, published, reproduce
-from semishot.training import loop
+from semishot.paper import on_workers, presets, reproduce
+from semishot.paper.jobs import Site, run_jobs
+from semishot.paper.on_workers import choose_runner, run_jobs_on_workers
+from semishot.paper.requests import TableRequest
+from semishot.training import fleet_training
 from semishot.training.config import Recipe
 from semishot.workers import engine, folder_bytes, places, ray_cluster
 from semishot.workers.engine import Processes
+from semishot.workers.requests import Workers
 from support import engine_works
 
 CPU = torch.device("cpu")
@@ -29,12 +33,13 @@ ABOUT = {"seconds", "date", "device", "versions"}
 
 @pytest.fixture(autouse=True)
 def tiny_preset(monkeypatch):
-    monkeypatch.setitem(published.PRESETS, "tiny", published.Preset("a test's", TINY))
+    monkeypatch.setitem(presets.PRESETS, "tiny", presets.Preset("a test's", TINY))
 
 
 def table1(pool, runs, place=None, **more) -> list[dict]:
-    run = place and partial(on_workers.run_jobs, place)
-    return reproduce.table("table1", pool, "tiny", 1, None, runs, CPU, run=run, **more)
+    site = Site(pool, runs, CPU)
+    jobs = reproduce.requested_jobs("table1", TableRequest(preset="tiny", splits=1, **more), site)
+    return run_jobs_on_workers(place, jobs, site) if place else run_jobs(jobs, site)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +47,7 @@ def here(tiny_pool, tmp_path_factory) -> tuple[Path, list[dict]]:
     """Table 1 in this process: its runs folder and its records."""
     runs = tmp_path_factory.mktemp("here")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(published.PRESETS, "tiny", published.Preset("a test's", TINY))
+        patch.setitem(presets.PRESETS, "tiny", presets.Preset("a test's", TINY))
         return runs, table1(tiny_pool, runs)
 
 
@@ -77,7 +82,7 @@ def test_what_is_finished_opens_no_place_and_what_is_trained_is_only_measured(
     before = (folder / "model.safetensors").stat().st_mtime_ns
     (folder / "result.json").unlink()
     opened = []
-    monkeypatch.setattr(loop, "chunk_runner", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(fleet_training, "chunk_runner", lambda *_: pytest.fail("it trained"))
 
     class Inside:
         """A place that works in this process."""
@@ -111,7 +116,7 @@ def test_a_machine_lost_and_machines_that_join_late_change_nothing_but_the_time(
 ):
     """There is no machine at first; the first that comes is killed at its first checkpoint."""
     monkeypatch.setattr(on_workers, "CHECKPOINT_SECONDS", 0.0)
-    seen, receive, polls = [], on_workers.Fleets.receive, itertools.count()
+    seen, receive, polls = [], on_workers.FleetTasks.receive, itertools.count()
     machines = []
 
     def kill_at_the_first_checkpoint(self, task, value):
@@ -132,7 +137,7 @@ def test_a_machine_lost_and_machines_that_join_late_change_nothing_but_the_time(
             machines.append(cluster.add_node(num_cpus=1))
         return poll(self, seconds)
 
-    monkeypatch.setattr(on_workers.Fleets, "receive", kill_at_the_first_checkpoint)
+    monkeypatch.setattr(on_workers.FleetTasks, "receive", kill_at_the_first_checkpoint)
     monkeypatch.setattr(ray_cluster.RayCluster, "poll", join_late)
     records = table1(tiny_pool, tmp_path, on_ray(cluster))
     assert_same(tmp_path, records, here)
@@ -149,7 +154,7 @@ def test_a_fleet_that_finds_no_memory_is_reported_split_and_found_again(
     """Its halves are the fleets that `--fleet-size` makes, bit by bit, and the next call takes them."""
     machine = cluster.add_node(num_cpus=1)
     monkeypatch.setattr(on_workers, "work_on_fleet", engine_works.tight_fleet)
-    which = {"models": ["soft_kmeans", "masked_soft_kmeans"]}
+    which = {"models": ("soft_kmeans", "masked_soft_kmeans")}
     found = table1(tiny_pool, tmp_path / "split", on_ray(cluster), **which)
     told = capsys.readouterr().err
     for column in (0, 5):
@@ -198,9 +203,9 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
 
 
 def test_without_an_engine_a_cpu_or_one_gpu_is_this_process(monkeypatch):
-    assert on_workers.choose(None, None, "cpu") == (CPU, None)
+    assert choose_runner(Workers(), "cpu") == (CPU, run_jobs)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert on_workers.choose(None, None, "auto")[1] is None
+    assert choose_runner(Workers(), "auto")[1] is run_jobs
 
 
 def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
@@ -212,13 +217,13 @@ def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
         )
     monkeypatch.setattr(places, "Processes", lambda *words: opened.append(words))
     for engine_name, device in ((None, "auto"), ("local", "cuda"), ("local", "cuda:2")):
-        where, run = on_workers.choose(engine_name, None, device)
+        where, run = choose_runner(Workers(engine_name), device)
         assert where == CPU
         run.args[0]("images", 9)
     assert [devices for devices, *_ in opened] == [["cuda:0", "cuda:1", "cuda:2"]] * 2 + [
         ["cuda:2"]
     ]
-    assert on_workers.choose(None, None, "cuda:1") == (torch.device("cuda:1"), None)
+    assert choose_runner(Workers(), "cuda:1") == (torch.device("cuda:1"), run_jobs)
 
 
 def test_cores_are_shared_among_processes(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from semishot import refine
 from semishot.errors import InputError
-from semishot.paper import published
+from semishot.paper import presets, published
 
 SOURCE = Path(__file__).parents[3] / "shared" / "paper.tex"
 NUMBER = re.compile(r"(\d+\.\d+) \$\\pm\$ (\d+\.\d+)")
@@ -68,7 +68,7 @@ def test_every_row_is_a_method_or_one_of_the_two_baselines():
 
 @pytest.mark.parametrize("name", ["ren2018", "ren2018-text"])
 def test_r26_training_episodes_are_5_way_1_shot_with_5_unlabeled(name):
-    preset = published.preset(name)
+    preset = presets.preset(name)
     shape = preset.train
     assert (shape.way, shape.shot, shape.query, shape.unlabeled) == (5, 1, 1, 5)
     assert shape.shot + shape.query == 20 // 10  # the two labeled drawings of a character
@@ -86,7 +86,7 @@ def test_a18_test_episodes_use_all_twenty_drawings_of_a_class(unlabeled):
 @pytest.mark.parametrize("name", ["ren2018", "ren2018-text"])
 def test_presets_of_the_paper_are_its_protocol(name):
     """PROTOCOL 2.1, 2.8: Adam at 1e-3 for 20K updates, 64 filters of std 0.01, L2 5e-5, 10 % labels."""
-    recipe = published.preset(name).recipe
+    recipe = presets.preset(name).recipe
     assert recipe.learning_rate == 1e-3
     assert recipe.updates == 20_000
     assert (recipe.filters, recipe.init_std) == (64, 0.01)
@@ -102,13 +102,13 @@ def test_presets_of_the_paper_are_its_protocol(name):
 )
 def test_r24_r29_photographs_have_their_own_protocol(dataset, fraction):
     """200K updates, halved from 50K every 25K (PROTOCOL 2.8); 5 queries in training, 20 at test."""
-    preset = published.preset("ren2018", dataset)
+    preset = presets.preset("ren2018", dataset)
     assert preset.recipe.updates == 200_000
     assert preset.recipe.halvings == (50_000, 75_000, 100_000, 125_000, 150_000, 175_000)
-    assert published.preset("ren2018-text", dataset).recipe.halvings[:2] == (25_000, 50_000)
+    assert presets.preset("ren2018-text", dataset).recipe.halvings[:2] == (25_000, 50_000)
     assert preset.recipe.labeled_fraction == fraction
     assert preset.train.sizes == (5, 25, 25)
-    assert published.preset("semishot", dataset).recipe.labeled_fraction == fraction
+    assert presets.preset("semishot", dataset).recipe.labeled_fraction == fraction
     (test,) = (
         t
         for table in published.TABLES.values()
@@ -129,12 +129,12 @@ def test_figure_4_keeps_the_queries_whatever_m(dataset):
 
 
 def test_every_preset_says_what_it_is_for():
-    for name, preset in published.PRESETS.items():
+    for name, preset in presets.PRESETS.items():
         assert preset.about
-        assert published.preset(name) == preset
+        assert presets.preset(name) == preset
         assert all(0 < h < preset.recipe.updates for h in preset.recipe.halvings)
 
 
 def test_an_unknown_preset_lists_the_choices():
     with pytest.raises(InputError, match="unknown preset 'ren2019': choose from ren2018, ren2018-"):
-        published.preset("ren2019")
+        presets.preset("ren2019")

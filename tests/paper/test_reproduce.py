@@ -15,24 +15,33 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
-from semishot.paper import plan, published, reproduce
+from semishot.paper import jobs, plan, presets, published, reproduce
+from semishot.paper.jobs import Site
+from semishot.paper.requests import TableRequest
 from semishot.report import tables
-from semishot.training import fleet_table, fleets, loop, observer
+from semishot.training import fleet_table, fleet_training, fleets, loop, observer
 from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.requests import EPISODES, FleetRequest
 
 CPU = torch.device("cpu")
 TINY = Recipe(updates=6, filters=3, halvings=(3,), init_std=0.1)
-PRESET = published.Preset("a test's", TINY)
+PRESET = presets.Preset("a test's", TINY)
 TABLE1 = published.TABLES["table1"]
+TWO_SPLITS = TableRequest(preset="tiny", splits=2)
 
 
 @pytest.fixture(autouse=True)
 def tiny_preset(monkeypatch):
-    monkeypatch.setitem(published.PRESETS, "tiny", PRESET)
+    monkeypatch.setitem(presets.PRESETS, "tiny", PRESET)
 
 
-def table1(pool: ImagePool, runs: Path, splits: int, updates: int | None = None) -> list[dict]:
-    return reproduce.table("table1", pool, "tiny", splits, updates, runs, CPU)
+def table(name: str, pool: ImagePool, runs: Path, splits: int, **more) -> list[dict]:
+    site = Site(pool, runs, CPU)
+    request = TableRequest(preset="tiny", splits=splits, **more)
+    return jobs.run_jobs(reproduce.requested_jobs(name, request, site), site)
+
+
+table1 = partial(table, "table1")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +49,7 @@ def finished(tiny_pool, tmp_path_factory) -> tuple[Path, list[dict]]:
     """Table 1 over two splits: its runs folder and its records."""
     runs = tmp_path_factory.mktemp("table1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(published.PRESETS, "tiny", PRESET)
+        patch.setitem(presets.PRESETS, "tiny", PRESET)
         return runs, table1(tiny_pool, runs, splits=2)
 
 
@@ -53,7 +62,7 @@ def snapshot(runs: Path) -> dict[Path, int]:
 
 
 def forbid_training(monkeypatch) -> None:
-    monkeypatch.setattr(loop, "chunk_runner", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(fleet_training, "chunk_runner", lambda *_: pytest.fail("it trained"))
 
 
 def members_begun(runs: Path) -> list[tuple[Member, ...]]:
@@ -94,7 +103,7 @@ def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
     shape = replace(published.TABLES["table1"].tests[5], distractors=5)
     model = fleets.load_model(folder, CPU)[1]
     as_soft = ProtoNet(model.encoder, refine.build("soft_kmeans"), 1)
-    (expected,) = reproduce.evaluate(as_soft, tiny_pool, "test", [shape], [0, 1])
+    (expected,) = jobs.evaluate(as_soft, tiny_pool, "test", [shape], [0, 1])
     for seed in (0, 1):
         (found,) = [r for r in records if key(r) == ("semi_supervised_inference", 5, 5, seed)]
         assert found["accuracy"] == pytest.approx(expected[seed].mean())
@@ -110,7 +119,7 @@ def test_running_it_again_trains_and_measures_nothing(finished, tiny_pool, monke
     runs, records = finished
     before = snapshot(runs)
     forbid_training(monkeypatch)
-    monkeypatch.setattr(reproduce, "evaluate", lambda *_: pytest.fail("it evaluated"))
+    monkeypatch.setattr(jobs, "evaluate", lambda *_: pytest.fail("it evaluated"))
     assert table1(tiny_pool, runs, splits=2) == records
     assert snapshot(runs) == before
 
@@ -143,19 +152,19 @@ def test_a_split_is_the_same_whether_trained_alone_or_with_others(finished, tiny
         assert together[place] == pytest.approx(accuracy, abs=0.005)
 
 
-def test_other_settings_find_nothing_to_share(finished, tiny_pool):
+def test_other_settings_find_nothing_to_share(finished, tiny_pool, monkeypatch):
     runs, _ = finished
     for recipe in (TINY, TINY.with_updates(7), replace(TINY, filters=4)):
-        jobs = plan.table_jobs(TABLE1, tiny_pool, "tiny", recipe, 2, runs)
-        there = [plan.run_folder(runs, job.config).exists() for job in jobs]
+        monkeypatch.setitem(presets.PRESETS, "tiny", replace(PRESET, recipe=recipe))
+        planned = plan.table_jobs(TABLE1, TWO_SPLITS, tiny_pool, runs)
+        there = [plan.run_folder(runs, job.config).exists() for job in planned]
         assert all(there) == any(there) == (recipe == TINY)
 
 
 def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypatch):
     """Stop the last of the three fleets after a checkpoint: the next call trains only its rest."""
     monkeypatch.setattr(loop, "CHUNK", 2)
-    often = partial(loop.training, checkpoint_seconds=0)
-    monkeypatch.setattr(reproduce, "training", often)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     chunks = itertools.count(1)
     log = observer.append_log
 
@@ -190,17 +199,15 @@ def test_a_lost_result_is_measured_again_without_training(tiny_pool, tmp_path, m
     assert [r["accuracy"] for r in again] == [r["accuracy"] for r in records]
 
 
-def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path, monkeypatch):
-    plans = []
-    monkeypatch.setattr(reproduce, "run_jobs", lambda jobs, *_: plans.extend(jobs) or [])
-    table1(tiny_pool, tmp_path, splits=1, updates=12)
-    assert {job.config.recipe for job in plans} == {replace(TINY, updates=12, halvings=(6,))}
+def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path):
+    request = TableRequest(preset="tiny", splits=1, updates=12)
+    planned = reproduce.requested_jobs("table1", request, Site(tiny_pool, tmp_path, CPU))
+    assert {job.config.recipe for job in planned} == {replace(TINY, updates=12, halvings=(6,))}
 
 
 def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
-    jobs = plan.table_jobs(TABLE1, tiny_pool, "tiny", TINY, 2, tmp_path)
-    configs = list({job.config.name: job.config for job in jobs}.values())
-    reproduce.train_all(configs, tiny_pool, tmp_path, CPU, side_by_side=3)
+    configs = plan.configs_of(plan.table_jobs(TABLE1, TWO_SPLITS, tiny_pool, tmp_path))
+    jobs.train_all(configs, Site(tiny_pool, tmp_path, CPU), side_by_side=3)
     for config in configs:
         one, other = (
             plan.run_folder(runs, config) / "model.safetensors" for runs in (finished[0], tmp_path)
@@ -214,7 +221,10 @@ def test_at_least_one_split(tiny_pool, tmp_path):
 
 
 def words(pool: ImagePool, model: str = "soft_kmeans", **more) -> FleetConfig:
-    return plan.fleet_config(pool, "tiny", model, [4, 2], {"distractors": 3, "way": None}, **more)
+    request = FleetRequest(
+        model=model, preset="tiny", split_seeds=(4, 2), distractors=3, way=None, **more
+    )
+    return plan.fleet_config(request, pool)
 
 
 def test_a_fleet_by_the_words_of_the_command_line(tiny_pool):
@@ -279,32 +289,32 @@ def test_the_rows_of_a_finished_table_stand_at_their_end(finished, tiny_pool, mo
 def test_records_within_a_group_are_others_and_older_ones_are_across_groups():
     shape = EpisodeShape(way=3)
     within = replace(shape, within_group=True)
-    about = {"model": "soft_kmeans", "episodes": reproduce.EPISODES}
+    about = {"model": "soft_kmeans", "episodes": EPISODES}
     held = [{**about, **shape.as_dict()}, {**about, **within.as_dict()}]
     assert "within_group" not in held[0]
-    assert reproduce.matching(held, None, shape, 1) == held[:1]
-    assert reproduce.matching(held, None, within, 1) == held[1:]
+    assert jobs.matching(held, None, shape, 1) == held[:1]
+    assert jobs.matching(held, None, within, 1) == held[1:]
 
 
 def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, monkeypatch):
     """Rows trained one after the other are the rows of one go, and what is there can be shown."""
     whole = {key(r): r["accuracy"] for r in finished[1]}
-    arguments = ("table1", tiny_pool, "tiny", 2, None, tmp_path, CPU)
+    arguments = (tiny_pool, tmp_path, 2)
     with pytest.raises(InputError, match="nothing of table1 is finished below .*; drop --finished"):
-        reproduce.table(*arguments, finished=True)
-    masked = reproduce.table(*arguments, models=["masked_soft_kmeans"])
+        table1(*arguments, finished=True)
+    masked = table1(*arguments, models=("masked_soft_kmeans",))
     assert {r["model"] for r in masked} == {"masked_soft_kmeans"}
-    inference = reproduce.table(*arguments, models=["semi_supervised_inference"])
+    inference = table1(*arguments, models=("semi_supervised_inference",))
     assert {r["model"] for r in inference} == {"semi_supervised_inference"}
     with monkeypatch.context() as patch:
         forbid_training(patch)
-        shown = reproduce.table(*arguments, finished=True)
+        shown = table1(*arguments, finished=True)
     assert {r["model"] for r in shown} == {
         "masked_soft_kmeans",
         "semi_supervised_inference",
         "supervised",
     }
-    rest = reproduce.table(*arguments)
+    rest = table1(*arguments)
     found = {key(r): r["accuracy"] for r in rest}
     assert found.keys() == whole.keys()
     assert found == pytest.approx(whole, abs=0.01)  # fleets of other sizes round differently
@@ -319,14 +329,13 @@ def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, mo
 )
 def test_shots_and_models_that_a_table_has_not_are_refused(choice, message, tiny_pool, tmp_path):
     with pytest.raises(InputError, match=message):
-        reproduce.table("table1", tiny_pool, "tiny", 1, None, tmp_path, CPU, **choice)
+        table1(tiny_pool, tmp_path, 1, **choice)
 
 
 def test_figure_4_is_measured_on_the_fleets_of_the_table(finished, tiny_pool, monkeypatch):
     forbid_training(monkeypatch)
     runs, records = finished
-    arguments = ("figure-unlabeled", tiny_pool, "tiny", 2, None, runs, CPU)
-    found = reproduce.table(*arguments)
+    found = table("figure-unlabeled", tiny_pool, runs, 2)
     assert {r["unlabeled"] for r in found} == {0, 1, 2, 5, 10}
     assert {r["query"] for r in found} == {9}
     at_10 = {key(r): r["accuracy"] for r in found if r["unlabeled"] == 10}

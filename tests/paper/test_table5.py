@@ -2,18 +2,25 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from semishot import datasets
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape, sample_episodes
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.paper import published_baselines, table5
+from semishot.paper.requests import Table5Request
+from semishot.paper.table5 import FeatureKind
 from semishot.report import baseline_tables, results
 from semishot.training import pretraining
+from semishot.training.episode_streams import streams_of
+from semishot.training.pretraining import Pretraining
+from semishot.training.requests import Where
 
 CPU = torch.device("cpu")
 PRINTED = """
@@ -46,14 +53,16 @@ def test_the_published_cells_are_the_papers():
         classifier, features, *numbers = line.split()
         for column, mean, error in zip(COLUMNS, numbers[::2], numbers[1::2], strict=True):
             for name in {classifier, classifier.replace("logistic", "adam_logistic")}:
-                cell = published_baselines.published(*column, name, features)
+                cell = published_baselines.published_cell(*column, name, features)
                 assert (cell.mean, cell.error) == (float(mean), float(error))
 
 
 def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
     images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
-    seen = table5.see(tiny_pool, images, "pixels", pretraining.RECIPE, 0, None, CPU)
-    found = table5.episode_accuracies(seen, images, shape, 5, "nearest_neighbor", 0.1, episodes=4)
+    pixels = FeatureKind("pixels", Pretraining(tiny_pool, pretraining.RECIPE, CPU))
+    seen = table5.features_of(pixels, images, 0, Path())
+    stream = streams_of(images, [5], shape)
+    found = table5.baseline_accuracies(seen, stream, "nearest_neighbor", 0.1, episodes=4)
     for e in range(4):
         drawn = sample_episodes(images, shape, 5, "test", e, 1)
         right = 0
@@ -67,16 +76,18 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
 @pytest.mark.parametrize("classifier", published_baselines.CLASSIFIERS)
 def test_how_many_episodes_are_taken_together_changes_nothing(tiny_pool, monkeypatch, classifier):
     images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
-    seen = table5.see(tiny_pool, images, "random", pretraining.RECIPE, 1, None, CPU)
-    arguments = (seen, images, shape, 2, classifier, 1e-2, 5)
-    together = table5.episode_accuracies(*arguments)
+    random = FeatureKind("random", Pretraining(tiny_pool, pretraining.RECIPE, CPU))
+    seen = table5.features_of(random, images, 1, Path())
+    arguments = (seen, streams_of(images, [2], shape), classifier, 1e-2, 5)
+    together = table5.baseline_accuracies(*arguments)
     monkeypatch.setattr(table5, "NUMBERS_AT_A_TIME", 1)
-    assert np.allclose(table5.episode_accuracies(*arguments), together)
+    assert np.allclose(table5.baseline_accuracies(*arguments), together)
 
 
-def test_every_row_is_measured_once_and_found_again(short, tiny_pool, tmp_path, monkeypatch):
-    kinds = ("pixels", "random", "pretrained")
-    found = table5.table5(tiny_pool, kinds, 2, None, tmp_path, CPU, with_scale_bug=True)
+def test_every_row_is_measured_once_and_found_again(short, tiny_root, tmp_path, monkeypatch):
+    where = Where(tmp_path, tiny_root, "cpu")
+    all_rows = Table5Request("glyphs", with_scale_bug=True, splits=2)
+    found = table5.table5(all_rows, where)
     keys = [(r["model"], r["features"], *r["options"], r["split_seed"]) for r in found]
     assert len(keys) == len(set(keys)) == 3 * 4 * 2
     for record in found:
@@ -85,16 +96,18 @@ def test_every_row_is_measured_once_and_found_again(short, tiny_pool, tmp_path, 
         trained = record["features"] == "pretrained"
         assert record["updates"] == (2 if trained else 0)
         assert bool(record["train"]) == bool(record["recipe"]) == trained
-    monkeypatch.setattr(table5, "see", None)  # nothing is measured again
-    assert table5.table5(tiny_pool, kinds, 2, None, tmp_path, CPU, with_scale_bug=True) == found
-    assert table5.table5(tiny_pool, ("pixels",), 1, None, tmp_path, CPU) == found
+    monkeypatch.setattr(table5, "features_of", None)  # nothing is measured again
+    assert table5.table5(all_rows, where) == found
+    assert table5.table5(Table5Request("glyphs", ("pixels",), splits=1), where) == found
 
 
 def test_photographs_have_two_shots_and_four_tenths_labeled(
     short, tiny_pool, tmp_path, monkeypatch
 ):
     named = replace(tiny_pool, name="mini-imagenet")
-    found = table5.table5(named, ("pixels", "pretrained"), 1, None, tmp_path, CPU)
+    monkeypatch.setattr(datasets, "load", lambda *_: named)
+    request = Table5Request("mini-imagenet", ("pixels", "pretrained"), splits=1)
+    found = table5.table5(request, Where(tmp_path, device="cpu"))
     assert {r["shot"] for r in found} == {1, 5}
     assert {r["query"] for r in found} == {5}
     assert {r["recipe"].get("labeled_fraction") for r in found} == {None, 0.4}
@@ -138,10 +151,11 @@ def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monk
     assert len(json.loads(capsys.readouterr().out)) == 12
 
 
-def test_wrong_numbers_come_before_the_work(tiny_pool, tmp_path):
+def test_wrong_numbers_come_before_the_work(tiny_root, tmp_path):
+    where = Where(tmp_path, tiny_root, "cpu")
     with pytest.raises(InputError, match="--splits must be at least 1, not 0"):
-        table5.table5(tiny_pool, ("pixels",), 0, None, tmp_path, CPU)
+        table5.table5(Table5Request("glyphs", ("pixels",), splits=0), where)
     with pytest.raises(InputError, match="--features takes at least one of pixels, random, pre"):
-        table5.table5(tiny_pool, (), 1, None, tmp_path, CPU)
+        table5.table5(Table5Request("glyphs", (), splits=1), where)
     with pytest.raises(InputError, match="updates must be at least 1, not 0"):
-        table5.table5(tiny_pool, ("pretrained",), 1, 0, tmp_path, CPU)
+        table5.table5(Table5Request("glyphs", ("pretrained",), splits=1, updates=0), where)

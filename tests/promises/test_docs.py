@@ -16,7 +16,7 @@ import torch
 from refine import test_refine
 from semishot import refine
 from semishot.commands import main
-from semishot.paper import published
+from semishot.paper import presets
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "semishot"
@@ -175,7 +175,7 @@ def exists(token: str) -> bool | None:
     if PATH.fullmatch(token):
         return (ROOT / token).exists()
     if token.startswith("--preset "):
-        return token.removeprefix("--preset ") in published.PRESETS
+        return token.removeprefix("--preset ") in presets.PRESETS
     if match := re.fullmatch(r"(\w+)\((\w+)=(.+)\)", token):  # an option of a refiner
         refine.build(match[1], **{match[2]: ast.literal_eval(match[3])})
         return True

@@ -14,7 +14,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import save_pool
 from semishot.datasets import glyphs
 from semishot.report import tables
-from semishot.training import loop
+from semishot.training import fleet_training
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_a_run_beyond_the_fleet_is_refused():
 
 
 def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(loop, "find_spec", lambda name: None)
-    assert not loop.can_fuse(torch.device("cuda"), (28, 27), 48)
+    monkeypatch.setattr(fleet_training, "find_spec", lambda name: None)
+    assert not fleet_training.can_fuse(torch.device("cuda"), (28, 27), 48)
     said = capsys.readouterr().err
     assert "training in float32, slower: bf16 needs Triton" in said
     assert "(here 48)" in said
     assert "(here 28 x 27)" in said
-    assert not loop.can_fuse(torch.device("cpu"), (28, 28), 64)
+    assert not fleet_training.can_fuse(torch.device("cpu"), (28, 28), 64)
     assert capsys.readouterr().err == ""
 
 

@@ -24,7 +24,7 @@ from semishot.data.pool import open_pool, save_pool
 from semishot.datasets import tiered_imagenet
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.paper import reproduce
+from semishot.paper import jobs
 from semishot.report import results
 from semishot.report.page import write_report
 from semishot.report.tables import cell
@@ -37,9 +37,9 @@ from semishot.system import files, tensor_files
 from semishot.system.locks import Lock
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleet_training import begin_or_resume
 from semishot.training.fleets import build_fleet, load_model, read_config, save_model
 from semishot.training.log import cut_log
-from semishot.training.loop import begin_or_resume
 
 CPU = torch.device("cpu")
 DEEP = "[" * 100_000
@@ -180,7 +180,7 @@ def test_published_results_of_any_shape_are_one_line(content, tmp_path):
 def test_records_of_a_run_that_are_none_are_measured_again(tmp_path):
     (tmp_path / "result.json").write_text('[{"model": 3}]')
     held = files.read_records(tmp_path / "result.json")
-    assert reproduce.matching(held, None, CONFIG.shape, 1) == []
+    assert jobs.matching(held, None, CONFIG.shape, 1) == []
     (tmp_path / "result.json").write_text('{"model": 3}')
     with pytest.raises(InputError, match="is not a list of records.*delete it to measure again"):
         files.read_records(tmp_path / "result.json")

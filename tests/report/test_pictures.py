@@ -13,6 +13,7 @@ from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import take_run
 from semishot.paper import scenes
+from semishot.paper.requests import SceneRequest
 from semishot.report import pictures
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model
@@ -33,7 +34,7 @@ def fleet(tiny_pool, tmp_path):
 
 def test_a_scene_is_the_episode_and_the_predictions_of_the_model(fleet, tiny_pool, tiny_root):
     folder, model, _ = fleet
-    scene = scenes.look(folder, None, SHAPE, 7, 11, run=1, root=tiny_root)
+    scene = scenes.scene_of(SceneRequest(str(folder), None, SHAPE, 7, 11, 1), tiny_root)
     images = all_labeled(tiny_pool.of_split("test"))
     drawn = sample_episodes(images, SHAPE, 7, "test", 11, 1)
     assert np.array_equal(scene.support[2, 1], tiny_pool.images[drawn.support[0, 5]])
@@ -54,7 +55,7 @@ def test_a_scene_is_the_episode_and_the_predictions_of_the_model(fleet, tiny_poo
 
 
 def test_pixels_are_classified_by_their_nearest_mean(tiny_pool, tiny_root):
-    scene = scenes.look("pixels", "glyphs", SHAPE, 0, 0, root=tiny_root)
+    scene = scenes.scene_of(SceneRequest("pixels", "glyphs", SHAPE), tiny_root)
     support, query = (part.reshape(3, -1, 784) / 255 for part in (scene.support, scene.query))
     for row in range(3):
         for column in range(4):
@@ -77,14 +78,14 @@ def test_the_two_directions_are_those_of_greatest_variance():
     [SHAPE, EpisodeShape(way=7, query=1, unlabeled=1), EpisodeShape(way=2, unlabeled=0)],
 )
 def test_both_pictures_are_drawn_for_episodes_of_any_shape(fleet, tiny_root, tmp_path, shape):
-    scene = scenes.look(fleet[0], None, shape, 0, 0, run=1, root=tiny_root)
+    scene = scenes.scene_of(SceneRequest(str(fleet[0]), shape=shape, run=1), tiny_root)
     for name, draw in (("e.png", pictures.draw_episode), ("r.png", pictures.draw_refinement)):
         draw(scene, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(PNG)
 
 
 def test_color_images_are_shown_in_color(tiny_root, tmp_path):
-    scene = scenes.look("pixels", "glyphs", SHAPE, 0, 0, root=tiny_root)
+    scene = scenes.scene_of(SceneRequest("pixels", "glyphs", SHAPE), tiny_root)
     parts = {k: getattr(scene, k).repeat(3, 2) for k in ("support", "unlabeled", "query")}
     pictures.draw_episode(replace(scene, **parts), tmp_path / "color.svg")
     assert "<svg" in (tmp_path / "color.svg").read_text(encoding="utf-8")
@@ -103,7 +104,7 @@ def test_show_by_command_prints_the_name_of_the_picture(
 
 
 def test_without_matplotlib_the_message_says_what_to_install(tiny_root, tmp_path, monkeypatch):
-    scene = scenes.look("pixels", "glyphs", SHAPE, 0, 0, root=tiny_root)
+    scene = scenes.scene_of(SceneRequest("pixels", "glyphs", SHAPE), tiny_root)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"needs matplotlib: pip install semishot\[plots\]"):
         pictures.draw_episode(scene, tmp_path / "e.png")

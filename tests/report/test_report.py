@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from semishot.commands.main import main
+from semishot.paper import presets
 from semishot.paper import published as paper
 from semishot.paper.scenes import Scene
 from semishot.report import charts, gallery, measured, results, sections, tables
@@ -31,9 +32,9 @@ HOSTILE = "<script>document.title = 'taken'</script>\"'><img src=x onerror=alert
 @pytest.fixture
 def short_presets(monkeypatch):
     for name in ("ren2018", "demo"):
-        preset = paper.PRESETS[name]
+        preset = presets.PRESETS[name]
         recipe = replace(preset.recipe.with_updates(2), filters=4, init_std=0.1)
-        monkeypatch.setitem(paper.PRESETS, name, replace(preset, recipe=recipe))
+        monkeypatch.setitem(presets.PRESETS, name, replace(preset, recipe=recipe))
 
 
 @pytest.fixture

@@ -11,15 +11,26 @@ from PIL import Image
 
 from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.paper import ablations
+from semishot.paper import ablations, presets, reproduce
 from semishot.paper import published as paper
-from semishot.paper.reproduce import table
+from semishot.paper.requests import AblationRequest, TableRequest
 from semishot.report import plots, results, tables
 from semishot.training.config import Recipe
 from semishot.training.evaluation import find_model
+from semishot.training.requests import Where
 
 REPOSITORY = Path(__file__).parents[2]
 CPU = torch.device("cpu")
+
+
+def table1(root: Path, runs: Path, splits: int) -> list[dict]:
+    return reproduce.table(
+        "table1", TableRequest("glyphs", splits=splits), Where(runs, root, "cpu")
+    )
+
+
+def all_ablations(root: Path, runs: Path, splits: int, only: str = "") -> list[dict]:
+    return ablations.ablations(AblationRequest("glyphs", splits, only), Where(runs, root, "cpu"))
 
 
 def test_the_results_page_is_up_to_date():
@@ -50,16 +61,16 @@ def test_published_files_are_small_and_say_what_they_were_run_with():
 def short_presets(monkeypatch):
     """Two updates of four filters: the plan is what is tested."""
     for name in ("ren2018", "semishot"):
-        preset = paper.PRESETS[name]
+        preset = presets.PRESETS[name]
         recipe = replace(preset.recipe.with_updates(2), filters=4)
         train = replace(preset.train, way=min(preset.train.way, 6))
-        monkeypatch.setitem(paper.PRESETS, name, replace(preset, recipe=recipe, train=train))
+        monkeypatch.setitem(presets.PRESETS, name, replace(preset, recipe=recipe, train=train))
     monkeypatch.setattr(ablations, "UPDATES", {})
 
 
 @pytest.fixture
-def records(short_presets, tiny_pool, tmp_path):
-    return ablations.ablations(tiny_pool, 2, tmp_path / "runs", CPU)
+def records(short_presets, tiny_root, tmp_path):
+    return all_ablations(tiny_root, tmp_path / "runs", 2)
 
 
 def test_every_variant_and_the_cells_they_depart_from_are_measured(records):
@@ -88,26 +99,26 @@ def test_a_variant_changes_what_it_says_and_nothing_else(records):
     assert by_name["no augmentation"]["recipe"].get("augment", 0.0) == 0.0
 
 
-def test_some_ablations_alone_and_none_by_that_name(short_presets, tiny_pool, tmp_path):
-    some = ablations.ablations(tiny_pool, 1, tmp_path, CPU, only="mask")
+def test_some_ablations_alone_and_none_by_that_name(short_presets, tiny_root, tmp_path):
+    some = all_ablations(tiny_root, tmp_path, 1, only="mask")
     assert {r["variant"] for r in some} == {"", "mask applied twice"}
     with pytest.raises(
         InputError, match="no ablation's name contains 'masks'; there are: schedule"
     ):
-        ablations.ablations(tiny_pool, 1, tmp_path, CPU, only="masks")
+        all_ablations(tiny_root, tmp_path, 1, only="masks")
 
 
-def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_pool, tmp_path):
-    table("table1", tiny_pool, "ren2018", 1, None, tmp_path, CPU)
+def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_root, tmp_path):
+    table1(tiny_root, tmp_path, 1)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
-    ablations.ablations(tiny_pool, 1, tmp_path, CPU)
+    all_ablations(tiny_root, tmp_path, 1)
     assert before == {p: p.stat().st_mtime_ns for p in before}
 
 
-def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_pool, tmp_path):
+def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_root, tmp_path):
     """Ablations and single trainings leave runs of the same settings in the same folder."""
-    ablations.ablations(tiny_pool, 2, tmp_path, CPU)
-    records = table("table1", tiny_pool, "ren2018", 2, None, tmp_path, CPU)
+    all_ablations(tiny_root, tmp_path, 2)
+    records = table1(tiny_root, tmp_path, 2)
     keys = [(r["model"], r["distractors"], r["unlabeled"], r["split_seed"]) for r in records]
     assert len(keys) == len(set(keys)) == 2 * 2 * 9  # five rows, two columns, one cell shared
     assert not any(r["options"] for r in records)

@@ -13,12 +13,12 @@ from safetensors.torch import load_file, save_file
 
 from semishot.data.framing import Ink, Middle, Whole
 from semishot.errors import InputError
-from semishot.paper import plan, reproduce
-from semishot.paper import published as paper
+from semishot.paper import presets, reproduce
 from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
 from semishot.training.config import Recipe
 from semishot.training.evaluation import find_model
 from semishot.training.fleets import load_model
+from semishot.training.requests import FleetRequest, Where
 
 RNG = np.random.default_rng(0)
 
@@ -38,17 +38,14 @@ def cross(ink, paper, size=(105, 105)) -> Image.Image:
 
 
 @pytest.fixture(scope="module")
-def run_folder(tmp_path_factory, tiny_pool):
+def run_folder(tmp_path_factory, tiny_root):
     """A fleet of two runs, trained for two updates."""
     folder = tmp_path_factory.mktemp("run") / "fleet"
-    preset = paper.Preset("a test's", Recipe(updates=2, filters=3, init_std=0.1))
+    preset = presets.Preset("a test's", Recipe(updates=2, filters=3, init_std=0.1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(paper.PRESETS, "tiny", preset)
-        config = plan.fleet_config(
-            tiny_pool, "tiny", "soft_kmeans", (0, 1), {"way": 3}, None, None, None, {}
-        )
-        reproduce.train_one(config, tiny_pool, folder, torch.device("cpu"), False)
-    return folder
+        patch.setitem(presets.PRESETS, "tiny", preset)
+        request = FleetRequest(model="soft_kmeans", preset="tiny", split_seeds=(0, 1), way=3)
+        return reproduce.train_fleet(request, Where(data_root=tiny_root, device="cpu"), folder)
 
 
 @pytest.fixture(params=["photos", "omniglot", "run"])

@@ -48,10 +48,10 @@ def complain(shared: None, device: str) -> Iterator[None]:
     raise ZeroDivisionError("as it was told")
 
 
-def tight_fleet(images, device, about, jobs, *more) -> Iterator[object]:
+def tight_fleet(images, device, work) -> Iterator[object]:
     """A fleet on a machine with room for one run: more of them want more than any machine has."""
-    torch.empty((len(jobs[0].config.members) - 1) * 2**40, dtype=torch.uint8)
-    yield from on_workers.work_on_fleet(images, device, about, jobs, *more)
+    torch.empty((len(work.jobs[0].config.members) - 1) * 2**40, dtype=torch.uint8)
+    yield from on_workers.work_on_fleet(images, device, work)
 
 
 def process_id(shared: None, device: str) -> Iterator[int]:

@@ -8,11 +8,12 @@ import torch
 from semishot.data.pool import open_pool
 from semishot.system import files, locks
 from semishot.system.progress import Meter
-from semishot.training import checkpoints, loop, pretraining
+from semishot.training import checkpoints, chunks, loop, pretraining
 from semishot.training.config import Recipe
+from semishot.training.pretraining import Pretraining
 from support.killing import attempt
 
-WATCHED = {module.__file__ for module in (checkpoints, files, locks, pretraining, loop)}
+WATCHED = {module.__file__ for module in (checkpoints, chunks, files, locks, pretraining, loop)}
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
 MOMENTS = 20
@@ -24,9 +25,10 @@ def main(pool: Path, work: Path) -> None:
 
     def pretrained(folder: Path) -> None:
         """A seed alone, and two side by side, as on a GPU."""
-        pretraining.pretrained_encoders(opened, RECIPE, [3], folder, CPU)
+        pretraining.pretrained_encoders(Pretraining(opened, RECIPE, CPU), [3], folder)
         pair = {seed: folder / f"{seed}.safetensors" for seed in (4, 1)}
-        pretraining.train_together(opened, RECIPE, pair, CPU, Meter("", 1), scale_bug=True)
+        bug = Pretraining(opened, RECIPE, CPU, scale_bug=True)
+        pretraining.train_together(bug, pair, Meter("", 1))
 
     events = attempt(lambda: pretrained(work / "whole"), WATCHED)
     assert events is not None

@@ -15,6 +15,7 @@ from semishot.system import files
 from semishot.training import (
     checkpoints,
     chunks,
+    fleet_training,
     log,
     loop,
     observer,
@@ -24,12 +25,16 @@ from semishot.training import (
 )
 from semishot.training.config import FleetConfig
 from semishot.training.fleet_table import row_of
+from semishot.training.fleet_training import TrainingRequest, training
 from support import killing as killed
 
 WATCHED = {
-    "ours": {m.__file__ for m in (checkpoints, chunks, files, observer, log, loop, update)},
+    "ours": {
+        m.__file__
+        for m in (checkpoints, chunks, files, fleet_training, observer, log, loop, update)
+    },
     "saving": {torch.serialization.__file__},
-    "board": {tensorboard.__file__, observer.__file__, log.__file__},
+    "tensorboard": {tensorboard.__file__, observer.__file__, log.__file__},
 }
 
 
@@ -40,8 +45,8 @@ def attempt(
     row, opened, cpu = row_of(config), open_pool(pool), torch.device("cpu")
 
     def work() -> None:
-        images, on_board = loop.images_on(opened, cpu), watched == "board"
-        for _ in loop.training(config, opened, images, folder, cpu, row, 0, on_board):
+        request = TrainingRequest(config, opened, folder, cpu, 0, watched == "tensorboard")
+        for _ in training(request, chunks.images_on(opened, cpu), row):
             pass
 
     return killed.attempt(work, WATCHED[watched], kill_at)

@@ -8,7 +8,7 @@ import pytest
 
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
-from semishot.paper import published
+from semishot.paper import presets
 from semishot.training.config import FleetConfig, Member, Recipe, learning_rate
 
 FLEET = FleetConfig(
@@ -42,7 +42,7 @@ def test_ren2018_is_the_schedule_of_the_code():
         16_000: 3.125e-5,
         18_000: 1.5625e-5,
     }
-    recipe = published.preset("ren2018").recipe
+    recipe = presets.preset("ren2018").recipe
     assert recipe.updates == 20_000
     for step in [*all_breakpoints(written, 20_000), 10_000]:
         assert learning_rate(recipe, step) == pytest.approx(literal_rate(step, written), rel=1e-12)
@@ -50,7 +50,7 @@ def test_ren2018_is_the_schedule_of_the_code():
 
 def test_ren2018_text_is_halved_every_2k_from_2k():
     """Appendix D (R29): 5e-4 from 2K, and 1.95e-6 at 18K."""
-    recipe = published.preset("ren2018-text").recipe
+    recipe = presets.preset("ren2018-text").recipe
     assert recipe.updates == 20_000
     for step in all_breakpoints(dict.fromkeys(range(0, 20_000, 2_000), 0.0), 20_000):
         assert learning_rate(recipe, step) == pytest.approx(1e-3 / 2 ** (step // 2_000), rel=1e-12)
@@ -60,7 +60,7 @@ def test_ren2018_text_is_halved_every_2k_from_2k():
 @pytest.mark.parametrize("preset", ["ren2018", "ren2018-text"])
 @pytest.mark.parametrize("factor", [0.5, 2])
 def test_with_updates_stretches_the_schedule(preset, factor):
-    recipe = published.preset(preset).recipe
+    recipe = presets.preset(preset).recipe
     other = recipe.with_updates(int(20_000 * factor))
     assert other.updates == 20_000 * factor
     for step in range(0, 20_000, 500):
@@ -79,7 +79,7 @@ def test_a_cosine_falls_from_the_whole_rate_to_nothing():
 
 
 def test_with_as_many_updates_nothing_changes():
-    recipe = published.preset("ren2018").recipe
+    recipe = presets.preset("ren2018").recipe
     assert recipe.with_updates(recipe.updates) == recipe
 
 

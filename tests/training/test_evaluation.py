@@ -16,6 +16,7 @@ from semishot.network.protonet import ProtoNet
 from semishot.system.devices import pick_device
 from semishot.training import evaluation as evaluating
 from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.episode_streams import streams_of
 from semishot.training.evaluation import (
     embed_classes,
     episode_accuracies,
@@ -24,8 +25,9 @@ from semishot.training.evaluation import (
     records,
 )
 from semishot.training.fleet_table import row_of
+from semishot.training.fleet_training import train
 from semishot.training.fleets import build_fleet
-from semishot.training.loop import train
+from semishot.training.requests import EvaluationRequest, Where
 
 CPU = torch.device("cpu")
 N, K, Q, M, H = 3, 2, 4, 5, 6
@@ -113,7 +115,9 @@ def test_batches_of_images_and_episodes_change_nothing(tiny_pool, folders, monke
     reference = evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, episodes=23)[0]
     monkeypatch.setattr(evaluating, "EMBED_BATCH", 17)
     monkeypatch.setattr(evaluating, "SCORE_BATCH", 5)
-    assert np.array_equal(evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, 23)[0], reference)
+    assert np.array_equal(
+        evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, episodes=23)[0], reference
+    )
 
 
 def test_several_shapes_share_one_embedding(tiny_pool, folders, monkeypatch):
@@ -148,7 +152,7 @@ def test_a_trained_model_beats_chance_and_an_untrained_encoder_is_evaluated_too(
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
     assert evaluate(model, tiny_pool, "test", [SHAPE], SEEDS)[0].mean() > 1.2 / N
     untrained = build_fleet([Member("supervised", 0)], RECIPE, channels=1)
-    assert evaluate(untrained, tiny_pool, "test", [SHAPE], [0], 5)[0].shape == (1, 5)
+    assert evaluate(untrained, tiny_pool, "test", [SHAPE], [0], episodes=5)[0].shape == (1, 5)
 
 
 def test_an_impossible_shape_is_refused_before_any_embedding(tiny_pool, folders, monkeypatch):
@@ -173,8 +177,13 @@ def test_accuracy_is_the_mean_and_its_interval_is_196_standard_errors_over_episo
         assert row["episodes"] == 5
 
 
+def records_of(folder: Path, refiner: str | None, episodes: int, root: Path) -> list[dict]:
+    request = EvaluationRequest(str(folder), refiner, shape=SHAPE, episodes=episodes)
+    return evaluate_folder(request, Where(data_root=root, device="cpu"))
+
+
 def test_a_record_has_the_fields_of_the_design(tiny_root, folders):
-    rows = evaluate_folder(folders["soft_kmeans"], None, "test", SHAPE, 7, tiny_root, CPU)
+    rows = records_of(folders["soft_kmeans"], None, 7, tiny_root)
     assert [row["split_seed"] for row in rows] == list(SEEDS)
     for row in rows:
         assert row.keys() >= FIELDS
@@ -192,7 +201,7 @@ def test_a_folder_is_evaluated_as_trained_or_with_another_method(tiny_pool, tiny
 
     def with_refiner(refiner: str | None) -> list[dict]:
         folder = folders["masked_soft_kmeans"]
-        return evaluate_folder(folder, refiner, "test", SHAPE, 20, tiny_root, CPU)
+        return records_of(folder, refiner, 20, tiny_root)
 
     model = evaluating.load_model(folders["masked_soft_kmeans"], CPU)[1]
     images = all_labeled(tiny_pool.of_split("test"))
@@ -213,7 +222,7 @@ def test_a_folder_is_evaluated_as_trained_or_with_another_method(tiny_pool, tiny
 def test_authors_names_are_taken_at_test_too(tiny_root, folders):
     """And the supervised run refined at test is the paper's Semi-Supervised Inference."""
     one, other = (
-        evaluate_folder(folders["supervised"], name, "test", SHAPE, 5, tiny_root, CPU)
+        records_of(folders["supervised"], name, 5, tiny_root)
         for name in ("soft_kmeans", "kmeans-refine")
     )
     assert [r["episode_accuracies"] for r in one] == [r["episode_accuracies"] for r in other]
@@ -222,19 +231,17 @@ def test_authors_names_are_taken_at_test_too(tiny_root, folders):
 
 def test_a_method_with_parameters_the_run_never_learned_is_refused(tiny_root, folders):
     with pytest.raises(InputError, match="train it with `semishot train --model masked_soft_km"):
-        evaluate_folder(
-            folders["supervised"], "kmeans-refine-mask", "test", SHAPE, 5, tiny_root, CPU
-        )
+        records_of(folders["supervised"], "kmeans-refine-mask", 5, tiny_root)
 
 
 def test_the_runs_own_method_may_be_named(tiny_root, folders):
     folder = folders["masked_soft_kmeans"]
-    evaluate_folder(folder, "masked_soft_kmeans", "test", SHAPE, 5, tiny_root, CPU)
+    records_of(folder, "masked_soft_kmeans", 5, tiny_root)
 
 
 def test_at_least_one_episode(tiny_root, folders):
     with pytest.raises(InputError, match="--episodes must be at least 1, not 0"):
-        evaluate_folder(folders["supervised"], None, "test", SHAPE, 0, tiny_root, CPU)
+        records_of(folders["supervised"], None, 0, tiny_root)
 
 
 def test_a_pool_that_is_not_the_one_trained_on_is_refused(tiny_root, tiny_pool, folders, tmp_path):
@@ -243,7 +250,7 @@ def test_a_pool_that_is_not_the_one_trained_on_is_refused(tiny_root, tiny_pool, 
         tmp_path / "other" / "glyphs", "glyphs", 255 - tiny_pool.images, tiny_pool.classes, {}
     )
     with pytest.raises(InputError, match="fingerprint"):
-        evaluate_folder(folders["supervised"], None, "test", SHAPE, 5, tmp_path / "other", CPU)
+        records_of(folders["supervised"], None, 5, tmp_path / "other")
 
 
 def test_runs_take_their_own_streams(tiny_pool, folders):
@@ -251,10 +258,10 @@ def test_runs_take_their_own_streams(tiny_pool, folders):
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
     images = all_labeled(tiny_pool.of_split("test"))
     embedded = embed_classes(model, tiny_pool, images)
-    swapped = episode_accuracies(model, embedded, images, SHAPE, SEEDS[::-1], "test", 30)
-    straight = episode_accuracies(model, embedded, images, SHAPE, SEEDS, "test", 30)
+    swapped = episode_accuracies(model, embedded, streams_of(images, SEEDS[::-1], SHAPE), 30)
+    straight = episode_accuracies(model, embedded, streams_of(images, SEEDS, SHAPE), 30)
     assert not np.array_equal(swapped, straight)
-    alike = episode_accuracies(model, embedded, images, SHAPE, (SEEDS[0], 99), "test", 30)
+    alike = episode_accuracies(model, embedded, streams_of(images, (SEEDS[0], 99), SHAPE), 30)
     assert np.array_equal(alike[0], straight[0])
 
 

@@ -20,13 +20,22 @@ from semishot.data.pool import ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
+from semishot.system.locks import Lock
 from semishot.system.tensor_files import read_tensors
-from semishot.training import loop as train_module
+from semishot.training import fleet_training, loop
+from semishot.training.checkpoints import LOCK_FILE
+from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig, Member, Recipe, learning_rate
 from semishot.training.fleet_table import Row, row_of
+from semishot.training.fleet_training import (
+    TrainingRequest,
+    fleet_optimizer,
+    train,
+    training,
+)
 from semishot.training.fleets import build_fleet, load_model
 from semishot.training.log import cut_log
-from semishot.training.loop import CHUNK, build_optimizer, images_on, train, training
+from semishot.training.loop import CHUNK, Event
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=50, halvings=(24, 46), filters=6, init_std=0.1)
@@ -59,12 +68,17 @@ def run(config: FleetConfig, pool: ImagePool, folder: Path) -> ProtoNet:
     return train(config, pool, folder, CPU, row_of(config))
 
 
+def watch(config: FleetConfig, pool: ImagePool, folder: Path, row: Row) -> list[Event]:
+    """Train with a checkpoint at every line of the log; what the training yields."""
+    request = TrainingRequest(config, pool, folder, CPU, checkpoint_seconds=0)
+    return list(training(request, images_on(pool, CPU), row))
+
+
 def interrupt(config: FleetConfig, pool: ImagePool, folder: Path, chunks: int) -> None:
     """Leave `folder` as Ctrl-C would, just before the line of the log after chunks * FEW updates."""
     row = StoppingRow(config, min(chunks * FEW, config.recipe.updates))
     with pytest.raises(KeyboardInterrupt):
-        for _ in training(config, pool, images_on(pool, CPU), folder, CPU, row, 0):
-            pass
+        watch(config, pool, folder, row)
 
 
 def left(folder: Path) -> dict[str, bytes]:
@@ -89,14 +103,14 @@ def whole(tiny_pool, tmp_path_factory) -> Path:
     """The folder of a shorter one, also undisturbed, in chunks of FEW."""
     folder = tmp_path_factory.mktemp("run") / "whole"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_module, "CHUNK", FEW)
+        patch.setattr(loop, "CHUNK", FEW)
         run(fleet(tiny_pool), tiny_pool, folder)
     return folder
 
 
 @pytest.fixture
 def short_chunks(monkeypatch):
-    monkeypatch.setattr(train_module, "CHUNK", FEW)
+    monkeypatch.setattr(loop, "CHUNK", FEW)
 
 
 @pytest.fixture
@@ -149,7 +163,7 @@ def test_weight_decay_falls_on_convolution_weights_alone(tiny_pool):
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
-    build_optimizer(config, model).step()
+    fleet_optimizer(RECIPE, model).step()
     for name, p in model.named_parameters():
         if name.startswith("encoder.weights"):
             g = RECIPE.weight_decay * before[name]
@@ -219,7 +233,7 @@ def test_a_run_in_a_fleet_has_the_weights_it_has_alone(tiny_pool, tmp_path):
 
 
 def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(train_module, "CHUNK", 7)
+    monkeypatch.setattr(loop, "CHUNK", 7)
     run(fleet(tiny_pool), tiny_pool, tmp_path)
     assert left(tmp_path)["model.safetensors"] == left(whole)["model.safetensors"]
 
@@ -288,17 +302,19 @@ def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tin
 ONE_TRAINING = """
 import sys, torch
 from pathlib import Path
-from semishot.training.config import FleetConfig
 from semishot.data.pool import open_pool
+from semishot.training.chunks import images_on
+from semishot.training.config import FleetConfig
 from semishot.training.fleet_table import row_of
-from semishot.training.loop import images_on, training
+from semishot.training.fleet_training import TrainingRequest, training
 
 torch.set_num_threads(1)
 pool, folder, config = Path(sys.argv[1]), Path(sys.argv[2]), FleetConfig.from_json(sys.argv[3])
 row = row_of(config)
 opened = open_pool(pool)
 images = images_on(opened, torch.device("cpu"))
-for _ in training(config, opened, images, folder, torch.device("cpu"), row, 0):
+request = TrainingRequest(config, opened, folder, torch.device("cpu"), checkpoint_seconds=0)
+for _ in training(request, images, row):
     pass
 """
 
@@ -325,7 +341,7 @@ def test_killed_from_outside_and_restarted_it_ends_bit_identical(
 
 def test_a_finished_training_is_not_touched(whole, tiny_pool, monkeypatch):
     before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()}
-    monkeypatch.setattr(train_module, "draw_chunks", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(fleet_training, "draw_chunks", lambda *_: pytest.fail("it trained"))
     row = row_of(fleet(tiny_pool))
     train(fleet(tiny_pool), tiny_pool, whole, CPU, row)
     assert {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()} == before
@@ -426,6 +442,20 @@ def test_a_checkpoint_of_another_fleet_is_refused(tiny_pool, tmp_path):
         run(smaller, tiny_pool, tmp_path / "b")
 
 
+@pytest.mark.usefixtures("short_chunks")
+def test_a_training_yields_what_happened(tiny_pool, tmp_path):
+    """A chunk of 10 updates at a time, a line and a checkpoint every 20, and at the end of 50."""
+    config = fleet(tiny_pool)
+    working, saved = Event.WORKING, Event.SAVED
+    expected = [working, working, saved, working, saved]
+    assert watch(config, tiny_pool, tmp_path / "alone", row_of(config)) == expected
+    request = TrainingRequest(config, tiny_pool, tmp_path / "waits", CPU, checkpoint_seconds=0)
+    waiting = training(request, images_on(tiny_pool, CPU), row_of(config))
+    with Lock(tmp_path / "waits" / LOCK_FILE):
+        assert [next(waiting), next(waiting)] == [Event.WAITING] * 2
+    assert list(waiting) == expected
+
+
 def test_every_byte_of_a_model_file_is_guarded(whole, tmp_path):
     """Whichever byte is flipped, the file is refused, or the tensors and configuration are the same."""
     path, content = tmp_path / "model.safetensors", left(whole)["model.safetensors"]
@@ -489,7 +519,7 @@ def test_images_brought_chunk_by_chunk_train_the_same(augment, tiny_pool, tmp_pa
     config = FleetConfig(tiny_pool.name, tiny_pool.fingerprint, "tiny", recipe, shape, members)
     held, brought = tmp_path / "held", tmp_path / "brought"
     for folder, room, most in ((held, 2**31, 2**28), (brought, 0, 3 * 2 * 24 * 784)):
-        monkeypatch.setattr("semishot.training.loop.HELD_BY_A_CPU", room)
+        monkeypatch.setattr("semishot.training.chunks.HELD_BY_A_CPU", room)
         monkeypatch.setattr("semishot.training.chunks.CHUNK_BYTES", most)
         assert (images_on(tiny_pool, CPU) is None) == (folder == brought)
         train(config, tiny_pool, folder, CPU, row_of(config))
@@ -518,7 +548,7 @@ def built(monkeypatch) -> list[ProtoNet]:
         found.append(build_fleet(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(train_module, "build_fleet", build)
+    monkeypatch.setattr(fleet_training, "build_fleet", build)
     return found
 
 
@@ -536,8 +566,7 @@ def test_a_diverging_training_names_the_run_and_keeps_its_last_good_checkpoint(
 
     row = spoil(row_of(config), 30, ruin)
     with pytest.raises(InputError) as caught:
-        for _ in training(config, tiny_pool, images_on(tiny_pool, CPU), tmp_path, CPU, row, 0):
-            pass
+        watch(config, tiny_pool, tmp_path, row)
     line = str(caught.value)
     assert "\n" not in line
     assert "training diverged before update 40" in line
@@ -566,8 +595,7 @@ def test_weights_spoiled_by_the_last_update_are_never_saved(
 
     row = spoil(row_of(config), step, ruin)
     with pytest.raises(InputError, match="numbers of masked_soft_kmeans of split seed 5 are no"):
-        for _ in training(config, tiny_pool, images_on(tiny_pool, CPU), tmp_path, CPU, row, 0):
-            pass
+        watch(config, tiny_pool, tmp_path, row)
     assert not (tmp_path / "model.safetensors").exists()
     run(config, tiny_pool, tmp_path)
     assert left(tmp_path) == left(whole)

@@ -12,8 +12,9 @@ from semishot.network.protonet import take_run
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate, evaluate_folder, pick_best
 from semishot.training.fleet_table import row_of
+from semishot.training.fleet_training import train
 from semishot.training.fleets import load_model
-from semishot.training.loop import train
+from semishot.training.requests import EvaluationRequest, PickRequest, Where
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=1, query=4, unlabeled=5, distractors=2)
@@ -40,9 +41,9 @@ def folder(tiny_pool, tmp_path_factory):
 def test_one_run_scores_alone_as_it_does_in_its_fleet(folder, tiny_pool, run):
     _, fleet = load_model(folder, CPU)
     seeds = [member.split_seed for member in MEMBERS]
-    (together,) = evaluate(fleet, tiny_pool, "test", [SHAPE], seeds, 20)
+    (together,) = evaluate(fleet, tiny_pool, "test", [SHAPE], seeds, episodes=20)
     single = take_run(fleet, run)
-    (alone,) = evaluate(single, tiny_pool, "test", [SHAPE], seeds[run : run + 1], 20)
+    (alone,) = evaluate(single, tiny_pool, "test", [SHAPE], seeds[run : run + 1], episodes=20)
     assert (together[run] == alone[0]).all()
 
 
@@ -53,15 +54,24 @@ def test_the_best_on_validation_is_saved_with_its_test_record(
     (val,) = evaluate(fleet, tiny_pool, "val", [SHAPE], [m.split_seed for m in MEMBERS])
     masked = {m.split_seed: val[r].mean() for r, m in enumerate(MEMBERS) if "masked" in m.model}
     out = tmp_path / "best.safetensors"
-    record = pick_best(folder, "masked_soft_kmeans", out, SHAPE, tiny_root, CPU)
+    record = pick_best(
+        folder, out, PickRequest(shape=SHAPE), Where(data_root=tiny_root, device="cpu")
+    )
     assert record["split_seed"] == max(masked, key=masked.__getitem__)
-    (again,) = evaluate_folder(out, None, "test", SHAPE, 600, tiny_root, CPU)
+    (again,) = evaluate_folder(
+        EvaluationRequest(str(out), shape=SHAPE), Where(data_root=tiny_root, device="cpu")
+    )
     assert again["accuracy"] == record["accuracy"]
 
 
 def test_a_method_the_fleet_does_not_hold_is_named(folder, tiny_root, tmp_path):
     with pytest.raises(InputError, match="has no run of 'supervised'"):
-        pick_best(folder, "supervised", tmp_path / "x.safetensors", SHAPE, tiny_root, CPU)
+        pick_best(
+            folder,
+            tmp_path / "x.safetensors",
+            PickRequest("supervised", SHAPE),
+            Where(data_root=tiny_root, device="cpu"),
+        )
 
 
 def test_the_command_prints_the_record(folder, tiny_root, tmp_path, capsys):

@@ -17,12 +17,20 @@ from torch import nn
 from semishot.data.pool import ImageClass, ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
+from semishot.network.encoder import ConvEncoder
 from semishot.system.progress import Meter
 from semishot.training import loop, pretraining
 from semishot.training.config import Recipe
+from semishot.training.pretraining import Pretraining
 
 CPU = torch.device("cpu")
 SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
+
+
+def encoders(
+    pool: ImagePool, recipe: Recipe, seeds: list[int], runs: Path, scale_bug: bool = False
+) -> list[ConvEncoder]:
+    return pretraining.pretrained_encoders(Pretraining(pool, recipe, CPU, scale_bug), seeds, runs)
 
 
 def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
@@ -85,7 +93,9 @@ def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
     tiny_pool, tmp_path, scale_bug, scale
 ):
     meter = Meter("", 1)
-    fleet = pretraining.train_classifier(tiny_pool, SMALL, [4, 1], tmp_path, CPU, meter, scale_bug)
+    fleet = pretraining.train_classifiers(
+        Pretraining(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, meter
+    )
     for run, seed in enumerate([4, 1]):
         alone = reference(tiny_pool, seed, SMALL.updates, scale)
         for block in range(4):
@@ -97,7 +107,7 @@ def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
 
 def test_a_few_hundred_updates_learn_features_that_random_weights_lack(tiny_pool, tmp_path):
     recipe = replace(SMALL, updates=150, filters=8, halvings=(), labeled_fraction=0.5)
-    (trained,) = pretraining.pretrained_encoders(tiny_pool, recipe, [0], tmp_path, CPU)
+    (trained,) = encoders(tiny_pool, recipe, [0], tmp_path)
     random = pretraining.untrained(tiny_pool, recipe, [0])
     classes = tiny_pool.of_split("test")
 
@@ -112,21 +122,21 @@ def test_a_few_hundred_updates_learn_features_that_random_weights_lack(tiny_pool
 
 
 def test_trained_classifiers_are_found_again(tiny_pool, tmp_path, monkeypatch):
-    first = pretraining.pretrained_encoders(tiny_pool, SMALL, [0, 1], tmp_path, CPU)
+    first = encoders(tiny_pool, SMALL, [0, 1], tmp_path)
     asked = []
-    real = pretraining.train_classifier
+    real = pretraining.train_classifiers
 
-    def counted(pool, recipe, seeds, *rest):
+    def counted(request, seeds, *rest):
         asked.extend(seeds)
-        return real(pool, recipe, seeds, *rest)
+        return real(request, seeds, *rest)
 
-    monkeypatch.setattr(pretraining, "train_classifier", counted)
-    again = pretraining.pretrained_encoders(tiny_pool, SMALL, [0, 1, 2], tmp_path, CPU)
+    monkeypatch.setattr(pretraining, "train_classifiers", counted)
+    again = encoders(tiny_pool, SMALL, [0, 1, 2], tmp_path)
     assert asked == [2]
     for a, b in zip(first, again, strict=False):
         assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
-    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU, scale_bug=True)
-    pretraining.pretrained_encoders(tiny_pool, replace(SMALL, updates=2), [0], tmp_path, CPU)
+    encoders(tiny_pool, SMALL, [0], tmp_path, scale_bug=True)
+    encoders(tiny_pool, replace(SMALL, updates=2), [0], tmp_path)
     assert asked == [2, 0, 0]
 
 
@@ -141,11 +151,11 @@ def test_a_class_without_a_labeled_image_is_refused():
 
 
 def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
-    (before,) = pretraining.pretrained_encoders(tiny_pool, SMALL, [3], tmp_path, CPU)
+    (before,) = encoders(tiny_pool, SMALL, [3], tmp_path)
     (path,) = tmp_path.rglob("*.safetensors")
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    (again,) = pretraining.pretrained_encoders(tiny_pool, SMALL, [3], tmp_path, CPU)
+    (again,) = encoders(tiny_pool, SMALL, [3], tmp_path)
     assert path.read_bytes() == content
     assert torch.equal(before.weights[3], again.weights[3])
 
@@ -157,15 +167,16 @@ IMAGES = len(SEEDS) * pretraining.BATCH
 
 
 class DisturbedMeter(Meter):
-    """Does something as soon as so many updates are done."""
+    """Does something once, as soon as so many updates are done."""
 
     def __init__(self, updates: int, disturb) -> None:
         super().__init__("", LONGER.updates * IMAGES)
-        self.updates, self.disturb = updates, disturb
+        self.updates, self.disturb, self.disturbed = updates, disturb, False
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         super().advance(amount, note)
-        if self.done == self.updates * IMAGES:
+        if not self.disturbed and self.done >= self.updates * IMAGES:
+            self.disturbed = True
             self.disturb()
 
 
@@ -177,7 +188,7 @@ def run(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter:
     """Two seeds side by side, as on a GPU."""
     meter = meter or Meter("", LONGER.updates * IMAGES)
     files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
-    pretraining.train_together(pool, LONGER, files, CPU, meter, scale_bug=False)
+    pretraining.train_together(Pretraining(pool, LONGER, CPU), files, meter)
     return meter
 
 
@@ -268,16 +279,16 @@ def test_one_file_of_two_is_missing_and_the_other_is_left_alone(whole, tiny_pool
 
 
 def test_a_finished_one_is_tidied_up_after_a_kill_and_else_not_written(tiny_pool, tmp_path):
-    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    encoders(tiny_pool, SMALL, [0], tmp_path)
     finished = left(tmp_path)
     (path,) = tmp_path.rglob("*.safetensors")
     before = path.parent.stat()
-    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    encoders(tiny_pool, SMALL, [0], tmp_path)
     assert path.parent.stat().st_mtime_ns == before.st_mtime_ns
     folder = pretraining.checkpoint_folder([path])
     folder.mkdir()
     (folder / ".state.pt.1.tmp").write_bytes(b"half")
-    pretraining.pretrained_encoders(tiny_pool, SMALL, [0], tmp_path, CPU)
+    encoders(tiny_pool, SMALL, [0], tmp_path)
     assert not folder.exists()
     assert left(tmp_path) == finished
 
@@ -329,6 +340,6 @@ def test_a_learning_rate_that_is_too_high_ends_in_one_line(tiny_pool, tmp_path):
     """Nothing spoiled by hand."""
     recipe = replace(SMALL, learning_rate=1e30)
     with pytest.raises(InputError, match="training diverged before update 3") as caught:
-        pretraining.pretrained_encoders(tiny_pool, recipe, [0], tmp_path, CPU)
+        encoders(tiny_pool, recipe, [0], tmp_path)
     assert "\n" not in str(caught.value)
     assert left(tmp_path) == {}

@@ -17,15 +17,16 @@ from tensorboard.backend.event_processing.event_file_loader import LegacyEventFi
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
-from semishot.paper import published
+from semishot.paper import presets
 from semishot.training import loop as train_module
-from semishot.training import tensorboard as board
+from semishot.training import tensorboard as tensorboard_module
 from semishot.training import validation
+from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_table import Row, row_of
+from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import load_model
 from semishot.training.log import read_log
-from semishot.training.loop import images_on, training
 from semishot.training.validation import fixed_episodes
 
 CPU = torch.device("cpu")
@@ -70,7 +71,8 @@ def run(pool: ImagePool, folder: Path, stop: int = 0, tensorboard: bool = True) 
     config, images = fleet(pool), images_on(pool, CPU)
     row = StoppingRow(**vars(row_of(config)))
     row.stop = stop
-    for _ in training(config, pool, images, folder, CPU, row, 0, tensorboard):
+    request = TrainingRequest(config, pool, folder, CPU, 0, tensorboard)
+    for _ in training(request, images, row):
         pass
 
 
@@ -152,22 +154,22 @@ def test_pictures_are_of_the_first_run_of_each_method(whole, tiny_pool):
         steps, pictures = zip(*found[f"episode/{model}"], strict=True)
         assert list(steps) == STEPS
         pixels = np.asarray(Image.open(io.BytesIO(pictures[-1]))).transpose(2, 0, 1)
-        expected = board.draw(images, episodes.shape, predicted[place].numpy())
+        expected = tensorboard_module.draw(images, episodes.shape, predicted[place].numpy())
         assert np.array_equal(pixels, expected)
 
 
 def test_a_picture_has_a_row_per_class_and_colors_that_tell():
     shape = EpisodeShape(way=2, shot=1, query=3, unlabeled=2, distractors=1)
-    count, f = shape.images, board.FRAME
+    count, f = shape.images, tensorboard_module.FRAME
     images = (np.arange(count, dtype=np.uint8)[:, None, None, None] + 10).repeat(4, 2).repeat(6, 3)
-    picture = board.draw(images, shape, np.array([0, 0, 1, 1, 0, 1]))
+    picture = tensorboard_module.draw(images, shape, np.array([0, 0, 1, 1, 0, 1]))
     height, width = 4 + 2 * f, 6 + 2 * f
-    assert picture.shape == (3, 3 * height, 6 * width + 2 * board.GAP)
-    gray, green, red = board.GRAY, board.GREEN, board.RED
+    assert picture.shape == (3, 3 * height, 6 * width + 2 * tensorboard_module.GAP)
+    gray, green, red = tensorboard_module.GRAY, tensorboard_module.GREEN, tensorboard_module.RED
     support = [(0, r, gray) for r in range(2)]
-    pile = width + board.GAP
+    pile = width + tensorboard_module.GAP
     unlabeled = [(pile + c * width, r, (green, green, red)[r]) for r in range(3) for c in range(2)]
-    query = pile + 2 * width + board.GAP
+    query = pile + 2 * width + tensorboard_module.GAP
     colors = [green, green, red, green, red, green]
     queries = [(query + (i % 3) * width, i // 3, color) for i, color in enumerate(colors)]
     for place, (x, row, color) in enumerate([*support, *unlabeled, *queries]):
@@ -181,7 +183,7 @@ def test_a_picture_has_a_row_per_class_and_colors_that_tell():
 def test_photographs_keep_their_colors():
     shape = EpisodeShape(way=2, shot=1, query=1, unlabeled=0)
     images = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 5), dtype=np.uint8)
-    picture, f = board.draw(images, shape, np.array([0, 1])), board.FRAME
+    picture, f = tensorboard_module.draw(images, shape, np.array([0, 1])), tensorboard_module.FRAME
     assert np.array_equal(picture[:, f : f + 5, f : f + 5], images[0])
 
 
@@ -220,7 +222,7 @@ def test_points_after_the_checkpoint_are_forgotten(whole, tiny_pool, tmp_path, m
     ahead = {"step": 12, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
     with (tmp_path / "log.jsonl").open("a") as log:
         log.write(json.dumps(ahead) + "\n")
-    board.Board(tmp_path, fleet(tiny_pool), 12).close()
+    tensorboard_module.EventFile(tmp_path, fleet(tiny_pool), 12).close()
     assert shown(tmp_path)["scalars"]["learning_rate"][-1] == (12, 7.0)
     run(tiny_pool, tmp_path)
     assert shown(tmp_path) == shown(whole)
@@ -232,7 +234,7 @@ def test_killed_before_the_file_before_is_gone(whole, tiny_pool, tmp_path, monke
     before = shown(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", lambda path: None)
-        board.Board(tmp_path, fleet(tiny_pool), 8).close()
+        tensorboard_module.EventFile(tmp_path, fleet(tiny_pool), 8).close()
     assert len(list((tmp_path / "tensorboard").iterdir())) == 2
     assert shown(tmp_path) == before
     run(tiny_pool, tmp_path)
@@ -267,7 +269,7 @@ def test_killed_at_any_moment_and_restarted_it_shows_the_same(tiny_root, tiny_po
         "pool": str(tiny_root / "glyphs"),
         "work": str(tmp_path),
         "config": config.to_json(),
-        "watched": ["board"],
+        "watched": ["tensorboard"],
         "moments": 10,
     }
     script = Path(__file__).parents[1] / "support" / "killed_training.py"
@@ -277,7 +279,7 @@ def test_killed_at_any_moment_and_restarted_it_shows_the_same(tiny_root, tiny_po
     folders = list(tmp_path.iterdir())
     assert len(folders) >= 10
     for folder in folders:
-        assert shown(folder) == shown(tmp_path / "whole-board"), folder.name
+        assert shown(folder) == shown(tmp_path / "whole-tensorboard"), folder.name
         check_one_file_without_doubles(folder)
 
 
@@ -290,9 +292,9 @@ COMMANDS = {
 
 @pytest.fixture
 def surroundings(tiny_root, tmp_path, monkeypatch):
-    small = published.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
+    small = presets.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
     for name in ("demo", "ren2018"):
-        monkeypatch.setitem(published.PRESETS, name, small)
+        monkeypatch.setitem(presets.PRESETS, name, small)
     monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
     monkeypatch.chdir(tmp_path)
 

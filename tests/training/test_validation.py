@@ -11,12 +11,12 @@ import torch
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.network.protonet import take_run
+from semishot.training import fleet_training, validation
 from semishot.training import loop as train_module
-from semishot.training import observer, validation
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of
+from semishot.training.fleet_training import train
 from semishot.training.fleets import build_fleet
-from semishot.training.loop import images_on, train, training
 from semishot.training.validation import Validation, fixed_episodes
 
 CPU = torch.device("cpu")
@@ -152,7 +152,7 @@ def test_training_is_bit_identical_with_and_without_validation(tiny_pool, tmp_pa
     monkeypatch.setattr(train_module, "CHUNK", 4)
     monkeypatch.setattr(validation, "SHARE", 100.0)
     train(fleet(tiny_pool), tiny_pool, tmp_path / "with", CPU, row_of(fleet(tiny_pool)))
-    monkeypatch.setattr(observer, "fixed_episodes", lambda *_: None)
+    monkeypatch.setattr(fleet_training, "fixed_episodes", lambda *_: None)
     train(fleet(tiny_pool), tiny_pool, tmp_path / "without", CPU, row_of(fleet(tiny_pool)))
     with_it, without = (
         [json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
@@ -185,8 +185,7 @@ def test_without_validation_classes_it_is_skipped_and_said(
 ):
     pool = only(tiny_pool, keep)
     config = fleet(pool, recipe=replace(RECIPE, updates=2))
-    for _ in training(config, pool, images_on(pool, CPU), tmp_path, CPU, row_of(config)):
-        pass
+    train(config, pool, tmp_path, CPU, row_of(config))
     assert capsys.readouterr().err == (
         f"no accuracy on validation episodes while training: {reason}\n"
     )

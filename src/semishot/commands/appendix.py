@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from semishot.data.episodes import EpisodeShape
+from semishot.paper.requests import MasksRequest, SceneRequest, Table5Request
+from semishot.training.requests import Where
 
 RUNS = Path("runs")
 Json = Annotated[bool, tyro.conf.arg(name="json")]
@@ -46,13 +48,11 @@ def table5(
         device: auto, cpu, cuda or cuda:N.
         as_json: Print the cells as JSON.
     """
-    from semishot import datasets
     from semishot.paper import table5
     from semishot.report import baseline_tables, page, results
-    from semishot.system import devices
 
-    pool, where = datasets.load(dataset, data_root), devices.pick_device(device)
-    records = table5.table5(pool, features, splits, updates, runs, where, with_scale_bug)
+    request = Table5Request(dataset, features, with_scale_bug, splits, updates)
+    records = table5.table5(request, Where(runs, data_root, device))
     print(
         baseline_tables.table5_as_json(records)
         if as_json
@@ -97,12 +97,9 @@ def figure_masks(
     """
     from semishot.paper import masks
     from semishot.report import mask_tables, page, pictures, results
-    from semishot.system import devices
 
-    where = devices.pick_device(device)
-    records = masks.figure_masks(
-        model, dataset, preset, splits, updates, shape, runs, data_root, where
-    )
+    request = MasksRequest(model, dataset, preset, splits, updates, shape)
+    records = masks.figure_masks(request, Where(runs, data_root, device))
     pictures.draw_masks(records, out)
     print(json.dumps(records, indent=1) if as_json else mask_tables.masks_as_text(records))
     if publish is not None:
@@ -136,7 +133,8 @@ def episode(
     from semishot.paper import scenes
     from semishot.report import pictures
 
-    pictures.draw_episode(scenes.look(model, dataset, shape, seed, episode, run, data_root), out)
+    request = SceneRequest(model, dataset, shape, seed, episode, run)
+    pictures.draw_episode(scenes.scene_of(request, data_root), out)
     print(out)
 
 
@@ -163,7 +161,8 @@ def refinement(
     from semishot.paper import scenes
     from semishot.report import pictures
 
-    pictures.draw_refinement(scenes.look(model, None, shape, seed, episode, run, data_root), out)
+    request = SceneRequest(model, None, shape, seed, episode, run)
+    pictures.draw_refinement(scenes.scene_of(request, data_root), out)
     print(out)
 
 

@@ -15,7 +15,10 @@ from semishot.commands.exit_codes import told
 from semishot.commands.sort import OWN_IMAGE_COMMANDS
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
+from semishot.paper.requests import AblationRequest, TableRequest
 from semishot.system.memory import keep_freed_memory
+from semishot.training.requests import EvaluationRequest, FleetRequest, PickRequest, Where
+from semishot.workers.requests import Workers
 
 RUNS = Path("runs")
 Json = Annotated[bool, tyro.conf.arg(name="json")]
@@ -42,13 +45,11 @@ def demo(
     from semishot import datasets
     from semishot.paper import published, reproduce
     from semishot.report import page, tables
-    from semishot.system import devices
 
-    pool, cpu = datasets.load(datasets.EMBEDDED, data_root), devices.pick_device("cpu")
-    records = reproduce.table(
-        "table1", pool, "demo", splits, None, runs, cpu, tensorboard=tensorboard
-    )
-    table = published.table("table1", pool.name)
+    request = TableRequest(datasets.EMBEDDED, "demo", splits)
+    where = Where(runs, data_root, "cpu")
+    records = reproduce.table("table1", request, where, tensorboard=tensorboard)
+    table = published.table("table1", datasets.EMBEDDED)
     if as_json:
         print(tables.table_as_json(table, records))
     else:
@@ -111,8 +112,7 @@ def reproduce(
         tensorboard: Leave event files in the run folders too, for TensorBoard.
         as_json: Print the cells as JSON.
     """
-    from semishot import datasets
-    from semishot.paper import ablations, on_workers, published, reproduce
+    from semishot.paper import ablations, published, reproduce
     from semishot.report import page, results, tables
 
     if what in REPRODUCE_COMMANDS:
@@ -126,21 +126,16 @@ def reproduce(
         )
     if only and what != "ablations":
         raise InputError(f"--only chooses ablations; {what} has none")
-    if dataset is None:
-        dataset = published.TABLES[what].dataset if what in published.TABLES else "omniglot"
-    pool = datasets.load(dataset, data_root)
-    where, run = on_workers.choose(engine, address, device)
+    dataset = dataset or published.dataset_of(what)
+    where, workers = Where(runs, data_root, device), Workers(engine, address)
     if what == "ablations":
-        records = ablations.ablations(pool, splits, runs, where, only, tensorboard, run)
+        request = AblationRequest(dataset, splits, only)
+        records = ablations.ablations(request, where, workers, tensorboard)
         print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
     else:
         table = published.table(what, dataset)
-        records = reproduce.table(
-            *(what, pool, preset, splits, updates, runs, where, shots, models, finished),
-            tensorboard=tensorboard,
-            fleet_size=fleet_size,
-            run=run,
-        )
+        wanted = TableRequest(dataset, preset, splits, shots, models, updates, finished, fleet_size)
+        records = reproduce.table(what, wanted, where, workers, tensorboard)
         as_words = tables.table_as_text if what in published.TABLES else tables.curves_as_text
         print((tables.table_as_json if as_json else as_words)(table, records))
     if publish is not None:
@@ -232,25 +227,13 @@ def train(
         device: auto, cpu, cuda or cuda:N.
         tensorboard: Leave event files in the run folders too, for TensorBoard.
     """
-    from semishot import datasets
-    from semishot.paper import plan, reproduce
-    from semishot.system import devices
+    from semishot.paper import reproduce
 
-    pool = datasets.load(dataset, data_root)
-    shape = {
-        "way": way,
-        "shot": shot,
-        "query": query,
-        "unlabeled": unlabeled,
-        "distractors": distractors,
-        "within_group": within_group,
-    }
-    config = plan.fleet_config(
-        pool, preset, model, split_seeds, shape, updates, filters, labeled_fraction, options or {}
-    )
-    folder = out or plan.run_folder(runs, config)
-    reproduce.train_one(config, pool, folder, devices.pick_device(device), tensorboard)
-    print(folder)
+    request = FleetRequest(
+        dataset, model, preset, split_seeds, way, shot, query, unlabeled, distractors, within_group,
+        updates, filters, labeled_fraction, options,
+    )  # fmt: skip
+    print(reproduce.train_fleet(request, Where(runs, data_root, device), out, tensorboard))
 
 
 def evaluate(
@@ -276,11 +259,10 @@ def evaluate(
         as_json: Print one record per run.
     """
     from semishot.report import tables
-    from semishot.system import devices
-    from semishot.training import evaluation as evaluate
+    from semishot.training import evaluation
 
-    where = devices.pick_device(device)
-    records = evaluate.evaluate_folder(model, refiner, split, shape, episodes, data_root, where)
+    request = EvaluationRequest(model, refiner, split, shape, episodes)
+    records = evaluation.evaluate_folder(request, Where(data_root=data_root, device=device))
     print(json.dumps(records, indent=1) if as_json else tables.records_as_text(records))
 
 
@@ -302,11 +284,10 @@ def pick(
         data_root: Where prepared data are; else $SEMISHOT_DATA, else the cache folder.
         device: auto, cpu, cuda or cuda:N.
     """
-    from semishot.system import devices
-    from semishot.training import evaluation as evaluate
+    from semishot.training import evaluation
 
-    where = devices.pick_device(device)
-    print(json.dumps(evaluate.pick_best(run, model, out, shape, data_root, where), indent=1))
+    where = Where(data_root=data_root, device=device)
+    print(json.dumps(evaluation.pick_best(run, out, PickRequest(model, shape), where), indent=1))
 
 
 def data() -> None:  # stands in `semishot --help`; main() goes straight to DATA_COMMANDS

@@ -13,7 +13,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.network.encoder import ConvEncoder
 from semishot.prototypes import episode_loss
 
-__all__ = ["ProtoNet", "class_labels", "take_run"]
+__all__ = ["ProtoNet", "class_labels", "support_labels", "take_run"]
 
 
 class ProtoNet(nn.Module):
@@ -33,9 +33,7 @@ class ProtoNet(nn.Module):
     def score(self, embeddings: Tensor, shape: EpisodeShape) -> Tensor:
         """Embedded episodes (R, ..., S + U + Q, D) -> log-probabilities (R, ..., Q, N)."""
         support, unlabeled, query = torch.split(embeddings, list(shape.sizes), -2)
-        one_hot = torch.eye(shape.way, dtype=support.dtype, device=support.device)
-        labels = one_hot.repeat_interleave(shape.shot, 0)  # (S, N)
-        labels = labels.expand(*support.shape[:-1], shape.way)
+        labels = support_labels(shape, support).expand(*support.shape[:-1], shape.way)
         prototypes = refine.refined_prototypes(
             self.refiner, support, labels, unlabeled, self.steps
         )  # (R, ..., N, D)
@@ -62,6 +60,12 @@ def take_run(fleet: ProtoNet, run: int) -> ProtoNet:
     for parameter in refiner.parameters() if refiner is not None else ():
         parameter.data = parameter.data[place : place + 1].clone()
     return ProtoNet(alone.to(encoder.weights[0].device), refiner, fleet.steps).eval()
+
+
+def support_labels(shape: EpisodeShape, like: Tensor) -> Tensor:
+    """(S, N), one-hot, of the type and on the device of `like`: support images come class by class."""
+    one_hot = torch.eye(shape.way, dtype=like.dtype, device=like.device)
+    return one_hot.repeat_interleave(shape.shot, 0)
 
 
 def class_labels(shape: EpisodeShape, device: torch.device | str = "cpu") -> Tensor:

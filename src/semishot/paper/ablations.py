@@ -1,19 +1,20 @@
 """What made the numbers: variants of Table 1's cells, trained beside the cells they depart from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-import torch
-
+from semishot import datasets
 from semishot.data.episodes import EpisodeShape
-from semishot.data.pool import ImagePool
 from semishot.errors import InputError
-from semishot.paper import published
+from semishot.paper import presets, published
+from semishot.paper.jobs import Record, Site
+from semishot.paper.on_workers import choose_runner
 from semishot.paper.plan import Job, with_existing
-from semishot.paper.reproduce import Record, RunJobs, run_jobs
+from semishot.paper.requests import AblationRequest
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+from semishot.training.requests import Where
+from semishot.workers.requests import THIS_PROCESS, Workers
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Variant:
 
 
 CLUSTER, MASKED = "distractor_cluster", "masked_soft_kmeans"
-TEXT = {"halvings": published.TEXT_HALVINGS}
+TEXT = {"halvings": presets.TEXT_HALVINGS}
 VARIANTS = (
     *(
         Variant("schedule of the paper's text", "ren2018", m, recipe=TEXT)
@@ -70,7 +71,7 @@ VARIANTS = (
         recipe={
             "learning_rate": 1e-3,
             "cosine": False,
-            "halvings": published.CODE_HALVINGS,
+            "halvings": presets.CODE_HALVINGS,
         },
         columns=(5,),
     ),
@@ -91,7 +92,7 @@ PHOTO_VARIANTS = (
 
 
 def variants_of(dataset: str) -> tuple[Variant, ...]:
-    return PHOTO_VARIANTS if dataset in (published.MINI, published.TIERED) else VARIANTS
+    return PHOTO_VARIANTS if dataset in (presets.MINI, presets.TIERED) else VARIANTS
 
 
 UPDATES = {"semishot": 10_000}
@@ -109,13 +110,13 @@ class AblationCell:
 
     @property
     def recipe(self) -> Recipe:
-        recipe = published.preset(self.variant.preset, self.dataset).recipe
+        recipe = presets.preset(self.variant.preset, self.dataset).recipe
         recipe = replace(recipe, **self.variant.recipe) if self.departs else recipe
         return recipe.with_updates(UPDATES.get(self.variant.preset, recipe.updates))
 
     @property
     def train(self) -> EpisodeShape:
-        chosen = published.preset(self.variant.preset, self.dataset)
+        chosen = presets.preset(self.variant.preset, self.dataset)
         if self.variant.model == SUPERVISED:
             return replace(chosen.train, unlabeled=0)
         shape = replace(chosen.train, distractors=chosen.distractors if self.column else 0)
@@ -143,31 +144,41 @@ class AblationCell:
 
 
 def ablations(
-    pool: ImagePool,
-    splits: int,
-    runs: Path,
-    device: torch.device,
-    only: str = "",
+    request: AblationRequest,
+    where: Where,
+    workers: Workers = THIS_PROCESS,
     tensorboard: bool = False,
-    run: RunJobs | None = None,
 ) -> list[Record]:
-    """Records of every variant (`variant` is its name) and of the cells they depart from (`""`).
+    """Records of every variant (`variant` is its name) and of the cells they depart from (`""`)."""
+    pool = datasets.load(request.dataset, where.data_root)
+    device, run = choose_runner(workers, where.device)
+    site = Site(pool, where.runs, device, tensorboard)
+    cells = chosen_cells(pool.name, request.only)
+    labeled = []
+    for record in run(ablation_jobs(cells, request.splits, site), site):
+        names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
+        labeled += [{**record, "variant": name} for name in names[:1]]
+    return labeled
 
-    `only` takes the variants whose names contain it.
 
-    Runs of the same recipe and episode share a fleet, and fleets that a table has left are used.
-    """
-    variants = variants_of(pool.name)
+def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
+    """The cells of the variants whose names contain `only`, and those they depart from."""
+    variants = variants_of(dataset)
     if not any(only in variant.name for variant in variants):
         known = "; ".join(dict.fromkeys(variant.name for variant in variants))
         raise InputError(f"no ablation's name contains {only!r}; there are: {known}")
-    cells = [
-        AblationCell(pool.name, variant, column, departs)
+    return [
+        AblationCell(dataset, variant, column, departs)
         for variant in variants
         if only in variant.name
         for column in variant.columns
         for departs in (False, True)
     ]
+
+
+def ablation_jobs(cells: Sequence[AblationCell], splits: int, site: Site) -> list[Job]:
+    """Runs of the same recipe and episode share a fleet, and fleets that a table has left are used."""
+    pool = site.pool
     jobs, shared = [], {(c.variant.preset, c.recipe, c.train): c.test for c in cells}
     for (preset, recipe, shape), test in shared.items():
         members = [
@@ -178,9 +189,7 @@ def ablations(
         ]
         unique = tuple(m for i, m in enumerate(members) if m not in members[:i])
         config = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, unique)
-        jobs += [Job(found, None, (test,), wanted) for found, wanted in with_existing(config, runs)]
-    labeled = []
-    for record in (run or run_jobs)(jobs, pool, runs, device, tensorboard):
-        names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
-        labeled += [{**record, "variant": name} for name in names[:1]]
-    return labeled
+        jobs += [
+            Job(found, None, (test,), wanted) for found, wanted in with_existing(config, site.runs)
+        ]
+    return jobs

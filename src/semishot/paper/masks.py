@@ -15,46 +15,40 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor, nn
 
 from semishot import datasets
-from semishot.data.episodes import EpisodeShape, check_enough, sample_episodes
-from semishot.data.pool import ImagePool
-from semishot.data.splits import ClassImages, all_labeled
+from semishot.data.episodes import EpisodeShape, check_enough
+from semishot.data.splits import all_labeled
 from semishot.errors import InputError
-from semishot.network.protonet import take_run
-from semishot.paper import plan, published, reproduce
+from semishot.network.protonet import support_labels, take_run
+from semishot.paper import plan, published
+from semishot.paper.jobs import Site, train_all
+from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
+from semishot.system.devices import pick_device
+from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.evaluation import (
-    EPISODES,
     embed_classes,
     episode_accuracies,
     find_model,
-    open_model,
+    open_fleet,
     records,
 )
-from semishot.training.loop import check_fleet
+from semishot.training.fleet_training import check_fleet
+from semishot.training.requests import EPISODES, Where
 
 Record = dict[str, Any]
 BINS = 50
 MASKED = "masked_soft_kmeans"
 
 
-def figure_masks(
-    sources: Sequence[str],
-    dataset: str,
-    preset: str,
-    splits: int,
-    updates: int | None,
-    shape: EpisodeShape,
-    runs: Path,
-    root: Path | None,
-    device: torch.device,
-) -> list[Record]:
-    """The records behind Figure 7, of these models or of the fleets behind Table 1."""
-    if sources:
-        return mask_records(sources, shape, root, device)
-    pool = datasets.load(dataset, root)
-    folders = fleets_with_distractors(pool, preset, splits, updates, runs, device)
-    return mask_records(folders, shape, root, device)
+def figure_masks(request: MasksRequest, where: Where) -> list[Record]:
+    """The records behind Figure 7, of the models asked for or of the fleets behind Table 1."""
+    device = pick_device(where.device)
+    sources: Sequence[str | Path] = request.model
+    if not sources:
+        pool = datasets.load(request.dataset, where.data_root)
+        sources = fleets_with_distractors(request, Site(pool, where.runs, device))
+    return mask_records(sources, request.shape, where.data_root, device)
 
 
 def distractor_scores(
@@ -90,20 +84,20 @@ def mask_records(
         )
     found = []
     for source in sources:
-        config, fleet, pool = open_model(find_model(str(source)), root, device)
+        config, fleet, pool = open_fleet(find_model(str(source)), root, device)
         images = all_labeled(pool.of_split("test"))
         check_enough(images, shape)
         begun = time.monotonic()
         embeddings = embed_classes(fleet, pool, images)  # (R, I, D)
         seeds = [member.split_seed for member in config.members]
-        accuracies = episode_accuracies(fleet, embeddings, images, shape, seeds, "test", episodes)
+        streams = streams_of(images, seeds, shape)
+        accuracies = episode_accuracies(fleet, embeddings, streams, episodes)
         seconds = time.monotonic() - begun
         rows = records(config, None, "test", shape, accuracies, seconds, device)
         for run, (member, row) in enumerate(zip(config.members, rows, strict=True)):
             refiner = take_run(fleet, run).double().refiner
-            scores = score_episodes(
-                refiner, embeddings[run], images, shape, member.split_seed, episodes
-            )
+            own = streams_of(images, [member.split_seed], shape)
+            scores = score_episodes(refiner, embeddings[run], own, episodes)
             shipped = {"source": source} if str(source).startswith("pretrained:") else {}
             found.append({**row, **shipped, **judged(scores, shape)})
     if not any(record["model"] == MASKED for record in found):
@@ -113,26 +107,17 @@ def mask_records(
 
 @torch.inference_mode()
 def score_episodes(
-    refiner: nn.Module | None,
-    embeddings: Tensor,
-    images: ClassImages,
-    shape: EpisodeShape,
-    seed: int,
-    episodes: int,
+    refiner: nn.Module | None, embeddings: Tensor, stream: EpisodeStreams, episodes: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Each score (E, U) of the unlabeled images of one run's test episodes.
+    """Each score (E, U) of the unlabeled images of one run's test episodes, from embeddings (I, D).
 
     In float64, like the refiner: a saturated sigmoid would tie images that it has told apart.
     """
-    place = np.empty(images.order.max() + 1, np.int64)
-    place[images.order] = np.arange(len(images.order))
-    drawn = sample_episodes(images, shape, seed, "test", 0, episodes)
-    support, unlabeled = (
-        embeddings[torch.from_numpy(place[rows]).to(embeddings.device)].double()
-        for rows in (drawn.support, drawn.unlabeled)
-    )  # (E, S, D), (E, U, D)
-    labels = torch.eye(shape.way).repeat_interleave(shape.shot, 0).to(support)  # (S, N)
-    prototypes = class_prototypes(support, labels)  # (E, N, D)
+    shape = stream.shape
+    rows = torch.from_numpy(stream.draw_rows(0, episodes)[0]).to(embeddings.device)  # (E, B)
+    of_support, of_unlabeled, _ = rows.split(list(shape.sizes), -1)
+    support, unlabeled = embeddings[of_support].double(), embeddings[of_unlabeled].double()
+    prototypes = class_prototypes(support, support_labels(shape, support))  # (E, N, D)
     scores = distractor_scores(refiner, unlabeled[None], prototypes[None])  # one run: an axis of 1
     return {name: score[0].cpu().numpy() for name, score in scores.items()}
 
@@ -175,23 +160,17 @@ def bimodality(values: NDArray[np.float64]) -> float:
     return float(((standard**3).mean() ** 2 + 1) / (standard**4).mean())
 
 
-def fleets_with_distractors(
-    pool: ImagePool,
-    preset: str,
-    splits: int,
-    updates: int | None,
-    runs: Path,
-    device: torch.device,
-) -> list[Path]:
+def fleets_with_distractors(request: MasksRequest, site: Site) -> list[Path]:
     """The fleets behind Table 1's column with distractors, trained now if they are missing."""
-    recipe = published.preset(preset, pool.name).recipe
-    recipe = recipe if updates is None else recipe.with_updates(updates)
-    jobs = plan.table_jobs(
-        published.TABLES["table1"], pool, preset, recipe, splits, runs, models=published.TRAINED
+    wanted = TableRequest(
+        preset=request.preset,
+        splits=request.splits,
+        updates=request.updates,
+        models=published.TRAINED,
     )
+    jobs = plan.table_jobs(published.TABLES["table1"], wanted, site.pool, site.runs)
     configs = [job.config for job in jobs if job.config.shape.distractors]
-    folders = [plan.run_folder(runs, config) for config in configs]
-    for config, folder in zip(configs, folders, strict=True):
-        check_fleet(config, pool, folder)
-    reproduce.train_all(configs, pool, runs, device, side_by_side=1)
-    return folders
+    for config in configs:
+        check_fleet(config, site.pool, site.folder(config))
+    train_all(configs, site, side_by_side=1)
+    return [site.folder(config) for config in configs]

@@ -12,25 +12,38 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from semishot.data.pool import ImageClass, ImagePool
-from semishot.paper.plan import Job, configs_of, run_folder
-from semishot.paper.reproduce import Record, RunJobs, check_jobs, collect, lacking, measure
+from semishot.paper.jobs import (
+    Record,
+    RunJobs,
+    Site,
+    TrainedFleet,
+    check_jobs,
+    collect,
+    fleet_records,
+    lacking,
+    run_jobs,
+)
+from semishot.paper.plan import Job, configs_of
 from semishot.system.devices import pick_device
 from semishot.system.files import read_records
 from semishot.system.locks import Lock
-from semishot.training.checkpoints import LOCK, MODEL, STATE
+from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE
+from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig
 from semishot.training.fleet_table import Row, fleet_table, row_of
+from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import load_model
-from semishot.training.loop import images_on, training
+from semishot.training.loop import Event
 from semishot.training.tensorboard import announce
 from semishot.workers.engine import Array, Task, run
 from semishot.workers.folder_bytes import Files, pack, unpack
 from semishot.workers.places import OpenPlace, place_of
+from semishot.workers.requests import Workers
 
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint of 30 runs is 40 MB, and there may be many workers."""
@@ -44,50 +57,40 @@ class Progress(NamedTuple):
     accuracy: float | None
 
 
-def choose(
-    engine: Literal["local", "ray"] | None, address: str | None, device: str
-) -> tuple[torch.device, RunJobs | None]:
-    """The device of this process, and what runs the jobs; None is this process itself."""
+def choose_runner(workers: Workers, device: str) -> tuple[torch.device, RunJobs]:
+    """The device of this process, and what runs jobs: this process, or workers."""
     several = device == "auto" and torch.cuda.device_count() > 1
-    open_place = place_of("local" if engine is None and several else engine, address, device)
+    engine = "local" if workers.engine is None and several else workers.engine
+    open_place = place_of(engine, workers.address, device)
     if open_place is None:
-        return pick_device(device), None
-    return torch.device("cpu"), partial(run_jobs, open_place)
+        return pick_device(device), run_jobs
+    return torch.device("cpu"), partial(run_jobs_on_workers, open_place)
 
 
-def run_jobs(
-    open_place: OpenPlace,
-    jobs: list[Job],
-    pool: ImagePool,
-    runs: Path,
-    device: torch.device,
-    tensorboard: bool,
-) -> list[Record]:
-    """As `reproduce.run_jobs`, elsewhere: train and measure what is missing, return every record."""
-    check_jobs(jobs, pool, runs)
-    if tensorboard:
-        announce(runs)
+def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Record]:
+    """As `run_jobs`, elsewhere: train and measure what is missing, return every record."""
+    check_jobs(jobs, site)
+    if site.tensorboard:
+        announce(site.runs)
     with ExitStack() as locks:
-        table = Fleets(pool, runs, tensorboard, jobs, locks)
+        table = FleetTasks(site, jobs, locks)
         unfinished = [config for config in configs_of(jobs) if not table.finished(config)]
         if unfinished:
-            place = open_place(pool.images, len(unfinished))
+            place = open_place(site.pool.images, len(unfinished))
             tasks = [table.task(config) for config in unfinished]
             with fleet_table(table.rows) as shown, closing(run(tasks, place)) as running:
                 for news in running:
                     for task, value in news:
                         table.receive(task, value)
                     shown.tell()
-    return collect(table.jobs, pool, runs, device, 0.0)
+    return collect(table.jobs, site, 0.0)
 
 
 @dataclass
-class Fleets:
-    """The table's fleets as seen from here."""
+class FleetTasks:
+    """The fleets that workers train, as seen by this process."""
 
-    pool: ImagePool
-    runs: Path
-    tensorboard: bool
+    site: Site
     jobs: list[Job]
     locks: ExitStack
     """Of the fleets' folders, until all are done."""
@@ -96,21 +99,21 @@ class Fleets:
 
     def finished(self, config: FleetConfig) -> bool:
         """Trained and measured, and both are on this disk."""
-        folder = run_folder(self.runs, config)
+        folder = self.site.folder(config)
         held = read_records(folder / "result.json")
-        return (folder / MODEL).exists() and not any(
+        return (folder / MODEL_FILE).exists() and not any(
             lacking(held, job) for job in self.jobs if job.config == config
         )
 
     def task(self, config: FleetConfig) -> Task:
         row = row_of(config)
-        folder = run_folder(self.runs, config)
-        self.locks.enter_context(Lock(folder / LOCK))
-        about = self.pool.name, self.pool.classes
+        folder = self.site.folder(config)
+        self.locks.enter_context(Lock(folder / LOCK_FILE))
+        pool, tensorboard = (self.site.pool.name, self.site.pool.classes), self.site.tensorboard
 
         def arguments() -> tuple[Any, ...]:
             jobs = [job for job in self.jobs if job.config == config]
-            return about, jobs, pack(folder), self.tensorboard, CHECKPOINT_SECONDS
+            return (FleetWork(pool, jobs, pack(folder), tensorboard, CHECKPOINT_SECONDS),)
 
         size = row.updates * row.images
         task = Task(row.name, size, work_on_fleet, arguments, lambda: self.halves(task))
@@ -121,8 +124,8 @@ class Fleets:
     def halves(self, task: Task) -> list[Task]:
         """Two fleets instead of one; its own checkpoint is of no use to them."""
         config, row = self.of_task[task]
-        folder, middle = run_folder(self.runs, config), (len(config.members) + 1) // 2
-        if len(config.members) == 1 or (folder / MODEL).exists():
+        folder, middle = self.site.folder(config), (len(config.members) + 1) // 2
+        if len(config.members) == 1 or (folder / MODEL_FILE).exists():
             return []
         shutil.rmtree(folder, ignore_errors=True)
         self.rows.remove(row)
@@ -140,7 +143,7 @@ class Fleets:
     def receive(self, task: Task, value: Progress | Files) -> None:
         config, row = self.of_task[task]
         if isinstance(value, dict):
-            unpack(value, run_folder(self.runs, config))
+            unpack(value, self.site.folder(config))
             return
         if row.begun is None or value.done < row.done:  # the first word, or of a second attempt
             row.begin(value.skipped)
@@ -148,39 +151,40 @@ class Fleets:
         row.latest = time.monotonic()
 
 
-def work_on_fleet(
-    images: Array,
-    device_name: str,
-    about: tuple[str, tuple[ImageClass, ...]],
-    jobs: list[Job],
-    files: Files,
-    tensorboard: bool,
-    checkpoint_seconds: float,
-) -> Iterator[Progress | Files]:
-    """In a worker: train a fleet and measure it; how far it is, its checkpoints, its folder."""
-    config, device = jobs[0].config, torch.device(device_name)
-    pool = ImagePool(about[0], images, about[1])
+@dataclass(frozen=True)
+class FleetWork:
+    """What a worker is sent, beside the images of the pool."""
+
+    pool: tuple[str, tuple[ImageClass, ...]]
+    """Its name and classes."""
+    jobs: list[Job]
+    """Of one fleet."""
+    files: Files
+    """The fleet's folder."""
+    tensorboard: bool
+    checkpoint_seconds: float
+
+
+def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[Progress | Files]:
+    """In a worker: train a fleet and measure it; its progress, its checkpoints, its folder."""
+    config, device = work.jobs[0].config, torch.device(device_name)
+    name, classes = work.pool
+    pool = ImagePool(name, images, classes)
     with tempfile.TemporaryDirectory(prefix="semishot-") as temporary:
         folder = Path(temporary) / config.name
-        unpack(files, folder)
-        row, begun = row_of(config), time.monotonic()
-        told, checkpoint = 0.0, stamp(folder)
-        here = images_on(pool, device)
-        for _ in training(config, pool, here, folder, device, row, checkpoint_seconds, tensorboard):
+        unpack(work.files, folder)
+        row, begun, told = row_of(config), time.monotonic(), 0.0
+        seconds = work.checkpoint_seconds
+        request = TrainingRequest(config, pool, folder, device, seconds, work.tensorboard)
+        for event in training(request, images_on(pool, device), row):
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
                 yield Progress(row.skipped, row.done, row.loss, row.accuracy)
-            if stamp(folder) != checkpoint:
-                checkpoint = stamp(folder)
+            if event is Event.SAVED:
                 yield pack(folder)
         yield Progress(row.skipped, row.done, row.loss, row.accuracy)
         yield pack(folder)  # what is trained is safe before it is measured
-        seconds = time.monotonic() - begun
-        measure(jobs, load_model(folder, device)[1], pool, folder, seconds, device)
+        model = load_model(folder, device)[1]
+        taken = time.monotonic() - begun
+        fleet_records(work.jobs, TrainedFleet(model, pool, folder, device, taken))
         yield pack(folder)
-
-
-def stamp(folder: Path) -> int:
-    """Another after every checkpoint."""
-    state = folder / STATE
-    return state.stat().st_mtime_ns if state.exists() else 0

@@ -1,7 +1,7 @@
-"""What to train: the fleets that a table of the paper needs, or the words of the command line ask for."""
+"""What to train: the fleets that a table of the paper needs, or that a request asks for."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,12 @@ from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.errors import InputError
-from semishot.paper import published
-from semishot.training.checkpoints import MODEL
-from semishot.training.config import (
-    SEMI_SUPERVISED_INFERENCE,
-    SUPERVISED,
-    FleetConfig,
-    Member,
-    Recipe,
-)
+from semishot.paper import presets, published
+from semishot.paper.requests import TableRequest
+from semishot.training.checkpoints import MODEL_FILE
+from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member
 from semishot.training.fleets import read_config
+from semishot.training.requests import FleetRequest
 
 
 @dataclass(frozen=True)
@@ -35,25 +31,19 @@ class Job:
 
 
 def table_jobs(
-    table: published.Table,
-    pool: ImagePool,
-    preset: str,
-    recipe: Recipe,
-    splits: int,
-    runs: Path,
-    shots: Sequence[int] = (),
-    models: Sequence[str] = (),
-    fleet_size: int | None = None,
+    table: published.Table, request: TableRequest, pool: ImagePool, runs: Path
 ) -> list[Job]:
     """For each shot the supervised fleet, and one fleet of all methods for each column."""
+    preset, splits, fleet_size = request.preset, request.splits, request.fleet_size
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
     if fleet_size is not None and fleet_size < 1:
         raise InputError(f"--fleet-size must be at least 1, not {fleet_size}")
-    chosen = published.preset(preset, pool.name)
+    chosen = presets.preset(preset, pool.name)
+    recipe = presets.recipe_of(preset, pool.name, request.updates)
     jobs = []
-    for shot in _chosen("--shots", shots, table.shots):
-        rows = _chosen("--models", models, tuple(published.MODELS))
+    for shot in _chosen("--shots", request.shots, table.shots):
+        rows = _chosen("--models", request.models, tuple(published.MODELS))
         episode = replace(chosen.train, shot=shot)
         methods = [model for model in published.TRAINED if model in rows]
         fleets = [(episode, methods), (replace(episode, distractors=chosen.distractors), methods)]
@@ -107,7 +97,7 @@ def with_existing(
     for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
         begun = read_config(path)
         useful = [member for member in begun.members if member in missing]
-        whole = len(useful) == len(begun.members) or (path.parent / MODEL).exists()
+        whole = len(useful) == len(begun.members) or (path.parent / MODEL_FILE).exists()
         if useful and whole and replace(begun, members=wanted.members) == wanted:
             configs.append((begun, tuple(useful)))
             missing = [member for member in missing if member not in useful]
@@ -118,32 +108,25 @@ def with_existing(
     return configs
 
 
-def fleet_config(
-    pool: ImagePool,
-    preset: str,
-    model: str,
-    split_seeds: Sequence[int],
-    shape: Mapping[str, Any],
-    updates: int | None = None,
-    filters: int | None = None,
-    labeled_fraction: float | None = None,
-    options: Mapping[str, str] | None = None,
-) -> FleetConfig:
-    """A fleet of one method by the words of the command line; what is None is the preset's."""
-    chosen = published.preset(preset, pool.name)
-    recipe = chosen.recipe if updates is None else chosen.recipe.with_updates(updates)
-    if filters is not None:
-        recipe = replace(recipe, filters=filters)
-    if labeled_fraction is not None:
-        recipe = replace(recipe, labeled_fraction=labeled_fraction)
-    train = replace(chosen.train, **{k: v for k, v in shape.items() if v is not None})
+EPISODE_FIELDS = ("way", "shot", "query", "unlabeled", "distractors", "within_group")
+RECIPE_FIELDS = ("filters", "labeled_fraction")
+
+
+def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
+    """A fleet of one method; what the request leaves out is the preset's."""
+    changes = {name: value for name, value in vars(request).items() if value is not None}
+    chosen = presets.preset(request.preset, pool.name)
+    recipe = presets.recipe_of(request.preset, pool.name, request.updates)
+    recipe = replace(recipe, **{k: v for k, v in changes.items() if k in RECIPE_FIELDS})
+    shape = replace(chosen.train, **{k: v for k, v in changes.items() if k in EPISODE_FIELDS})
+    model = request.model
     if model in (SUPERVISED, "basic"):
-        model, train = SUPERVISED, replace(train, unlabeled=0, distractors=0)
+        model, shape = SUPERVISED, replace(shape, unlabeled=0, distractors=0)
     else:
         model = refine.resolve(model)
-    values = {name: literal(name, value) for name, value in (options or {}).items()}
-    members = tuple(Member(model, seed, values) for seed in split_seeds)
-    return FleetConfig(pool.name, pool.fingerprint, preset, recipe, train, members)
+    values = {name: literal(name, value) for name, value in (request.options or {}).items()}
+    members = tuple(Member(model, seed, values) for seed in request.split_seeds)
+    return FleetConfig(pool.name, pool.fingerprint, request.preset, recipe, shape, members)
 
 
 def literal(name: str, value: str) -> Any:

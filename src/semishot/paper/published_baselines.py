@@ -56,7 +56,7 @@ TABLE5: dict[tuple[str, int], dict[tuple[str, str], Cell]] = {
 """Table 5 by data set and shot, then by classifier and features."""
 
 
-def published(dataset: str, shot: int, classifier: str, features: str) -> Cell | None:
+def published_cell(dataset: str, shot: int, classifier: str, features: str) -> Cell | None:
     """The paper's cell: both kinds of logistic regression stand beside the same one."""
     row = classifier.removeprefix("adam_"), features
     return TABLE5.get((dataset, shot), {}).get(row)

@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semishot import datasets, refine
-from semishot.data.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.data.episodes import check_enough
 from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
-from semishot.network.protonet import ProtoNet, take_run
+from semishot.network.protonet import ProtoNet, support_labels, take_run
 from semishot.paper.published import MODELS
+from semishot.paper.requests import SceneRequest
 from semishot.prototypes import class_log_probs, class_prototypes
-from semishot.training.evaluation import find_model, open_model
+from semishot.training.episode_streams import streams_of
+from semishot.training.evaluation import find_model, open_fleet
 
 PIXELS = "pixels"
 Floats = NDArray[np.float64]
@@ -50,27 +52,20 @@ class Scene:
 
 
 @torch.inference_mode()
-def look(
-    source: str | Path,
-    dataset: str | None,
-    shape: EpisodeShape,
-    seed: int,
-    episode: int,
-    run: int = 0,
-    root: Path | None = None,
-) -> Scene:
-    """Episode `episode` of the test stream `seed`, through one run of a fleet or, by the name
-    `pixels`, without any encoder or refinement."""
-    model, pool, name = open_run(str(source), dataset, run, root)
+def scene_of(request: SceneRequest, root: Path | None = None) -> Scene:
+    """The episode seen through one run of a fleet or, if the model is `pixels`, without any encoder
+    or refinement."""
+    model, pool, name = open_run(request, root)
+    shape, episode = request.shape, request.episode
     if episode < 0:
         raise InputError(f"--episode counts from 0; {episode} is before the first")
     images = all_labeled(pool.of_split("test"))
     check_enough(images, shape)
-    drawn = sample_episodes(images, shape, seed, "test", episode, 1)
-    pixels = [pool.images[part[0]] for part in (drawn.support, drawn.unlabeled, drawn.query)]
-    embedded = torch.split(embed(model, np.concatenate(pixels)), list(shape.sizes))
+    drawn = pool.images[streams_of(images, [request.seed], shape).draw(episode, 1)[0, 0]]
+    pixels = np.split(drawn, np.cumsum(shape.sizes)[:2])
+    embedded = torch.split(embed(model, drawn), list(shape.sizes))
     support, unlabeled, query = embedded  # (S, D), (U, D), (Q, D)
-    labels = torch.eye(shape.way).repeat_interleave(shape.shot, 0).to(support)  # (S, N)
+    labels = support_labels(shape, support)  # (S, N)
     before = after = class_prototypes(support, labels)  # (N, D)
     weights = support.new_ones(len(unlabeled))
     if model is not None and model.refiner is not None and len(unlabeled):
@@ -96,17 +91,16 @@ def look(
     )
 
 
-def open_run(
-    source: str, dataset: str | None, run: int, root: Path | None
-) -> tuple[ProtoNet | None, ImagePool, str]:
+def open_run(request: SceneRequest, root: Path | None) -> tuple[ProtoNet | None, ImagePool, str]:
     """One run of a trained fleet, its data, and what to call it."""
+    source, dataset, run = request.model, request.dataset, request.run
     if source == PIXELS:
         if dataset is None:
             raise InputError("pixels belong to no data set: name one with --dataset")
         return None, datasets.load(dataset, root), "nearest prototype in pixels"
     if dataset is not None:
         raise InputError("a trained model brings its own data set; drop --dataset")
-    config, fleet, pool = open_model(find_model(source), root, torch.device("cpu"))
+    config, fleet, pool = open_fleet(find_model(source), root, torch.device("cpu"))
     if not 0 <= run < len(config.members):
         raise InputError(f"{source} has runs 0 to {len(config.members) - 1}, not {run}")
     return take_run(fleet, run), pool, MODELS[config.members[run].model]

@@ -4,23 +4,22 @@ Letters: E episodes, I images of the test classes, D features, S support, Q quer
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from semishot.data.episodes import EpisodeShape, check_enough, sample_episodes
-from semishot.data.pool import ImagePool
+from semishot import datasets
+from semishot.data.episodes import check_enough
 from semishot.data.splits import ClassImages, all_labeled
 from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
-from semishot.network.protonet import ProtoNet
+from semishot.network.protonet import ProtoNet, class_labels
 from semishot.paper import baselines
 from semishot.paper.published_baselines import (
     CLASSIFIERS,
@@ -29,108 +28,104 @@ from semishot.paper.published_baselines import (
     ONE_SHOT,
     TABLE5_TEST,
 )
-from semishot.system.devices import device_name
+from semishot.paper.requests import Table5Request
+from semishot.system.devices import device_name, pick_device
 from semishot.system.files import read_records, write_json
 from semishot.system.locks import Lock
 from semishot.training import pretraining
-from semishot.training.config import Recipe
-from semishot.training.evaluation import EPISODES, embed_classes, versions
+from semishot.training.episode_streams import EpisodeStreams, streams_of
+from semishot.training.evaluation import embed_classes, versions
+from semishot.training.pretraining import Pretraining
+from semishot.training.requests import EPISODES, Where
 
 Record = dict[str, Any]
-Features = Literal["pixels", "random", "pretrained"]
 ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "pretrained": 1e-2}
 NUMBERS_AT_A_TIME = 20_000_000
 """Episodes are taken together as long as their features are no more than this."""
 
 
-def table5(
-    pool: ImagePool,
-    features: Sequence[Features],
-    splits: int,
-    updates: int | None,
-    runs: Path,
-    device: torch.device,
-    with_scale_bug: bool = False,
-) -> list[Record]:
+def table5(request: Table5Request, where: Where) -> list[Record]:
     """Measure what is asked and missing; return all that has been measured with these settings.
 
-    Pre-trained classifiers and records are kept below `runs` and found again there.
+    Pre-trained classifiers and records are kept below the runs and found again there.
     """
+    splits, features = request.splits, request.features
+    pool, device = datasets.load(request.dataset, where.data_root), pick_device(where.device)
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
-    if not features and not with_scale_bug:
+    if not features and not request.with_scale_bug:
         raise InputError(f"--features takes at least one of {', '.join(FEATURES)}")
     recipe = replace(pretraining.RECIPE, labeled_fraction=LABELED_FRACTION.get(pool.name, 0.1))
-    recipe = recipe if updates is None else recipe.with_updates(updates)
+    recipe = recipe if request.updates is None else recipe.with_updates(request.updates)
     images = all_labeled(pool.of_split("test"))
     tests = TABLE5_TEST.get(pool.name, (ONE_SHOT,))
     check_enough(images, *tests)
-    if "pretrained" in features or with_scale_bug:
+    if "pretrained" in features or request.with_scale_bug:
         pretraining.check_labeled(pool, recipe)
-    path = runs / pool.name / "table5" / f"{pool.fingerprint[:8]}-{recipe.updates}updates.json"
-    variants = [(kind, False) for kind in FEATURES if kind in features]
-    variants += [("pretrained", True)] if with_scale_bug else []
+    name = f"{pool.fingerprint[:8]}-{recipe.updates}updates.json"
+    path = where.runs / pool.name / "table5" / name
+    plain = Pretraining(pool, recipe, device)
+    variants = [FeatureKind(kind, plain) for kind in FEATURES if kind in features]
+    if request.with_scale_bug:
+        variants.append(FeatureKind("pretrained", replace(plain, scale_bug=True)))
     with Lock(path.with_name(f".{path.name}.lock")):
         held = read_records(path)
-        for kind, bug in variants:
-            missing = [s for s in range(splits) if not any(_is(r, kind, bug, s) for r in held)]
-            if kind == "pretrained":  # all of them before the tests: on a GPU they train as a fleet
-                pretraining.pretrained_encoders(pool, recipe, missing, runs, device, bug)
+        for kind in variants:
+            missing = [s for s in range(splits) if not any(kind.holds(r, s) for r in held)]
+            if (
+                kind.name == "pretrained"
+            ):  # all of them before the tests: on a GPU they train together
+                pretraining.pretrained_encoders(kind.training, missing, where.runs)
             for seed in missing:
-                seen = see(pool, images, kind, recipe, seed, runs, device, bug)
+                seen = features_of(kind, images, seed, where.runs)
                 for test in tests:
-                    held += measure(pool, images, seen, kind, recipe, test, seed, device, bug)
+                    held += baseline_records(kind, seen, streams_of(images, [seed], test))
                 write_json(path, held)
     return held
 
 
-def see(
-    pool: ImagePool,
-    images: ClassImages,
-    kind: str,
-    recipe: Recipe,
-    seed: int,
-    runs: Path,
-    device: torch.device,
-    scale_bug: bool = False,
-) -> Tensor:
+@dataclass(frozen=True)
+class FeatureKind:
+    """What the classifiers see: pixels, or features of encoders that a pre-training starts from or ends
+    with."""
+
+    name: str
+    training: Pretraining
+
+    def holds(self, record: Record, seed: int) -> bool:
+        bug = record["options"].get("scale_bug", False)
+        found = record["features"], bug, record["split_seed"]
+        return bool(found == (self.name, self.training.scale_bug, seed))
+
+
+def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -> Tensor:
     """The features (I, D) of every test image: uint8 pixels, or what an encoder makes of them."""
-    if kind == "pixels":
+    pool, device = kind.training.pool, kind.training.device
+    if kind.name == "pixels":
         return torch.from_numpy(pool.images[images.order]).flatten(1).to(device)
     encoder: ConvEncoder
-    if kind == "random":
-        encoder = pretraining.untrained(pool, recipe, [seed]).to(device)
+    if kind.name == "random":
+        encoder = pretraining.untrained(pool, kind.training.recipe, [seed]).to(device)
     else:
-        (encoder,) = pretraining.pretrained_encoders(pool, recipe, [seed], runs, device, scale_bug)
+        (encoder,) = pretraining.pretrained_encoders(kind.training, [seed], runs)
     return embed_classes(ProtoNet(encoder), pool, images)[0]
 
 
-def measure(
-    pool: ImagePool,
-    images: ClassImages,
-    seen: Tensor,
-    kind: str,
-    recipe: Recipe,
-    test: EpisodeShape,
-    seed: int,
-    device: torch.device,
-    scale_bug: bool = False,
-) -> list[Record]:
+def baseline_records(kind: FeatureKind, seen: Tensor, stream: EpisodeStreams) -> list[Record]:
     """One record per classifier."""
-    found = []
+    found, recipe, (seed,) = [], kind.training.recipe, stream.seeds
     for classifier in CLASSIFIERS:
         begun = time.monotonic()
-        rate = ADAM_RATE[kind]
-        right = episode_accuracies(seen, images, test, seed, classifier, rate, EPISODES)
-        trained = kind == "pretrained"
+        right = baseline_accuracies(seen, stream, classifier, ADAM_RATE[kind.name], EPISODES)
+        trained = kind.name == "pretrained"
         found.append(
             {
-                "dataset": pool.name,
+                "dataset": kind.training.pool.name,
                 "preset": "ren2018",
                 "model": classifier,
-                "features": kind,
-                "options": {"scale_bug": True} if scale_bug else {},
-                **test.as_dict(),
+                "features": kind.name,
+                "options": {"scale_bug": True} if kind.training.scale_bug else {},
+                **stream.shape.as_dict(),
                 "split": "test",
                 "split_seed": seed,
                 "episodes": len(right),
@@ -141,7 +136,7 @@ def measure(
                 "train": {"batch": pretraining.BATCH} if trained else {},
                 "updates": recipe.updates if trained else 0,
                 "seconds": round(time.monotonic() - begun, 3),
-                "device": device_name(device),
+                "device": device_name(kind.training.device),
                 "versions": versions(),
                 "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             }
@@ -150,29 +145,19 @@ def measure(
 
 
 @torch.inference_mode()
-def episode_accuracies(
-    features: Tensor,
-    images: ClassImages,
-    shape: EpisodeShape,
-    seed: int,
-    classifier: str,
-    adam_rate: float,
-    episodes: int,
+def baseline_accuracies(
+    features: Tensor, stream: EpisodeStreams, classifier: str, adam_rate: float, episodes: int
 ) -> NDArray[np.float64]:
     """(E,): the share of queries right in each episode, on the episodes every other table uses."""
-    place = np.empty(images.order.max() + 1, np.int64)
-    place[images.order] = np.arange(len(images.order))
+    shape, device = stream.shape, features.device
     together = min(episodes, max(1, NUMBERS_AT_A_TIME // (shape.images * features.shape[1])))
-    labels = torch.arange(shape.way, device=features.device).repeat_interleave(shape.shot)  # (S,)
-    truth = torch.arange(shape.way, device=features.device).repeat_interleave(shape.query)  # (Q,)
+    labels = torch.arange(shape.way, device=device).repeat_interleave(shape.shot)  # (S,)
+    truth = class_labels(shape, device)  # (Q,)
     parts = []
     for start in range(0, episodes, together):
-        count = min(together, episodes - start)
-        drawn = sample_episodes(images, shape, seed, "test", start, count)
-        support, queries = (
-            as_numbers(features[torch.from_numpy(place[rows]).to(features.device)])
-            for rows in (drawn.support, drawn.query)
-        )  # (E, S, D), (E, Q, D)
+        rows = stream.draw_rows(start, min(together, episodes - start))[0]  # (E, B)
+        of_support, _, of_query = torch.from_numpy(rows).to(device).split(list(shape.sizes), -1)
+        support, queries = as_numbers(features[of_support]), as_numbers(features[of_query])
         predicted = classify(classifier, support, labels, queries, adam_rate)  # (E, Q)
         parts.append((predicted == truth).double().mean(-1).cpu())
     return torch.cat(parts).numpy()
@@ -194,8 +179,3 @@ def classify(
 def as_numbers(features: Tensor) -> Tensor:
     """Pixels are scaled to [0, 1]; embeddings stay as they are."""
     return features / 255 if features.dtype == torch.uint8 else features
-
-
-def _is(record: Record, kind: str, scale_bug: bool, seed: int) -> bool:
-    bug = record["options"].get("scale_bug", False)
-    return bool((record["features"], bug, record["split_seed"]) == (kind, scale_bug, seed))

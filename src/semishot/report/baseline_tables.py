@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published
+from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published_cell
 from semishot.report.tables import Measured, Record, as_markdown, as_text, cell
 
 NOTE = (
@@ -48,7 +48,7 @@ def table5_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
             if own != shot:
                 continue
             label = f"{CLASSIFIERS[classifier]} {FEATURES[features]}" + (", scale bug" * bug)
-            theirs = published(dataset, shot, classifier, features)
+            theirs = published_cell(dataset, shot, classifier, features)
             rows.setdefault(label, [label, str(ours.splits)])
             rows[label] += [
                 f"{ours.mean:.2f} ± {ours.interval:.2f}",
@@ -68,7 +68,7 @@ def table5_as_json(records: Sequence[Record]) -> str:
     """The cells as plain data, beside the published ones."""
     dataset, cells = records[0]["dataset"], []
     for (classifier, features, bug, shot), ours in table5_cells(records).items():
-        theirs = published(dataset, shot, classifier, features)
+        theirs = published_cell(dataset, shot, classifier, features)
         found: dict[str, Any] = {
             "model": classifier,
             "features": features,

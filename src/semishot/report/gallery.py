@@ -110,8 +110,10 @@ def is_prepared(dataset: str, root: Path | None) -> bool:
 
 def draw(model: str, run: int, number: int, root: Path | None) -> Episode:
     from semishot.paper import scenes
+    from semishot.paper.requests import SceneRequest
 
-    scene = scenes.look(model, None, SHAPE, 0, number, run, root)
+    request = SceneRequest(model, shape=SHAPE, episode=number, run=run)
+    scene = scenes.scene_of(request, root)
     which = f"--model {model} --run {run}" if run else f"--model {model}"
     return as_thumbnails(
         scene, f"episode {number}", f"semishot show episode {which} --episode {number}"

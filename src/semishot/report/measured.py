@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field, replace
 
-from semishot.paper import published
+from semishot.paper import presets, published
 from semishot.report import results, tables
 from semishot.report.tables import Record
 from semishot.training.config import Recipe
@@ -80,9 +80,9 @@ def is_of_table(record: Record, table: published.Table) -> bool:
 
 def is_by_its_preset(record: Record) -> bool:
     """Trained as its preset says, with nothing changed but the number of updates."""
-    if record["preset"] not in published.PRESETS or record["options"] or record["split"] != "test":
+    if record["preset"] not in presets.PRESETS or record["options"] or record["split"] != "test":
         return False
-    preset = published.preset(record["preset"], record["dataset"])
+    preset = presets.preset(record["preset"], record["dataset"])
     refines = record["model"] in published.TRAINED
     distractors = preset.distractors if refines and record["distractors"] else 0
     unlabeled = preset.train.unlabeled if refines else 0
@@ -126,8 +126,8 @@ def other_rows(others: list[tuple[str, Record]]) -> tuple[list[str], list[list[s
 def departures(record: Record) -> str:
     """Options of the method, and where the recipe or the training episode is not the preset's."""
     changed = dict(record["options"])
-    if record["preset"] in published.PRESETS:
-        preset = published.preset(record["preset"], record["dataset"])
+    if record["preset"] in presets.PRESETS:
+        preset = presets.preset(record["preset"], record["dataset"])
         usual = preset.recipe.with_updates(max(record["updates"], 1)).as_dict()
         changed |= {
             name: value

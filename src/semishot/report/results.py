@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from semishot.errors import InputError
-from semishot.paper import published
+from semishot.paper import presets, published
 from semishot.report import baseline_tables, mask_tables, pictures, plots, tables
 from semishot.report.tables import Record
 from semishot.system.files import read_json, reading, write_whole
@@ -122,7 +122,7 @@ def rerun(name: str, table: published.Table, records: Sequence[Record]) -> str:
     dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
     which = shlex.join(["--dataset", dataset, "--preset", preset])
     command = f"semishot reproduce {name} {which} --splits {_splits(records)}"
-    if updates != published.preset(preset, dataset).recipe.updates:
+    if updates != presets.preset(preset, dataset).recipe.updates:
         command += f" --updates {updates}"
     for option, key, known in (
         ("shots", "shot", table.shots),
@@ -138,7 +138,7 @@ def _table(name: str, table: published.Table, records: list[Record]) -> str:
     dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
     parts = [
         f"## {table.title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates\n",
-        f"{published.preset(preset, dataset).about.capitalize()}.\n",
+        f"{presets.preset(preset, dataset).about.capitalize()}.\n",
     ]
     beside_paper = dataset == table.dataset
     for shot, m in tables.parts_of(table, records):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semishot.errors import InputError
-from semishot.paper import published
+from semishot.paper import presets, published
 from semishot.report import baseline_tables, mask_tables, results, tables
 from semishot.report.charts import Chart, mask_chart, unlabeled_charts
 from semishot.report.grids import Grid, grid
@@ -58,7 +58,7 @@ def table_section(group: Group) -> Section:
     dataset, preset, updates = (records[0][k] for k in ("dataset", "preset", "updates"))
     beside_paper = dataset == table.dataset
     title = table.title if beside_paper else "The five models"
-    aim = published.preset(preset, dataset).about
+    aim = presets.preset(preset, dataset).about
     about, grids, summary = [f"{aim[0].upper()}{aim[1:]}."], [], []
     for shot, m in tables.parts_of(table, records):
         measured = tables.cells(records, shot, m)

@@ -19,19 +19,15 @@ SHIFT = 0.1
 
 
 def sample_maps(
-    strength: float,
-    seed: int,
-    purpose: str,
-    start: int,
-    count: int,
-    images: int,
-    mirror: bool = False,
+    strength: float, seed: int, start: int, size: tuple[int, int], mirror: bool = False
 ) -> NDArray[np.float32]:
-    """(E, B, 2, 3): one map per image of episodes start .. start + count, output -> input places.
+    """(E, B, 2, 3): one map per image of the `size` = (E, B) images of training episodes from `start`
+    on, output -> input places.
 
-    `mirror` turns every second image around, left to right.
+    `mirror` flips every second image, left to right.
     """
-    u = 2 * draws(seed, f"{purpose}: affine", start, count, 6 * images) - 1
+    count, images = size
+    u = 2 * draws(seed, "train: affine", start, count, 6 * images) - 1
     angle, across, down, shear, dx, dy = np.moveaxis(u.reshape(count, images, 6), -1, 0) * strength
     cos, sin = np.cos(ROTATION * angle), np.sin(ROTATION * angle)
     sx, sy, k = np.exp(STRETCH * across), np.exp(STRETCH * down), SHEAR * shear
@@ -41,7 +37,7 @@ def sample_maps(
     ]
     maps = np.stack([np.stack(row, -1) for row in rows], -2).astype(np.float32)
     if mirror:
-        maps[draws(seed, f"{purpose}: mirror", start, count, images) < 0.5, :, 0] *= -1
+        maps[draws(seed, "train: mirror", start, count, images) < 0.5, :, 0] *= -1
     return maps
 
 

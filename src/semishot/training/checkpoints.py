@@ -1,4 +1,4 @@
-"""Models and checkpoints on disk: each carries a checksum, and a damaged one is never believed."""
+"""Checkpoints of a training on disk: each carries a checksum, and a damaged one is never used."""
 
 import hashlib
 import io
@@ -14,10 +14,12 @@ import torch
 from semishot.system.files import read_regular, reading, write_whole
 from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
 
-MODEL, STATE, BEFORE, LOCK = "model.safetensors", "state.pt", "state.before.pt", ".lock"
-"""Of a run folder: the trained fleet; while it trains, its last checkpoint, the one before, its lock."""
+MODEL_FILE = "model.safetensors"
+"""Of a run folder: the trained fleet."""
+STATE_FILE, PREVIOUS_STATE_FILE, LOCK_FILE = "state.pt", "state.before.pt", ".lock"
+"""While it trains: its last checkpoint, the one before, its lock."""
 DIGEST_BYTES = 32
-"""At the end of a checkpoint, where `torch.load` does not look: the digest of what precedes it."""
+"""At the end of a checkpoint, which `torch.load` ignores: the digest of what precedes it."""
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
@@ -29,10 +31,10 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
 
     def write(temporary: Path) -> None:
         temporary.write_bytes(content)
-        if (folder / STATE).exists():
-            (folder / STATE).replace(folder / BEFORE)
+        if (folder / STATE_FILE).exists():
+            (folder / STATE_FILE).replace(folder / PREVIOUS_STATE_FILE)
 
-    write_whole(folder / STATE, write)
+    write_whole(folder / STATE_FILE, write)
 
 
 def load_state(path: Path, device: torch.device) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def load_state(path: Path, device: torch.device) -> dict[str, Any]:
 
 
 def _check_stored(content: bytes) -> None:
-    """`torch.save` compresses nothing, so neither does a checkpoint that is larger than it looks."""
+    """`torch.save` compresses nothing: a compressed checkpoint may unpack to any size."""
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
         members = opened.infolist()
     total = sum(member.file_size for member in members)
@@ -57,8 +59,8 @@ def _check_stored(content: bytes) -> None:
 
 
 def last_good_state(folder: Path, device: torch.device) -> dict[str, Any] | None:
-    """The newest checkpoint that is whole; what is damaged is said aloud."""
-    held = [folder / name for name in (STATE, BEFORE) if (folder / name).exists()]
+    """The newest undamaged checkpoint, with a warning for a damaged one."""
+    held = [folder / name for name in (STATE_FILE, PREVIOUS_STATE_FILE) if (folder / name).exists()]
     for path, next_best in zip_longest(held, held[1:]):
         try:
             return load_state(path, device)
@@ -69,11 +71,13 @@ def last_good_state(folder: Path, device: torch.device) -> dict[str, Any] | None
 
 
 def unfinished(folder: Path) -> bool:
-    """Whether a training must go on, or a killed one be tidied up after."""
-    leftovers = any((folder / name).exists() for name in (STATE, BEFORE, LOCK))
-    return leftovers or not is_whole(folder / MODEL)
+    """Whether there is something to train, or to clean up after a killed process."""
+    leftovers = any(
+        (folder / name).exists() for name in (STATE_FILE, PREVIOUS_STATE_FILE, LOCK_FILE)
+    )
+    return leftovers or not is_whole(folder / MODEL_FILE)
 
 
-def forget_states(folder: Path) -> None:
-    for name in (STATE, BEFORE):
+def delete_checkpoints(folder: Path) -> None:
+    for name in (STATE_FILE, PREVIOUS_STATE_FILE):
         (folder / name).unlink(missing_ok=True)

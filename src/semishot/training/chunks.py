@@ -1,68 +1,112 @@
-"""Episodes for many updates at once: image indices by address, their maps, their learning rates."""
+"""What a chunk of updates needs: image indices, their maps or labels, learning rates, pixels.
 
-from collections.abc import Iterator
+Letters: R runs, E updates, B images of an update and run, I images.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from semishot.data.episodes import sample_episodes
 from semishot.data.pool import ImagePool, Indices, gather
 from semishot.data.splits import labeled_split
 from semishot.training.augment import sample_maps
-from semishot.training.config import FleetConfig, learning_rate
+from semishot.training.config import FleetConfig, Recipe, learning_rate
+from semishot.training.episode_streams import EpisodeStreams
 from semishot.training.update import Chunk
 
+HELD_BY_A_CPU = 2**31
+"""Bytes of the largest pool that is copied to a CPU's memory."""
 CHUNK_BYTES = 2**28
-"""Images that a chunk may bring along, where the device does not hold the pool."""
+"""Bytes of images in a chunk, where the device does not hold the pool."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many updates are done at a time."""
+
+    every: int
+    """From one line of the log to the next; checkpoints are saved there."""
+    most: int
+    """In a chunk."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The examples of E updates."""
+
+    images: Indices
+    """(E, R, B), places in the pool."""
+    maps: Tensor | None = None
+    """(E, R, B, 2, 3), an affine map for each image."""
+    labels: Tensor | None = None
+    """(E, R, B), the class of each image, for a classifier."""
+
+
+Draw = Callable[[int, int], Drawn]
+"""The examples of updates start .. start + count."""
 
 
 def draw_chunks(
-    config: FleetConfig,
-    pool: ImagePool,
-    step: int,
-    between_lines: int,
-    most: int,
-    bring_images: bool,
+    draw: Draw, recipe: Recipe, step: int, pace: Pace, brought: ImagePool | None
 ) -> Iterator[Chunk]:
-    """The episodes from update `step` on, up to `most` at a time, every run from its own stream.
+    """The chunks from update `step` on; no chunk reaches across a line of the log.
 
-    No chunk reaches across a line of the log.
+    A chunk brings its images along if a pool to take them from is given.
     """
-    recipe, shape = config.recipe, config.shape
-    seeds = [member.split_seed for member in config.members]
-    splits = {
-        seed: labeled_split(pool.of_split("train"), recipe.labeled_fraction, seed)
-        for seed in dict.fromkeys(seeds)
-    }
-    if bring_images:
-        most = max(1, min(most, CHUNK_BYTES // (len(seeds) * shape.images * pool.images[0].nbytes)))
     while step < recipe.updates:
-        count = min(most, between_lines - step % between_lines, recipe.updates - step)
-        episodes = {
-            seed: sample_episodes(split, shape, seed, "train", step, count).images
-            for seed, split in splits.items()
-        }
-        images = np.stack([episodes[seed] for seed in seeds], axis=1)  # (E, R, B)
-        maps = pixels = None
-        if recipe.augment or recipe.mirror:
-            drawn = {
-                seed: sample_maps(
-                    recipe.augment, seed, "train", step, count, shape.images, recipe.mirror
-                )
-                for seed in splits
-            }
-            maps = torch.from_numpy(np.stack([drawn[seed] for seed in seeds], axis=1))
-        if bring_images:
+        count = min(pace.most, pace.every - step % pace.every, recipe.updates - step)
+        drawn = draw(step, count)
+        images, pixels = drawn.images, None
+        if brought is not None:
             places, within = np.unique(images, return_inverse=True)
-            images, pixels = within.reshape(images.shape), pixels_of(pool, places)
+            images, pixels = within.reshape(images.shape), pixels_of(brought, places)
         rates = [learning_rate(recipe, step + e) for e in range(count)]
-        yield Chunk(torch.from_numpy(images), maps, rates, pixels)
+        yield Chunk(torch.from_numpy(images), drawn.maps, rates, pixels, drawn.labels)
         step += count
 
 
+def training_episodes(config: FleetConfig, pool: ImagePool) -> Draw:
+    """Every run's episodes from its own labeled split and its own stream, and their maps."""
+    recipe, shape = config.recipe, config.shape
+    seeds = [member.split_seed for member in config.members]
+    train = pool.of_split("train")
+    fraction = recipe.labeled_fraction
+    splits = {seed: labeled_split(train, fraction, seed) for seed in dict.fromkeys(seeds)}
+    streams = EpisodeStreams(splits, seeds, shape, "train")
+
+    def draw(start: int, count: int) -> Drawn:
+        images = np.ascontiguousarray(streams.draw(start, count).swapaxes(0, 1))  # (E, R, B)
+        if not recipe.augment and not recipe.mirror:
+            return Drawn(images)
+        size = count, shape.images
+        maps = {
+            seed: sample_maps(recipe.augment, seed, start, size, recipe.mirror) for seed in splits
+        }
+        return Drawn(images, torch.from_numpy(np.stack([maps[seed] for seed in seeds], axis=1)))
+
+    return draw
+
+
+def images_on(pool: ImagePool, device: torch.device) -> Tensor | None:
+    """(I, C, H, W) uint8, which fleets that train side by side share; None if there is no room."""
+    room = HELD_BY_A_CPU
+    if device.type == "cuda":
+        room = torch.cuda.mem_get_info(device)[0] // 2
+    if pool.images.nbytes > room:
+        return None
+    return torch.from_numpy(np.array(pool.images)).to(device)
+
+
+def updates_that_fit(most: int, images: int, pool: ImagePool) -> int:
+    """At most so many updates in a chunk that brings its images, so many an update, along."""
+    return max(1, min(most, CHUNK_BYTES // (images * int(pool.images[0].nbytes))))
+
+
 def pixels_of(pool: ImagePool, places: Indices) -> Tensor:
-    """(I, C, H, W), in memory from which a GPU can fetch them while others work."""
+    """(I, C, H, W), pinned where there is a GPU, so that it can fetch them while it works."""
     shape = (len(places), *pool.images.shape[1:])
     pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
     gather(pool.images, places, pixels.numpy())

@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from semishot import __version__, datasets, refine
-from semishot.data.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool, Split
 from semishot.data.splits import ClassImages, all_labeled
 from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS
 from semishot.network.protonet import ProtoNet, class_labels, take_run
-from semishot.system.devices import device_name
+from semishot.system.devices import device_name, pick_device
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
+from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.fleets import load_model, save_model
+from semishot.training.requests import EPISODES, EvaluationRequest, PickRequest, Where
 
-EPISODES = 600
 EMBED_BATCH = 256
 SCORE_BATCH = 100
 EMBEDDING_BYTES = 2**33
@@ -49,25 +50,18 @@ def embed_classes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> Tens
 
 @torch.inference_mode()
 def episode_accuracies(
-    model: ProtoNet,
-    embeddings: Tensor,
-    images: ClassImages,
-    shape: EpisodeShape,
-    seeds: Sequence[int],
-    purpose: str,
-    episodes: int = EPISODES,
+    model: ProtoNet, embeddings: Tensor, streams: EpisodeStreams, episodes: int = EPISODES
 ) -> NDArray[np.float64]:
-    """(R, E): the share of an episode's queries that run r gets right, run r on stream seeds[r]."""
-    place = np.empty(images.order.max() + 1, np.int64)
-    place[images.order] = np.arange(len(images.order))
-    labels = class_labels(shape, embeddings.device)
-    runs = torch.arange(len(seeds), device=embeddings.device)[:, None, None]
+    """(R, E): the share of an episode's queries that run r gets right, from the embeddings (R, I, D)
+    of the images that all streams draw from."""
+    device, shape = embeddings.device, streams.shape
+    labels = class_labels(shape, device)
+    runs = torch.arange(len(streams.seeds), device=device)[:, None, None]
     parts = []
     for start in range(0, episodes, SCORE_BATCH):
-        count = min(SCORE_BATCH, episodes - start)
-        drawn = [sample_episodes(images, shape, seed, purpose, start, count) for seed in seeds]
-        rows = torch.from_numpy(place[np.stack([d.images for d in drawn])]).to(embeddings.device)
-        predicted = model.score(embeddings[runs, rows], shape).argmax(-1)  # (R, E, Q)
+        rows = streams.draw_rows(start, min(SCORE_BATCH, episodes - start))  # (R, E, B)
+        episode = embeddings[runs, torch.from_numpy(rows).to(device)]  # (R, E, B, D)
+        predicted = model.score(episode, shape).argmax(-1)  # (R, E, Q)
         parts.append((predicted == labels).double().mean(-1).cpu())
     return torch.cat(parts, 1).numpy()
 
@@ -78,6 +72,7 @@ def evaluate(
     split: Split,
     shapes: Sequence[EpisodeShape],
     seeds: Sequence[int],
+    *,
     episodes: int = EPISODES,
 ) -> list[NDArray[np.float64]]:
     """Per-episode accuracies (R, E) for each shape, embedding the images once.
@@ -88,13 +83,13 @@ def evaluate(
     check_enough(images, *shapes)
     if len(seeds) > 1 and embedding_bytes(model, pool, images) > EMBEDDING_BYTES:
         alone = [
-            evaluate(take_run(model, run), pool, split, shapes, [seed], episodes)
+            evaluate(take_run(model, run), pool, split, shapes, [seed], episodes=episodes)
             for run, seed in enumerate(seeds)
         ]
         return [np.concatenate(parts) for parts in zip(*alone, strict=True)]
     embeddings = embed_classes(model, pool, images)
     return [
-        episode_accuracies(model, embeddings, images, shape, seeds, split, episodes)
+        episode_accuracies(model, embeddings, streams_of(images, seeds, shape, split), episodes)
         for shape in shapes
     ]
 
@@ -118,19 +113,13 @@ def find_model(name: str) -> Path:
     return path
 
 
-def evaluate_folder(
-    source: str | Path,
-    refiner: str | None,
-    split: Split,
-    shape: EpisodeShape,
-    episodes: int,
-    root: Path | None,
-    device: torch.device,
-) -> list[dict[str, Any]]:
+def evaluate_folder(request: EvaluationRequest, where: Where) -> list[dict[str, Any]]:
     """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
-    if episodes < 1:
-        raise InputError(f"--episodes must be at least 1, not {episodes}")
-    config, model, pool = open_model(find_model(str(source)), root, device)
+    split, shape, refiner = request.split, request.shape, request.refiner
+    if request.episodes < 1:
+        raise InputError(f"--episodes must be at least 1, not {request.episodes}")
+    device = pick_device(where.device)
+    config, model, pool = open_fleet(find_model(request.model), where.data_root, device)
     name = None
     trained = {member.model for member in config.members}
     if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
@@ -138,11 +127,11 @@ def evaluate_folder(
         model = ProtoNet(model.encoder, other, model.steps)
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
-    (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes)
+    (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes=request.episodes)
     return records(config, name, split, shape, accuracies, time.monotonic() - begun, device)
 
 
-def open_model(
+def open_fleet(
     path: Path, root: Path | None, device: torch.device
 ) -> tuple[FleetConfig, ProtoNet, ImagePool]:
     """A trained fleet and the data it was trained on; other data of that name are refused."""
@@ -172,18 +161,12 @@ def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
     return SEMI_SUPERVISED_INFERENCE if inference else name, module
 
 
-def pick_best(
-    folder: Path,
-    model: str,
-    out: Path,
-    shape: EpisodeShape,
-    root: Path | None,
-    device: torch.device,
-) -> dict[str, Any]:
+def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> dict[str, Any]:
     """Save the run of one method that is best on the validation classes, with its test record."""
+    model, shape, device = request.model, request.shape, pick_device(where.device)
     if out.suffix != ".safetensors":
         raise InputError(f"the file to write must end in .safetensors, not {out.name!r}")
-    config, fleet, pool = open_model(folder, root, device)
+    config, fleet, pool = open_fleet(folder, where.data_root, device)
     runs = [run for run, member in enumerate(config.members) if member.model == model]
     if not runs:
         raise InputError(f"{folder} has no run of {model!r}")

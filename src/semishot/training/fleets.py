@@ -15,7 +15,7 @@ from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
 from semishot.system.files import MOST_JSON, read_regular, reading
 from semishot.system.tensor_files import read_tensors, write_tensors
-from semishot.training.checkpoints import MODEL
+from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
 
 
@@ -30,9 +30,11 @@ def save_model(
 
 def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
     """A trained fleet from its run folder or its file, ready to evaluate."""
-    path = source if source.suffix == ".safetensors" else source / MODEL
+    path = source if source.suffix == ".safetensors" else source / MODEL_FILE
     if not path.exists():
-        raise InputError(f"no trained model in {source}: `semishot train` leaves {MODEL} there")
+        raise InputError(
+            f"no trained model in {source}: `semishot train` leaves {MODEL_FILE} there"
+        )
     tensors, metadata = read_tensors(path)
     config = FleetConfig.from_json(metadata.get("config", "{}"), path)
     with reading(path):

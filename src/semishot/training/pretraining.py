@@ -1,13 +1,13 @@
 """Pre-training: a Conv-4 with a linear head classifies all training classes (Appendix C, "CNN pre").
 
-Letters: R runs, B images of a batch, I labeled images, C classes, D embedding dimensions.
+Letters: R runs, E updates, B images of a batch, I labeled images, C classes, D embedding dimensions.
 """
 
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from semishot.system.locks import Lock
 from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop
-from semishot.training.checkpoints import LOCK
-from semishot.training.config import Recipe, learning_rate
-from semishot.training.update import same_algorithms, set_learning_rate
+from semishot.training.checkpoints import LOCK_FILE
+from semishot.training.chunks import Draw, Drawn, Pace, draw_chunks, images_on, updates_that_fit
+from semishot.training.config import Recipe
+from semishot.training.update import deterministic_cudnn, plain_chunk
 
 BATCH = 100
 RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
@@ -35,14 +36,27 @@ RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
 __all__ = [
     "BATCH",
     "RECIPE",
+    "Pretraining",
     "batch_places",
     "check_labeled",
     "labeled_images",
     "pretrained_encoders",
-    "train_classifier",
+    "train_classifiers",
     "train_together",
     "untrained",
 ]
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """What decides a pre-training, apart from its seeds."""
+
+    pool: ImagePool
+    recipe: Recipe
+    device: torch.device
+    scale_bug: bool = False
+    """Train on pixels from 0 to 255, as the authors' code does on Omniglot and tieredImageNet, although
+    every test has them from 0 to 1."""
 
 
 def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEncoder:
@@ -54,39 +68,22 @@ def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEnco
 
 
 def pretrained_encoders(
-    pool: ImagePool,
-    recipe: Recipe,
-    seeds: Sequence[int],
-    runs: Path,
-    device: torch.device,
-    scale_bug: bool = False,
+    request: Pretraining, seeds: Sequence[int], runs: Path
 ) -> list[ConvEncoder]:
-    """One encoder per split seed, from the files below `runs` or trained now and left there.
-
-    `scale_bug` trains on pixels from 0 to 255, as the authors' code does on Omniglot and
-    tieredImageNet, although every test has them from 0 to 1.
-    """
-    files = {seed: _file(pool, recipe, seed, runs, scale_bug) for seed in seeds}
-    together = max(1, len(seeds)) if device.type == "cuda" else 1
+    """One encoder per split seed, from the files below `runs` or trained now and left there."""
+    files = {seed: _file(request, seed, runs) for seed in seeds}
+    together = max(1, len(seeds)) if request.device.type == "cuda" else 1
     groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
     groups = [group for group in groups if _unfinished([files[seed] for seed in group])]
-    images = sum(map(len, groups)) * recipe.updates * BATCH
+    images = sum(map(len, groups)) * request.recipe.updates * BATCH
     with meter("pre-training", images, "images") as progress:
         for group in groups:
-            own = {seed: files[seed] for seed in group}
-            train_together(pool, recipe, own, device, progress, scale_bug)
-    return [_load(files[seed], pool, recipe, device) for seed in seeds]
+            train_together(request, {seed: files[seed] for seed in group}, progress)
+    return [_load(request, files[seed]) for seed in seeds]
 
 
-def train_together(
-    pool: ImagePool,
-    recipe: Recipe,
-    files: Mapping[int, Path],
-    device: torch.device,
-    progress: Meter,
-    scale_bug: bool,
-) -> None:
-    """Train these seeds as one fleet and leave the file of each, unless another process has meanwhile.
+def train_together(request: Pretraining, files: Mapping[int, Path], progress: Meter) -> None:
+    """Train these seeds as one network and leave the file of each, unless another process has meanwhile.
 
     If only some are missing, all are trained again: their checkpoints are of all of them.
     """
@@ -94,82 +91,78 @@ def train_together(
     with Lock(_lock(folder)):
         missing = [seed for seed in seeds if not is_whole(files[seed])]
         if missing:
-            with same_algorithms():
-                fleet = train_classifier(pool, recipe, seeds, folder, device, progress, scale_bug)
+            encoders = train_classifiers(request, seeds, folder, progress)
             for seed in missing:
                 run = seeds.index(seed)
-                own = {k: t[run : run + 1] for k, t in fleet.state_dict().items()}
+                own = {k: t[run : run + 1] for k, t in encoders.state_dict().items()}
                 write_tensors(files[seed], own, {})
         else:
-            progress.skip(len(seeds) * recipe.updates * BATCH)
+            progress.skip(len(seeds) * request.recipe.updates * BATCH)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def train_classifier(
-    pool: ImagePool,
-    recipe: Recipe,
-    seeds: Sequence[int],
-    folder: Path,
-    device: torch.device,
-    progress: Meter,
-    scale_bug: bool = False,
+def train_classifiers(
+    request: Pretraining, seeds: Sequence[int], folder: Path, progress: Meter
 ) -> ConvEncoder:
     """Adam on the cross-entropy over all training classes, each run on its own labeled split.
 
-    It goes on from the checkpoint in `folder`, if there is one, and keeps others there.
+    It resumes from the checkpoint in `folder`, if there is one, and saves others there.
     """
-    classes = pool.of_split("train")
-    labeled = [
-        labeled_images(labeled_split(classes, recipe.labeled_fraction, seed)) for seed in seeds
-    ]
-    encoder = untrained(pool, recipe, seeds).to(device).train()
-    head = LinearHead(encoder, len(classes), pool.images.shape[-2:], seeds).to(device)
-    model = nn.ModuleDict({"encoder": encoder, "head": head})
-    decayed, others = list(encoder.weights), [*encoder.scales, *encoder.shifts, *head.parameters()]
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": recipe.weight_decay},
-        {"params": others},
-    ]
-    optimizer = torch.optim.Adam(groups)
-    images = loop.images_on(pool, device)
+    pool, recipe, device = request.pool, request.recipe, request.device
+    encoder = untrained(pool, recipe, seeds).train()
+    head = LinearHead(encoder, len(pool.of_split("train")), pool.images.shape[-2:], seeds)
+    model = Classifier(encoder, head, 1 if request.scale_bug else 255).to(device)
+    optimizer = loop.build_optimizer(recipe, encoder, model, captured=False)
     step = loop.resume(folder, model, optimizer, recipe.updates)
-    progress.skip(step * len(seeds) * BATCH)
-    between_looks = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    saved, note = time.monotonic(), ""
-    while step < recipe.updates:
-        set_learning_rate(optimizer, learning_rate(recipe, step))
-        places = [batch_places(labeled[run].shape[1], s, step) for run, s in enumerate(seeds)]
-        taken = np.stack([own[:, place] for own, place in zip(labeled, places, strict=True)])
-        chosen, truth = torch.from_numpy(taken).to(device).unbind(1)  # (R, B), (R, B)
-        held = torch.from_numpy(pool.images[taken[:, 0]]) if images is None else images[chosen]
-        pixels = held.to(device).float() / (1 if scale_bug else 255)  # (R, B, C, H, W)
-        features = encoder.plain_forward(pixels).reshape(BATCH, len(seeds), -1).transpose(0, 1)
-        scores = head(features)  # (R, B, C)
-        loss = F.cross_entropy(scores.flatten(0, 1), truth.flatten(), reduction="none")
-        loss = loss.view(len(seeds), BATCH).mean(1)  # (R,)
-        optimizer.zero_grad()
-        loss.sum().backward()  # the runs share no parameter: the sum trains each on its own
-        optimizer.step()
-        step += 1
-        progress.advance(len(seeds) * BATCH, note)
-        if step % between_looks == 0 or step == recipe.updates:
-            check_finite(model, loss, seeds, recipe, step, folder)
-            note = f"loss {loss.mean().item():.3f}"
-            if time.monotonic() - saved > loop.CHECKPOINT_SECONDS:
-                loop.save_checkpoint(folder, model, optimizer, step)
-                saved = time.monotonic()
+    every = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
+    images, batch = images_on(pool, device), len(seeds) * BATCH
+    pace = Pace(every, every if images is not None else updates_that_fit(every, batch, pool))
+    names = [f"split seed {seed}" for seed in seeds]
+    learner = loop.Learner(model, optimizer, recipe, names, folder, pace)
+    brought = pool if images is None else None
+    chunks = draw_chunks(labeled_batches(pool, recipe, seeds), recipe, step, pace, brought)
+    run_chunk = plain_chunk(model, optimizer, images)
+    observer = MeterObserver(progress, batch)
+    with deterministic_cudnn():
+        for _ in loop.learn(learner, step, chunks, lambda _: run_chunk, observer):
+            pass
     return encoder.eval()
 
 
-def check_finite(
-    model: nn.Module, loss: Tensor, seeds: Sequence[int], recipe: Recipe, step: int, folder: Path
-) -> None:
-    """Before anything is saved: the loss and the weights of each run are numbers."""
-    sums = [tensor.reshape(len(seeds), -1).sum(1) for tensor in model.state_dict().values()]
-    numbers = torch.stack([loss.detach(), *sums]).sum(0)  # (R,)
-    if not numbers.isfinite().all():
-        runs = [f"split seed {seed}" for seed in seeds]
-        raise loop.diverged(runs, numbers, recipe, step, folder)
+@dataclass(frozen=True)
+class MeterObserver:
+    """Counts the images of a pre-training: see `loop.Observer`."""
+
+    meter: Meter
+    batch: int
+    """Images of an update, over all runs."""
+
+    def begin(self, step: int) -> None:
+        self.meter.skip(step * self.batch)
+
+    def advance(self, updates: int, loss: float) -> None:
+        self.meter.advance(updates * self.batch, f"loss {loss:.3f}")
+
+    def line(self, step: int, rate: float, losses: Sequence[float]) -> None:
+        """There is no log."""
+
+
+class Classifier(nn.Module):
+    """R encoders, each with a linear head over the training classes."""
+
+    def __init__(self, encoder: ConvEncoder, head: "LinearHead", white: int) -> None:
+        """`white` is the pixel value that the encoders see as 1."""
+        super().__init__()
+        self.encoder, self.head, self.white = encoder, head, white
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        """uint8 (R, B, C, H, W), (R, B) -> (R,), each run's mean cross-entropy."""
+        runs, batch = labels.shape
+        pixels = images.to(self.encoder.weights[0].dtype) / self.white
+        features = self.encoder.plain_forward(pixels).reshape(batch, runs, -1).transpose(0, 1)
+        scores = self.head(features)  # (R, B, C)
+        loss = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
+        return loss.view(runs, batch).mean(1)
 
 
 class LinearHead(nn.Module):
@@ -190,6 +183,24 @@ class LinearHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return features @ self.weight + self.bias
+
+
+def labeled_batches(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> Draw:
+    """Batches of each run's labeled images, and their classes."""
+    classes, fraction = pool.of_split("train"), recipe.labeled_fraction
+    labeled = [labeled_images(labeled_split(classes, fraction, seed)) for seed in seeds]
+
+    def draw(start: int, count: int) -> Drawn:
+        taken = np.stack(
+            [
+                [own[:, batch_places(own.shape[1], seed, start + e)] for e in range(count)]
+                for own, seed in zip(labeled, seeds, strict=True)
+            ]
+        )  # (R, E, 2, B)
+        images, labels = np.ascontiguousarray(taken.transpose(2, 1, 0, 3))  # (E, R, B) each
+        return Drawn(images, labels=torch.from_numpy(labels))
+
+    return draw
 
 
 def labeled_images(images: ClassImages) -> Indices:
@@ -221,15 +232,16 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
         )
 
 
-def _file(pool: ImagePool, recipe: Recipe, seed: int, runs: Path, scale_bug: bool) -> Path:
+def _file(request: Pretraining, seed: int, runs: Path) -> Path:
     """Named after all that decides the training."""
+    pool, recipe = request.pool, request.recipe
     settings: dict[str, Any] = {
         "recipe": recipe.changes(),
         "data": pool.fingerprint,
         "batch": BATCH,
     }
     digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
-    bug = "-scale-bug" if scale_bug else ""
+    bug = "-scale-bug" if request.scale_bug else ""
     name = f"seed{seed}-{recipe.updates}updates{bug}-{digest}.safetensors"
     return runs / pool.name / "pretrained-classifiers" / name
 
@@ -241,17 +253,17 @@ def checkpoint_folder(files: Sequence[Path]) -> Path:
 
 
 def _lock(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}{LOCK}")
+    return folder.with_name(f".{folder.name}{LOCK_FILE}")
 
 
 def _unfinished(files: Sequence[Path]) -> bool:
-    """Whether there is something to train, or to tidy up after a killed process."""
+    """Whether there is something to train, or to clean up after a killed process."""
     folder = checkpoint_folder(files)
     leftovers = folder.exists() or _lock(folder).exists()
     return leftovers or not all(map(is_whole, files))
 
 
-def _load(path: Path, pool: ImagePool, recipe: Recipe, device: torch.device) -> ConvEncoder:
-    encoder = untrained(pool, recipe, [0])
+def _load(request: Pretraining, path: Path) -> ConvEncoder:
+    encoder = untrained(request.pool, request.recipe, [0])
     encoder.load_state_dict(read_tensors(path)[0])
-    return encoder.to(device).eval()
+    return encoder.to(request.device).eval()

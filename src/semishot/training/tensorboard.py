@@ -1,8 +1,8 @@
-"""Event files for TensorBoard below a run folder: curves, mask values, and an episode as it is seen.
+"""Event files for TensorBoard in a run folder: curves, mask values, and an episode with predictions.
 
-The curves are those of `log.jsonl`. When a training begins or goes on, its one event file is made anew:
-curves from the log, which is cut to the checkpoint, and the pictures up to there from the file before.
-So what was killed after its checkpoint is in neither, and no step is there twice.
+The curves are those of `log.jsonl`. When a training begins or resumes, its event file is written again:
+curves from the log, which is cut to the checkpoint, and the pictures up to there from the old file. So
+steps after the checkpoint of a killed process are in neither, and no step is there twice.
 """
 
 import sys
@@ -44,7 +44,7 @@ def announce(folder: Path) -> None:
     print(f"to follow it: tensorboard --logdir {folder}", file=sys.stderr)
 
 
-class Board:
+class EventFile:
     """The event file of a fleet that is at update `step`."""
 
     def __init__(self, folder: Path, config: FleetConfig, step: int) -> None:

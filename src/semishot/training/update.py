@@ -1,11 +1,11 @@
-"""One update of a fleet: run plainly, or captured once as a CUDA graph and replayed."""
+"""One update of R runs: run plainly, or captured once as a CUDA graph and replayed."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from semishot.data.episodes import EpisodeShape
 from semishot.network.protonet import ProtoNet
@@ -14,7 +14,7 @@ from semishot.training.augment import warp
 
 @dataclass(frozen=True)
 class Chunk:
-    """The episodes of E updates, and their learning rates."""
+    """The images of E updates, and their learning rates."""
 
     images: Tensor
     """(E, R, B) places in the pool, or in `pixels`."""
@@ -23,6 +23,8 @@ class Chunk:
     rates: Sequence[float]
     pixels: Tensor | None = None
     """(I, C, H, W), the images of this chunk alone, where the device does not hold the pool."""
+    labels: Tensor | None = None
+    """(E, R, B), the class of each image, where a classifier is trained."""
 
     def __len__(self) -> int:
         return len(self.rates)
@@ -34,8 +36,9 @@ RunChunk = Callable[[Chunk], Callable[[], Tensor]]
 WARM_UPS = 3
 
 
-def same_algorithms() -> AbstractContextManager[None]:
-    """cuDNN's by rule and not by trial, which ends differently each time: a resumed run would differ."""
+def deterministic_cudnn() -> AbstractContextManager[None]:
+    """cuDNN chooses by rule, not by trial: a trial ends differently each time, and so would a resumed
+    run."""
     rule: AbstractContextManager[None] = torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True
     )
@@ -51,14 +54,17 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def update(
-    model: ProtoNet,
+    model: nn.Module,
     optimizer: torch.optim.Adam,
     images: Tensor,
     maps: Tensor | None,
-    shape: EpisodeShape,
+    target: EpisodeShape | Tensor,
 ) -> Tensor:
-    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam."""
-    loss: Tensor = model(images if maps is None else warp(images, maps), shape)
+    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam.
+
+    The target is the shape of the episodes, or for a classifier the class (R, B) of each image.
+    """
+    loss: Tensor = model(images if maps is None else warp(images, maps), target)
     optimizer.zero_grad()
     loss.sum().backward()  # the runs share no parameter: the sum trains each on its own
     optimizer.step()
@@ -66,21 +72,28 @@ def update(
 
 
 def plain_chunk(
-    model: ProtoNet, optimizer: torch.optim.Adam, pool: Tensor | None, shape: EpisodeShape
+    model: nn.Module,
+    optimizer: torch.optim.Adam,
+    pool: Tensor | None,
+    shape: EpisodeShape | None = None,
 ) -> RunChunk:
-    """`pool` are the pool's images on the device, None where chunks bring their own."""
-    device = model.encoder.weights[0].device
+    """`pool` are the pool's images on the device, None where chunks bring their own; without a shape,
+    chunks bring labels."""
+    device = next(model.parameters()).device
 
     def run(chunk: Chunk) -> Callable[[], Tensor]:
         source = pool if chunk.pixels is None else chunk.pixels.to(device)
         assert source is not None
         images = chunk.images.to(device)
         maps = None if chunk.maps is None else chunk.maps.to(device)
+        labels = None if chunk.labels is None else chunk.labels.to(device)
         losses = []
         for e, rate in enumerate(chunk.rates):
             set_learning_rate(optimizer, rate)
             each = None if maps is None else maps[e]
-            losses.append(update(model, optimizer, source[images[e]], each, shape))
+            target = shape if labels is None else labels[e]
+            assert target is not None
+            losses.append(update(model, optimizer, source[images[e]], each, target))
         return lambda: torch.stack(losses)
 
     return run
@@ -119,7 +132,7 @@ def captured_chunk(
     stream = torch.cuda.Stream(device)  # fleets side by side fill each other's gaps
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
-    with torch.cuda.stream(stream), same_algorithms():
+    with torch.cuda.stream(stream), deterministic_cudnn():
         for _ in range(WARM_UPS):  # libraries choose their algorithms before the capture
             next_update()
         _restore(model, optimizer, before)

@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semishot.data.episodes import EpisodeShape, check_enough, sample_episodes
+from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
-from semishot.network.protonet import ProtoNet, class_labels
+from semishot.network.protonet import ProtoNet, class_labels, support_labels
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import SideBySide, masked_soft_kmeans
 from semishot.training.config import FleetConfig
+from semishot.training.episode_streams import streams_of
 
 TIMES = 10
 """Validations in a training, at most."""
@@ -63,7 +64,7 @@ class Validation:
 
     @torch.inference_mode()
     def look(self, model: ProtoNet) -> Seen:
-        """By the moving averages, as at test. The model is left as it was: nothing is drawn or kept."""
+        """By the moving averages, as at test. The model is left unchanged, and nothing is drawn."""
         training, runs = model.training, model.encoder.runs
         model.eval()
         batches = self.pixels.split(self.at_once)
@@ -87,8 +88,7 @@ class Validation:
         refiners = beside.refiners if beside else [model.refiner]
         counts = beside.counts if beside else [len(episodes)]
         support, unlabeled, _ = episodes.split(list(self.shape.sizes), -2)
-        labels = torch.eye(self.shape.way).repeat_interleave(self.shape.shot, 0).to(support)
-        prototypes = class_prototypes(support, labels)  # (R, E, N, D)
+        prototypes = class_prototypes(support, support_labels(self.shape, support))  # (R, E, N, D)
         distances = squared_distances(unlabeled, prototypes).split(counts)  # (R, E, U, N)
         found, run = {}, 0
         for refiner, d in zip(refiners, distances, strict=True):
@@ -100,10 +100,10 @@ class Validation:
 
 
 def fixed_episodes(
-    config: FleetConfig, pool: ImagePool, device: torch.device, between_lines: int
+    config: FleetConfig, pool: ImagePool, device: torch.device, every: int
 ) -> Validation | None:
-    """The episodes of a training whose log has a line after so many updates; None, and said aloud, if
-    the pool has too little for them. Classes are drawn across groups, also where training stays within.
+    """The episodes of a training whose log has a line every so many updates; None, with a warning, if
+    the pool has too few images. Classes are drawn across groups, even where training stays within one.
     """
     shape = replace(config.shape, query=QUERY, within_group=False)
     try:
@@ -116,12 +116,12 @@ def fixed_episodes(
     except InputError as error:
         print(f"no accuracy on validation episodes while training: {error}", file=sys.stderr)
         return None
-    drawn = sample_episodes(images, shape, 0, STREAM, 0, EPISODES).images  # (E, B)
+    drawn = streams_of(images, [0], shape, STREAM).draw(0, EPISODES)[0]  # (E, B)
     used, places = np.unique(drawn, return_inverse=True)
     seldom = max(config.recipe.updates / TIMES, len(used) / (SHARE * config.shape.images))
     return Validation(
         shape=shape,
-        every=between_lines * ceil(seldom / between_lines),
+        every=every * ceil(seldom / every),
         pixels=torch.from_numpy(pool.images[used]).to(device),
         places=torch.from_numpy(places.reshape(drawn.shape)).to(device),
         at_once=max(config.shape.images, AT_ONCE),

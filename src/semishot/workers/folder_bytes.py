@@ -6,9 +6,9 @@ from pathlib import Path
 from semishot.errors import InputError
 from semishot.system.files import read_regular, write_whole
 from semishot.system.tensor_files import MOST_BYTES
-from semishot.training.checkpoints import BEFORE, LOCK, MODEL, STATE
+from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE
 
-ORDER = ("config.json", "log.jsonl", STATE, MODEL, "result.json")
+ORDER = ("config.json", "log.jsonl", STATE_FILE, MODEL_FILE, "result.json")
 """In which files are written here: whenever that ends, the folder is one that can be resumed."""
 
 
@@ -18,7 +18,7 @@ Files = dict[str, bytes]
 def pack(folder: Path) -> Files:
     """What is in a run folder, but for what concerns this disk alone."""
     found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
-    own = (LOCK, BEFORE)
+    own = (LOCK_FILE, PREVIOUS_STATE_FILE)
     return {
         p.relative_to(folder).as_posix(): read_regular(p, MOST_BYTES)
         for p in found
@@ -33,6 +33,6 @@ def unpack(files: Files, folder: Path) -> None:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
         write_whole(path, partial(Path.write_bytes, data=files[name]))
-    for old in (folder / STATE, folder / BEFORE, *folder.glob("tensorboard/*")):
+    for old in (folder / STATE_FILE, folder / PREVIOUS_STATE_FILE, *folder.glob("tensorboard/*")):
         if old.relative_to(folder).as_posix() not in files:
             old.unlink(missing_ok=True)

@@ -1,0 +1,171 @@
+"""Jobs -> train and evaluate what is missing of their fleets, in this process -> records."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from semishot import refine
+from semishot.data.episodes import EpisodeShape, check_enough
+from semishot.data.pool import ImagePool
+from semishot.data.splits import all_labeled
+from semishot.network.protonet import ProtoNet
+from semishot.paper.plan import Job, configs_of, run_folder
+from semishot.system.files import read_records, write_json
+from semishot.system.locks import Lock
+from semishot.training.checkpoints import LOCK_FILE
+from semishot.training.chunks import images_on
+from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
+from semishot.training.evaluation import evaluate, records
+from semishot.training.fleet_table import fleet_table, row_of
+from semishot.training.fleet_training import TrainingRequest, check_fleet, training
+from semishot.training.fleets import load_model
+from semishot.training.loop import Event
+from semishot.training.requests import EPISODES
+from semishot.training.tensorboard import announce
+
+Record = dict[str, Any]
+DONE = object()
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all fleets of a command share."""
+
+    pool: ImagePool
+    runs: Path
+    """Their run folders are below it."""
+    device: torch.device
+    tensorboard: bool = False
+    """Leave event files in the run folders too."""
+
+    def folder(self, config: FleetConfig) -> Path:
+        return run_folder(self.runs, config)
+
+    def training_of(self, config: FleetConfig) -> TrainingRequest:
+        folder = self.folder(config)
+        return TrainingRequest(config, self.pool, folder, self.device, tensorboard=self.tensorboard)
+
+
+RunJobs = Callable[[list[Job], Site], list[Record]]
+"""`run_jobs`, or the same on workers."""
+
+
+def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
+    """Train and evaluate what is missing; return every record of these jobs."""
+    check_jobs(jobs, site)
+    configs = configs_of(jobs)
+    side_by_side = len(configs) if site.device.type == "cuda" else 1
+    if site.tensorboard:
+        announce(site.runs)
+    seconds = train_all(configs, site, side_by_side)
+    return collect(jobs, site, seconds)
+
+
+def check_jobs(jobs: Iterable[Job], site: Site) -> None:
+    """Errors come before the work."""
+    test_images = all_labeled(site.pool.of_split("test"))
+    for job in jobs:
+        check_enough(test_images, *job.tests)
+        check_fleet(job.config, site.pool, site.folder(job.config))
+
+
+def collect(jobs: list[Job], site: Site, seconds: float) -> list[Record]:
+    """The records of trained fleets; what has not been measured yet is measured."""
+    found: list[Record] = []
+    for config in configs_of(jobs):
+        mine = [job for job in jobs if job.config == config]
+        model = load_model(site.folder(config), site.device)[1]
+        fleet = TrainedFleet(model, site.pool, site.folder(config), site.device, seconds)
+        found += fleet_records(mine, fleet)
+    return found
+
+
+def train_all(configs: list[FleetConfig], site: Site, side_by_side: int) -> float:
+    """Train every fleet, a few at a time, a chunk of updates each in turn; the seconds it took."""
+    begun = time.monotonic()
+    rows = [row_of(config) for config in configs]
+    with fleet_table(rows) as shown:
+        images = images_on(site.pool, site.device)
+        waiting = [
+            training(site.training_of(config), images, row)
+            for config, row in zip(configs, rows, strict=True)
+        ]
+        active: list[Iterator[Event]] = []
+        while active or waiting:
+            while waiting and len(active) < side_by_side:
+                active.append(waiting.pop(0))
+            active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
+            shown.tell()
+    return time.monotonic() - begun
+
+
+@dataclass(frozen=True)
+class TrainedFleet:
+    """A fleet ready to be measured."""
+
+    model: ProtoNet
+    pool: ImagePool
+    folder: Path
+    device: torch.device
+    seconds: float
+    """That training took."""
+
+
+def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
+    """The records of one trained fleet, read from its `result.json` where they are there."""
+    path = fleet.folder / "result.json"
+    held = read_records(path)
+    if any(lacking(held, job) for job in jobs):
+        with Lock(fleet.folder / LOCK_FILE):
+            held = read_records(path)  # another process may have measured them meanwhile
+            for job in jobs:
+                if missing := lacking(held, job):
+                    held += measured(job, missing, fleet)
+                    write_json(path, held)
+    found = []
+    for job in jobs:
+        members = job.config.members
+        for test in job.tests:
+            rows = zip(matching(held, job.row, test, len(members)), members, strict=True)
+            found += [record for record, member in rows if member in job.members]
+    return found
+
+
+def measured(job: Job, tests: Sequence[EpisodeShape], fleet: TrainedFleet) -> list[Record]:
+    """The records of a row at these test shapes."""
+    model = fleet.model
+    if job.row == SEMI_SUPERVISED_INFERENCE:
+        model = ProtoNet(model.encoder, refine.build("soft_kmeans"), model.steps)
+    seeds = [member.split_seed for member in job.config.members]
+    accuracies = evaluate(model, fleet.pool, "test", tests, seeds)
+    found: list[Record] = []
+    for test, each in zip(tests, accuracies, strict=True):
+        found += records(job.config, job.row, "test", test, each, fleet.seconds, fleet.device)
+    return found
+
+
+def lacking(held: list[Record], job: Job) -> list[EpisodeShape]:
+    """The test shapes that a job asks for and no record has."""
+    runs = len(job.config.members)
+    return [test for test in job.tests if not matching(held, job.row, test, runs)]
+
+
+def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int) -> list[Record]:
+    """The records of one row at one test shape, or none if the row is not complete.
+
+    Entries that are not records are skipped, and measured again.
+    """
+    shape = vars(test).items()
+    inference = SEMI_SUPERVISED_INFERENCE
+    rows = [
+        record
+        for record in held
+        if (record.get("model") == inference) == (row == inference)
+        and record.get("episodes") == EPISODES
+        and all(record.get(key, False) == value for key, value in shape)
+    ]
+    return rows if len(rows) == runs else []

@@ -1,0 +1,103 @@
+"""What a person asks of the paper: the settings of `reproduce ...` and `show ...`.
+
+Each field is a flag of the command, the text below it its help. Nothing here imports torch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from semishot.data.episodes import EpisodeShape
+from semishot.training.requests import WITH_DISTRACTORS
+
+Features = Literal["pixels", "random", "pretrained"]
+EPISODE_PICTURE = EpisodeShape(query=3, unlabeled=3, distractors=5)
+REFINEMENT_PICTURE = EpisodeShape(way=3, query=5, unlabeled=5, distractors=3)
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """Tables 1 to 3, and the accuracy over unlabeled images."""
+
+    dataset: str | None = None
+    """A prepared data set, instead of the table's; `semishot data list` shows them."""
+    preset: str = "ren2018"
+    """ren2018 reproduces the paper, ren2018-text follows the schedule in its text, semishot goes
+    beyond it."""
+    splits: int = 10
+    """Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error."""
+    shots: tuple[int, ...] = ()
+    """Only these columns, as in `--shots 1`."""
+    models: tuple[str, ...] = ()
+    """Only these rows, as in `--models supervised masked_soft_kmeans`."""
+    updates: int | None = None
+    """Training updates instead of the preset's; the schedule is stretched with them."""
+    finished: bool = False
+    """Train nothing: show what earlier runs have finished."""
+    fleet_size: int | None = None
+    """Train at most so many runs as one fleet, instead of as many as can share one: more and smaller
+    pieces of work, for many devices."""
+
+
+@dataclass(frozen=True)
+class AblationRequest:
+    """What happens when one thing is changed at a time."""
+
+    dataset: str = "omniglot"
+    """A prepared data set; `semishot data list` shows them."""
+    splits: int = 10
+    """Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error."""
+    only: str = ""
+    """Only the ablations whose names contain this."""
+
+
+@dataclass(frozen=True)
+class Table5Request:
+    """1-NN and logistic regression on pixels and on Conv-4 features (Table 5)."""
+
+    dataset: str = "omniglot"
+    """A prepared data set; `semishot data list` shows them."""
+    features: tuple[Features, ...] = ("pixels", "random", "pretrained")
+    """What the classifiers see; pre-training is the only part that takes long."""
+    with_scale_bug: bool = False
+    """Also pre-train on pixels from 0 to 255, as the authors' code does."""
+    splits: int = 10
+    """Seeds 0, 1, ... of the labeled split, the weights and the test episodes."""
+    updates: int | None = None
+    """Of the pre-training, instead of 4,000; the schedule is stretched with them."""
+
+
+@dataclass(frozen=True)
+class MasksRequest:
+    """The mask values of distractors and others (Figure 7)."""
+
+    model: tuple[str, ...] = ()
+    """Trained run folders, or pretrained:omniglot; by default the fleets behind Table 1's column with
+    distractors, trained now if they are missing."""
+    dataset: str = "omniglot"
+    """The data set of those fleets."""
+    preset: str = "ren2018"
+    """Their preset."""
+    splits: int = 10
+    """Their labeled/unlabeled splits; the ± is their standard error."""
+    updates: int | None = None
+    """Their training updates instead of the preset's."""
+    shape: EpisodeShape = WITH_DISTRACTORS
+    """The test episode."""
+
+
+@dataclass(frozen=True)
+class SceneRequest:
+    """One test episode, seen through one run of a model."""
+
+    model: str = "pretrained:omniglot"
+    """A trained run folder, pretrained:omniglot, or `pixels` for no encoder at all."""
+    dataset: str | None = None
+    """With `pixels`, whose images to show."""
+    shape: EpisodeShape = EPISODE_PICTURE
+    """The episode."""
+    seed: int = 0
+    """Which stream of test episodes."""
+    episode: int = 0
+    """Which episode of it, from 0."""
+    run: int = 0
+    """Which run of the fleet, from 0."""

@@ -1,0 +1,88 @@
+"""What a person asks of training and evaluation: the settings of `train`, `evaluate` and `pick`.
+
+Each field is a flag of the command, the text below it its help. Nothing here imports torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import Split
+
+EPISODES = 600
+"""Test episodes of a record, as in the paper."""
+TABLE1_TEST = EpisodeShape(query=14)
+WITH_DISTRACTORS = EpisodeShape(query=14, distractors=5)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Folders and the device of a command."""
+
+    runs: Path = Path("runs")
+    """Where runs are kept, resumed and found again."""
+    data_root: Path | None = None
+    """Where prepared data are; else $SEMISHOT_DATA, else the cache folder."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
+class FleetRequest:
+    """A fleet of one method, one run per split seed; what is None is the preset's."""
+
+    dataset: str = "glyphs"
+    """A prepared data set; `semishot data list` shows them."""
+    model: str = "masked_soft_kmeans"
+    """supervised, soft_kmeans, distractor_cluster or masked_soft_kmeans."""
+    preset: str = "ren2018"
+    """Where updates, schedule and encoder come from."""
+    split_seeds: tuple[int, ...] = (0,)
+    """One run per seed: it sets the labeled split, the weights and the episodes."""
+    way: int | None = None
+    """Classes in a training episode, instead of the preset's."""
+    shot: int | None = None
+    """Labeled support images per class, likewise."""
+    query: int | None = None
+    """Query images per class, likewise."""
+    unlabeled: int | None = None
+    """Unlabeled images per class, likewise."""
+    distractors: int | None = None
+    """Further classes that give only unlabeled images, likewise."""
+    within_group: bool = False
+    """Draw all classes of an episode from one group: an alphabet, a category."""
+    updates: int | None = None
+    """Instead of the preset's; the schedule is stretched with them."""
+    filters: int | None = None
+    """Encoder width instead of the preset's."""
+    labeled_fraction: float | None = None
+    """Share of each class's images that is labeled, instead of the preset's."""
+    options: Mapping[str, str] | None = None
+    """Options of the method, as NAME VALUE pairs: `--options mask_power 2`."""
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """Test a trained model on episodes of any shape."""
+
+    model: str
+    """A folder left by `semishot train` or `reproduce`, or pretrained:omniglot."""
+    refiner: str | None = None
+    """Refine with this method at test instead of the trained one, or with `none`."""
+    split: Split = "test"
+    """Classes to test on."""
+    shape: EpisodeShape = TABLE1_TEST
+    """The test episode."""
+    episodes: int = EPISODES
+    """How many."""
+
+
+@dataclass(frozen=True)
+class PickRequest:
+    """Choose the run of a fleet that is best on the validation classes."""
+
+    model: str = "masked_soft_kmeans"
+    """Which of the fleet's methods."""
+    shape: EpisodeShape = WITH_DISTRACTORS
+    """The episode to judge by."""

@@ -1,0 +1,18 @@
+"""Which workers a command uses: each field is a flag, the text below it its help. No torch here."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Other processes or machines; by default this process alone."""
+
+    engine: Literal["local", "ray"] | None = None
+    """local trains on every GPU of this machine, or on its cores, a process each; ray on the
+    machines of a cluster. Without it, this process, or local where there are several GPUs."""
+    address: str | None = None
+    """The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."""
+
+
+THIS_PROCESS = Workers()
