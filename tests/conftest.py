@@ -24,8 +24,8 @@ TINY_IMAGES = 20
 TESTS = str(Path(__file__).parent)
 GRACE_SECONDS = 10.0
 """For processes that are just ending."""
-OF_PYTHON = "from multiprocessing."
-"""Its fork server and resource tracker end with this process."""
+TRACKER = "from multiprocessing.resource_tracker"
+"""Python's own: it ends with this process."""
 ADOPT_ORPHANS = 36
 """Linux's PR_SET_CHILD_SUBREAPER."""
 TOKEN = secrets.token_hex(32)
@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a s
 
 @pytest.fixture(scope="session", autouse=True)
 def no_process_is_left() -> Iterator[None]:
-    """What tests start, they end: a training that goes on would take the next run's time."""
+    """A training that continues after its test would slow down everything that follows."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     yield
@@ -66,7 +66,7 @@ def descendants(process: int) -> dict[int, str]:
         for child in parents.get(waiting.pop(), []):
             found[child] = commands[child]
             waiting.append(child)
-    return {pid: said for pid, said in found.items() if OF_PYTHON not in said}
+    return {pid: said for pid, said in found.items() if TRACKER not in said}
 
 
 @pytest.fixture(scope="session", autouse=True)
