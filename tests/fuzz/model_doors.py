@@ -21,7 +21,7 @@ from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.paper import jobs, plan
 from semishot.report import results
-from semishot.report.page import page
+from semishot.report.page import as_html
 from semishot.report.reading import read_results
 from semishot.sorter import journal, move_files
 from semishot.sorter.classify import classify
@@ -29,12 +29,12 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import load_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.predict import predict
-from semishot.system.files import read_records
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate
 from semishot.training.fleet_training import begin_or_resume, check_fleet
 from semishot.training.fleets import load_model, save_model
+from semishot.training.records import records_so_far
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=2, query=1, unlabeled=1, distractors=1)
@@ -217,8 +217,8 @@ def open_records(data: bytes, folder: Path) -> None:
     path.write_bytes(content)
     refusals = []
     for use in (
-        lambda: page(read_results(folder), None, 0),
-        lambda: results.page(folder),
+        lambda: as_html(read_results(folder), None, 0),
+        lambda: results.results_markdown(folder),
         lambda: held(path),
     ):
         try:
@@ -235,7 +235,7 @@ def known_names() -> set[str]:
 
 
 def held(path: Path) -> None:
-    jobs.matching(read_records(path), None, SHAPE, 1)
+    jobs.matching(records_so_far(path), None, SHAPE, 1)
 
 
 def logs() -> Sequence[bytes]:
@@ -253,7 +253,7 @@ def open_log(data: bytes, folder: Path) -> None:
     config = FleetConfig.from_json(configs()[0].decode())
     refusals = []
     for use in (
-        lambda: page(read_results(folder), None, 0),
+        lambda: as_html(read_results(folder), None, 0),
         lambda: begin_or_resume(config, open_pool(home() / "glyphs"), run, CPU),
     ):
         try:

@@ -16,6 +16,7 @@ from semishot.paper import published as paper
 from semishot.paper.jobs import Site
 from semishot.paper.requests import MasksRequest
 from semishot.report import mask_tables
+from semishot.report.rendering import as_markdown
 from semishot.training.config import Member, Recipe
 from semishot.training.evaluation import open_fleet
 from semishot.training.requests import Where
@@ -126,14 +127,14 @@ def test_every_run_is_measured_on_its_own_episodes(fleet, tiny_root):
 
 def test_the_summary_is_the_mean_and_standard_error_over_splits(fleet, tiny_root):
     found = masks.mask_records([fleet], SHAPE, tiny_root, CPU, episodes=5)
-    told = mask_tables.mask_summary(found)
+    told = mask_tables.score_summaries(found)
     assert [(t.model, t.score) for t in told] == [
         ("masked_soft_kmeans", "mask"),
         ("distractor_cluster", "cluster"),
         *((model, "distance") for model in paper.TRAINED),
     ]
     pair = [r["tells_distractors"]["mask"]["auroc"] for r in found if "mask_histogram" in r]
-    assert np.isclose(told[0].auroc.mean, sum(pair) / 2)
+    assert np.isclose(told[0].auroc.value, sum(pair) / 2)
     assert np.isclose(told[0].auroc.error, abs(pair[0] - pair[1]) / 2 / 2**0.5)
 
 
@@ -151,7 +152,8 @@ def test_figure_masks_by_command_draws_prints_and_publishes(
     text = (tmp_path / "results" / "glyphs" / "figure-masks.json").read_text(encoding="utf-8")
     published = json.loads(text)
     assert len(published) == 6
-    section = mask_tables.masks_section(published)
+    assert {r["kind"] for r in published} == {"masks"}
+    section = as_markdown(mask_tables.masks_section(published))
     assert "| ren2018 | Masked Soft k-Means | mask | 2 |" in section
 
 

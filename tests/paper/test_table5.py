@@ -16,11 +16,14 @@ from semishot.errors import InputError
 from semishot.paper import published_baselines, table5
 from semishot.paper.requests import Table5Request
 from semishot.paper.table5 import FeatureKind
-from semishot.report import baseline_tables, results
+from semishot.report import baseline_tables
+from semishot.report.rendering import as_markdown, shown
 from semishot.training import pretraining
 from semishot.training.episode_streams import streams_of
 from semishot.training.pretraining import Pretraining
+from semishot.training.records import read_records
 from semishot.training.requests import Where
+from support.records import baseline
 
 CPU = torch.device("cpu")
 PRINTED = """
@@ -111,25 +114,22 @@ def test_photographs_have_two_shots_and_four_tenths_labeled(
     assert {r["shot"] for r in found} == {1, 5}
     assert {r["query"] for r in found} == {5}
     assert {r["recipe"].get("labeled_fraction") for r in found} == {None, 0.4}
-    header, rows = baseline_tables.table5_rows(found)
-    assert header.count("paper") == 2
-    assert rows[0][0] == "1-NN Pixel"
-    assert rows[0][4] == "26.74 ± 0.48"
-    assert rows[0][8] == "31.43 ± 0.51"
+    grid = baseline_tables.table5_grid(found)
+    assert grid.header.count("paper") == 2
+    row = [shown(cell) for cell in grid.rows[0]]
+    assert row[0] == "1-NN Pixel"
+    assert row[4] == "26.74 ± 0.48"
+    assert row[8] == "31.43 ± 0.51"
 
 
 def test_the_table_shows_mean_interval_error_and_difference():
-    shared = {
-        "dataset": "omniglot", "shot": 1, "model": "nearest_neighbor", "options": {},
-        "features": "pixels",
-    }  # fmt: skip
     found = [
-        {**shared, "split_seed": seed, "accuracy": accuracy, "accuracy_ci95": 0.004}
+        baseline(split_seed=seed, accuracy=accuracy, accuracy_ci95=0.004)
         for seed, accuracy in enumerate((0.40, 0.44))
     ]
-    _, rows = baseline_tables.table5_rows(found)
-    error = 2 / 2**0.5
-    assert rows == [["1-NN Pixel", "2", "42.00 ± 0.40", f"± {error:.2f}", "40.39 ± 0.36", "+1.61"]]
+    (row,) = baseline_tables.table5_grid(found).rows
+    ours, paper = ["42.00 ± 0.40", f"± {2 / 2**0.5:.2f}"], ["40.39 ± 0.36", "+1.61"]
+    assert [shown(cell) for cell in row] == ["1-NN Pixel", "2", *ours, *paper]
     (cell,) = json.loads(baseline_tables.table5_as_json(found))
     assert cell["accuracy"] == pytest.approx(0.42)
     assert cell["paper_accuracy"] == pytest.approx(0.4039)
@@ -142,9 +142,9 @@ def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monk
     main([*command, "--features", "pixels", "random", "--publish", "results"])
     out = capsys.readouterr().out
     assert "LR, converged CNN rnd" in out
-    published = results.read(tmp_path / "results" / "glyphs" / "table5.json")
+    published = read_records(tmp_path / "results" / "glyphs" / "table5.json")
     assert len(published) == 6
-    section = baseline_tables.table5_section(published)
+    section = as_markdown(baseline_tables.table5_section(published))
     assert "## Table 5 (glyphs, 5-way)" in section
     assert "scale bug" not in section
     main([*command, "--with-scale-bug", "--json"])

@@ -15,6 +15,7 @@ from semishot.data.pool import save_pool
 from semishot.datasets import glyphs
 from semishot.report import tables
 from semishot.training import fleet_training
+from support.records import record
 
 
 @pytest.mark.parametrize(
@@ -54,9 +55,8 @@ def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsy
 
 
 def test_a_cell_with_a_split_twice_is_refused():
-    twice = [{"split_seed": 0, "accuracy": 0.5, "accuracy_ci95": 0.1}] * 2
     with pytest.raises(ValueError, match="one record per split"):
-        tables.cell(twice)
+        tables.cell([record(), record()])
 
 
 def test_a_run_beyond_the_fleet_is_refused():

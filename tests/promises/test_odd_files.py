@@ -24,7 +24,6 @@ from semishot.data.pool import open_pool, save_pool
 from semishot.datasets import tiered_imagenet
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.paper import jobs
 from semishot.report import results
 from semishot.report.page import write_report
 from semishot.report.tables import cell
@@ -33,13 +32,15 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import load_encoder, open_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.listing import Item
-from semishot.system import files, tensor_files
+from semishot.system import tensor_files
 from semishot.system.locks import Lock
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_training import begin_or_resume
 from semishot.training.fleets import build_fleet, load_model, read_config, save_model
 from semishot.training.log import cut_log
+from semishot.training.records import read_records, records_so_far
+from support.records import record
 
 CPU = torch.device("cpu")
 DEEP = "[" * 100_000
@@ -114,8 +115,8 @@ def test_json_of_any_depth_and_bytes_that_are_no_text_are_one_line(tmp_path):
         for read in (
             lambda: read_config(tmp_path / "config.json"),
             lambda: load_encoder(tmp_path),
-            lambda: files.read_records(tmp_path / "result.json"),
-            lambda: results.read(tmp_path / "result.json"),
+            lambda: records_so_far(tmp_path / "result.json"),
+            lambda: read_records(tmp_path / "result.json"),
             lambda: open_pool(tmp_path),
             lambda: write_report(tmp_path / "result.json", tmp_path / "page.html"),
         ):
@@ -169,7 +170,7 @@ def test_published_results_of_any_shape_are_one_line(content, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
     for use in (
-        lambda: results.write_page(tmp_path / "results", tmp_path / "page.md"),
+        lambda: results.write_results(tmp_path / "results", tmp_path / "page.md"),
         lambda: write_report(tmp_path / "results", tmp_path / "page.html"),
     ):
         with pytest.raises(InputError):
@@ -177,19 +178,15 @@ def test_published_results_of_any_shape_are_one_line(content, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["results"]
 
 
-def test_records_of_a_run_that_are_none_are_measured_again(tmp_path):
+def test_a_damaged_record_of_a_run_is_named_with_what_to_do(tmp_path):
     (tmp_path / "result.json").write_text('[{"model": 3}]')
-    held = files.read_records(tmp_path / "result.json")
-    assert jobs.matching(held, None, CONFIG.shape, 1) == []
-    (tmp_path / "result.json").write_text('{"model": 3}')
-    with pytest.raises(InputError, match="is not a list of records.*delete it to measure again"):
-        files.read_records(tmp_path / "result.json")
+    with pytest.raises(InputError, match="'dataset' is missing; delete it to measure again"):
+        records_so_far(tmp_path / "result.json")
 
 
 def test_a_split_seed_that_is_there_twice_is_one_line():
-    record = {"split_seed": 0, "accuracy": 0.5, "accuracy_ci95": 0.1}
-    with pytest.raises(InputError, match="a split seed is there twice"):
-        cell([record, record])
+    with pytest.raises(InputError, match="but a split seed occurs twice"):
+        cell([record(), record()])
 
 
 @pytest.mark.parametrize("line", ["3", '"text"', "[]", "{}", '{"step": "x", "loss": []}', DEEP])

@@ -7,9 +7,11 @@ from PIL import Image
 
 from semishot.errors import InputError
 from semishot.paper import published
-from semishot.report import plots
+from semishot.report import mask_tables, plots, svg
+from support.records import masks, record
 
 SEEDS = (0, 1, 2)
+EMPTY = {"distractors": [0] * 4, "others": [0] * 4}
 
 
 def accuracy(shot: int, model: str, h: int, m: int, seed: int) -> float:
@@ -18,16 +20,15 @@ def accuracy(shot: int, model: str, h: int, m: int, seed: int) -> float:
 
 def records(shots: tuple[int, ...]) -> list[dict]:
     return [
-        {
-            "dataset": "mini-imagenet",
-            "model": model,
-            "shot": shot,
-            "distractors": h,
-            "unlabeled": m,
-            "split_seed": seed,
-            "accuracy": accuracy(shot, model, h, m, seed),
-            "accuracy_ci95": 0.01,
-        }
+        record(
+            dataset="mini-imagenet",
+            model=model,
+            shot=shot,
+            distractors=h,
+            unlabeled=m,
+            split_seed=seed,
+            accuracy=accuracy(shot, model, h, m, seed),
+        )
         for shot in shots
         for model in ("soft_kmeans", "masked_soft_kmeans")
         for h in (0, 5)
@@ -62,6 +63,31 @@ def test_the_picture_is_written_whole(tmp_path):
     with Image.open(path) as image:
         assert image.size == (1080, 456)
     assert [p.name for p in tmp_path.iterdir()] == ["figure.png"]
+
+
+def test_both_renderers_of_the_mask_values_draw_the_shares_of_each_kind(tmp_path):
+    """Bins of 6, 0, 0, 2 distractors and 1, 0, 0, 3 others, in two runs."""
+    found = [masks(split_seed=seed) for seed in (0, 1)]
+    chart = mask_tables.mask_chart([*found, masks(model="soft_kmeans", mask_histogram=EMPTY)])
+    others, distractors = chart.lines
+    assert others.heights == [25, 0, 0, 75]
+    assert distractors.heights == [75, 0, 0, 25]
+    assert others.edges == [0, 0.25, 0.5, 0.75, 1]
+    corners = [(0, 25), (0.25, 25), (0.25, 0), (0.5, 0), (0.5, 0), (0.75, 0), (0.75, 75), (1, 75)]
+    assert others.points == corners
+    drawing = svg.Drawing(chart)
+    ends = [(drawing.across(x), drawing.down(y)) for x, y in corners]
+    assert drawing.path(others) == "M" + "L".join(f"{x} {y}" for x, y in ends)
+    plots.draw_masks(found, tmp_path / "masks.svg")
+    text = (tmp_path / "masks.svg").read_text(encoding="utf-8")
+    assert "<svg" in text
+
+
+def test_the_kind_of_a_record_is_no_part_of_its_fingerprint():
+    """Pictures of files of version 0.1, which have none, stay up to date."""
+    old = {k: v for k, v in record().items() if k != "kind"}
+    assert plots.fingerprint([old]) == plots.fingerprint([record(episode_accuracies=[0.5])])
+    assert plots.fingerprint([old]) != plots.fingerprint([record(accuracy=0.1)])
 
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch):

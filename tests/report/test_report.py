@@ -19,10 +19,11 @@ from semishot.commands.main import main
 from semishot.paper import presets
 from semishot.paper import published as paper
 from semishot.paper.scenes import Scene
-from semishot.report import charts, gallery, measured, results, sections, tables
-from semishot.report.grids import grid
-from semishot.report.page import MOST_CURVES, write_report
+from semishot.report import charts, gallery, grouping, svg, tables
+from semishot.report.page import MOST_CURVES, make_sections, write_report
 from semishot.report.reading import read_results
+from semishot.report.rendering import shown
+from semishot.training.records import identity, read_records
 
 PUBLISHED = Path(__file__).parents[2] / "results"
 TABLE1 = PUBLISHED / "omniglot" / "table1-ren2018.json"
@@ -50,7 +51,7 @@ def report(source: Path, out: Path, *more: str) -> str:
 
 
 def record(**changes) -> dict:
-    return results.read(TABLE1)[0] | changes
+    return read_records(TABLE1)[0] | changes
 
 
 def written(path: Path, content) -> Path:
@@ -86,7 +87,7 @@ def test_every_cell_stands_beside_the_papers_with_its_difference(tmp_path):
     page = report(PUBLISHED, tmp_path / "report.html", "--episodes", "0")
     for name, table in paper.TABLES.items():
         for path in PUBLISHED.glob(f"*/{name}-*.json"):
-            records = results.read(path)
+            records = read_records(path)
             for shot, m in tables.parts_of(table, records):
                 for (model, h), ours in tables.cells(records, shot, m).items():
                     if ours:
@@ -94,13 +95,13 @@ def test_every_cell_stands_beside_the_papers_with_its_difference(tmp_path):
                         gap = ours.mean - published.mean
                         tone = "above" if gap >= 0 else "below"
                         assert f">{published.mean:.2f} ± {published.error:.2f}</td>" in page
-                        assert f">{ours}</td>" in page
+                        assert f">{shown(ours.number())}</td>" in page
                         assert f'class="number {tone}">{gap:+.2f}</td>' in page
 
 
 def test_settings_seeds_versions_device_times_and_commands_are_there(tmp_path):
     page = report(TABLE1, tmp_path / "report.html", "--episodes", "0")
-    first = results.read(TABLE1)[0]
+    first = read_records(TABLE1)[0]
     words = [first["device"], first["date"], f"{first['seconds']:.1f} s", "0, 1, 2, 3, 4, 5"]
     words += [f"{name} {version}" for name, version in first["versions"].items()]
     words += [
@@ -110,20 +111,22 @@ def test_settings_seeds_versions_device_times_and_commands_are_there(tmp_path):
     ]
     for text in words:
         assert text in page, text
-    shown = [re.sub("<.*?>", "", c) for c in re.findall(r'<code class="command">.*?</code>', page)]
+    commands = [
+        re.sub("<.*?>", "", c) for c in re.findall(r'<code class="command">.*?</code>', page)
+    ]
     whole = "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 10"
-    assert shown == [whole, *(f"{whole} --models {model}" for model in paper.MODELS)]
+    assert commands == [whole, *(f"{whole} --models {model}" for model in paper.MODELS)]
 
 
 def test_every_published_record_is_in_a_section():
     found = read_results(PUBLISHED)
-    out = measured.sort_out(found.files)
+    out = grouping.group(found.files)
     assert out.others == []
     groups = [group.records for group in (*out.tables, *out.figures)]
     for files in (out.baselines, out.masks, out.ablations):
         groups += files.values()
-    shown = {results.settings(r) for records in groups for r in records}
-    assert shown == {results.settings(r) for records in found.files.values() for r in records}
+    held = {identity(r) for records in groups for r in records}
+    assert held == {identity(r) for records in found.files.values() for r in records}
     assert [group.name for group in out.tables] == ["table1"] * 3 + ["table2"] * 2
 
 
@@ -139,20 +142,20 @@ def test_what_departs_from_its_preset_is_listed_apart_with_what_was_changed(tmp_
         record(train=record()["train"] | {"way": 9}),
     ]
     name = written(tmp_path / "mine.json", [*changed, *others, record()])
-    out = measured.sort_out(read_results(name).files)
+    out = grouping.group(read_results(name).files)
     assert [len(group.records) for group in out.tables] == [1]
-    header, rows = measured.other_rows(out.others)
-    assert len(rows) == 7
-    whats = {row[header.index("changed")]: row for row in rows}
-    assert set(whats) == {"steps 3", "mask power 2", "training way 9", "-"}
-    assert whats["steps 3"][:3] == ["Supervised", "62.50 ± 8.84", "2"]
+    (grid,) = grouping.others_section(out.others).grids
+    assert len(grid.rows) == 7
+    whats = {row[grid.header.index("changed")]: row for row in grid.rows}
+    assert set(whats) == {"steps 3", "mask power 2", "training way 9", None}
+    assert [shown(cell) for cell in whats["steps 3"][:3]] == ["Supervised", "62.50 ± 8.84", "2"]
 
 
 def test_a_cell_measured_twice_is_shown_once(tmp_path):
-    records = results.read(TABLE1)
+    records = read_records(TABLE1)
     written(tmp_path / "omniglot" / "a.json", [r | {"accuracy": 0.1} for r in records])
     written(tmp_path / "omniglot" / "b.json", records)
-    out = measured.sort_out(read_results(tmp_path).files)
+    out = grouping.group(read_results(tmp_path).files)
     assert [group.records for group in out.tables] == [records]
 
 
@@ -160,7 +163,7 @@ def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
     found = read_results(PUBLISHED)
     assert len(found.choices) == 2
     assert not any("speed" in name for name in found.files)
-    titles = [section.title for section in sections.make_sections(found)]
+    titles = [section.title for section in make_sections(found)]
     assert "How the preset `semishot` was chosen" in titles
 
 
@@ -220,30 +223,29 @@ def test_the_report_from_result_files_loads_no_torch(tmp_path):
 
 
 def test_ticks_are_round_numbers_that_cover_the_range():
-    assert [label for _, label in charts.ticks(0, 25)] == ["0", "5", "10", "15", "20", "25"]
-    assert [label for _, label in charts.ticks(0, 0.31)] == ["0.0", "0.1", "0.2", "0.3"]
-    assert [label for _, label in charts.ticks(100, 200_000)][-1] == "200,000"
+    assert [label for _, label in svg.ticks(0, 25)] == ["0", "5", "10", "15", "20", "25"]
+    assert [label for _, label in svg.ticks(0, 0.31)] == ["0.0", "0.1", "0.2", "0.3"]
+    assert [label for _, label in svg.ticks(100, 200_000)][-1] == "200,000"
     for low, high in ((0.0, 1e-9), (41.3, 41.4), (0.0, 7e5)):
-        assert 2 <= len(charts.ticks(low, high)) <= 11
+        assert 2 <= len(svg.ticks(low, high)) <= 11
 
 
 def test_a_chart_draws_each_point_where_it_belongs():
     line = charts.Line("one", 2, [(0, 10.0), (5, 20.0)], [1.0, 2.0])
-    chart = charts.Chart("title", "x", "y", [line])
+    chart = svg.Drawing(charts.Chart("title", "x", "y", [line]))
     assert chart.y_range[0] <= 9 < 22 <= chart.y_range[1]  # the ends of the error bars
     low, high = chart.y_range
-    y = charts.BOTTOM - (charts.BOTTOM - charts.TOP) * (10 - low) / (high - low)
-    assert chart.path(line).startswith(
-        f"M{float(charts.LEFT)} {round(y, 1)}L{float(charts.RIGHT)} "
-    )
+    y = svg.BOTTOM - (svg.BOTTOM - svg.TOP) * (10 - low) / (high - low)
+    assert chart.path(line).startswith(f"M{float(svg.LEFT)} {round(y, 1)}L{float(svg.RIGHT)} ")
     assert chart.bars(line).count("M") == 4
-    assert chart.marks(line).count(charts.MARKS[2]) == 2
+    assert chart.marks(line).count(svg.MARKS[2]) == 2
 
 
 def test_one_value_and_equal_values_can_be_drawn():
     for points in ([(3.0, 0.5)], [(0.0, 0.0), (1.0, 0.0)]):
-        chart = charts.Chart("", "", "", [charts.Line("", 0, points)], from_zero=True)
-        assert "nan" not in chart.path(chart.lines[0])
+        line = charts.Line("", 0, points)
+        chart = svg.Drawing(charts.Chart("", "", "", [line], from_zero=True))
+        assert "nan" not in chart.path(line)
         assert chart.x_ticks
         assert chart.y_ticks
 
@@ -276,16 +278,6 @@ def test_many_fleets_are_counted_not_drawn(demo, tmp_path):
     assert "None were asked for." in page
 
 
-# Tables
-
-
-def test_cells_sort_by_their_number_and_differences_have_a_tone():
-    header, texts = ["model", "ours", "difference"], ["1,234.50 ± 0.1 (3)", "+0.20 ± 0.1"]
-    (row, missing) = grid("", header, [["a", *texts], ["b", "-", "-0.10"]]).rows
-    assert [(e.rank, e.tone) for e in row] == [("a", ""), (1234.5, ""), (0.2, "above")]
-    assert [(e.rank, e.tone) for e in missing] == [("b", ""), ("", ""), (-0.1, "below")]
-
-
 # Episodes
 
 
@@ -305,7 +297,7 @@ def scene(channels: int = 1) -> Scene:
 def test_an_episode_shows_its_images_its_weights_and_its_predictions():
     found = gallery.as_thumbnails(scene(), "episode 3", "semishot show episode")
     assert found.title == "title, episode 3"
-    assert found.said == "2 of 4 queries are right before refinement, 3 after it."
+    assert found.outcome == "2 of 4 queries are right before refinement, 3 after it."
     assert [[i.mark for i in row] for row in found.query] == [["1 ✓", "2→1 ✓"], ["1 ✗", "2 ✓"]]
     assert sorted((i.mark, i.share) for i in found.unlabeled) == sorted(
         [("+", 100), ("+", 50), ("+", 25), ("+", 100), ("−", 0), ("−", 0)]
@@ -355,16 +347,19 @@ def test_hostile_words_are_words(field, tmp_path):
     ("content", "line"),
     [
         ("{", "cannot read result file"),
-        ({"some": "thing"}, "it holds no list of records"),
-        ([1, 2], "it holds no list of records"),
+        ({"some": "thing"}, "it does not hold a list of records"),
+        ([1, 2], "it does not hold a list of records"),
         ([], "give the folder of `reproduce --runs` or `--publish`"),
-        ([{"dataset": "omniglot"}], "'preset' of record 0 should be a str, not None"),
-        ([record(shot="one")], "'shot' of record 0 should be a int, not 'one'"),
-        ([record(accuracy=float("nan"))], "'accuracy' of record 0 should be a float, not nan"),
-        ([record(tells_distractors=3)], "is no result file of this version"),
-        ([record(features="pixels", options=[])], "should be a dict, not []"),
-        ([record(variant="x")], "is no result file of this version"),
-        ({"variants": [1]}, "is no record of a choice"),
+        ([{"dataset": "omniglot"}], "record 0: 'preset' is missing"),
+        ([record(shot="one")], "record 0: 'shot' must be an integer, not 'one'"),
+        ([record(accuracy=float("nan"))], "record 0: 'accuracy' must be a number, not nan"),
+        (
+            [record(kind="masks", tells_distractors=3)],
+            "'tells_distractors' must be an object, not 3",
+        ),
+        ([record(kind="baseline", options=[])], "'options' must be an object, not []"),
+        ([record(kind="ablation", variant="x", only="")], "'x' has no cell that it departs from"),
+        ({"variants": [1]}, "is not the record of a choice: 'choice.title' is missing"),
     ],
 )
 def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_path, capsys):

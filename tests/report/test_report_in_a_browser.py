@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from semishot.data.episodes import EpisodeShape
-from semishot.report import results
 from semishot.report.page import write_report
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model
 from semishot.training.log import append_log
+from semishot.training.records import read_records
 
 PUBLISHED = Path(__file__).parents[2] / "results"
 TABLE1 = PUBLISHED / "omniglot" / "table1-ren2018.json"
@@ -37,7 +37,7 @@ def page(tmp_path_factory, tiny_root, tiny_pool) -> Path:
     (run / "config.json").write_text(config.to_json())
     for step in (100, 200, 300):
         append_log(run, step, 1e-3, [1.5 - step / 300, 1.4 - step / 300])
-    own = results.read(TABLE1)[0] | {"dataset": "glyphs", "model": "masked_soft_kmeans"}
+    own = read_records(TABLE1)[0] | {"dataset": "glyphs", "model": "masked_soft_kmeans"}
     (run / "result.json").write_text(json.dumps([own]))
     write_report(folder, folder / "report.html", tiny_root)
     return folder / "report.html"
@@ -131,7 +131,7 @@ def test_on_paper_everything_is_open_and_the_list_of_sections_is_gone(browser, p
 
 def test_a_hostile_record_runs_nothing(browser, tmp_path):
     words = ("dataset", "preset", "model", "device", "date", "split")
-    hostile = results.read(TABLE1)[0] | dict.fromkeys(words, HOSTILE)
+    hostile = read_records(TABLE1)[0] | dict.fromkeys(words, HOSTILE)
     (tmp_path / "r.json").write_text(json.dumps([hostile]))
     write_report(tmp_path / "r.json", tmp_path / "report.html", tmp_path)
     browser.open(tmp_path / "report.html")

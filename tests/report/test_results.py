@@ -15,9 +15,13 @@ from semishot.paper import ablations, presets, reproduce
 from semishot.paper import published as paper
 from semishot.paper.requests import AblationRequest, TableRequest
 from semishot.report import plots, results, tables
+from semishot.report.ablation_tables import ablations_grid, ablations_section, cell_of
+from semishot.report.rendering import shown
 from semishot.training.config import Recipe
 from semishot.training.evaluation import find_model
+from semishot.training.records import publish, read_records
 from semishot.training.requests import Where
+from support.records import ablation
 
 REPOSITORY = Path(__file__).parents[2]
 CPU = torch.device("cpu")
@@ -36,7 +40,7 @@ def all_ablations(root: Path, runs: Path, splits: int, only: str = "") -> list[d
 def test_the_results_page_is_up_to_date():
     """After `reproduce --publish results`, run `semishot results`."""
     written = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
-    assert written == results.page(REPOSITORY / "results")
+    assert written == results.results_markdown(REPOSITORY / "results")
 
 
 def test_the_figures_of_the_results_page_are_up_to_date():
@@ -44,13 +48,13 @@ def test_the_figures_of_the_results_page_are_up_to_date():
     folder = REPOSITORY / "results"
     for path in (*results.figures(folder), *results.mask_figures(folder)):
         with Image.open(REPOSITORY / "docs" / results.picture_name(path)) as image:
-            assert image.info["Description"] == plots.fingerprint(results.read(path)), path
+            assert image.info["Description"] == plots.fingerprint(read_records(path)), path
 
 
 def test_published_files_are_small_and_say_what_they_were_run_with():
     for path in (REPOSITORY / "results").glob("*/[at]*.json"):
         assert path.stat().st_size < 200_000
-        for record in results.read(path):
+        for record in read_records(path):
             assert "episode_accuracies" not in record
             assert {"recipe", "train", "split_seed", "device", "versions", "date"} <= set(record)
             if record["updates"]:  # pixels and random weights have none
@@ -86,10 +90,10 @@ def test_every_variant_and_the_cells_they_depart_from_are_measured(records):
 
 
 def test_a_variant_changes_what_it_says_and_nothing_else(records):
-    base = {results._key(r): r for r in records if not r["variant"]}
+    base = {cell_of(r): r for r in records if not r["variant"]}
     for record in records:
         if record["variant"]:
-            own = base[results._key(record)]
+            own = base[cell_of(record)]
             changed = {k for k in ("options", "recipe", "train") if record[k] != own[k]}
             assert len(changed) == 1, record["variant"]
     by_name = {r["variant"]: r for r in records}
@@ -101,6 +105,7 @@ def test_a_variant_changes_what_it_says_and_nothing_else(records):
 
 def test_some_ablations_alone_and_none_by_that_name(short_presets, tiny_root, tmp_path):
     some = all_ablations(tiny_root, tmp_path, 1, only="mask")
+    assert {(r["kind"], r["only"]) for r in some} == {("ablation", "mask")}
     assert {r["variant"] for r in some} == {"", "mask applied twice"}
     with pytest.raises(
         InputError, match="no ablation's name contains 'masks'; there are: schedule"
@@ -137,24 +142,9 @@ def test_photographs_have_ablations_under_their_own_protocol():
         assert (departing.test.query, departing.test.unlabeled) == (20, 20)
 
 
-def test_a_second_measurement_takes_the_place_of_the_first(tmp_path):
-    def one(seed: int, accuracy: float, **more: object) -> dict:
-        return {"model": "masked", "split_seed": seed, "accuracy": accuracy, **more}
-
-    path = tmp_path / "some.json"
-    results.publish([one(0, 0.5, episode_accuracies=[0.5]), one(1, 0.6)], path)
-    results.publish([one(1, 0.7), one(2, 0.8), one(1, 0.9, features="pixels")], path)
-    assert results.read(path) == [
-        one(0, 0.5),
-        one(1, 0.7),
-        one(2, 0.8),
-        one(1, 0.9, features="pixels"),
-    ]
-
-
 def test_a_table_that_was_not_run_says_so_and_how(records, tmp_path):
-    results.publish(records, tmp_path / "glyphs" / "ablations.json")
-    page = results.page(tmp_path)
+    publish(records, tmp_path / "glyphs" / "ablations.json")
+    page = results.results_markdown(tmp_path)
     for name in ("table2", "table3"):
         dataset = paper.TABLES[name].dataset
         assert f"`semishot data prepare {dataset} --source FOLDER`" in page
@@ -162,28 +152,45 @@ def test_a_table_that_was_not_run_says_so_and_how(records, tmp_path):
     assert page.count("This table has not been run") == 3
 
 
-def made_up(variant: str, seed: int, accuracy: float) -> dict:
-    return {
-        "preset": "ren2018",
-        "updates": 20_000,
-        "model": "masked_soft_kmeans",
-        "variant": variant,
-        "distractors": 5,
-        "split_seed": seed,
-        "accuracy": accuracy,
-    }
+def changed(variant: str, accuracies: list[float]) -> list[dict]:
+    return [
+        ablation(variant=variant, split_seed=seed, accuracy=accuracy, only="some of them")
+        for seed, accuracy in enumerate(accuracies)
+    ]
 
 
 def test_differences_are_taken_split_by_split():
     base, other = [0.90, 0.94, 0.97], [0.91, 0.93, 0.99]
-    rows = [made_up("", s, a) for s, a in enumerate(base)]
-    rows += [made_up("changed", s, a) for s, a in enumerate(other)]
-    header, (row,) = results.ablation_rows(rows)
+    grid = ablations_grid([*changed("", base), *changed("changed", other)])
+    ((*_, mean, difference),) = grid.rows
     gaps = [100 * (b - a) for a, b in zip(base, other, strict=True)]
-    mean = sum(gaps) / 3
-    error = (sum((g - mean) ** 2 for g in gaps) / 3) ** 0.5 / 3**0.5
-    assert row[-1] == f"{mean:+.2f} ± {error:.2f}"
-    assert row[header.index("w/ distractors")] == f"{100 * np.mean(other):.2f}"
+    average = sum(gaps) / 3
+    error = (sum((g - average) ** 2 for g in gaps) / 3) ** 0.5 / 3**0.5
+    assert difference.value == pytest.approx(average)
+    assert difference.error == pytest.approx(error)
+    assert mean.value == pytest.approx(100 * np.mean(other))
+    assert shown(difference) == f"{average:+.2f} ± {error:.2f}"
+    assert grid.rows[0][:6] == [
+        "ren2018",
+        grid.rows[0][1],
+        "Masked Soft k-Means",
+        "changed",
+        "",
+        "",
+    ]
+
+
+def test_ablations_say_what_only_asked_for_and_ask_for_it_again():
+    section = ablations_section([*changed("", [0.5]), *changed("x", [0.6])])
+    assert section.title == "What made the numbers (omniglot): some of them"
+    command = "semishot reproduce ablations --dataset omniglot --splits 1 --only 'some of them'"
+    assert section.commands == [("all of it", command)]
+
+
+def test_a_variant_without_the_cell_it_departs_from_is_named(tmp_path):
+    publish(changed("alone", [0.5]), tmp_path / "omniglot" / "ablations.json")
+    with pytest.raises(InputError, match=r"ablations\.json .*'alone' has no cell that it departs"):
+        results.results_markdown(tmp_path)
 
 
 def test_publish_and_results_commands(short_presets, tiny_pool, tiny_root, tmp_path, capsys):
@@ -198,11 +205,11 @@ def test_publish_and_results_commands(short_presets, tiny_pool, tiny_root, tmp_p
 
 def test_an_empty_or_broken_results_folder_is_named(tmp_path):
     with pytest.raises(InputError, match="no result files"):
-        results.page(tmp_path)
+        results.results_markdown(tmp_path)
     (tmp_path / "omniglot").mkdir()
     (tmp_path / "omniglot" / "ablations.json").write_text("{")
     with pytest.raises(InputError, match=r"cannot read result file .*ablations\.json"):
-        results.page(tmp_path)
+        results.results_markdown(tmp_path)
 
 
 def test_the_pretrained_model_is_there_and_an_unknown_one_is_refused():
@@ -232,18 +239,18 @@ def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
 
 def test_the_readme_shows_the_published_cells():
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    shown = {
+    lines = {
         line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
     }
-    published = results.read(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
+    published = read_records(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
     cells = tables.cells(published, 1, 10)
     for model, label in paper.MODELS.items():
         columns = [
             c.strip() for c in text[text.index("paper, w/") :].split(f"| {label} |")[1].split("|")
         ]
-        assert columns[1] == str(cells[model, 0]), label
-        assert columns[3] == str(cells[model, 5]), label
-    beyond = results.read(REPOSITORY / "results" / "omniglot" / "table1-semishot.json")
+        assert columns[1] == shown(cells[model, 0].number()), label
+        assert columns[3] == shown(cells[model, 5].number()), label
+    beyond = read_records(REPOSITORY / "results" / "omniglot" / "table1-semishot.json")
     masked = tables.cells(beyond, 1, 10)
     for h in (0, 5):
-        assert str(masked["masked_soft_kmeans", h]) in shown["Masked, preset `semishot`"]
+        assert shown(masked["masked_soft_kmeans", h].number()) in lines["Masked, preset `semishot`"]

@@ -1,4 +1,4 @@
-"""Tables from records: means, the standard error over splits, the paper's layout, two sentences."""
+"""Tables from records: means, the standard error over splits, the paper's layout, sentences."""
 
 import json
 import re
@@ -8,26 +8,23 @@ import pytest
 
 from semishot.paper import published as paper
 from semishot.report import tables
+from semishot.report.curves import curves_grid, curves_section, unlabeled_charts
+from semishot.report.rendering import as_text, shown
+from support.records import record
 
 SPLITS = 3
 TABLE1 = paper.TABLES["table1"]
 
 
-def record(model: str, h: int, m: int, seed: int, accuracy: float, **more: Any) -> dict[str, Any]:
-    return {
-        "dataset": "omniglot",
-        "model": model,
-        "shot": 1,
-        "distractors": h,
-        "unlabeled": m,
-        "split_seed": seed,
-        "accuracy": accuracy,
-        "accuracy_ci95": 0.01 * (seed + 1),
-        "episodes": 600,
-        "updates": 20_000,
-        "recipe": {},
-        **more,
-    }
+def run(model: str, h: int, m: int, seed: int, accuracy: float) -> dict[str, Any]:
+    return record(
+        model=model,
+        distractors=h,
+        unlabeled=m,
+        split_seed=seed,
+        accuracy=accuracy,
+        accuracy_ci95=0.01 * (seed + 1),
+    )
 
 
 def accuracy(model: str, h: int, m: int, seed: int) -> float:
@@ -39,13 +36,17 @@ def accuracy(model: str, h: int, m: int, seed: int) -> float:
 
 def all_records() -> list[dict[str, Any]]:
     return [
-        record(model, h, m, seed, accuracy(model, h, m, seed))
+        run(model, h, m, seed, accuracy(model, h, m, seed))
         for model in paper.MODELS
         for h in (0, 5)
         for m in (5, 10)
         for seed in range(SPLITS)
         if model != "supervised" or h == 0  # it is measured once
     ]
+
+
+def table_text(records: list[dict[str, Any]]) -> str:
+    return as_text(tables.table_section("table1", TABLE1, records))
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
@@ -57,7 +58,7 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
 
 def test_a20_standard_error_is_population_deviation_over_sqrt_of_splits():
     values = [0.91, 0.95, 0.96, 0.99]
-    cell = tables.cell([record("soft_kmeans", 0, 5, s, v) for s, v in enumerate(values)])
+    cell = tables.cell([run("soft_kmeans", 0, 5, s, v) for s, v in enumerate(values)])
     mean, error = mean_and_error(values)
     assert cell.mean == pytest.approx(100 * mean)
     assert cell.error == pytest.approx(100 * error)
@@ -66,7 +67,7 @@ def test_a20_standard_error_is_population_deviation_over_sqrt_of_splits():
 
 
 def test_one_split_has_no_spread_and_none_has_no_cell():
-    assert tables.cell([record("soft_kmeans", 0, 5, 0, 0.9)]).error == 0
+    assert tables.cell([run("soft_kmeans", 0, 5, 0, 0.9)]).error == 0
     assert tables.cell([]) is None
 
 
@@ -88,84 +89,94 @@ def test_r19_the_supervised_row_is_shared_by_both_columns():
 
 
 def test_rows_and_columns_are_the_papers():
-    header, rows = tables.table_rows(TABLE1, all_records(), 1, 5, beside_paper=False)
-    assert header == ["model", "no distractors", "w/ distractors"]
-    assert [row[0] for row in rows] == list(paper.MODELS.values())
-    for model, row in zip(paper.MODELS, rows, strict=True):
-        for h, text in zip((0, 5), row[1:], strict=True):
+    glyphs = [r | {"dataset": "glyphs"} for r in all_records()]
+    grid = tables.table_grid(TABLE1, glyphs, 1, 5)
+    assert grid.header == ["model", "no distractors", "w/ distractors"]
+    assert [row[0] for row in grid.rows] == list(paper.MODELS.values())
+    for model, row in zip(paper.MODELS, grid.rows, strict=True):
+        for h, cell in zip((0, 5), row[1:], strict=True):
             column = 0 if model == "supervised" else h
             mean, error = mean_and_error([accuracy(model, column, 5, s) for s in range(SPLITS)])
-            assert text == f"{100 * mean:.2f} ± {100 * error:.2f}"
+            assert cell.value == pytest.approx(100 * mean)
+            assert shown(cell) == f"{100 * mean:.2f} ± {100 * error:.2f}"
 
 
 def test_beside_the_paper_stand_its_number_and_the_difference():
-    header, rows = tables.table_rows(TABLE1, all_records(), 1, 10, beside_paper=True)
-    assert header[2:4] == header[5:7] == ["paper", "difference"]
-    for model, row in zip(paper.MODELS, rows, strict=True):
+    grid = tables.table_grid(TABLE1, all_records(), 1, 10)
+    assert grid.header[2:4] == grid.header[5:7] == ["paper", "difference"]
+    for model, row in zip(paper.MODELS, grid.rows, strict=True):
         for h, (ours, theirs, difference) in zip((0, 5), (row[1:4], row[4:7]), strict=True):
             published = TABLE1.cells[model, 1, h]
-            assert theirs == f"{published.mean:.2f} ± {published.error:.2f}"
-            gap = float(ours.split()[0]) - published.mean
-            assert float(difference) == pytest.approx(gap, abs=0.0101)
-            assert difference[0] in "+-"
+            assert (theirs.value, theirs.error) == (published.mean, published.error)
+            assert difference.value == pytest.approx(ours.value - published.mean)
+            assert difference.form == "difference"
 
 
 def test_missing_cells_are_dashes():
     only = [r for r in all_records() if r["model"] == "soft_kmeans" and r["distractors"] == 5]
-    _, rows = tables.table_rows(TABLE1, only, 1, 5, beside_paper=True)
-    by_model = dict(zip(paper.MODELS, rows, strict=True))
-    assert by_model["supervised"][1::3] == ["-", "-"]
-    assert by_model["supervised"][3::3] == ["-", "-"]
-    assert by_model["soft_kmeans"][1] == "-"
-    assert by_model["soft_kmeans"][4] != "-"
+    grid = tables.table_grid(TABLE1, only, 1, 5)
+    by_model = dict(zip(paper.MODELS, grid.rows, strict=True))
+    assert by_model["supervised"][1::3] == [None, None]
+    assert by_model["supervised"][3::3] == [None, None]
+    assert by_model["soft_kmeans"][1] is None
+    assert by_model["soft_kmeans"][4] is not None
 
 
 def test_a_cell_with_fewer_splits_says_how_many():
     some = [r for r in all_records() if r["model"] != "soft_kmeans" or r["split_seed"] < 2]
-    text = tables.table_as_text(TABLE1, some)
+    text = table_text(some)
     rows = [line for line in text.splitlines() if line.startswith("Soft k-Means   ")]
     assert [row.count("(2)") for row in rows] == [2, 2]
     assert "over 3 splits of 600 episodes; 20,000 updates, 64 filters. (n): over n splits" in text
-    assert "(n)" not in tables.table_as_text(TABLE1, all_records())
+    assert "(n)" not in table_text(all_records())
 
 
 def test_findings_are_left_out_where_nothing_was_measured():
     some = [r for r in all_records() if r["model"] == "masked_soft_kmeans"]
     assert tables.findings(some, 1, 5) == []
-    assert tables.table_as_text(TABLE1, some).count("\n\n") == 3  # two titles, two tables
+    assert table_text(some).count("\n\n") == 3  # two titles, two tables
 
 
 def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
     table = paper.table("figure-unlabeled", "omniglot")
-    header, rows = tables.curve_rows(table, all_records(), 1)
-    assert header == ["1-shot", "M = 0", "M = 1", "M = 2", "M = 5", "M = 10"]
-    assert len(rows) == 2 * len(paper.MODELS)
-    for (model, h), row in zip(((m, h) for m in paper.MODELS for h in (0, 5)), rows, strict=True):
+    grid = curves_grid(table, all_records(), 1)
+    assert grid.header == ["1-shot", "M = 0", "M = 1", "M = 2", "M = 5", "M = 10"]
+    assert len(grid.rows) == 2 * len(paper.MODELS)
+    keys = [(m, h) for m in paper.MODELS for h in (0, 5)]
+    for (model, h), row in zip(keys, grid.rows, strict=True):
         column = 0 if model == "supervised" else h
-        assert row[1:4] == ["-", "-", "-"]
-        for m, text in zip((5, 10), row[4:], strict=True):
+        assert row[1:4] == [None, None, None]
+        for m, cell in zip((5, 10), row[4:], strict=True):
             mean, error = mean_and_error([accuracy(model, column, m, s) for s in range(SPLITS)])
-            assert text == f"{100 * mean:.2f} ± {100 * error:.2f}"
-    assert "Masked Soft k-Means, w/ distractors" in tables.curves_as_text(table, all_records())
+            assert shown(cell) == f"{100 * mean:.2f} ± {100 * error:.2f}"
+    text = as_text(curves_section(all_records()))
+    assert text.startswith(
+        "omniglot, 5-way, by M unlabeled images per class at test. Accuracy in %,\n"
+    )
+    assert "mean ± standard error over 3 splits of 600 episodes; 20,000 updates.\n\n" in text
+    assert "Masked Soft k-Means, w/ distractors" in text
 
 
-def test_text_has_names_to_the_left_and_numbers_to_the_right():
-    text = tables.as_text(["model", "a", "long header"], [["x", "12.5", "1"], ["longer", "3", "-"]])
-    assert text.splitlines() == [
-        "model      a  long header",
-        "------  ----  -----------",
-        "x       12.5            1",
-        "longer     3            -",
+def test_both_renderers_of_a_figure_draw_the_same_lines_and_one_point_is_no_curve():
+    """matplotlib draws what `unlabeled_charts` has, a page those of more than one point."""
+    some = [r for r in all_records() if r["model"] != "soft_kmeans" or r["unlabeled"] == 5]
+    drawn, shown_on_page = unlabeled_charts(some), curves_section(some).charts
+    assert [chart.title for chart in drawn] == [chart.title for chart in shown_on_page]
+    for chart, on_page in zip(drawn, shown_on_page, strict=True):
+        assert chart.x_values == [0, 1, 2, 5, 10]
+        assert [line.label for line in chart.lines] == list(paper.MODELS.values())
+        assert on_page.lines == [line for line in chart.lines if line.label != "Soft k-Means"]
+    line = drawn[1].lines[4]
+    means = [
+        mean_and_error([accuracy("masked_soft_kmeans", 5, m, s) for s in (0, 1, 2)])
+        for m in (5, 10)
     ]
-
-
-def test_markdown_has_a_rule_that_aligns_numbers_to_the_right():
-    text = tables.as_markdown(["model", "a", "b"], [["x", "1", "2"]])
-    assert text.splitlines() == ["| model | a | b |", "| --- | ---: | ---: |", "| x | 1 | 2 |"]
+    assert [y for _, y in line.points] == pytest.approx([100 * mean for mean, _ in means])
+    assert line.errors == pytest.approx([100 * error for _, error in means])
 
 
 def test_table1_as_text_says_what_it_measured_once_for_each_m():
-    text = tables.table_as_text(TABLE1, all_records())
+    text = table_text(all_records())
     for m in (5, 10):
         assert f"omniglot, 5-way 1-shot, M = {m} unlabeled per class at test" in text
     assert text.count("mean ± standard error over 3 splits of 600 episodes") == 2
@@ -175,7 +186,36 @@ def test_table1_as_text_says_what_it_measured_once_for_each_m():
 
 def test_the_papers_numbers_stand_beside_omniglot_only():
     others = [r | {"dataset": "glyphs"} for r in all_records()]
-    assert "paper" not in tables.table_as_text(TABLE1, others)
+    assert "paper" not in table_text(others)
+    section = tables.table_section("table1", TABLE1, others)
+    assert section.title.startswith("The five models (glyphs, 5-way)")
+    assert (section.comparison, section.summary) == ("", [])
+    assert section.conclusions == section.findings != []
+
+
+def test_a_table_of_the_paper_says_how_it_compares_and_what_was_not_run():
+    section = tables.table_section("table1", TABLE1, all_records())
+    best = {
+        key: max(tables.cells(all_records(), 1, m)[key[0], key[2]].mean for m in (5, 10))
+        - cell.mean
+        for key, cell in TABLE1.cells.items()
+    }
+    above = sum(gap >= 0 for gap in best.values())
+    assert section.comparison == (
+        f"At the better M, {above} of the 10 cells measured are at or above the paper's; the lowest "
+        f"difference is {min(best.values()):+.2f}."
+    )
+    assert section.conclusions == [section.comparison]
+    words = ["Table 1, omniglot", "ren2018", "20,000", "10 (of 10)", str(above)]
+    assert [shown(cell) for cell in section.summary] == [*words, f"{min(best.values()):+.2f}"]
+    assert section.is_complete
+    some = [r for r in all_records() if r["model"] != "soft_kmeans"]
+    assert not tables.table_section("table1", TABLE1, some).is_complete
+    assert section.commands[0] == (
+        "all of it",
+        "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 3",
+    )
+    assert len(section.commands) == 1 + len(paper.MODELS)
 
 
 def test_findings_say_what_unlabeled_images_bought_and_distractors_cost():
@@ -224,7 +264,7 @@ def test_json_leaves_out_what_was_not_measured():
 
 
 def test_records_as_text_names_both_kinds_of_error():
-    rows = [record("soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
+    rows = [run("soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
     lines = tables.records_as_text(rows).splitlines()
     assert "± 95 % over episodes" in lines[0]
     assert re.split(r"\s{2,}", lines[2]) == ["soft_kmeans", "0", "80.00", "1.00"]
@@ -234,5 +274,5 @@ def test_records_as_text_names_both_kinds_of_error():
 
 
 def test_one_run_has_no_standard_error_over_splits():
-    text = tables.records_as_text([record("soft_kmeans", 0, 5, 0, 0.8)])
+    text = tables.records_as_text([run("soft_kmeans", 0, 5, 0, 0.8)])
     assert "standard error" not in text

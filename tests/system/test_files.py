@@ -11,7 +11,6 @@ import pytest
 from semishot.errors import InputError
 from semishot.system.files import (
     open_regular,
-    read_records,
     read_regular,
     reading,
     whole_folder,
@@ -153,18 +152,6 @@ def test_an_old_folder_survives_a_rename_that_fails(tmp_path, monkeypatch):
     with pytest.raises(FullDiskError), whole_folder(folder) as temporary:
         (temporary / "new").write_text("new")
     assert [p.name for p in folder.iterdir()] == ["old"]
-
-
-def test_records_that_are_not_there_are_none_and_damaged_ones_are_named(tmp_path):
-    path = tmp_path / "result.json"
-    assert read_records(path) == []
-    write_json(path, [{"accuracy": 0.5}])
-    assert read_records(path) == [{"accuracy": 0.5}]
-    path.write_text(path.read_text()[:-4])
-    with pytest.raises(
-        InputError, match="cannot read .*result.json .*; delete it to measure again"
-    ):
-        read_records(path)
 
 
 def test_regular_files_are_read_up_to_a_bound(tmp_path):

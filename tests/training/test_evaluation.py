@@ -22,7 +22,6 @@ from semishot.training.evaluation import (
     episode_accuracies,
     evaluate,
     evaluate_folder,
-    records,
 )
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import train
@@ -160,21 +159,6 @@ def test_an_impossible_shape_is_refused_before_any_embedding(tiny_pool, folders,
     monkeypatch.setattr(evaluating, "embed_classes", lambda *args: pytest.fail("it embedded"))
     with pytest.raises(InputError, match="8 classes but an episode needs 3 \\+ 6"):
         evaluate(model, tiny_pool, "val", [SHAPE], SEEDS)
-
-
-def test_accuracy_is_the_mean_and_its_interval_is_196_standard_errors_over_episodes(tiny_pool):
-    config = FleetConfig(
-        "glyphs", "f", "tiny", RECIPE, SHAPE, tuple(Member("soft_kmeans", seed) for seed in SEEDS)
-    )
-    accuracies = np.array([[0.0, 0.5, 1.0, 0.75, 0.25], [1.0, 1.0, 0.9, 1.0, 1.0]])
-    rows = records(config, None, "test", SHAPE, accuracies, 1.5, CPU)
-    for row, per_episode in zip(rows, accuracies.tolist(), strict=True):
-        mean = sum(per_episode) / 5
-        deviation = (sum((a - mean) ** 2 for a in per_episode) / 5) ** 0.5
-        assert row["accuracy"] == pytest.approx(mean)
-        assert row["accuracy_ci95"] == pytest.approx(1.96 * deviation / 5**0.5)
-        assert row["episode_accuracies"] == per_episode
-        assert row["episodes"] == 5
 
 
 def records_of(folder: Path, refiner: str | None, episodes: int, root: Path) -> list[dict]:

@@ -49,18 +49,19 @@ def table5(
         as_json: Print the cells as JSON.
     """
     from semishot.paper import table5
-    from semishot.report import baseline_tables, page, results
+    from semishot.report import baseline_tables, page, rendering
+    from semishot.training.records import publish as publish_records
 
     request = Table5Request(dataset, features, with_scale_bug, splits, updates)
     records = table5.table5(request, Where(runs, data_root, device))
     print(
         baseline_tables.table5_as_json(records)
         if as_json
-        else baseline_tables.table5_as_text(records)
+        else rendering.as_text(baseline_tables.table5_section(records))
     )
     if publish is not None:
         suffix = "" if updates is None else f"-{updates}"
-        results.publish(records, publish / dataset / f"table5{suffix}.json")
+        publish_records(records, publish / dataset / f"table5{suffix}.json")
     page.report_on_runs(runs, data_root)
 
 
@@ -96,15 +97,17 @@ def figure_masks(
         as_json: Print one record per run.
     """
     from semishot.paper import masks
-    from semishot.report import mask_tables, page, pictures, results
+    from semishot.report import mask_tables, page, plots, rendering
+    from semishot.training.records import publish as publish_records
 
     request = MasksRequest(model, dataset, preset, splits, updates, shape)
     records = masks.figure_masks(request, Where(runs, data_root, device))
-    pictures.draw_masks(records, out)
-    print(json.dumps(records, indent=1) if as_json else mask_tables.masks_as_text(records))
+    plots.draw_masks(records, out)
+    words = rendering.as_text(mask_tables.masks_section(records))
+    print(json.dumps(records, indent=1) if as_json else words)
     if publish is not None:
-        results.publish(records, publish / records[0]["dataset"] / "figure-masks.json")
-    results.publish(records, runs / records[0]["dataset"] / "figure-masks.json")  # for the report
+        publish_records(records, publish / records[0]["dataset"] / "figure-masks.json")
+    publish_records(records, runs / records[0]["dataset"] / "figure-masks.json")  # for the report
     page.report_on_runs(runs, data_root)
 
 

@@ -10,7 +10,7 @@ from semishot.data.pool import data_root
 
 def examine(root: Path | None = None) -> dict[str, str]:
     from semishot.system.devices import device_names
-    from semishot.training.evaluation import versions
+    from semishot.training.records import versions
 
     return {
         **versions(),

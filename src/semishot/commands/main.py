@@ -44,7 +44,7 @@ def demo(
     """
     from semishot import datasets
     from semishot.paper import published, reproduce
-    from semishot.report import page, tables
+    from semishot.report import page, rendering, tables
 
     request = TableRequest(datasets.EMBEDDED, "demo", splits)
     where = Where(runs, data_root, "cpu")
@@ -53,7 +53,8 @@ def demo(
     if as_json:
         print(tables.table_as_json(table, records))
     else:
-        print(tables.table_as_text(table, [r for r in records if r["unlabeled"] == 5]))
+        some = [r for r in records if r["unlabeled"] == 5]
+        print(rendering.as_text(tables.table_section("table1", table, some)))
     page.report_on_runs(runs, data_root)
 
 
@@ -113,7 +114,10 @@ def reproduce(
         as_json: Print the cells as JSON.
     """
     from semishot.paper import ablations, published, reproduce
-    from semishot.report import page, results, tables
+    from semishot.report import curves, page, rendering, tables
+    from semishot.report.ablation_tables import ablations_section
+    from semishot.training.records import Record
+    from semishot.training.records import publish as publish_records
 
     if what in REPRODUCE_COMMANDS:
         raise InputError(
@@ -130,19 +134,25 @@ def reproduce(
     where, workers = Where(runs, data_root, device), Workers(engine, address)
     if what == "ablations":
         request = AblationRequest(dataset, splits, only)
-        records = ablations.ablations(request, where, workers, tensorboard)
-        print(json.dumps(records, indent=1) if as_json else results.ablations_as_text(records))
+        changed = ablations.ablations(request, where, workers, tensorboard)
+        words = rendering.as_text(ablations_section(changed))
+        print(json.dumps(changed, indent=1) if as_json else words)
+        records: list[Record] = [*changed]
     else:
         table = published.table(what, dataset)
         wanted = TableRequest(dataset, preset, splits, shots, models, updates, finished, fleet_size)
         records = reproduce.table(what, wanted, where, workers, tensorboard)
-        as_words = tables.table_as_text if what in published.TABLES else tables.curves_as_text
-        print((tables.table_as_json if as_json else as_words)(table, records))
+        if as_json:
+            print(tables.table_as_json(table, records))
+        elif what in published.TABLES:
+            print(rendering.as_text(tables.table_section(what, table, records)))
+        else:
+            print(rendering.as_text(curves.curves_section(records)))
     if publish is not None:
         kind = only.replace(" ", "-") if what == "ablations" else preset
         name = f"{what}-{kind}".rstrip("-")
         suffix = "" if updates is None else f"-{updates}"
-        results.publish(records, publish / dataset / f"{name}{suffix}.json")
+        publish_records(records, publish / dataset / f"{name}{suffix}.json")
     page.report_on_runs(runs, data_root)
 
 
@@ -159,7 +169,7 @@ def results(folder: Path = Path("results"), out: Path = Path("docs/results.md"))
     """
     from semishot.report import results
 
-    results.write_page(folder, out)
+    results.write_results(folder, out)
     print(out)
 
 

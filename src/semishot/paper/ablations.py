@@ -8,11 +8,12 @@ from semishot import datasets
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import presets, published
-from semishot.paper.jobs import Record, Site
+from semishot.paper.jobs import Site
 from semishot.paper.on_workers import choose_runner
 from semishot.paper.plan import Job, with_existing
 from semishot.paper.requests import AblationRequest
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+from semishot.training.records import AblationRecord, Record, ablation_record
 from semishot.training.requests import Where
 from semishot.workers.requests import THIS_PROCESS, Workers
 
@@ -148,7 +149,7 @@ def ablations(
     where: Where,
     workers: Workers = THIS_PROCESS,
     tensorboard: bool = False,
-) -> list[Record]:
+) -> list[AblationRecord]:
     """Records of every variant (`variant` is its name) and of the cells they depart from (`""`)."""
     pool = datasets.load(request.dataset, where.data_root)
     device, run = choose_runner(workers, where.device)
@@ -157,7 +158,7 @@ def ablations(
     labeled = []
     for record in run(ablation_jobs(cells, request.splits, site), site):
         names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
-        labeled += [{**record, "variant": name} for name in names[:1]]
+        labeled += [ablation_record(record, name, request.only) for name in names[:1]]
     return labeled
 
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,20 +13,21 @@ from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.network.protonet import ProtoNet
 from semishot.paper.plan import Job, configs_of, run_folder
-from semishot.system.files import read_records, write_json
+from semishot.system.devices import device_name
+from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.training.checkpoints import LOCK_FILE
 from semishot.training.chunks import images_on
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
-from semishot.training.evaluation import evaluate, records
+from semishot.training.evaluation import evaluate
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
 from semishot.training.fleets import load_model
 from semishot.training.loop import Event
+from semishot.training.records import Measurement, Record, accuracy_records, records_so_far
 from semishot.training.requests import EPISODES
 from semishot.training.tensorboard import announce
 
-Record = dict[str, Any]
 DONE = object()
 
 
@@ -118,10 +118,10 @@ class TrainedFleet:
 def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
     """The records of one trained fleet, read from its `result.json` where they are there."""
     path = fleet.folder / "result.json"
-    held = read_records(path)
+    held = records_so_far(path)
     if any(lacking(held, job) for job in jobs):
         with Lock(fleet.folder / LOCK_FILE):
-            held = read_records(path)  # another process may have measured them meanwhile
+            held = records_so_far(path)  # another process may have measured them meanwhile
             for job in jobs:
                 if missing := lacking(held, job):
                     held += measured(job, missing, fleet)
@@ -144,7 +144,8 @@ def measured(job: Job, tests: Sequence[EpisodeShape], fleet: TrainedFleet) -> li
     accuracies = evaluate(model, fleet.pool, "test", tests, seeds)
     found: list[Record] = []
     for test, each in zip(tests, accuracies, strict=True):
-        found += records(job.config, job.row, "test", test, each, fleet.seconds, fleet.device)
+        measurement = Measurement(test, "test", fleet.seconds, device_name(fleet.device))
+        found += accuracy_records(job.config, job.row, measurement, each)
     return found
 
 
@@ -155,10 +156,7 @@ def lacking(held: list[Record], job: Job) -> list[EpisodeShape]:
 
 
 def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int) -> list[Record]:
-    """The records of one row at one test shape, or none if the row is not complete.
-
-    Entries that are not records are skipped, and measured again.
-    """
+    """The records of one row at one test shape, or none if the row is not complete."""
     shape = vars(test).items()
     inference = SEMI_SUPERVISED_INFERENCE
     rows = [

@@ -24,24 +24,23 @@ from semishot.paper.jobs import Site, train_all
 from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
-from semishot.system.devices import pick_device
+from semishot.system.devices import device_name, pick_device
 from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.evaluation import (
     embed_classes,
     episode_accuracies,
     find_model,
     open_fleet,
-    records,
 )
 from semishot.training.fleet_training import check_fleet
+from semishot.training.records import MaskRecord, Measurement, accuracy_records, mask_record
 from semishot.training.requests import EPISODES, Where
 
-Record = dict[str, Any]
 BINS = 50
 MASKED = "masked_soft_kmeans"
 
 
-def figure_masks(request: MasksRequest, where: Where) -> list[Record]:
+def figure_masks(request: MasksRequest, where: Where) -> list[MaskRecord]:
     """The records behind Figure 7, of the models asked for or of the fleets behind Table 1."""
     device = pick_device(where.device)
     sources: Sequence[str | Path] = request.model
@@ -74,7 +73,7 @@ def mask_records(
     root: Path | None,
     device: torch.device,
     episodes: int = EPISODES,
-) -> list[Record]:
+) -> list[MaskRecord]:
     """One record per run of these fleets: accuracy, how well each score tells distractors, and the
     histogram of mask values."""
     if not shape.distractors or not shape.unlabeled:
@@ -93,13 +92,13 @@ def mask_records(
         streams = streams_of(images, seeds, shape)
         accuracies = episode_accuracies(fleet, embeddings, streams, episodes)
         seconds = time.monotonic() - begun
-        rows = records(config, None, "test", shape, accuracies, seconds, device)
+        measurement = Measurement(shape, "test", seconds, device_name(device))
+        rows = accuracy_records(config, None, measurement, accuracies)
         for run, (member, row) in enumerate(zip(config.members, rows, strict=True)):
             refiner = take_run(fleet, run).double().refiner
             own = streams_of(images, [member.split_seed], shape)
             scores = score_episodes(refiner, embeddings[run], own, episodes)
-            shipped = {"source": source} if str(source).startswith("pretrained:") else {}
-            found.append({**row, **shipped, **judged(scores, shape)})
+            found.append(mask_record(row, str(source), judged(scores, shape)))
     if not any(record["model"] == MASKED for record in found):
         raise InputError(f"no {MASKED} run in {', '.join(map(str, sources))}: it has the masks")
     return found
@@ -122,7 +121,7 @@ def score_episodes(
     return {name: score[0].cpu().numpy() for name, score in scores.items()}
 
 
-def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> Record:
+def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> dict[str, Any]:
     """AUROC and average precision over the images of all episodes, AUROC within an episode, and the
     histogram of mask values by distractor or not."""
     episodes, unlabeled = scores["distance"].shape
@@ -136,7 +135,7 @@ def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> Recor
         }
         for name, score in scores.items()
     }
-    found: Record = {"tells_distractors": told}
+    found: dict[str, Any] = {"tells_distractors": told}
     if "mask" in scores:
         mask = -scores["mask"]  # (E, U), the largest over the classes
         found["mask_histogram"] = {

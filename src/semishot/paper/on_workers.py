@@ -18,7 +18,6 @@ import torch
 
 from semishot.data.pool import ImageClass, ImagePool
 from semishot.paper.jobs import (
-    Record,
     RunJobs,
     Site,
     TrainedFleet,
@@ -30,7 +29,6 @@ from semishot.paper.jobs import (
 )
 from semishot.paper.plan import Job, configs_of
 from semishot.system.devices import pick_device
-from semishot.system.files import read_records
 from semishot.system.locks import Lock
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE
 from semishot.training.chunks import images_on
@@ -39,6 +37,7 @@ from semishot.training.fleet_table import Row, fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import load_model
 from semishot.training.loop import Event
+from semishot.training.records import Record, records_so_far
 from semishot.training.tensorboard import announce
 from semishot.workers.engine import Array, Task, run
 from semishot.workers.folder_bytes import Files, pack, unpack
@@ -100,7 +99,7 @@ class FleetTasks:
     def finished(self, config: FleetConfig) -> bool:
         """Trained and measured, and both are on this disk."""
         folder = self.site.folder(config)
-        held = read_records(folder / "result.json")
+        held = records_so_far(folder / "result.json")
         return (folder / MODEL_FILE).exists() and not any(
             lacking(held, job) for job in self.jobs if job.config == config
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from semishot import datasets
 from semishot.errors import InputError
 from semishot.paper import presets, published
-from semishot.paper.jobs import Record, Site
+from semishot.paper.jobs import Site
 from semishot.paper.on_workers import choose_runner
 from semishot.paper.plan import Job, fleet_config, run_folder, table_jobs
 from semishot.paper.requests import TableRequest
@@ -15,6 +15,7 @@ from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.chunks import images_on
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, training
+from semishot.training.records import Record
 from semishot.training.requests import FleetRequest, Where
 from semishot.training.tensorboard import announce
 from semishot.workers.requests import THIS_PROCESS, Workers

@@ -5,9 +5,7 @@ Letters: E episodes, I images of the test classes, D features, S support, Q quer
 
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,21 +28,27 @@ from semishot.paper.published_baselines import (
 )
 from semishot.paper.requests import Table5Request
 from semishot.system.devices import device_name, pick_device
-from semishot.system.files import read_records, write_json
+from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.training import pretraining
 from semishot.training.episode_streams import EpisodeStreams, streams_of
-from semishot.training.evaluation import embed_classes, versions
+from semishot.training.evaluation import embed_classes
 from semishot.training.pretraining import Pretraining
+from semishot.training.records import (
+    Baseline,
+    BaselineRecord,
+    Measurement,
+    baseline_record,
+    records_so_far,
+)
 from semishot.training.requests import EPISODES, Where
 
-Record = dict[str, Any]
 ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "pretrained": 1e-2}
 NUMBERS_AT_A_TIME = 20_000_000
 """Episodes are taken together as long as their features are no more than this."""
 
 
-def table5(request: Table5Request, where: Where) -> list[Record]:
+def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     """Measure what is asked and missing; return all that has been measured with these settings.
 
     Pre-trained classifiers and records are kept below the runs and found again there.
@@ -69,7 +73,7 @@ def table5(request: Table5Request, where: Where) -> list[Record]:
     if request.with_scale_bug:
         variants.append(FeatureKind("pretrained", replace(plain, scale_bug=True)))
     with Lock(path.with_name(f".{path.name}.lock")):
-        held = read_records(path)
+        held = [r for r in records_so_far(path) if r["kind"] == "baseline"]
         for kind in variants:
             missing = [s for s in range(splits) if not any(kind.holds(r, s) for r in held)]
             if (
@@ -92,7 +96,7 @@ class FeatureKind:
     name: str
     training: Pretraining
 
-    def holds(self, record: Record, seed: int) -> bool:
+    def holds(self, record: BaselineRecord, seed: int) -> bool:
         bug = record["options"].get("scale_bug", False)
         found = record["features"], bug, record["split_seed"]
         return bool(found == (self.name, self.training.scale_bug, seed))
@@ -111,36 +115,20 @@ def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -
     return embed_classes(ProtoNet(encoder), pool, images)[0]
 
 
-def baseline_records(kind: FeatureKind, seen: Tensor, stream: EpisodeStreams) -> list[Record]:
+def baseline_records(
+    kind: FeatureKind, seen: Tensor, stream: EpisodeStreams
+) -> list[BaselineRecord]:
     """One record per classifier."""
-    found, recipe, (seed,) = [], kind.training.recipe, stream.seeds
+    found, training, (seed,) = [], kind.training, stream.seeds
     for classifier in CLASSIFIERS:
         begun = time.monotonic()
         right = baseline_accuracies(seen, stream, classifier, ADAM_RATE[kind.name], EPISODES)
-        trained = kind.name == "pretrained"
-        found.append(
-            {
-                "dataset": kind.training.pool.name,
-                "preset": "ren2018",
-                "model": classifier,
-                "features": kind.name,
-                "options": {"scale_bug": True} if kind.training.scale_bug else {},
-                **stream.shape.as_dict(),
-                "split": "test",
-                "split_seed": seed,
-                "episodes": len(right),
-                "accuracy": float(right.mean()),
-                "accuracy_ci95": float(1.96 * right.std() / len(right) ** 0.5),
-                "episode_accuracies": [round(float(a), 5) for a in right],
-                "recipe": recipe.changes() if trained else {},
-                "train": {"batch": pretraining.BATCH} if trained else {},
-                "updates": recipe.updates if trained else 0,
-                "seconds": round(time.monotonic() - begun, 3),
-                "device": device_name(kind.training.device),
-                "versions": versions(),
-                "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            }
-        )
+        seconds, device = time.monotonic() - begun, device_name(training.device)
+        baseline = Baseline(training.pool.name, classifier, kind.name, seed, training.scale_bug)
+        if kind.name == "pretrained":
+            baseline = replace(baseline, recipe=training.recipe, batch=pretraining.BATCH)
+        measurement = Measurement(stream.shape, "test", seconds, device)
+        found.append(baseline_record(baseline, measurement, right))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The baselines of Table 5 (Appendix C): the paper's cells, and records beside them."""
+"""Table 5 (Appendix C): records of the baselines -> a section beside the paper's, or cells as JSON."""
 
 import json
 import shlex
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published_cell
-from semishot.report.tables import Measured, Record, as_markdown, as_text, cell
+from semishot.report.provenance import provenance
+from semishot.report.section import Cell, Grid, Number, Section
+from semishot.report.tables import Measured, beside, cell
+from semishot.training.records import BaselineRecord
 
 NOTE = (
     "Accuracy in %, mean over split seeds ± the 95 % interval over the 600 episodes of one of them; "
@@ -20,7 +23,42 @@ SCALE_BUG = (
 )
 
 
-def table5_cells(records: Sequence[Record]) -> dict[tuple[str, str, bool, int], Measured]:
+def table5_section(records: Sequence[BaselineRecord]) -> Section:
+    dataset, bug = records[0]["dataset"], any(r["options"] for r in records)
+    updates = max(r["updates"] for r in records)
+    command = f"semishot reproduce table5 --dataset {shlex.quote(dataset)}"
+    return Section(
+        f"Table 5 ({dataset}, 5-way)",
+        [table5_grid(records)],
+        provenance(records),
+        [("all of it", command + " --with-scale-bug" * bug)],
+        detail=f", pre-trained for {updates:,} updates" if updates else "",
+        about=[NOTE, SCALE_BUG] if bug else [NOTE],
+    )
+
+
+def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
+    """One data set, beside the paper's numbers where it has a cell."""
+    dataset, cells = records[0]["dataset"], table5_cells(records)
+    rows: dict[str, list[Cell]] = {}
+    header = ["model", "splits"]
+    for shot in sorted({shot for *_, shot in cells}):
+        header += [f"{shot}-shot", "over splits", "paper", "difference"]
+        for (classifier, features, bug, own), ours in cells.items():
+            if own != shot:
+                continue
+            label = f"{CLASSIFIERS[classifier]} {FEATURES[features]}" + (", scale bug" * bug)
+            over_splits = Number(ours.error, form="error") if ours.splits > 1 else None
+            rows.setdefault(label, [label, ours.splits])
+            rows[label] += [Number(ours.mean, ours.interval), over_splits]
+            rows[label] += beside(ours, published_cell(dataset, shot, classifier, features))
+    heading = f"Table 5, {dataset}, 5-way. {NOTE}"
+    return Grid(f"Baselines on {dataset}", header, list(rows.values()), heading)
+
+
+def table5_cells(
+    records: Sequence[BaselineRecord],
+) -> dict[tuple[str, str, bool, int], Measured]:
     """By classifier, features, scale bug and shot, in the order of the table."""
     found = {}
     for classifier in CLASSIFIERS:
@@ -37,74 +75,13 @@ def table5_cells(records: Sequence[Record]) -> dict[tuple[str, str, bool, int], 
     return found
 
 
-def table5_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of Table 5 for one data set, beside the paper's where it has a cell."""
-    dataset, cells = records[0]["dataset"], table5_cells(records)
-    rows: dict[str, list[str]] = {}
-    header = ["model", "splits"]
-    for shot in sorted({shot for *_, shot in cells}):
-        header += [f"{shot}-shot", "over splits", "paper", "difference"]
-        for (classifier, features, bug, own), ours in cells.items():
-            if own != shot:
-                continue
-            label = f"{CLASSIFIERS[classifier]} {FEATURES[features]}" + (", scale bug" * bug)
-            theirs = published_cell(dataset, shot, classifier, features)
-            rows.setdefault(label, [label, str(ours.splits)])
-            rows[label] += [
-                f"{ours.mean:.2f} ± {ours.interval:.2f}",
-                f"± {ours.error:.2f}" if ours.splits > 1 else "-",
-                f"{theirs.mean:.2f} ± {theirs.error:.2f}" if theirs else "-",
-                f"{ours.mean - theirs.mean:+.2f}" if theirs else "-",
-            ]
-    return header, list(rows.values())
-
-
-def table5_as_text(records: Sequence[Record]) -> str:
-    title = f"Table 5, {records[0]['dataset']}, 5-way. {NOTE}"
-    return f"{title}\n\n{as_text(*table5_rows(records))}"
-
-
-def table5_as_json(records: Sequence[Record]) -> str:
+def table5_as_json(records: Sequence[BaselineRecord]) -> str:
     """The cells as plain data, beside the published ones."""
     dataset, cells = records[0]["dataset"], []
     for (classifier, features, bug, shot), ours in table5_cells(records).items():
-        theirs = published_cell(dataset, shot, classifier, features)
-        found: dict[str, Any] = {
-            "model": classifier,
-            "features": features,
-            "scale_bug": bug,
-            "shot": shot,
-            "accuracy": ours.mean / 100,
-            "standard_error_over_splits": ours.error / 100,
-            "mean_ci95_over_episodes": ours.interval / 100,
-            "splits": ours.splits,
-        }
-        if theirs:
+        where = {"model": classifier, "features": features, "scale_bug": bug, "shot": shot}
+        found: dict[str, Any] = {**where, **ours.as_json()}
+        if theirs := published_cell(dataset, shot, classifier, features):
             found |= {"paper_accuracy": theirs.mean / 100, "paper_ci95": theirs.error / 100}
         cells.append(found)
     return json.dumps(cells, indent=1)
-
-
-def origin(records: Sequence[Record], command: str) -> str:
-    """Every device and day the records come from."""
-    devices = ", ".join(dict.fromkeys(r["device"] for r in records))
-    days = ", ".join(dict.fromkeys(r["date"] for r in records))
-    versions = ", ".join(f"{k} {v}" for k, v in records[0]["versions"].items())
-    return f"{devices}; {versions}; {days}. Again: `{command}`.\n"
-
-
-def table5_section(records: Sequence[Record]) -> str:
-    """For docs/results.md."""
-    dataset, bug = records[0]["dataset"], any(r["options"] for r in records)
-    updates = max(r["updates"] for r in records)
-    trained = f", pre-trained for {updates:,} updates" if updates else ""
-    parts = [f"## Table 5 ({dataset}, 5-way){trained}\n", f"{NOTE}\n"]
-    parts += [f"{SCALE_BUG}\n"] if bug else []
-    again = origin(records, table5_command(records))
-    return "\n".join([*parts, as_markdown(*table5_rows(records)) + "\n", again])
-
-
-def table5_command(records: Sequence[Record]) -> str:
-    which = f"--dataset {shlex.quote(records[0]['dataset'])}"
-    bug = any(r["options"] for r in records)
-    return f"semishot reproduce table5 {which}" + (" --with-scale-bug" * bug)

@@ -32,7 +32,7 @@ class Thumbnail:
     source: str
     """A data URI."""
     about: str
-    """What it shows, for those who do not see it."""
+    """The alternative text."""
     mark: str = ""
     tone: str = ""
     share: int | None = None
@@ -42,7 +42,7 @@ class Thumbnail:
 @dataclass(frozen=True)
 class Episode:
     title: str
-    said: str
+    outcome: str
     command: str
     support: Sequence[Sequence[Thumbnail]]
     """By class."""
@@ -135,7 +135,9 @@ def as_thumbnails(scene: "Scene", name: str, command: str) -> Episode:
         )
         for row, column in np.ndindex(len(scene.unlabeled), per_class)
     ]
-    mixed = np.random.default_rng(0).permutation(len(pile))  # as the model meets them: in no order
+    mixed = np.random.default_rng(0).permutation(
+        len(pile)
+    )  # in random order, as the model sees them
     query = [
         [
             query_thumbnail(image, row, before, after)
@@ -147,9 +149,11 @@ def as_thumbnails(scene: "Scene", name: str, command: str) -> Episode:
     ]
     truth = np.arange(way)[:, None]
     before, after = (int((predicted == truth).sum()) for predicted in (scene.before, scene.after))
-    said = f"{before} of {scene.after.size} queries are right before refinement, {after} after it."
+    outcome = (
+        f"{before} of {scene.after.size} queries are right before refinement, {after} after it."
+    )
     shuffled = [pile[place] for place in mixed]
-    return Episode(f"{scene.title}, {name}", said, command, support, shuffled, query)
+    return Episode(f"{scene.title}, {name}", outcome, command, support, shuffled, query)
 
 
 def unlabeled_thumbnail(image: Bytes, row: int, way: int, weight: float) -> Thumbnail:

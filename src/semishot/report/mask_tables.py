@@ -1,4 +1,4 @@
-"""Mask values and what tells distractors (Figure 7): records -> a table and a sentence."""
+"""Mask values, and how well scores separate distractors (Figure 7): records -> a section and its chart."""
 
 import shlex
 from collections.abc import Sequence
@@ -6,81 +6,113 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semishot.paper.published import MODELS, Cell
-from semishot.report.baseline_tables import origin
-from semishot.report.tables import Record, as_markdown, as_text
+from semishot.paper.published import MODELS
+from semishot.report.charts import Chart, Steps
+from semishot.report.provenance import provenance, split_seeds
+from semishot.report.section import Grid, Number, Section
+from semishot.training.records import MaskRecord, Separation
 
 SCORES = {
     "mask": "mask",
     "cluster": "distractor cluster's probability",
     "distance": "distance to the nearest prototype",
 }
-"""What may tell a distractor; the mask is the largest over the classes, the distance squared."""
+"""Scores of an unlabeled image: the largest mask over the classes, a probability, a squared distance."""
+NOTE = (
+    "How well a score tells distractors among the unlabeled images of all test episodes; "
+    "`within episode` compares a distractor only with images of its own episode. Mean ± standard "
+    "error over splits."
+)
+
+
+def masks_section(records: Sequence[MaskRecord]) -> Section:
+    dataset = records[0]["dataset"]
+    return Section(
+        f"Figure 7 ({dataset}): mask values, and what tells distractors",
+        [masks_grid(records)],
+        provenance(records),
+        [("all of it", masks_command(records))],
+        about=[NOTE],
+        findings=[mask_findings(records)],
+        charts=[mask_chart(records)],
+    )
 
 
 @dataclass(frozen=True)
-class Told:
-    """How well a score tells distractors, over splits: means and standard errors."""
+class ScoreSummary:
+    """How well a score separates distractors from other images: means over splits, as fractions."""
 
     preset: str
     model: str
     score: str
     splits: int
-    auroc: Cell
-    average_precision: Cell
-    auroc_within_episode: Cell
+    auroc: Number
+    average_precision: Number
+    within_episode: Number
 
 
-def mask_summary(records: Sequence[Record]) -> list[Told]:
-    """Each score of each model over its splits, as fractions, the masks first."""
-    groups: dict[tuple[str, str, str], list[dict[str, float]]] = {}
+def score_summaries(records: Sequence[MaskRecord]) -> list[ScoreSummary]:
+    """Each score of each model over its splits, the masks first."""
+    groups: dict[tuple[str, str, str], list[Separation]] = {}
     for score in SCORES:
         for record in records:
             if score in record["tells_distractors"]:
                 key = record["preset"], record["model"], score
                 groups.setdefault(key, []).append(record["tells_distractors"][score])
-    found = []
-    for (preset, model, score), runs in groups.items():
-        measures = ("auroc", "average_precision", "auroc_within_episode")
-        cells = []
-        for measure in measures:
-            values = np.array([run[measure] for run in runs])
-            cells.append(Cell(float(values.mean()), float(values.std() / len(values) ** 0.5)))
-        found.append(Told(preset, model, score, len(runs), *cells))
-    return found
 
+    def number(values: list[float]) -> Number:
+        error = float(np.std(values) / len(values) ** 0.5)
+        return Number(float(np.mean(values)), error if len(values) > 1 else None, decimals=4)
 
-def mask_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    def shown(value: Cell, splits: int) -> str:
-        return f"{value.mean:.4f}" + (f" ± {value.error:.4f}" if splits > 1 else "")
-
-    header = ["preset", "model", "score", "splits", "AUROC", "average precision", "within episode"]
-    rows = [
-        [
-            told.preset,
-            MODELS[told.model],
-            SCORES[told.score],
-            str(told.splits),
-            shown(told.auroc, told.splits),
-            shown(told.average_precision, told.splits),
-            shown(told.auroc_within_episode, told.splits),
-        ]
-        for told in mask_summary(records)
+    return [
+        ScoreSummary(
+            *key,
+            len(runs),
+            number([run["auroc"] for run in runs]),
+            number([run["average_precision"] for run in runs]),
+            number([run["auroc_within_episode"] for run in runs]),
+        )
+        for key, runs in groups.items()
     ]
-    return header, rows
 
 
-def mask_findings(records: Sequence[Record]) -> str:
-    """Whether the masks are bi-modal, as the paper says of its Figure 7, in one sentence."""
-    masked = [r for r in records if "mask_histogram" in r]
-    counts = {
-        name: np.array([r["mask_histogram"][name] for r in masked]).sum(0)
-        for name in ("distractors", "others")
+def masks_grid(records: Sequence[MaskRecord]) -> Grid:
+    header = ["preset", "model", "score", "splits", "AUROC", "average precision", "within episode"]
+    return Grid(
+        "What tells distractors",
+        header,
+        [
+            [
+                told.preset,
+                MODELS[told.model],
+                SCORES[told.score],
+                told.splits,
+                told.auroc,
+                told.average_precision,
+                told.within_episode,
+            ]
+            for told in score_summaries(records)
+        ],
+        heading=f"{records[0]['dataset']}, {records[0]['episodes']} episodes. {NOTE}",
+    )
+
+
+def mask_counts(records: Sequence[MaskRecord]) -> dict[str, list[int]]:
+    """Images of all runs by mask value: of the episode's classes (`others`), and distractors."""
+    histograms = [r["mask_histogram"] for r in records if "mask_histogram" in r]
+    return {
+        "others": np.sum([histogram["others"] for histogram in histograms], 0).tolist(),
+        "distractors": np.sum([histogram["distractors"] for histogram in histograms], 0).tolist(),
     }
+
+
+def mask_findings(records: Sequence[MaskRecord]) -> str:
+    """Whether the masks are bi-modal, as the paper says of its Figure 7, in one sentence."""
+    counts = mask_counts(records)
     tenth = len(counts["others"]) // 10
-    low = counts["distractors"][:tenth].sum() / counts["distractors"].sum()
-    high = counts["others"][-tenth:].sum() / counts["others"].sum()
-    coefficient = np.mean([r["bimodality"] for r in masked])
+    low = sum(counts["distractors"][:tenth]) / sum(counts["distractors"])
+    high = sum(counts["others"][-tenth:]) / sum(counts["others"])
+    coefficient = np.mean([r["bimodality"] for r in records if "bimodality" in r])
     return (
         f"{low:.1%} of the distractors have a mask below 0.1 and {high:.1%} of the other images one "
         f"above 0.9; Sarle's bimodality coefficient is {coefficient:.2f} (0.33 for a normal "
@@ -88,34 +120,30 @@ def mask_findings(records: Sequence[Record]) -> str:
     )
 
 
-MASK_NOTE = (
-    "How well a score tells distractors among the unlabeled images of all test episodes; "
-    "`within episode` compares a distractor only with images of its own episode. Mean ± standard "
-    "error over splits."
-)
-
-
-def masks_as_text(records: Sequence[Record]) -> str:
-    title = f"{records[0]['dataset']}, {records[0]['episodes']} episodes. {MASK_NOTE}"
-    return f"{title}\n\n{as_text(*mask_rows(records))}\n\n{mask_findings(records)}"
-
-
-def masks_section(records: Sequence[Record]) -> str:
-    """For docs/results.md."""
-    return "\n".join(
-        [
-            f"## Figure 7 ({records[0]['dataset']}): mask values, and what tells distractors\n",
-            f"{MASK_NOTE}\n",
-            as_markdown(*mask_rows(records)) + "\n",
-            f"{mask_findings(records)}\n",
-            origin(records, masks_command(records)),
-        ]
+def mask_chart(records: Sequence[MaskRecord]) -> Chart:
+    """The mask values of distractors and of other images."""
+    counts = mask_counts(records)
+    lines = [
+        Steps(label, look, [100 * count / sum(counts[name]) for count in counts[name]])
+        for name, label, look in (
+            ("others", "of the episode's classes", 1),
+            ("distractors", "distractors", 4),
+        )
+    ]
+    return Chart(
+        "Mask values",
+        "mask of an unlabeled image (largest over the classes)",
+        "% of the images of its kind",
+        lines,
+        from_zero=True,
+        filled=True,
     )
 
 
-def masks_command(records: Sequence[Record]) -> str:
-    first, splits = records[0], len({r["split_seed"] for r in records})
-    which = ["--dataset", first["dataset"], "--preset", first["preset"], "--splits", str(splits)]
+def masks_command(records: Sequence[MaskRecord]) -> str:
+    first = records[0]
+    which = ["--dataset", first["dataset"], "--preset", first["preset"]]
+    which += ["--splits", str(len(split_seeds(records)))]
     if "source" in first:
         which = ["--model", first["source"]]
     return "semishot reproduce figure-masks " + shlex.join(which)

@@ -1,14 +1,20 @@
 """Result files -> one self-contained HTML page: tables, charts, episodes, how to run them again."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.report import charts
+from semishot.report import charts, rendering, svg
+from semishot.report.ablation_tables import ablations_section, choice_section
+from semishot.report.baseline_tables import table5_section
+from semishot.report.curves import curves_section
 from semishot.report.gallery import draw_episodes
-from semishot.report.grids import Grid, grid
+from semishot.report.grouping import group, others_section
+from semishot.report.mask_tables import masks_section
 from semishot.report.reading import Results, read_results
-from semishot.report.sections import Section, make_sections
+from semishot.report.section import Grid, Section
+from semishot.report.tables import table_section
 from semishot.report.template import render
 from semishot.system.files import reading, write_whole
 
@@ -21,18 +27,18 @@ MOST_CURVES = 24
 def write_report(source: Path, out: Path, root: Path | None = None, episodes: int = 2) -> None:
     """Write the page from the result files below `source`, or from one of them.
 
-    Episodes are drawn where a model and its data are at hand; 0 of them loads no torch.
+    Episodes are drawn where there is a model and its data are prepared; 0 of them loads no torch.
     """
     if episodes < 0:
         raise InputError(f"--episodes must be at least 0, not {episodes}")
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder")
-    text = page(read_results(source), root, episodes)
+    text = as_html(read_results(source), root, episodes)
     write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def report_on_runs(runs: Path, root: Path | None = None) -> None:
-    """Leave the page beside the runs and say where. Damage in some old run must not end a new one."""
+    """Leave the page beside the runs and print where it is; damage in an old run is not an error."""
     out = runs / "report.html"
     try:
         write_report(runs, out, root)
@@ -41,10 +47,10 @@ def report_on_runs(runs: Path, root: Path | None = None) -> None:
         print(f"no report: {error}", file=sys.stderr)
 
 
-def page(found: Results, root: Path | None, episodes: int) -> str:
+def as_html(found: Results, root: Path | None, episodes: int) -> str:
     drawn, left_out = draw_episodes(found, root, episodes) if episodes else ([], [])
     with reading(f"one of the files {', '.join(list(found.files)[:3])}"):
-        made = make_sections(found)
+        made = list(make_sections(found))
         curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
         return render(
             "page.html",
@@ -57,8 +63,31 @@ def page(found: Results, root: Path | None, episodes: int) -> str:
             curves_left_out=max(0, len(found.runs) - MOST_CURVES),
             episodes=drawn,
             left_out=left_out,
-            chart=charts,
+            rendering=rendering,
+            svg=svg,
         )
+
+
+def make_sections(found: Results) -> Iterator[Section]:
+    """The paper's tables and figures, then what was changed, then whatever else was measured."""
+    grouped = group(found.files)
+    for each in grouped.tables:
+        yield table_section(each.name, each.table, each.records)
+    for each in grouped.figures:
+        yield curves_section(each.records)
+    for name, baselines in grouped.baselines.items():
+        with reading(name):
+            yield table5_section(baselines)
+    for name, masks in grouped.masks.items():
+        with reading(name):
+            yield masks_section(masks)
+    for name, ablations in grouped.ablations.items():
+        with reading(name):
+            yield ablations_section(ablations)
+    for choice in found.choices:
+        yield choice_section(choice)
+    if grouped.others:
+        yield others_section(grouped.others)
 
 
 def lead(found: Results) -> str:
@@ -74,4 +103,4 @@ OVERVIEW = ["table", "preset", "updates", "cells measured", "at or above", "lowe
 
 def overview(made: list[Section]) -> Grid:
     caption = "Cells beside the paper's, at the better M"
-    return grid(caption, OVERVIEW, [section.summary for section in made if section.summary])
+    return Grid(caption, OVERVIEW, [section.summary for section in made if section.summary])

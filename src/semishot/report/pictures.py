@@ -1,9 +1,8 @@
-"""Pictures: an episode (Figure 2), a refinement (Figure 3) and mask values (Figure 7), by matplotlib.
+"""Pictures of an episode (Figure 2) and of a refinement (Figure 3), by matplotlib.
 
 Letters: N classes, H distractor classes, K support, M unlabeled, Q query images per class, D dimensions.
 """
 
-from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.paper.published import MODELS
-from semishot.report.mask_tables import SCORES, mask_summary
 from semishot.report.plots import canvas, save
-from semishot.report.tables import Record
 
 if TYPE_CHECKING:
     from semishot.paper.scenes import Scene
@@ -25,7 +21,7 @@ Bytes = NDArray[np.uint8]
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
 RED, GRAY, INK = "#D55E00", "#6F6F6F", "#222222"
 CLASS_COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY)
-"""Okabe and Ito's palette: told apart by every kind of color vision. Numerals tell them apart too."""
+"""Okabe and Ito's palette, for all kinds of color vision; classes are numbered too."""
 FAINTEST = 0.12
 """Opacity of an image that the refinement does not use at all."""
 MINUS, RIGHT, WRONG = "−", "✓", "✗"
@@ -36,7 +32,9 @@ def draw_episode(scene: "Scene", out: Path) -> None:
     way, shot = scene.support.shape[:2]
     pile = np.concatenate(list(scene.unlabeled))  # ((N + H) M, C, H, W)
     distracts = np.arange(len(pile)) >= way * scene.unlabeled.shape[1]
-    mixed = np.random.default_rng(0).permutation(len(pile))  # as the model meets them: in no order
+    mixed = np.random.default_rng(0).permutation(
+        len(pile)
+    )  # in random order, as the model sees them
     columns = max(1, -(-len(pile) // way))
     first_pile, first_query = shot + 0.7, shot + max(columns, 5) + 1.4  # room for the headings
     width, height = first_query + max(scene.query.shape[1], 3) + 0.1, way + 1.15
@@ -53,24 +51,27 @@ def draw_episode(scene: "Scene", out: Path) -> None:
         axes.text(x, -0.62, title, fontsize=17, weight="bold", color=INK)
         axes.text(x, -0.18, note, fontsize=12, color=GRAY)
     for row, column in np.ndindex(way, shot):
-        _thumbnail(axes, scene.support[row, column], column, row, INK)
+        _thumbnail(axes, scene.support[row, column], (column, row), INK)
     for row in range(way):
         axes.text(-0.12, row + 0.5, str(row + 1), fontsize=19, ha="right", va="center", color=INK)
     for place, image in enumerate(mixed):
         row, column = divmod(place, columns)
         mark, color = (MINUS, RED) if distracts[image] else ("+", GREEN)
-        _thumbnail(axes, pile[image], first_pile + column, row, color, mark)
+        _thumbnail(axes, pile[image], (first_pile + column, row), color, mark)
     for row, column in np.ndindex(scene.after.shape):
         predicted = scene.after[row, column]
         mark, color = (RIGHT, GREEN) if predicted == row else (WRONG, RED)
         x = first_query + column
-        _thumbnail(axes, scene.query[row, column], x, row, color, f"{predicted + 1}{mark}")
+        _thumbnail(axes, scene.query[row, column], (x, row), color, f"{predicted + 1}{mark}")
     figure.suptitle(scene.title, fontsize=12, color=GRAY, x=0.01, ha="left")
     save(figure, out)
 
 
-def _thumbnail(axes: Any, image: Bytes, x: float, y: float, color: str, mark: str = "") -> None:
-    """An image in a frame at (x, y), with a badge in its lower right corner."""
+def _thumbnail(
+    axes: Any, image: Bytes, place: tuple[float, float], color: str, mark: str = ""
+) -> None:
+    """An image in a frame, with a badge in its lower right corner."""
+    x, y = place
     pixels = image.transpose(1, 2, 0)  # (H, W, C)
     if pixels.shape[-1] == 1:
         pixels = 255 - pixels.repeat(3, -1)  # ink on paper
@@ -149,10 +150,10 @@ def _key(axes: Any, scene: "Scene") -> None:
     way, across = len(scene.support), max(3, len(scene.support))
     for row in range(way):
         color = CLASS_COLORS[row % len(CLASS_COLORS)]
-        _thumbnail(axes, scene.support[row, 0], row, 0, color, str(row + 1))
+        _thumbnail(axes, scene.support[row, 0], (row, 0), color, str(row + 1))
     for place, images in enumerate(scene.unlabeled[way:, :1]):
         line, column = divmod(place, across)
-        _thumbnail(axes, images[0], column, 1.5 + line, INK)
+        _thumbnail(axes, images[0], (column, 1.5 + line), INK)
     lines = -(-(len(scene.unlabeled) - way) // across)
     axes.text(0.05, -0.08, "support", fontsize=12, color=INK)
     if lines:
@@ -184,43 +185,3 @@ def principal_axes(points: Floats) -> tuple[Floats, Floats]:
     """(P, D) -> their mean (D,) and the two directions of greatest variance (2, D)."""
     center = points.mean(0)
     return center, np.linalg.svd(points - center, full_matrices=False)[2][:2]
-
-
-def draw_masks(records: Sequence[Record], out: Path) -> None:
-    """Figure 7: the mask values of distractors and of other images, and what tells them apart."""
-    masked = [r["mask_histogram"] for r in records if "mask_histogram" in r]
-    figure = canvas(11, 4.6)
-    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
-    for name, label, color, hatch in (
-        ("others", "of the episode's classes", BLUE, ""),
-        ("distractors", "distractors", RED, "///"),
-    ):
-        counts = np.array([histogram[name] for histogram in masked]).sum(0)
-        edges = np.linspace(0, 1, len(counts) + 1)
-        style = {"alpha": 0.45, "edgecolor": color, "facecolor": color, "hatch": hatch}
-        left.stairs(100 * counts / counts.sum(), edges, fill=True, label=label, **style)
-    left.set_xlabel("mask of an unlabeled image (largest over the classes)", fontsize=12)
-    left.set_ylabel("% of the images of its kind", fontsize=12)
-    left.legend(fontsize=12, frameon=False, loc="upper center")
-    told = mask_summary(records)[::-1]
-    for y, each in enumerate(told):
-        for value, mark, color, shift in (
-            (each.auroc, "o", BLUE, 0.12),
-            (each.average_precision, "D", ORANGE, -0.12),
-        ):
-            style = {"fmt": mark, "color": color, "markersize": 9, "capsize": 4}
-            right.errorbar(value.mean, y + shift, xerr=value.error, **style)
-            right.annotate(
-                f"{value.mean:.3f}", (value.mean, y + shift), (-10, -4), ha="right", fontsize=11,
-                textcoords="offset points",
-            )  # fmt: skip
-    labels = [f"{SCORES[each.score]}\n({MODELS[each.model]})" for each in told]
-    right.set_yticks(range(len(told)), labels, fontsize=11)
-    right.set(ylim=(-0.6, len(told) - 0.3))
-    lowest = min(min(each.auroc.mean, each.average_precision.mean) for each in told)
-    right.set_xlim(np.floor(20 * lowest) / 20 - 0.05, 1.005)
-    right.set_xlabel("telling distractors: AUROC (disk),\naverage precision (diamond)", fontsize=12)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=11)
-    save(figure, out, records)

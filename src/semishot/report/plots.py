@@ -1,4 +1,4 @@
-"""Figures by matplotlib: how they are made, and accuracy over unlabeled images (Figures 4 and 6)."""
+"""Charts by matplotlib: accuracy over unlabeled images (Figures 4 and 6) and mask values (Figure 7)."""
 
 import hashlib
 import json
@@ -6,20 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semishot.errors import InputError
-from semishot.paper import published
-from semishot.report import tables
-from semishot.report.tables import Record
-from semishot.system.files import write_whole
+import numpy as np
 
-STYLES = {
-    "supervised": ("#555555", "o", ":"),
-    "semi_supervised_inference": ("#56B4E9", "v", "--"),
-    "soft_kmeans": ("#E69F00", "s", "-"),
-    "distractor_cluster": ("#009E73", "D", "-"),
-    "masked_soft_kmeans": ("#D55E00", "^", "-"),
-}
-"""Colors that the color-blind can tell apart (Okabe and Ito), markers for everyone."""
+from semishot.errors import InputError
+from semishot.paper.published import DISTRACTORS, MODELS
+from semishot.report.charts import Steps
+from semishot.report.curves import unlabeled_charts
+from semishot.report.mask_tables import SCORES, mask_chart, score_summaries
+from semishot.system.files import write_whole
+from semishot.training.records import MaskRecord, Record
+
+STYLES = (
+    ("#555555", "o", ":"),
+    ("#56B4E9", "v", "--"),
+    ("#E69F00", "s", "-"),
+    ("#009E73", "D", "-"),
+    ("#D55E00", "^", "-"),
+)
+"""Color, marker and line style by look; the colors are Okabe and Ito's, for all kinds of color vision."""
+BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#D55E00"
 
 
 def canvas(width: float, height: float) -> Any:
@@ -34,49 +39,85 @@ def canvas(width: float, height: float) -> Any:
 def save(figure: Any, out: Path, records: Sequence[Record] = ()) -> None:
     """PNG, PDF or SVG, by the name of the file; a PNG says which records it was made of."""
     known = figure.canvas.get_supported_filetypes()
-    kind = out.suffix.removeprefix(".").lower()
-    if kind not in known:
+    suffix = out.suffix.removeprefix(".").lower()
+    if suffix not in known:
         raise InputError(f"cannot draw to {out.name!r}: the name must end in .png, .pdf or .svg")
-    about = {"Description": fingerprint(records)} if kind == "png" and records else None
-    write_whole(out, lambda temporary: figure.savefig(temporary, format=kind, metadata=about))
+    about = {"Description": fingerprint(records)} if suffix == "png" and records else None
+    write_whole(out, lambda temporary: figure.savefig(temporary, format=suffix, metadata=about))
 
 
 def fingerprint(records: Sequence[Record]) -> str:
-    """Of records as they are published: another one means that a picture of them is out of date."""
-    kept = [{k: v for k, v in r.items() if k != "episode_accuracies"} for r in records]
+    """Of records as they are published: another one means that a picture of them is out of date.
+
+    Without their `kind`, which files of version 0.1 do not have.
+    """
+    left_out = ("kind", "episode_accuracies")
+    kept = [{k: v for k, v in r.items() if k not in left_out} for r in records]
     return "records " + hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def accuracy_over_unlabeled(records: list[Record], path: Path) -> None:
+def accuracy_over_unlabeled(records: Sequence[Record], path: Path) -> None:
     save(unlabeled_figure(records), path, records)
 
 
-def unlabeled_figure(records: list[Record]) -> Any:
-    """One panel per shot and column, a line per model, standard errors over splits."""
-    table = published.table(published.FIGURE_UNLABELED, records[0]["dataset"])
-    shots = sorted({r["shot"] for r in records})
-    at = {(shot, m): tables.cells(records, shot, m) for shot in shots for m in table.tests}
-    figure = canvas(9, 3.8 * len(shots))
-    panels = figure.subplots(len(shots), 2, sharey="row", squeeze=False)
-    for row, shot in zip(panels, shots, strict=True):
-        for panel, h in zip(row, published.DISTRACTORS, strict=True):
-            for model, (color, marker, line) in STYLES.items():
-                found = [(m, at[shot, m][model, h]) for m in table.tests]
-                points = [(m, ours.mean, ours.error) for m, ours in found if ours]
-                if points:
-                    panel.errorbar(
-                        *zip(*[(m, mean) for m, mean, _ in points], strict=True),
-                        yerr=[error for *_, error in points],
-                        color=color,
-                        marker=marker,
-                        linestyle=line,
-                        capsize=3,
-                        label=published.MODELS[model],
-                    )
-            panel.set_title(f"5-way {shot}-shot, {tables.COLUMNS[h]}")
-            panel.set_xlabel("unlabeled images per class at test")
-            panel.set_xticks(list(table.tests))
-            panel.grid(alpha=0.3)
-        row[0].set_ylabel("accuracy (%)")
+def unlabeled_figure(records: Sequence[Record]) -> Any:
+    """A row of panels for each shot, a panel for each column, standard errors over splits."""
+    charts, across = unlabeled_charts(records), len(DISTRACTORS)
+    down = len(charts) // across
+    figure = canvas(9, 3.8 * down)
+    panels = figure.subplots(down, across, sharey="row", squeeze=False)
+    for panel, chart in zip(panels.flat, charts, strict=True):
+        for line in chart.lines:
+            color, marker, style = STYLES[line.look]
+            panel.errorbar(
+                *zip(*line.points, strict=True),
+                yerr=line.errors,
+                color=color,
+                marker=marker,
+                linestyle=style,
+                capsize=3,
+                label=line.label,
+            )
+        panel.set_title(chart.title)
+        panel.set_xlabel(chart.x_label)
+        panel.set_xticks(chart.x_values)
+        panel.grid(alpha=0.3)
+    for row, chart in zip(panels, charts[::across], strict=True):
+        row[0].set_ylabel(chart.y_label)
     panels[0][0].legend(frameon=False)
     return figure
+
+
+def draw_masks(records: Sequence[MaskRecord], out: Path) -> None:
+    """The mask values of distractors and of other images, and what tells them apart."""
+    figure, chart = canvas(11, 4.6), mask_chart(records)
+    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
+    for line, color, hatch in zip(chart.lines, (BLUE, RED), ("", "///"), strict=True):
+        assert isinstance(line, Steps)
+        style = {"alpha": 0.45, "edgecolor": color, "facecolor": color, "hatch": hatch}
+        left.stairs(line.heights, line.edges, fill=True, label=line.label, **style)
+    left.set_xlabel(chart.x_label, fontsize=12)
+    left.set_ylabel(chart.y_label, fontsize=12)
+    left.legend(fontsize=12, frameon=False, loc="upper center")
+    told = score_summaries(records)[::-1]
+    for y, each in enumerate(told):
+        for number, mark, color, shift in (
+            (each.auroc, "o", BLUE, 0.12),
+            (each.average_precision, "D", ORANGE, -0.12),
+        ):
+            style = {"fmt": mark, "color": color, "markersize": 9, "capsize": 4}
+            right.errorbar(number.value, y + shift, xerr=number.error or 0.0, **style)
+            right.annotate(
+                f"{number.value:.3f}", (number.value, y + shift), (-10, -4), ha="right",
+                fontsize=11, textcoords="offset points",
+            )  # fmt: skip
+    labels = [f"{SCORES[each.score]}\n({MODELS[each.model]})" for each in told]
+    right.set_yticks(range(len(told)), labels, fontsize=11)
+    right.set(ylim=(-0.6, len(told) - 0.3))
+    lowest = min(min(each.auroc.value, each.average_precision.value) for each in told)
+    right.set_xlim(np.floor(20 * lowest) / 20 - 0.05, 1.005)
+    right.set_xlabel("telling distractors: AUROC (disk),\naverage precision (diamond)", fontsize=12)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=11)
+    save(figure, out, records)

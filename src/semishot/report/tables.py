@@ -1,18 +1,21 @@
-"""Records -> the paper's tables as text, Markdown or plain data."""
+"""Tables 1 to 3: records -> a section beside the paper's numbers, or its cells as JSON."""
 
 import json
-import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from semishot.errors import InputError
+from semishot.paper import presets
 from semishot.paper import published as paper
+from semishot.report.provenance import provenance, split_seeds
+from semishot.report.rendering import grid_as_text
+from semishot.report.section import Cell, Grid, Number, Section
 from semishot.training.config import Recipe
-
-Record = dict[str, Any]
+from semishot.training.records import Record
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,18 @@ class Measured:
     """Mean half-width of the 95 % interval over episodes within a split."""
     splits: int
 
-    def __str__(self) -> str:
-        """One split has no standard error to show."""
-        return f"{self.mean:.2f}" + (f" ± {self.error:.2f}" if self.splits > 1 else "")
+    def number(self, most_splits: int = 0) -> Number:
+        """One split has no standard error; fewer splits than other cells have are noted."""
+        note = str(self.splits) if self.splits < most_splits else ""
+        return Number(self.mean, self.error if self.splits > 1 else None, note=note)
+
+    def as_json(self) -> dict[str, float]:
+        return {
+            "accuracy": self.mean / 100,
+            "standard_error_over_splits": self.error / 100,
+            "mean_ci95_over_episodes": self.interval / 100,
+            "splits": self.splits,
+        }
 
 
 def cell(records: Iterable[Record]) -> Measured | None:
@@ -36,7 +48,7 @@ def cell(records: Iterable[Record]) -> Measured | None:
     if not rows:
         return None
     if len({row["split_seed"] for row in rows}) < len(rows):
-        raise InputError("a cell holds one record per split, and a split seed is there twice")
+        raise InputError("a cell has one record per split, but a split seed occurs twice")
     accuracies = 100 * np.array([row["accuracy"] for row in rows])
     interval = 100 * float(np.mean([row["accuracy_ci95"] for row in rows]))
     error = float(accuracies.std() / len(rows) ** 0.5)
@@ -64,154 +76,101 @@ def cells(records: Iterable[Record], shot: int, unlabeled: int) -> Cells:
 COLUMNS = {0: "no distractors", 5: "w/ distractors"}
 
 
-def table_rows(
-    table: paper.Table, records: list[Record], shot: int, unlabeled: int, beside_paper: bool
-) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of one shot and M; beside the paper's numbers where that makes sense.
-
-    A cell with fewer splits behind it than others says how many.
-    """
-    measured = cells(records, shot, unlabeled)
-    most = max((ours.splits for ours in measured.values() if ours), default=0)
-    header = ["model"]
-    for h in paper.DISTRACTORS:
-        header += [COLUMNS[h], *(["paper", "difference"] if beside_paper else [])]
-    rows = []
-    for model, label in paper.MODELS.items():
-        row = [label]
-        for h in paper.DISTRACTORS:
-            ours = measured[model, h]
-            fewer = f" ({ours.splits})" if ours and ours.splits < most else ""
-            row.append(f"{ours}{fewer}" if ours else "-")
-            if beside_paper:
-                published = table.cells[model, shot, h]
-                row.append(f"{published.mean:.2f} ± {published.error:.2f}")
-                row.append(f"{ours.mean - published.mean:+.2f}" if ours else "-")
-        rows.append(row)
-    return header, rows
-
-
-def curve_rows(
-    table: paper.Table, records: list[Record], shot: int
-) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a figure: accuracy at each M, for each model and column measured."""
-    at = {m: cells(records, shot, m) for m in table.tests}
-    rows = [
-        [f"{label}, {COLUMNS[h]}", *(str(at[m][model, h] or "-") for m in table.tests)]
-        for model, label in paper.MODELS.items()
-        for h in paper.DISTRACTORS
-        if any(at[m][model, h] for m in table.tests)
-    ]
-    return [f"{shot}-shot", *(f"M = {m}" for m in table.tests)], rows
-
-
-def curves_as_text(table: paper.Table, records: list[Record]) -> str:
-    """A figure's numbers for a terminal."""
-    dataset, episodes = records[0]["dataset"], records[0]["episodes"]
-    splits = len({r["split_seed"] for r in records})
-    title = (
-        f"{dataset}, 5-way, by M unlabeled images per class at test. Accuracy in %,\n"
-        f"mean ± standard error over {splits} splits of {episodes} episodes; "
-        f"{records[0]['updates']:,} updates."
-    )
-    shots = sorted({r["shot"] for r in records})
-    return "\n\n".join([title, *(as_text(*curve_rows(table, records, shot)) for shot in shots)])
-
-
-def parts_of(table: paper.Table, records: list[Record]) -> list[tuple[int, int]]:
+def parts_of(table: paper.Table, records: Sequence[Record]) -> list[tuple[int, int]]:
     """The (shot, M) of a table at which something was measured."""
     held = {(r["shot"], r["unlabeled"]) for r in records}
     return [(shot, m) for shot in table.shots for m in table.tests if (shot, m) in held]
 
 
-def as_text(header: list[str], rows: list[list[str]]) -> str:
-    """Columns aligned for a terminal: words to the left, numbers to the right."""
-    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
-    left = [_words(rows, i) for i in range(len(header))]
+def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> Section:
+    """A table, a grid for each shot and M at test."""
+    dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
+    beside_paper = dataset == table.dataset
+    title = table.title if beside_paper else "The five models"
+    aim = presets.preset(preset, dataset).about
+    parts = parts_of(table, records)
+    best = best_differences(table, records)
+    summary: list[Cell] = [
+        f"{title}, {dataset}",
+        preset,
+        Number(updates, decimals=0),
+        Number(len(best), decimals=0, note=f"of {len(table.cells)}"),
+        sum(gap >= 0 for gap in best.values()),
+        Number(min(best.values()), form="difference"),
+    ]
+    return Section(
+        f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates",
+        [table_grid(table, records, *part) for part in parts],
+        provenance(records),
+        cell_commands(name, table, records),
+        aim=f"{aim[0].upper()}{aim[1:]}.",
+        comparison=comparison(table, best) if beside_paper else "",
+        findings=findings(records, *parts[0]),
+        is_complete=len(best) == len(table.cells),
+        summary=summary if beside_paper else [],
+    )
 
-    def line(cells: list[str]) -> str:
-        sized = zip(cells, widths, left, strict=True)
-        return "  ".join(c.ljust(w) if words else c.rjust(w) for c, w, words in sized).rstrip()
 
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([line(header), rule, *map(line, rows)])
+def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabeled: int) -> Grid:
+    """One shot and M; beside the paper's numbers where the data set is the paper's."""
+    first, beside_paper = records[0], records[0]["dataset"] == table.dataset
+    measured = cells(records, shot, unlabeled)
+    splits = [ours.splits for ours in measured.values() if ours]
+    header = ["model"]
+    for h in paper.DISTRACTORS:
+        header += [COLUMNS[h], *(["paper", "difference"] if beside_paper else [])]
+    rows = []
+    for model, label in paper.MODELS.items():
+        row: list[Cell] = [label]
+        for h in paper.DISTRACTORS:
+            ours = measured[model, h]
+            row.append(ours.number(max(splits)) if ours else None)
+            if beside_paper:
+                row += beside(ours, table.cells[model, shot, h])
+        rows.append(row)
+    filters = first["recipe"].get("filters", Recipe().filters)
+    fewer = " (n): over n splits only." if min(splits) < max(splits) else ""
+    return Grid(
+        f"{shot}-shot, M = {unlabeled} unlabeled images per class at test, {max(splits)} splits",
+        header,
+        rows,
+        heading=f"{first['dataset']}, 5-way {shot}-shot, M = {unlabeled} unlabeled per class at test. "
+        f"Accuracy in %,\nmean ± standard error over {max(splits)} splits of {first['episodes']} "
+        f"episodes; {first['updates']:,} updates, {filters} filters.{fewer}",
+        captioned=True,
+    )
 
 
-def as_markdown(header: list[str], rows: list[list[str]]) -> str:
-    rule = ["---" if _words(rows, i) else "---:" for i in range(len(header))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+def beside(ours: Measured | None, theirs: paper.Cell | None) -> list[Cell]:
+    """The paper's number, and how far ours is above it."""
+    if theirs is None:
+        return [None, None]
+    gap = Number(ours.mean - theirs.mean, form="difference") if ours else None
+    return [Number(theirs.mean, theirs.error), gap]
 
 
-def _words(rows: list[list[str]], column: int) -> bool:
-    return any(row[column][:1].isalpha() for row in rows)
-
-
-def table_as_json(table: paper.Table, records: list[Record]) -> str:
-    """A table's cells as plain data, beside the published ones."""
-    found = []
+def best_differences(
+    table: paper.Table, records: Sequence[Record]
+) -> dict[tuple[str, int, int], float]:
+    """How far each cell is above the paper's, in points, at the M where it is highest."""
+    best: dict[tuple[str, int, int], float] = {}
     for shot, m in parts_of(table, records):
         for (model, h), ours in cells(records, shot, m).items():
-            if ours is None:
-                continue
-            cell: Record = {
-                "model": model,
-                "shot": shot,
-                "distractors": h,
-                "unlabeled": m,
-                "accuracy": ours.mean / 100,
-                "standard_error_over_splits": ours.error / 100,
-                "mean_ci95_over_episodes": ours.interval / 100,
-                "splits": ours.splits,
-            }
-            if published := table.cells.get((model, shot, h)):
-                cell["paper_accuracy"] = published.mean / 100
-                cell["paper_standard_error"] = published.error / 100
-            found.append(cell)
-    return json.dumps(found, indent=1)
+            if ours:
+                key = model, shot, h
+                best[key] = max(best.get(key, -np.inf), ours.mean - table.cells[key].mean)
+    return best
 
 
-def table_as_text(table: paper.Table, records: list[Record]) -> str:
-    """A table for a terminal, once for each shot and M at test, and what it says in two sentences."""
-    dataset, episodes, updates = (records[0][k] for k in ("dataset", "episodes", "updates"))
-    filters = records[0]["recipe"].get("filters", Recipe().filters)
-    beside_paper = dataset == table.dataset and bool(table.cells)
-    texts, shown = [], parts_of(table, records)
-    for shot, m in shown:
-        splits = max(ours.splits for ours in cells(records, shot, m).values() if ours)
-        text = as_text(*table_rows(table, records, shot, m, beside_paper))
-        fewer = " (n): over n splits only." if re.search(r"\(\d+\)", text) else ""
-        title = (
-            f"{dataset}, 5-way {shot}-shot, M = {m} unlabeled per class at test. Accuracy in %,\n"
-            f"mean ± standard error over {splits} splits of {episodes} episodes; "
-            f"{updates:,} updates, {filters} filters.{fewer}"
-        )
-        texts += [title, text]
-    said = findings(records, *shown[0])
-    return "\n\n".join([*texts, *(["\n".join(said)] if said else [])])
+def comparison(table: paper.Table, best: dict[tuple[str, int, int], float]) -> str:
+    above, better = sum(gap >= 0 for gap in best.values()), "At the better M, "
+    return (
+        f"{better if len(table.tests) > 1 else ''}{above} of the {len(best)} cells measured are "
+        f"at or above the paper's; the lowest difference is {min(best.values()):+.2f}."
+    )
 
 
-def records_as_text(records: list[Record]) -> str:
-    """One line per run, then the mean; both kinds of ± are named."""
-    rows = [
-        [
-            r["model"],
-            str(r["split_seed"]),
-            f"{100 * r['accuracy']:.2f}",
-            f"{100 * r['accuracy_ci95']:.2f}",
-        ]
-        for r in records
-    ]
-    text = as_text(["model", "split seed", "accuracy %", "± 95 % over episodes"], rows)
-    lines = [text]
-    for model in dict.fromkeys(r["model"] for r in records):
-        mean = cell(r for r in records if r["model"] == model)
-        if mean and mean.splits > 1:
-            error = f"{mean.error:.2f} (standard error over {mean.splits} splits)"
-            lines.append(f"{model}: mean {mean.mean:.2f} ± {error}")
-    return "\n".join(lines)
-
-
-def findings(records: list[Record], shot: int, unlabeled: int) -> list[str]:
+def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
     """What the unlabeled images bought and what distractors cost, where that was measured."""
     means = {k: ours.mean for k, ours in cells(records, shot, unlabeled).items() if ours}
     methods = [model for model in paper.MODELS if model != "supervised"]
@@ -234,3 +193,68 @@ def findings(records: list[Record], shot: int, unlabeled: int) -> list[str]:
             f"{paper.MODELS[robust]} keeps {kept[robust]:.1f} %."
         )
     return said
+
+
+def cell_commands(
+    name: str, table: paper.Table, records: Sequence[Record]
+) -> list[tuple[str, str]]:
+    """The whole, then each cell: a row at one shot, in both columns."""
+    commands = [("all of it", table_command(name, table, records))]
+    for shot in sorted({r["shot"] for r in records}):
+        for model, label in paper.MODELS.items():
+            own = [r for r in records if (r["model"], r["shot"]) == (model, shot)]
+            if own:
+                commands.append((f"{label}, {shot}-shot", table_command(name, table, own)))
+    return commands
+
+
+def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> str:
+    """The command that measures these records, of a table that may not be complete."""
+    dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
+    which = shlex.join(["--dataset", dataset, "--preset", preset])
+    command = f"semishot reproduce {name} {which} --splits {len(split_seeds(records))}"
+    if updates != presets.preset(preset, dataset).recipe.updates:
+        command += f" --updates {updates}"
+    shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
+    if shots < set(table.shots):
+        command += " --shots " + " ".join(str(shot) for shot in table.shots if shot in shots)
+    if models < set(paper.MODELS):
+        command += " --models " + " ".join(model for model in paper.MODELS if model in models)
+    return command
+
+
+def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
+    """A table's cells as plain data, beside the published ones."""
+    found = []
+    for shot, m in parts_of(table, records):
+        for (model, h), ours in cells(records, shot, m).items():
+            if ours is None:
+                continue
+            where = {"model": model, "shot": shot, "distractors": h, "unlabeled": m}
+            cell: dict[str, Any] = {**where, **ours.as_json()}
+            if published := table.cells.get((model, shot, h)):
+                cell["paper_accuracy"] = published.mean / 100
+                cell["paper_standard_error"] = published.error / 100
+            found.append(cell)
+    return json.dumps(found, indent=1)
+
+
+def records_as_text(records: Sequence[Record]) -> str:
+    """One line per run, then the mean; both kinds of ± are named."""
+    header = ["model", "split seed", "accuracy %", "± 95 % over episodes"]
+    rows: list[list[Cell]] = [
+        [
+            r["model"],
+            r["split_seed"],
+            Number(100 * r["accuracy"]),
+            Number(100 * r["accuracy_ci95"]),
+        ]
+        for r in records
+    ]
+    lines = [grid_as_text(Grid("", header, rows))]
+    for model in dict.fromkeys(r["model"] for r in records):
+        mean = cell(r for r in records if r["model"] == model)
+        if mean and mean.splits > 1:
+            error = f"{mean.error:.2f} (standard error over {mean.splits} splits)"
+            lines.append(f"{model}: mean {mean.mean:.2f} ± {error}")
+    return "\n".join(lines)

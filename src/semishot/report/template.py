@@ -1,4 +1,4 @@
-"""A template, a style and a script -> one HTML page that asks nobody for anything."""
+"""A template, a style and a script -> one self-contained HTML page."""
 
 import base64
 import hashlib
@@ -37,12 +37,12 @@ def render(template: str, styles: Sequence[str], script: str, **values: Any) -> 
 
 
 def digest(text: str) -> str:
-    """What a content security policy knows a style or script by."""
+    """The hash of a style or script in the content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def with_code(text: str) -> Markup:
-    """Escaped, with what stands in backquotes as code."""
+    """Escaped, with text in backquotes as code."""
     parts = [escape(part) for part in text.split("`")]
     marked = [Markup("<code>") + p + Markup("</code>") if i % 2 else p for i, p in enumerate(parts)]
     return Markup("").join(marked)

@@ -117,19 +117,6 @@ def read_json(path: Path) -> Any:
         return json.loads(read_regular(path, MOST_JSON).decode())
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a result file; none if there is no such file."""
-    try:
-        held: list[dict[str, Any]] = read_json(path)
-        if not isinstance(held, list) or not all(isinstance(record, dict) for record in held):
-            raise InputError(f"{path} is damaged: it is not a list of records")
-    except FileNotFoundError:
-        return []
-    except InputError as error:
-        raise InputError(f"{error}; delete it to measure again") from error
-    return held
-
-
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that replaces `folder` when the block succeeds and is removed when it fails."""

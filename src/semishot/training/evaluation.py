@@ -1,11 +1,9 @@
 """A trained fleet -> per-episode accuracies -> records. Every test image is embedded once per run."""
 
 import json
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from semishot import __version__, datasets, refine
+from semishot import datasets, refine
 from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool, Split
 from semishot.data.splits import ClassImages, all_labeled
@@ -25,6 +23,12 @@ from semishot.system.devices import device_name, pick_device
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
 from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.fleets import load_model, save_model
+from semishot.training.records import (
+    AccuracyRecord,
+    Measurement,
+    accuracy_records,
+    without_episodes,
+)
 from semishot.training.requests import EPISODES, EvaluationRequest, PickRequest, Where
 
 EMBED_BATCH = 256
@@ -113,7 +117,7 @@ def find_model(name: str) -> Path:
     return path
 
 
-def evaluate_folder(request: EvaluationRequest, where: Where) -> list[dict[str, Any]]:
+def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRecord]:
     """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
     split, shape, refiner = request.split, request.shape, request.refiner
     if request.episodes < 1:
@@ -128,7 +132,8 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[dict[str, 
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
     (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes=request.episodes)
-    return records(config, name, split, shape, accuracies, time.monotonic() - begun, device)
+    measurement = Measurement(shape, split, time.monotonic() - begun, device_name(device))
+    return accuracy_records(config, name, measurement, accuracies)
 
 
 def open_fleet(
@@ -178,56 +183,8 @@ def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> di
     single = take_run(fleet, best)
     begun = time.monotonic()
     (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
-    seconds = time.monotonic() - begun
-    (record,) = records(alone, None, "test", shape, tested, seconds, device)
-    about = {k: v for k, v in record.items() if k != "episode_accuracies"}
-    about["val_accuracy"] = float(accuracies[best].mean())
+    measurement = Measurement(shape, "test", time.monotonic() - begun, device_name(device))
+    (record,) = accuracy_records(alone, None, measurement, tested)
+    about = {**without_episodes(record), "val_accuracy": float(accuracies[best].mean())}
     save_model(out, alone, single, {"result": json.dumps(about)})
     return about
-
-
-def records(
-    config: FleetConfig,
-    model: str | None,
-    split: Split,
-    shape: EpisodeShape,
-    accuracies: NDArray[np.float64],
-    seconds: float,
-    device: torch.device,
-) -> list[dict[str, Any]]:
-    """One result per run. `model` names the row if it is not the method the run was trained with."""
-    about = {
-        "updates": config.recipe.updates,
-        "seconds": round(seconds, 3),
-        "device": device_name(device),
-        "versions": versions(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-    }
-    return [
-        {
-            "dataset": config.dataset,
-            "preset": config.preset,
-            "model": model or member.model,
-            "options": {} if model else dict(member.options),
-            **shape.as_dict(),
-            "split": split,
-            "split_seed": member.split_seed,
-            "episodes": len(per_episode),
-            "accuracy": float(per_episode.mean()),
-            "accuracy_ci95": float(1.96 * per_episode.std() / len(per_episode) ** 0.5),
-            "episode_accuracies": [round(float(a), 5) for a in per_episode],
-            "recipe": config.recipe.changes(),
-            "train": config.shape.as_dict(),
-            **about,
-        }
-        for member, per_episode in zip(config.members, accuracies, strict=True)
-    ]
-
-
-def versions() -> dict[str, str]:
-    return {
-        "semishot": __version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }

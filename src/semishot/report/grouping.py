@@ -1,14 +1,26 @@
 """Which records make up a table or a figure of the paper, and which are something else."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from semishot.paper import presets, published
-from semishot.report import results, tables
-from semishot.report.tables import Record
+from semishot.report import tables
+from semishot.report.provenance import provenance
+from semishot.report.section import Cell, Grid, Number, Section
 from semishot.training.config import Recipe
+from semishot.training.records import (
+    SETTINGS,
+    AblationRecord,
+    AccuracyRecord,
+    BaselineRecord,
+    MaskRecord,
+    Record,
+    identity,
+)
 
-Files = dict[str, list[Record]]
+Plain = dict[str, tuple[str, AccuracyRecord]]
+"""By identity: the name of the file that a record comes from, and the record."""
 
 
 @dataclass(frozen=True)
@@ -17,33 +29,36 @@ class Group:
 
     name: str
     table: published.Table
-    records: list[Record]
+    records: list[AccuracyRecord]
 
 
 @dataclass
-class SortedOut:
+class Grouped:
     tables: list[Group] = field(default_factory=list)
     figures: list[Group] = field(default_factory=list)
-    baselines: Files = field(default_factory=dict)
-    masks: Files = field(default_factory=dict)
-    ablations: Files = field(default_factory=dict)
-    others: list[tuple[str, Record]] = field(default_factory=list)
-    """With the file each comes from."""
+    baselines: dict[str, list[BaselineRecord]] = field(default_factory=dict)
+    """By the name of the file, like the next two."""
+    masks: dict[str, list[MaskRecord]] = field(default_factory=dict)
+    ablations: dict[str, list[AblationRecord]] = field(default_factory=dict)
+    others: list[tuple[str, AccuracyRecord]] = field(default_factory=list)
+    """With the file that each comes from."""
 
 
-def sort_out(files: Files) -> SortedOut:
-    out = SortedOut()
-    kinds = {"features": out.baselines, "tells_distractors": out.masks, "variant": out.ablations}
-    plain: dict[tuple[str, str, int], dict[str, tuple[str, Record]]] = {}
+def group(files: dict[str, list[Record]]) -> Grouped:
+    out = Grouped()
+    plain: dict[tuple[str, str, int], Plain] = {}
     for name, records in files.items():
-        marked = [kind for kind in kinds if records and all(kind in r for r in records)]
-        if marked:
-            kinds[marked[0]][name] = records
-            continue
         for record in records:
-            key = record["dataset"], record["preset"], record["updates"]
-            # measured twice, for a table and for a figure: the later file's counts
-            plain.setdefault(key, {})[results.settings(record)] = name, record
+            if record["kind"] == "baseline":
+                out.baselines.setdefault(name, []).append(record)
+            elif record["kind"] == "masks":
+                out.masks.setdefault(name, []).append(record)
+            elif record["kind"] == "ablation":
+                out.ablations.setdefault(name, []).append(record)
+            else:
+                key = record["dataset"], record["preset"], record["updates"]
+                # measured twice, for a table and for a figure: the later file's counts
+                plain.setdefault(key, {})[identity(record)] = name, record
     for (dataset, *_), own in sorted(plain.items()):
         used = set()
         figure = published.table(published.FIGURE_UNLABELED, dataset)
@@ -51,12 +66,12 @@ def sort_out(files: Files) -> SortedOut:
             (*table_of(dataset), 1, out.tables),
             (published.FIGURE_UNLABELED, figure, 2, out.figures),
         ):
-            records = [r for _, r in own.values() if is_by_its_preset(r) and is_of_table(r, table)]
-            if len({r["unlabeled"] for r in records}) >= least:
-                place.append(Group(name, table, records))
-                used |= {results.settings(r) for r in records}
+            taken = [r for _, r in own.values() if is_by_its_preset(r) and is_of_table(r, table)]
+            if len({r["unlabeled"] for r in taken}) >= least:
+                place.append(Group(name, table, taken))
+                used |= {identity(r) for r in taken}
         out.others += [pair for key, pair in own.items() if key not in used]
-    out.tables.sort(key=lambda group: group.name)
+    out.tables.sort(key=lambda each: each.name)
     return out
 
 
@@ -91,36 +106,44 @@ def is_by_its_preset(record: Record) -> bool:
     return (record["train"], record["recipe"]) == (train.as_dict(), recipe.changes())
 
 
-def other_rows(others: list[tuple[str, Record]]) -> tuple[list[str], list[list[str]]]:
-    """One row for the splits of the same settings in the same file."""
-    apart = [name for name in results.SETTINGS if name != "split_seed"]
-    groups: dict[str, list[tuple[str, Record]]] = {}
+def others_section(others: Sequence[tuple[str, AccuracyRecord]]) -> Section:
+    """What is not in a table: one row for the splits of the same settings in the same file."""
+    apart = [name for name in SETTINGS if name != "split_seed"]
+    groups: dict[str, list[tuple[str, AccuracyRecord]]] = {}
     for name, record in others:
         key = json.dumps([name, record["updates"], *(record.get(k) for k in apart)])
         groups.setdefault(key, []).append((name, record))
-    rows = []
-    for pairs in groups.values():
-        name, r = pairs[0]
-        episode = (
-            f"{r['way']}-way {r['shot']}-shot, M = {r['unlabeled']}, H = {r['distractors']}, "
-            f"{r['query']} queries, {r['split']} classes"
-        )
-        measured = tables.cell(record for _, record in pairs)
-        rows.append(
-            [
-                published.MODELS.get(r["model"], r["model"]),
-                str(measured),
-                str(len(pairs)),
-                r["dataset"],
-                r["preset"],
-                f"{r['updates']:,}",
-                episode,
-                departures(r),
-                name,
-            ]
-        )
     header = ["model", "accuracy", "splits", "data set", "preset", "updates", "test episode"]
-    return [*header, "changed", "file"], rows
+    rows = [other_row(pairs) for pairs in groups.values()]
+    return Section(
+        "Other measurements",
+        [Grid("Mean over splits ± standard error", [*header, "changed", "file"], rows)],
+        provenance([record for _, record in others]),
+        about=[
+            "Runs that depart from their preset, episodes of other shapes, methods of your own.",
+            "The command `semishot evaluate` tests a run folder again.",
+        ],
+    )
+
+
+def other_row(pairs: Sequence[tuple[str, AccuracyRecord]]) -> list[Cell]:
+    name, r = pairs[0]
+    episode = (
+        f"{r['way']}-way {r['shot']}-shot, M = {r['unlabeled']}, H = {r['distractors']}, "
+        f"{r['query']} queries, {r['split']} classes"
+    )
+    measured = tables.cell(record for _, record in pairs)
+    return [
+        published.MODELS.get(r["model"], r["model"]),
+        measured.number() if measured else None,
+        len(pairs),
+        r["dataset"],
+        r["preset"],
+        Number(r["updates"], decimals=0),
+        episode,
+        departures(r) or None,
+        name,
+    ]
 
 
 def departures(record: Record) -> str:
@@ -140,4 +163,4 @@ def departures(record: Record) -> str:
             for name, value in record["train"].items()
             if name in ("way", "query", "batch") and shape.get(name) != value
         }
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changed.items()) or "-"
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changed.items())

@@ -1,0 +1,97 @@
+"""Renders sections as text and as Markdown, and cells for the HTML template."""
+
+from itertools import chain
+
+from semishot.report.section import Cell, Grid, Number, Provenance, Section
+
+MISSING = "-"
+
+
+def shown(cell: Cell) -> str:
+    """The text of a cell."""
+    if cell is None:
+        return MISSING
+    if not isinstance(cell, Number):
+        return str(cell)
+    sign, before = "+" if cell.form == "difference" else "", "± " if cell.form == "error" else ""
+    error = "" if cell.error is None else f" ± {cell.error:.{cell.decimals}f}"
+    note = f" ({cell.note})" if cell.note else ""
+    return f"{before}{cell.value:{sign},.{cell.decimals}f}{error}{note}"
+
+
+# HTML
+
+
+def rank(cell: Cell) -> float | str:
+    """What to sort by: the number that is shown; empty where nothing was measured."""
+    if isinstance(cell, Number):
+        return round(float(cell.value), cell.decimals)
+    return float(cell) if isinstance(cell, int) else cell or ""
+
+
+def tone(cell: Cell) -> str:
+    """`above` or `below`, of a difference."""
+    if not isinstance(cell, Number) or cell.form != "difference":
+        return ""
+    return "below" if cell.value < 0 else "above"
+
+
+def paragraphs(section: Section) -> list[str]:
+    """What HTML shows above the tables."""
+    words = [section.aim, *section.conclusions, *section.about, section.about_charts]
+    return [text for text in words if text]
+
+
+# Text
+
+
+def as_text(section: Section) -> str:
+    """Headings, grids and findings, for a terminal."""
+    parts = chain.from_iterable((grid.heading, grid_as_text(grid)) for grid in section.grids)
+    return "\n\n".join(part for part in (*parts, "\n".join(section.findings)) if part)
+
+
+def grid_as_text(grid: Grid) -> str:
+    """Columns aligned: words to the left, numbers to the right."""
+    lines = [grid.header, *([shown(cell) for cell in row] for row in grid.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = [grid.has_words(column) for column in range(len(widths))]
+
+    def line(cells: list[str]) -> str:
+        sized = zip(cells, widths, left, strict=True)
+        return "  ".join(c.ljust(w) if words else c.rjust(w) for c, w, words in sized).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(lines[0]), rule, *map(line, lines[1:])])
+
+
+# Markdown
+
+
+def as_markdown(section: Section, above: str = "", below: str = "") -> str:
+    """With a picture above its tables, or below it all."""
+    parts = [f"## {section.title}{section.detail}", section.aim, *section.about, above]
+    for grid in section.grids:
+        parts += [f"{grid.caption}:" if grid.captioned else "", grid_as_markdown(grid)]
+    parts += section.conclusions
+    parts += (
+        [] if section.is_complete else ["Cells marked - and shots not shown have not been run."]
+    )
+    # a column of splits says more than their seeds
+    by_row = any("splits" in grid.header for grid in section.grids)
+    parts += [origin(section.provenance, section.commands[0][1], not by_row), below]
+    return "\n\n".join(part for part in parts if part)
+
+
+def grid_as_markdown(grid: Grid) -> str:
+    rule = ["---" if grid.has_words(i) else "---:" for i in range(len(grid.header))]
+    lines = [grid.header, rule, *([shown(cell) for cell in row] for row in grid.rows)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def origin(provenance: Provenance, command: str, with_seeds: bool) -> str:
+    """In one line, with the command that measures it again."""
+    seeds = sorted(provenance.split_seeds) if with_seeds else []
+    parts = [f"Split seeds {seeds[0]} to {seeds[-1]}"] if seeds else []
+    parts += [", ".join(sorted(provenance.devices)), "; ".join(provenance.versions)]
+    return "; ".join([*parts, ", ".join(sorted(provenance.dates))]) + f". Again: `{command}`."

@@ -1,0 +1,96 @@
+"""A table as data: cells, grids, and the section that is rendered as text, Markdown or HTML."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from semishot.report.charts import Chart
+
+
+@dataclass(frozen=True)
+class Number:
+    value: float
+    error: float | None = None
+    """Shown after a ±."""
+    decimals: int = 2
+    form: Literal["plain", "difference", "error"] = "plain"
+    """A difference is shown with its sign, and whether it is above or below; an error after a ±."""
+    note: str = ""
+    """Shown in parentheses: the splits behind it, where they are fewer than those of other cells."""
+
+
+Cell = str | int | Number | None
+"""Text, a count or a seed, a number, or None where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    caption: str
+    header: list[str]
+    rows: list[list[Cell]]
+    heading: str = ""
+    """Shown above it in text."""
+    captioned: bool = False
+    """Markdown shows the caption too."""
+
+    def has_words(self, column: int) -> bool:
+        return any(isinstance(row[column], str) and row[column] for row in self.rows)
+
+    def has_numbers(self, column: int) -> bool:
+        return any(isinstance(row[column], int | Number) for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How, where and when records were measured; every value that occurs."""
+
+    devices: Sequence[str]
+    versions: Sequence[str]
+    dates: Sequence[str]
+    split_seeds: Sequence[int] = ()
+    settings: Sequence[tuple[str, str]] = ()
+    """Episodes and recipe, by name."""
+    wall_time: str = ""
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Name and value of all that is known."""
+        found = [
+            ("split seeds", ", ".join(map(str, self.split_seeds))),
+            *self.settings,
+            ("device", "; ".join(self.devices)),
+            ("versions", "; ".join(self.versions)),
+            ("date", "; ".join(self.dates)),
+            ("wall time", self.wall_time),
+        ]
+        return [(name, text) for name, text in found if text]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Text may contain `code` in backquotes."""
+
+    title: str
+    grids: list[Grid]
+    provenance: Provenance
+    commands: list[tuple[str, str]] = field(default_factory=list)
+    """What to run again, and how; the first is all of it."""
+    detail: str = ""
+    """The end of Markdown's title; HTML has it among the settings."""
+    aim: str = ""
+    """What the preset is for."""
+    about: list[str] = field(default_factory=list)
+    """How to read it."""
+    comparison: str = ""
+    """How it compares with the paper, in a sentence."""
+    findings: list[str] = field(default_factory=list)
+    """What the numbers say."""
+    is_complete: bool = True
+    charts: list[Chart] = field(default_factory=list)
+    about_charts: str = ""
+    summary: list[Cell] = field(default_factory=list)
+    """A row of the overview, where the paper has this table."""
+
+    @property
+    def conclusions(self) -> list[str]:
+        return [self.comparison] if self.comparison else self.findings

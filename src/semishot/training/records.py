@@ -1,0 +1,393 @@
+"""Records: what was measured on test episodes, made, checked, read and published. Loads no torch to read."""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot import __version__
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import Split
+from semishot.errors import InputError
+from semishot.system.files import read_json, write_whole
+from semishot.system.json_fields import fits
+from semishot.system.locks import Lock
+from semishot.training.config import FleetConfig, Recipe
+
+
+class RecordFields(TypedDict):
+    """What all kinds of records hold. Accuracies are fractions."""
+
+    dataset: str
+    preset: str
+    model: str
+    options: dict[str, Any]
+    way: int
+    shot: int
+    query: int
+    unlabeled: int
+    distractors: int
+    within_group: NotRequired[bool]
+    split: str
+    split_seed: int
+    episodes: int
+    accuracy: float
+    accuracy_ci95: float
+    """Half the width of the 95 % interval over episodes."""
+    episode_accuracies: NotRequired[list[float]]
+    """Not in published files."""
+    recipe: dict[str, Any]
+    """What differs from the defaults."""
+    train: dict[str, Any]
+    """The training episode."""
+    updates: int
+    seconds: float
+    device: str
+    versions: dict[str, str]
+    date: str
+
+
+class AccuracyRecord(RecordFields):
+    """A run of a fleet on the episodes of a table or a figure."""
+
+    kind: Literal["accuracy"]
+
+
+class BaselineRecord(RecordFields):
+    """A classifier of Table 5; `model` is its name."""
+
+    kind: Literal["baseline"]
+    features: str
+
+
+class Separation(TypedDict):
+    """How well a score separates distractors from other unlabeled images."""
+
+    auroc: float
+    average_precision: float
+    auroc_within_episode: float
+
+
+class MaskHistogram(TypedDict):
+    """Images by mask value, in bins of equal width from 0 to 1."""
+
+    distractors: list[int]
+    others: list[int]
+
+
+class MaskRecord(RecordFields):
+    """A run of a fleet behind Figure 7."""
+
+    kind: Literal["masks"]
+    source: NotRequired[str]
+    """A model that comes with the package."""
+    tells_distractors: dict[str, Separation]
+    """By the name of the score."""
+    mask_histogram: NotRequired[MaskHistogram]
+    bimodality: NotRequired[float]
+
+
+class AblationRecord(RecordFields):
+    """A variant of a table's cell, or the cell that variants depart from."""
+
+    kind: Literal["ablation"]
+    variant: str
+    """Its name; empty for the cell itself."""
+    only: str
+    """What `--only` asked for."""
+
+
+Record = AccuracyRecord | BaselineRecord | MaskRecord | AblationRecord
+KINDS = {get_args(get_type_hints(each)["kind"])[0]: each for each in get_args(Record)}
+
+
+class ChoiceVariant(TypedDict):
+    """One recipe that was tried, with its accuracies in %."""
+
+    round: int
+    change: str
+    accuracy_0: float
+    half_range_0: float
+    accuracy_5: float
+    half_range_5: float
+
+
+class Choice(TypedDict):
+    """How a recipe was chosen on validation classes: `choice.json`."""
+
+    title: str
+    about: str
+    variants: list[ChoiceVariant]
+    device: str
+    versions: str
+    date: str
+    again: str
+
+
+# Made
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How runs were tested, and what it took."""
+
+    shape: EpisodeShape
+    split: Split
+    seconds: float
+    device: str
+
+    def fields(self, split_seed: int, accuracies: NDArray[np.float64]) -> dict[str, Any]:
+        """The fields of a record between its options and its recipe."""
+        return {
+            **self.shape.as_dict(),
+            "split": self.split,
+            "split_seed": split_seed,
+            "episodes": len(accuracies),
+            "accuracy": float(accuracies.mean()),
+            "accuracy_ci95": float(1.96 * accuracies.std() / len(accuracies) ** 0.5),
+            "episode_accuracies": [round(float(a), 5) for a in accuracies],
+        }
+
+    def origin(self) -> dict[str, Any]:
+        return {
+            "seconds": round(self.seconds, 3),
+            "device": self.device,
+            "versions": versions(),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        }
+
+
+def versions() -> dict[str, str]:
+    import torch  # here: reading records takes none
+
+    return {
+        "semishot": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def accuracy_records(
+    config: FleetConfig,
+    model: str | None,
+    measurement: Measurement,
+    accuracies: NDArray[np.float64],
+) -> list[AccuracyRecord]:
+    """One record per run from accuracies (R, E); `model` names a method that the runs were not
+    trained with."""
+    origin = measurement.origin()
+    found = [
+        {
+            "kind": "accuracy",
+            "dataset": config.dataset,
+            "preset": config.preset,
+            "model": model or member.model,
+            "options": {} if model else dict(member.options),
+            **measurement.fields(member.split_seed, per_episode),
+            "recipe": config.recipe.changes(),
+            "train": config.shape.as_dict(),
+            "updates": config.recipe.updates,
+            **origin,
+        }
+        for member, per_episode in zip(config.members, accuracies, strict=True)
+    ]
+    return cast(list[AccuracyRecord], found)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A classifier of Table 5, its features and how their encoder was pre-trained."""
+
+    dataset: str
+    classifier: str
+    features: str
+    split_seed: int
+    scale_bug: bool = False
+    recipe: Recipe | None = None
+    batch: int = 0
+
+
+def baseline_record(
+    baseline: Baseline, measurement: Measurement, accuracies: NDArray[np.float64]
+) -> BaselineRecord:
+    recipe = baseline.recipe
+    found = {
+        "kind": "baseline",
+        "dataset": baseline.dataset,
+        "preset": "ren2018",
+        "model": baseline.classifier,
+        "features": baseline.features,
+        "options": {"scale_bug": True} if baseline.scale_bug else {},
+        **measurement.fields(baseline.split_seed, accuracies),
+        "recipe": recipe.changes() if recipe else {},
+        "train": {"batch": baseline.batch} if recipe else {},
+        "updates": recipe.updates if recipe else 0,
+        **measurement.origin(),
+    }
+    return cast(BaselineRecord, found)
+
+
+def mask_record(record: Record, source: str, judged: Mapping[str, Any]) -> MaskRecord:
+    """With how well the run separates distractors, and its source if that comes with the package."""
+    shipped = {"source": source} if source.startswith("pretrained:") else {}
+    return cast(MaskRecord, {**record, "kind": "masks", **shipped, **judged})
+
+
+def ablation_record(record: Record, variant: str, only: str) -> AblationRecord:
+    found = {**record, "kind": "ablation", "variant": variant, "only": only}
+    return cast(AblationRecord, found)
+
+
+# Checked
+
+
+def check_record(content: dict[str, Any]) -> Record:
+    """The same as a record; InputError names the first field that is wrong."""
+    kind = content.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"'kind' must be one of {', '.join(KINDS)}, not {kind!r:.40}")
+    _check_fields(content, KINDS[kind])
+    return cast(Record, content)
+
+
+def _check_fields(content: Mapping[str, Any], shape: Any, within: str = "") -> None:
+    for name, hint in _hints(shape).items():
+        field = f"{within}{name}"
+        if name in content:
+            _check_value(content[name], hint, field)
+        elif name in shape.__required_keys__:
+            raise InputError(f"{field!r} is missing")
+
+
+@cache
+def _hints(shape: Any) -> dict[str, Any]:
+    return get_type_hints(shape)
+
+
+NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+"""In messages."""
+
+
+def _check_value(value: Any, hint: Any, field: str) -> None:
+    """Numbers are finite, and whatever is in objects and lists is checked too."""
+    kind = dict if is_typeddict(hint) else get_origin(hint) or hint
+    if kind not in (dict, list):
+        fitting, name = hint is Any or fits(value, hint), NAMES.get(hint, f"{hint}")
+    else:
+        fitting, name = isinstance(value, kind), "an object" if kind is dict else "a list"
+    if not fitting:
+        raise InputError(f"{field!r} must be {name}, not {value!r:.40}")
+    if is_typeddict(hint):
+        _check_fields(value, hint, f"{field}.")
+    elif kind in (dict, list):
+        for key, each in value.items() if kind is dict else enumerate(value):
+            _check_value(each, get_args(hint)[-1], f"{field}.{key}")
+
+
+# Read
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a result file."""
+    return as_records(read_result_file(path), path)
+
+
+def records_so_far(path: Path) -> list[Record]:
+    """The records that a run has left in a result file; none if there is no such file."""
+    try:
+        return as_records(read_json(path), path)
+    except FileNotFoundError:
+        return []
+    except InputError as error:
+        raise InputError(f"{error}; delete it to measure again") from error
+
+
+def read_result_file(path: Path) -> Any:
+    """Whatever it holds as JSON: records, a choice, or a benchmark."""
+    try:
+        return read_json(path)
+    except (OSError, InputError) as error:
+        raise InputError(f"cannot read result file {path}: {error}") from error
+
+
+def as_records(content: Any, path: Path) -> list[Record]:
+    """The content of a result file, checked; records of version 0.1 are given their kind."""
+    if not isinstance(content, list) or not all(isinstance(record, dict) for record in content):
+        raise InputError(f"{path} is not a result file: it does not hold a list of records")
+    found = []
+    for place, record in enumerate(content):
+        try:
+            found.append(check_record(with_kind(record, path)))
+        except InputError as error:
+            raise InputError(
+                f"{path} is not a result file of this version: record {place}: {error}"
+            ) from error
+    return found
+
+
+def as_choice(content: Any, path: Path) -> Choice:
+    """The content of `choice.json`, checked."""
+    try:
+        _check_value(content, Choice, "choice")
+    except InputError as error:
+        raise InputError(f"{path} is not the record of a choice: {error}") from error
+    return cast(Choice, content)
+
+
+def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Version 0.1 wrote no `kind`, and the `only` of ablations just into the name of their file."""
+    if "kind" in record:
+        return record
+    marks = {"features": "baseline", "tells_distractors": "masks", "variant": "ablation"}
+    kind = next((kind for mark, kind in marks.items() if mark in record), "accuracy")
+    only = {"only": path.stem.partition("ablations-")[2]} if kind == "ablation" else {}
+    return {"kind": kind, **record, **only}
+
+
+# Published
+
+SETTINGS = (
+    *("kind", "dataset", "preset", "model", "features", "options", "variant", "source"),
+    *("split", "split_seed", "episodes"),
+    *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
+)
+"""What a record is a measurement of: a second one of the same replaces the first."""
+
+
+def identity(record: Record) -> str:
+    """Equal for two measurements of the same thing."""
+    return json.dumps([record.get(name) for name in SETTINGS])
+
+
+def publish(records: Sequence[Record], path: Path) -> None:
+    """Add records to a result file, one per line, without the accuracies of single episodes."""
+    with Lock(path.with_name(f".{path.name}.lock")):
+        merged = {
+            identity(record): record for record in (read_records(path) if path.exists() else [])
+        }
+        merged |= {identity(record): without_episodes(record) for record in records}
+        lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
+        text = "[\n" + ",\n".join(lines) + "\n]\n"
+        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def without_episodes(record: Record) -> Record:
+    return cast(Record, {k: v for k, v in record.items() if k != "episode_accuracies"})

@@ -1,0 +1,229 @@
+"""Records: made with every field, refused by the name of a field, read as of 0.1, published once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot.data.episodes import EpisodeShape
+from semishot.errors import InputError
+from semishot.training import records as rec
+from semishot.training.config import FleetConfig, Member, Recipe
+from support.records import ablation, baseline, masks, record
+
+PUBLISHED = Path(__file__).parents[2] / "results"
+SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=5, distractors=1)
+RECIPE = Recipe(updates=7, filters=4)
+MEASUREMENT = rec.Measurement(SHAPE, "val", 1.23456, "a device")
+ONE_OF_EACH = {"accuracy": record, "baseline": baseline, "masks": masks, "ablation": ablation}
+each_kind = pytest.mark.parametrize("kind", ONE_OF_EACH)
+
+
+# Made
+
+
+def test_a_record_for_each_run_has_its_mean_and_196_standard_errors_over_episodes():
+    members = (Member("soft_kmeans", 3), Member("masked_soft_kmeans", 4, {"mask_power": 2}))
+    config = FleetConfig("glyphs", "f", "tiny", RECIPE, EpisodeShape(), members)
+    accuracies = np.array([[0.0, 0.5, 1.0, 0.75, 0.25], [1.0, 1.0, 0.9, 1.0, 1.0]])
+    rows = rec.accuracy_records(config, None, MEASUREMENT, accuracies)
+    for row, member, per_episode in zip(rows, members, accuracies.tolist(), strict=True):
+        mean = sum(per_episode) / 5
+        deviation = (sum((a - mean) ** 2 for a in per_episode) / 5) ** 0.5
+        assert row["accuracy"] == pytest.approx(mean)
+        assert row["accuracy_ci95"] == pytest.approx(1.96 * deviation / 5**0.5)
+        assert row["episode_accuracies"] == per_episode
+        assert row["episodes"] == 5
+        assert (row["model"], row["split_seed"]) == (member.model, member.split_seed)
+        assert row["options"] == member.options
+        assert row["recipe"] == {"updates": 7, "filters": 4}
+        assert row["train"] == EpisodeShape().as_dict()
+        assert {name: row[name] for name in SHAPE.as_dict()} == SHAPE.as_dict()
+        assert (row["split"], row["seconds"], row["device"]) == ("val", 1.235, "a device")
+        assert rec.check_record(row) is row
+
+
+def test_a_method_that_was_not_trained_has_none_of_the_options_of_the_one_that_was():
+    members = (Member("masked_soft_kmeans", 4, {"mask_power": 2}),)
+    config = FleetConfig("glyphs", "f", "tiny", RECIPE, EpisodeShape(), members)
+    (row,) = rec.accuracy_records(config, "soft_kmeans", MEASUREMENT, np.ones((1, 2)))
+    assert (row["model"], row["options"]) == ("soft_kmeans", {})
+
+
+def test_a_baseline_says_how_its_encoder_was_trained_where_it_has_one():
+    pixels = rec.Baseline("glyphs", "nearest_neighbor", "pixels", 5)
+    row = rec.baseline_record(pixels, MEASUREMENT, np.array([0.5, 0.7]))
+    assert (row["recipe"], row["train"], row["updates"], row["options"]) == ({}, {}, 0, {})
+    assert (row["accuracy"], row["split_seed"]) == (pytest.approx(0.6), 5)
+    trained = rec.Baseline("glyphs", "logistic_regression", "pretrained", 5, True, RECIPE, 100)
+    row = rec.baseline_record(trained, MEASUREMENT, np.array([0.5]))
+    assert row["recipe"] == {"updates": 7, "filters": 4}
+    assert (row["train"], row["updates"]) == ({"batch": 100}, 7)
+    assert row["options"] == {"scale_bug": True}
+    assert rec.check_record(row) is row
+
+
+def test_records_of_masks_and_of_ablations_are_records_with_more():
+    judged = {k: masks()[k] for k in ("tells_distractors", "mask_histogram", "bimodality")}
+    assert rec.mask_record(record(), "runs/some", judged) == masks()
+    shipped = rec.mask_record(record(), "pretrained:omniglot", judged)
+    assert shipped == masks(source="pretrained:omniglot")
+    changed = rec.ablation_record(record(), "mask applied twice", "mask")
+    assert changed == ablation(variant="mask applied twice", only="mask")
+
+
+# Checked
+
+
+@each_kind
+def test_every_kind_of_record_is_accepted_and_each_field_is_needed(kind):
+    whole = ONE_OF_EACH[kind]()
+    assert rec.check_record(whole) is whole
+    optional = {"mask_histogram", "bimodality"}
+    for name in whole.keys() - optional - {"kind"}:
+        with pytest.raises(InputError, match=f"'{name}' is missing"):
+            rec.check_record({k: v for k, v in whole.items() if k != name})
+    assert rec.check_record({k: v for k, v in whole.items() if k not in optional})
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({}, "'kind' must be one of accuracy, baseline, masks, ablation, not None"),
+        (record(kind=["masks"]), "'kind' must be one of .*, not ['masks']"),
+        (record(shot="one"), "'shot' must be an integer, not 'one'"),
+        (record(shot=1.0), "'shot' must be an integer, not 1.0"),
+        (record(episodes=True), "'episodes' must be an integer, not True"),
+        (record(updates=10**30), "'updates' must be an integer, not 1000"),
+        (record(accuracy=float("nan")), "'accuracy' must be a number, not nan"),
+        (record(date=None), "'date' must be text, not None"),
+        (record(within_group=3), "'within_group' must be true or false, not 3"),
+        (record(options=[]), "'options' must be an object, not []"),
+        (record(versions={"torch": 2}), "'versions.torch' must be text, not 2"),
+        (record(episode_accuracies=0.5), "'episode_accuracies' must be a list, not 0.5"),
+        (record(episode_accuracies=[1, "x"]), "'episode_accuracies.1' must be a number, not 'x'"),
+        (masks(tells_distractors=3), "'tells_distractors' must be an object, not 3"),
+        (masks(tells_distractors={"mask": {}}), "'tells_distractors.mask.auroc' is missing"),
+        (masks(mask_histogram={"others": [0.5]}), "'mask_histogram.distractors' is missing"),
+        (ablation(only=None), "'only' must be text, not None"),
+    ],
+)
+def test_what_is_not_a_record_is_refused_with_the_name_of_the_field(content, line):
+    with pytest.raises(InputError) as refused:
+        rec.check_record(content)
+    whole = line.replace(".*", "accuracy, baseline, masks, ablation")
+    assert str(refused.value).startswith(whole)
+
+
+def test_the_record_of_a_choice_is_checked_field_by_field():
+    path = PUBLISHED / "omniglot" / "choice.json"
+    choice = json.loads(path.read_text(encoding="utf-8"))
+    assert rec.as_choice(choice, path) is choice
+    for wrong, line in (
+        (3, "'choice' must be an object, not 3"),
+        (choice | {"title": 5}, "'choice.title' must be text, not 5"),
+        (choice | {"variants": [{}]}, "'choice.variants.0.round' is missing"),
+        ({"variants": []}, "'choice.title' is missing"),
+    ):
+        with pytest.raises(
+            InputError, match="choice.json is not the record of a choice: "
+        ) as refused:
+            rec.as_choice(wrong, path)
+        assert str(refused.value).endswith(line)
+
+
+# Read
+
+
+def written(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_files_of_version_01_are_given_the_kind_of_their_records():
+    """The committed files are of 0.1."""
+    kinds = {"figure-masks": "masks", "table5": "baseline", "ablations": "ablation"}
+    for path in PUBLISHED.glob("*/[aft]*.json"):
+        assert "kind" not in path.read_text(encoding="utf-8")
+        expected = next((kinds[name] for name in kinds if path.stem.startswith(name)), "accuracy")
+        assert {r["kind"] for r in rec.read_records(path)} == {expected}, path
+    float32 = rec.read_records(PUBLISHED / "omniglot" / "ablations-float32.json")
+    assert {r["only"] for r in float32} == {"float32"}
+    everything = rec.read_records(PUBLISHED / "omniglot" / "ablations.json")
+    assert {r["only"] for r in everything} == {""}
+
+
+@each_kind
+def test_a_record_without_its_kind_is_read_as_it_was(kind, tmp_path):
+    whole = ONE_OF_EACH[kind]()
+    old = {k: v for k, v in whole.items() if k not in ("kind", "only")}
+    assert rec.read_records(written(tmp_path / "some.json", [old])) == [whole]
+
+
+def test_the_record_says_what_was_asked_for_not_the_name_of_its_file(tmp_path):
+    path = written(tmp_path / "ablations-r.json", [ablation(only="distances over 2 r^2")])
+    assert rec.read_records(path) == [ablation(only="distances over 2 r^2")]
+
+
+@pytest.mark.parametrize("content", ["[", "\xff", "[" * 100_000])
+def test_a_file_that_is_not_json_is_named(content, tmp_path):
+    path = tmp_path / "result.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=r"cannot read result file .*result\.json"):
+        rec.read_records(path)
+    with pytest.raises(InputError, match="result.json is damaged.*; delete it to measure again"):
+        rec.records_so_far(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({"model": 3}, "is not a result file: it does not hold a list of records"),
+        ([[]], "is not a result file: it does not hold a list of records"),
+        ([record(), record(way=None)], "record 1: 'way' must be an integer, not None"),
+    ],
+)
+def test_content_that_is_not_records_is_named(content, line, tmp_path):
+    path = written(tmp_path / "result.json", content)
+    with pytest.raises(InputError, match=f"result.json is not a result file.*{line[-30:]}$"):
+        rec.read_records(path)
+    with pytest.raises(InputError, match=f"{line[-30:]}; delete it to measure again"):
+        rec.records_so_far(path)
+
+
+def test_what_was_not_measured_yet_is_no_record_and_a_file_that_is_not_there_an_error(tmp_path):
+    path = tmp_path / "result.json"
+    assert rec.records_so_far(path) == []
+    with pytest.raises(InputError, match="cannot read result file"):
+        rec.read_records(path)
+    written(path, [record()])
+    assert rec.records_so_far(path) == [record()]
+
+
+# Published
+
+
+def test_a_second_measurement_replaces_the_first(tmp_path):
+    path = tmp_path / "some.json"
+    rec.publish([record(episode_accuracies=[0.9]), record(split_seed=1)], path)
+    again = [record(split_seed=1, accuracy=0.7), record(split_seed=2), masks(split_seed=1)]
+    rec.publish(again, path)
+    assert rec.read_records(path) == [record(), *again]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert (lines[0], lines[-1], len(lines)) == ("[", "]", 6)
+
+
+def test_what_was_published_by_version_01_is_replaced_too(tmp_path):
+    old = {k: v for k, v in record().items() if k != "kind"}
+    path = written(tmp_path / "some.json", [old, old | {"split_seed": 1}])
+    rec.publish([record(accuracy=0.1)], path)
+    assert rec.read_records(path) == [record(accuracy=0.1), record(split_seed=1)]
+
+
+def test_a_damaged_file_is_not_published_to(tmp_path):
+    path = written(tmp_path / "some.json", [{"model": 3}])
+    with pytest.raises(InputError, match="record 0: 'dataset' is missing"):
+        rec.publish([record()], path)
+    assert json.loads(path.read_text()) == [{"model": 3}]
