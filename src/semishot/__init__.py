@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from semishot.estimator.classifier import PrototypeClassifier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["PrototypeClassifier", "__version__"]
 
 

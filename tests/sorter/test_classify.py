@@ -254,7 +254,7 @@ def test_a_sorting_that_is_undone_while_one_waits_for_it_is_one_line(capsys, tmp
     run(capsys, "classify", *given, "--apply", "move")
 
     class Waiting(Lock):
-        def taken(self):
+        def acquire(self):
             move_files.undo(Path("out"))
             return super().acquire()
 
@@ -617,7 +617,7 @@ def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
     shutil.copytree("out/model", "pipe")
     for name, reason in (
         ("encoder.json", "is damaged: run `semishot classify` again"),
-        ("classifier.safetensors", "is not a regular file"),
+        ("classifier.safetensors", "was not written by PrototypeClassifier.save"),
     ):
         Path("pipe", name).rename("aside")
         os.mkfifo(Path("pipe", name))

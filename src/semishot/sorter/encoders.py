@@ -38,7 +38,7 @@ DESCRIPTION, WEIGHTS = "encoder.json", "encoder.safetensors"
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """What turns an opened picture into features."""
+    """An encoder: it turns an opened image into features."""
 
     name: str
     """As given to `--encoder`."""
@@ -69,7 +69,11 @@ class FleetOfOne(nn.Module):
 
 
 def open_encoder(name: str) -> ImageEncoder:
-    """`photos`, `omniglot`, `timm:NAME`, or a run folder or model file of ours, `#2` for its third run."""
+    """Open an encoder by name.
+
+    `photos`, `omniglot`, `timm:NAME`, or the path of a run folder or of a file by `semishot pick`; `#2` at
+    the end of a path names the third run.
+    """
     kind, _, rest = name.partition(":")
     if name == DEFAULT:
         return _assembled(name, *efficientnet_lite0())
@@ -156,7 +160,7 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
 
 
 def load_encoder(folder: Path) -> ImageEncoder | None:
-    """What `save_encoder` has written; another version of its weights is refused."""
+    """Read what `save_encoder` wrote; None if the model was given features. Other weights are refused."""
     path = folder / DESCRIPTION
     try:
         said = read_json(path)
