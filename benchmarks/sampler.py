@@ -7,7 +7,7 @@ import torch
 
 from conventional import draw_episode
 from measurement import command, result, time_in_turns
-from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.pool import ImageClass
 from semishot.data.splits import labeled_split
 from semishot.training.loop import CHUNK
@@ -32,7 +32,7 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
 
     def draw_chunks(shape: EpisodeShape) -> None:
         for start in range(0, ours, CHUNK):
-            sample_episodes(split, shape, 0, "train", start, CHUNK)
+            sample_episodes(split, shape, Stream(0, "train"), start, CHUNK)
 
     def draw_one_by_one(shape: EpisodeShape) -> None:
         rng = np.random.default_rng(0)

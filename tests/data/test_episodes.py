@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semishot.data.episodes import Episodes, EpisodeShape, check_enough, distinct, sample_episodes
+from semishot.data.episodes import (
+    Episodes,
+    EpisodeShape,
+    Stream,
+    check_enough,
+    distinct,
+    sample_episodes,
+)
 from semishot.data.splits import ClassImages, all_labeled, labeled_split
 from semishot.errors import InputError
 from support.pools import image_classes
@@ -34,7 +41,7 @@ def draw(
     seed: int = 2,
     start: int = 0,
 ) -> Episodes:
-    return sample_episodes(images, shape, seed, "train", start, count)
+    return sample_episodes(images, shape, Stream(seed, "train"), start, count)
 
 
 both = pytest.mark.parametrize("shared", [False, True], ids=["labeled split", "all labeled"])
@@ -139,7 +146,7 @@ def test_same_address_same_episode_whatever_the_chunking(shared, chunk):
 def test_other_seeds_and_purposes_and_places_are_other_episodes(shared):
     images = split(shared)
     drawn = [
-        sample_episodes(images, SHAPE, seed, purpose, start, 5).images.tobytes()
+        sample_episodes(images, SHAPE, Stream(seed, purpose), start, 5).images.tobytes()
         for seed, purpose, start in product((0, 1), ("train", "val", "test"), (0, 5))
     ]
     assert len(set(drawn)) == len(drawn)
@@ -314,7 +321,7 @@ def complaint(images: ClassImages, shape: EpisodeShape) -> str:
     with pytest.raises(InputError) as caught:
         check_enough(images, shape)
     with pytest.raises(InputError) as again:  # before any work
-        sample_episodes(images, shape, 0, "train", 0, 10**9)
+        sample_episodes(images, shape, Stream(0, "train"), 0, 10**9)
     assert str(caught.value) == str(again.value)
     return str(caught.value)
 

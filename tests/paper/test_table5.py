@@ -10,7 +10,7 @@ import torch
 
 from semishot import datasets
 from semishot.commands.main import main
-from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.paper import published_baselines, table5
@@ -67,7 +67,7 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
     stream = streams_of(images, [5], shape)
     found = table5.baseline_accuracies(seen, stream, "nearest_neighbor", 0.1, episodes=4)
     for e in range(4):
-        drawn = sample_episodes(images, shape, 5, "test", e, 1)
+        drawn = sample_episodes(images, shape, Stream(5, "test"), e, 1)
         right = 0
         for q, query in enumerate(drawn.query[0]):
             pixels = tiny_pool.images[query].astype(float)

@@ -18,6 +18,8 @@ ORDER = [room for room, _, _ in TABLE]
 WITHOUT_TORCH = [room for room, _, torch in TABLE if torch == "no"]
 DOORS = {"__init__", "__main__", "image_pool", "image_encoders", "next_labels"}
 """They hand on names of the rooms, and nothing imports them."""
+PUBLISHED_SIGNATURES = {"query_log_probs"}
+"""Part of the public mathematics."""
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 STANDARD = set(sys.stdlib_module_names)
 FRAMEWORKS = {"torch", "triton", "safetensors"}
@@ -147,3 +149,13 @@ def test_no_global_seed_in_library_code(path):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             assert called not in {"torch.manual_seed", "np.random.seed", "random.seed"}, named(path)
+
+
+@every_file
+def test_settings_that_travel_together_have_a_name(path):
+    """No function takes more than five positional parameters: a request is a dataclass."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef) and node.name not in PUBLISHED_SIGNATURES:
+            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+            given = [name for name in names if name not in ("self", "cls")]
+            assert len(given) <= 5 or "fused" in path.parts, f"{named(path)}: {node.name}"

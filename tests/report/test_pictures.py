@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from semishot.commands.main import main
-from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import take_run
@@ -34,7 +34,7 @@ def test_a_scene_is_the_episode_and_the_predictions_of_the_model(fleet, tiny_poo
     folder, model, _ = fleet
     scene = scenes.scene_of(SceneRequest(str(folder), None, SHAPE, 7, 11, 1), tiny_root)
     images = all_labeled(tiny_pool.of_split("test"))
-    drawn = sample_episodes(images, SHAPE, 7, "test", 11, 1)
+    drawn = sample_episodes(images, SHAPE, Stream(7, "test"), 11, 1)
     assert np.array_equal(scene.support[2, 1], tiny_pool.images[drawn.support[0, 5]])
     assert np.array_equal(scene.unlabeled[4, 3], tiny_pool.images[drawn.unlabeled[0, 23]])
     assert np.array_equal(scene.query[1, 3], tiny_pool.images[drawn.query[0, 7]])

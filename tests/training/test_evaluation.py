@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from semishot.data import pool as image_pool
-from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
@@ -87,7 +87,7 @@ def test_embedding_once_equals_embedding_each_episode(tiny_pool, folders, method
     assert found.shape == (len(SEEDS), 25)
     for run, seed in enumerate(SEEDS):
         for e in range(25):
-            rows = sample_episodes(images, SHAPE, seed, "test", e, 1).images[0]
+            rows = sample_episodes(images, SHAPE, Stream(seed, "test"), e, 1).images[0]
             raw = torch.from_numpy(tiny_pool.images[rows])  # (B, 1, 28, 28)
             with torch.no_grad():
                 embedded = model.embed(raw.expand(len(SEEDS), *raw.shape))[run].numpy()
@@ -100,7 +100,9 @@ def test_masked_episodes_scored_together_equal_each_scored_alone(tiny_pool, fold
     images = all_labeled(tiny_pool.of_split("test"))
     (found,) = evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, episodes=12)
     for e in range(12):
-        rows = [sample_episodes(images, SHAPE, seed, "test", e, 1).images[0] for seed in SEEDS]
+        rows = [
+            sample_episodes(images, SHAPE, Stream(seed, "test"), e, 1).images[0] for seed in SEEDS
+        ]
         with torch.no_grad():
             embedded = model.embed(torch.from_numpy(tiny_pool.images[np.stack(rows)]))
             predicted = model.score(embedded, SHAPE).argmax(-1)  # (R, Q N)
@@ -194,7 +196,9 @@ def test_a_folder_is_evaluated_as_trained_or_with_another_method(tiny_pool, tiny
         rows = with_refiner(refiner)
         assert {row["model"] for row in rows} == {named}
         for run, (seed, row) in enumerate(zip(SEEDS, rows, strict=True)):
-            drawn = sample_episodes(images, SHAPE, seed, "test", 0, 20).images - images.order[0]
+            drawn = (
+                sample_episodes(images, SHAPE, Stream(seed, "test"), 0, 20).images - images.order[0]
+            )
             each = [
                 literal_accuracy(embedded[run, rows].numpy().astype(float), refiner != "none")
                 for rows in drawn

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.pool import ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
@@ -162,7 +162,7 @@ def test_updates_are_adam_on_the_episode_loss_written_out(tiny_pool, tmp_path):
         rows = []
         for member in config.members:
             split = labeled_split(tiny_pool.of_split("train"), 0.1, member.split_seed)
-            episode = sample_episodes(split, SHAPE, member.split_seed, "train", step, 1)
+            episode = sample_episodes(split, SHAPE, Stream(member.split_seed, "train"), step, 1)
             rows.append(episode.images[0])
         images = torch.from_numpy(tiny_pool.images[np.stack(rows)])  # (R, B, 1, 28, 28)
         model.zero_grad()

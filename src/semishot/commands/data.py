@@ -1,12 +1,13 @@
 """`semishot data prepare|verify|list`: parse, call one function, print."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from semishot.commands.flags import DataRoot, Json
+from semishot.commands.flags import DataRoot, Flags, Json
 
 Name = Annotated[
     tyro.conf.Positional[str],
@@ -14,26 +15,27 @@ Name = Annotated[
 ]
 
 
-def prepare(
-    name: Name,
-    source: Path | None = None,
-    download: bool = False,
-    splits: str | None = None,
-    partial: bool = False,
-    data_root: DataRoot = None,
-) -> None:
-    """Turn raw files into an image pool below the data root.
+@dataclass(frozen=True)
+class PrepareRequest:
+    """Where the files of a data set come from, and which of them are taken."""
 
-    Args:
-        source: The folder that holds its published files.
-        download: Fetch the published files, checked by their checksums. The only use of the network.
-        splits: Only these splits, as in `train,test`, where a data set may be held in part.
-        partial: Go without the classes that the source lacks, where a data set may be held in part.
-    """
+    source: Path | None = None
+    """The folder that holds its published files."""
+    download: bool = False
+    """Fetch the published files, checked by their checksums. The only use of the network."""
+    splits: str | None = None
+    """Only these splits, as in `train,test`, where a data set may be held in part."""
+    partial: bool = False
+    """Go without the classes that the source lacks, where a data set may be held in part."""
+
+
+def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = None) -> None:
+    """Turn raw files into an image pool below the data root."""
     from semishot import datasets
 
-    taken = splits.split(",") if splits else None
-    datasets.prepare(name, source, data_root, download=download, splits=taken, partial=partial)
+    options = {"download": request.download, "partial": request.partial}
+    taken = request.splits.split(",") if request.splits else None
+    datasets.prepare(name, request.source, data_root, splits=taken, **options)
     verify(name, data_root)
 
 

@@ -1,5 +1,6 @@
 """Flags that several commands share, each with its help, and how a request becomes flags."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -16,12 +17,15 @@ DataRoot = Annotated[
 Device = Annotated[str, tyro.conf.arg(help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON.")]
 Picture = Annotated[Path, tyro.conf.arg(help="The picture: .png, .pdf or .svg.")]
-Publish = Annotated[
-    Path | None,
-    tyro.conf.arg(
-        help="Add the records to the result files in this folder, for `semishot results`."
-    ),
-]
 Tensorboard = Annotated[
     bool, tyro.conf.arg(help="Leave event files in the run folders too, for TensorBoard.")
 ]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What becomes of the records of a command."""
+
+    publish: Path | None = None
+    """Add the records to the result files in this folder, for `semishot results`."""
+    as_json: Json = False

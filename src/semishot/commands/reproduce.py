@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from semishot.commands.flags import DataRoot, Flags, Json, Publish, Tensorboard
+from semishot.commands.flags import DataRoot, Flags, Json, Output, Tensorboard
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
 from semishot.training.requests import Where
 from semishot.workers.requests import Workers
@@ -48,9 +48,8 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         request: Flags[TableRequest],
         where: Flags[Where],
         workers: Flags[Workers],
-        publish: Publish = None,
+        output: Flags[Output],
         tensorboard: Tensorboard = False,
-        as_json: Json = False,
     ) -> None:
         from semishot.paper import published, reproduce
         from semishot.report import curves, page, rendering, tables
@@ -59,15 +58,15 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         dataset = request.dataset or published.dataset_of(name)
         table = published.table(name, dataset)
         records = reproduce.table(name, request, where, workers, tensorboard)
-        if as_json:
+        if output.as_json:
             print(tables.table_as_json(table, records))
         elif name in published.TABLES:
             print(rendering.as_text(tables.table_section(name, table, records)))
         else:
             print(rendering.as_text(curves.curves_section(records)))
-        if publish is not None:
+        if output.publish is not None:
             file = f"{name}-{request.preset}{_with_updates(request.updates)}.json"
-            publish_records(records, publish / dataset / file)
+            publish_records(records, output.publish / dataset / file)
         page.report_on_runs(where.runs, where.data_root)
 
     command.__doc__ = f"{title}: train and test what is missing; print it beside the paper's."
@@ -77,8 +76,7 @@ def table_command(name: str, title: str) -> Callable[..., None]:
 def table5(
     request: Flags[Table5Request],
     where: Flags[Where],
-    publish: Publish = None,
-    as_json: Json = False,
+    output: Flags[Output],
 ) -> None:
     """1-NN and logistic regression on pixels and on Conv-4 features, beside the paper's Table 5."""
     from semishot.paper import table5
@@ -87,21 +85,20 @@ def table5(
 
     records = table5.table5(request, where)
     words = rendering.as_text(baseline_tables.table5_section(records))
-    print(baseline_tables.table5_as_json(records) if as_json else words)
-    if publish is not None:
+    print(baseline_tables.table5_as_json(records) if output.as_json else words)
+    if output.publish is not None:
         file = f"table5{_with_updates(request.updates)}.json"
-        publish_records(records, publish / request.dataset / file)
+        publish_records(records, output.publish / request.dataset / file)
     page.report_on_runs(where.runs, where.data_root)
 
 
 def figure_masks(
     request: Flags[MasksRequest],
     where: Flags[Where],
+    output: Flags[Output],
     out: Annotated[Path, tyro.conf.arg(help="The figure: .png, .pdf or .svg.")] = Path(
         "figure-masks.png"
     ),
-    publish: Publish = None,
-    as_json: Json = False,
 ) -> None:
     """Draw the mask values of distractors and others, and say what tells them apart (Figure 7)."""
     from semishot.paper import masks
@@ -111,8 +108,8 @@ def figure_masks(
     records = masks.figure_masks(request, where)
     plots.draw_masks(records, out)
     words = rendering.as_text(mask_tables.masks_section(records))
-    print(json.dumps(records, indent=1) if as_json else words)
-    for folder in (where.runs, publish):  # the report reads the first
+    print(json.dumps(records, indent=1) if output.as_json else words)
+    for folder in (where.runs, output.publish):  # the report reads the first
         if folder is not None:
             publish_records(records, folder / records[0]["dataset"] / "figure-masks.json")
     page.report_on_runs(where.runs, where.data_root)
@@ -122,9 +119,8 @@ def ablations(
     request: Flags[AblationRequest],
     where: Flags[Where],
     workers: Flags[Workers],
-    publish: Publish = None,
+    output: Flags[Output],
     tensorboard: Tensorboard = False,
-    as_json: Json = False,
 ) -> None:
     """Train and test what happens when one thing is changed at a time."""
     from semishot.paper import ablations
@@ -133,10 +129,10 @@ def ablations(
 
     records = ablations.ablations(request, where, workers, tensorboard)
     words = rendering.as_text(ablation_tables.ablations_section(records))
-    print(json.dumps(records, indent=1) if as_json else words)
-    if publish is not None:
+    print(json.dumps(records, indent=1) if output.as_json else words)
+    if output.publish is not None:
         file = f"ablations-{request.only.replace(' ', '-')}".rstrip("-") + ".json"
-        publish_records(records, publish / request.dataset / file)
+        publish_records(records, output.publish / request.dataset / file)
     page.report_on_runs(where.runs, where.data_root)
 
 

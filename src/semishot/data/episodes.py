@@ -5,6 +5,7 @@ Letters: E episodes, N way, K shot, Q query per class, M unlabeled per class, H 
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +73,16 @@ class Episodes:
         return np.concatenate([self.support, self.unlabeled, self.query], axis=1)
 
 
+class Stream(NamedTuple):
+    """An endless sequence of episodes; its seed and purpose decide every one of them."""
+
+    seed: int
+    purpose: str
+    """Such as train or test: streams of one seed and different purposes are independent."""
+
+
 def sample_episodes(
-    images: ClassImages, shape: EpisodeShape, seed: int, purpose: str, start: int, count: int
+    images: ClassImages, shape: EpisodeShape, stream: Stream, start: int, count: int
 ) -> Episodes:
     """Episodes start .. start + count of a stream.
 
@@ -81,6 +90,7 @@ def sample_episodes(
     changing M or H leaves the rest of an episode as it was. Within groups, a fourth says which group.
     """
     check_enough(images, shape)
+    seed, purpose = stream
     n, kq, m, h = shape.way, shape.shot + shape.query, shape.unlabeled, shape.distractors
     u = draws(seed, f"{purpose}: group", start, count, int(shape.within_group))
     order, first, among = _classes_to_draw(images, n + h, u)

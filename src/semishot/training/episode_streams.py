@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semishot.data.episodes import EpisodeShape, sample_episodes
+from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.pool import Indices
 from semishot.data.splits import ClassImages
 
@@ -37,7 +37,7 @@ class EpisodeStreams:
     def _drawn(self, start: int, count: int) -> dict[int, Indices]:
         """By seed, (E, B)."""
         return {
-            seed: sample_episodes(own, self.shape, seed, self.purpose, start, count).images
+            seed: sample_episodes(own, self.shape, Stream(seed, self.purpose), start, count).images
             for seed, own in self.images.items()
         }
 
