@@ -1,8 +1,8 @@
-# make demo | make test | make check | make chaos | make fuzz | make clean: each sets up .venv by itself.
+# make demo | make test | make check | make docs | make chaos | make fuzz | make clean: each sets up .venv by itself.
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test check chaos fuzz clean
+.PHONY: demo test check docs chaos fuzz clean
 
 demo: .venv/demo-ready
 	$(BIN)/semishot demo
@@ -16,6 +16,10 @@ check: .venv/dev-ready
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 -m "" --cov --cov-report=term
 
+# the documentation site, in site/
+docs: .venv/docs-ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 # kills commands at random instants: 200 times, or 1,000 with CHAOS=full
 chaos: .venv/dev-ready
 	PYTHONPATH=tests $(BIN)/python -m support.chaos --kills $(if $(filter full,$(CHAOS)),1000,200)
@@ -25,7 +29,7 @@ fuzz: .venv/fuzz-ready
 	$(BIN)/python tests/fuzz/run.py --cases $(or $(CASES),600)
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
 # torch alone first, by its exact version: a range would fetch gigabytes of GPU packages
 .venv/demo-ready: pyproject.toml constraints.txt
@@ -35,7 +39,11 @@ clean:
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,plots,tensorboard,photos,onnx,ray]
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,docs,plots,tensorboard,photos,onnx,ray]
+	touch $@
+
+.venv/docs-ready: .venv/demo-ready
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[docs]
 	touch $@
 
 .venv/fuzz-ready: .venv/dev-ready

@@ -1,14 +1,14 @@
-"""What ends a command early: wrong input, whose message says how to mend it, and a signal."""
+"""What ends a command early: wrong input, with a message that says what to do, and signals."""
 
 
 class InputError(ValueError):
-    """One clear line for the user: what is wrong, where, and what to do. The command exits with 2."""
+    """Wrong input. The message is one line: what is wrong, where, and what to do. Commands exit with 2."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: everything is left as by Ctrl-C."""
+    """SIGTERM, handled like Ctrl-C."""
 
 
 def printable(text: str) -> str:
-    """What a terminal can show as it is; the rest, escape sequences among it, by its number."""
+    """The text with unprintable characters, such as escape sequences, written as `\\x1b`."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

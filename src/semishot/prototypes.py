@@ -12,11 +12,12 @@ __all__ = ["class_log_probs", "class_prototypes", "episode_loss", "squared_dista
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """(..., A, D), (..., B, D) -> (..., A, B), the squared Euclidean distances.
+    """(..., A, D), (..., B, D) -> (..., A, B): squared Euclidean distances.
 
-    |a - b|^2 = |a|^2 - 2 ab + |b|^2 never builds the (..., A, B, D) differences. Far from the origin
-    that form loses digits, so both sets are first moved to the mean of b, which no distance notices.
-    Distances that are no numbers are an error, except in training: there the loss tells.
+    |a - b|^2 = |a|^2 - 2 ab + |b|^2 avoids the (..., A, B, D) array of differences. Far from the origin
+    this form loses digits, so the mean of b is subtracted from both, which changes no distance.
+    Distances that are not finite raise `InputError`, except while gradients are recorded: training
+    checks the loss instead.
     """
     center = b.mean(-2, keepdim=True).detach()  # (..., 1, D)
     a, b = a - center, b - center
@@ -39,7 +40,7 @@ def check_finite(distances: Tensor) -> None:
 
 
 def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:
-    """Eqs. 1, 4, 9: (..., P, D), (..., P, N) -> (..., N, D), the weighted mean per class.
+    """Eqs. 1, 4, 9: (..., P, D), (..., P, N) -> (..., N, D): the weighted mean of each class.
 
     A class whose weights sum to zero gets the zero vector.
     """
@@ -48,10 +49,10 @@ def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:
 
 
 def class_log_probs(queries: Tensor, prototypes: Tensor) -> Tensor:
-    """Eq. 2: (..., Q, D), (..., N, D) -> (..., Q, N), log of the softmax over classes."""
+    """Eq. 2: (..., Q, D), (..., N, D) -> (..., Q, N): the logarithm of the class probabilities."""
     return (-squared_distances(queries, prototypes)).log_softmax(-1)
 
 
 def episode_loss(log_probs: Tensor, labels: Tensor) -> Tensor:
-    """Eq. 3: (..., Q, N), (..., Q) -> (...), the mean negative log-probability of the labels."""
+    """Eq. 3: (..., Q, N), (..., Q) -> (...): the mean negative log-probability of the labels."""
     return -log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1).mean(-1)

@@ -237,8 +237,8 @@ def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
     assert published["accuracy"] > 0.99
 
 
-def test_the_readme_shows_the_published_cells():
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+def test_the_page_on_reproduction_shows_the_published_cells():
+    text = (REPOSITORY / "docs" / "reproduce.md").read_text(encoding="utf-8")
     lines = {
         line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
     }

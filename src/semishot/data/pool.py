@@ -32,6 +32,11 @@ SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class ImageClass:
+    """A class of images: its name, its group (such as an alphabet), its split, and where its images are.
+
+    The images are `pool.images[start : start + count]`.
+    """
+
     name: str
     group: str
     split: Split
@@ -47,14 +52,18 @@ CLASS_FIELDS = tuple(field.name for field in fields(ImageClass))
 
 @dataclass(frozen=True)
 class ImagePool:
+    """A prepared data set: all images in one array, and the classes they belong to."""
+
     name: str
     images: NDArray[np.uint8]
     """(I, C, H, W), read-only memory map when opened from disk."""
     classes: tuple[ImageClass, ...]
+    """The classes of all splits."""
     about: dict[str, Any] = field(default_factory=dict)
     """Where the images come from and how they were prepared."""
 
     def of_split(self, split: Split) -> tuple[ImageClass, ...]:
+        """The classes of one split; `InputError` if there are none."""
         found = tuple(c for c in self.classes if c.split == split)
         if not found:
             held = ", ".join(s for s in SPLITS if any(c.split == s for c in self.classes))

@@ -21,6 +21,7 @@ EMBEDDED = "glyphs"
 
 
 def names() -> list[str]:
+    """The names of all data sets: the files of this folder."""
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
 
 
@@ -46,10 +47,22 @@ def prepare(
     splits: Sequence[str] | None = None,
     partial: bool = False,
 ) -> ImagePool:
-    """Build the pool `name` below the data root from `source`, or from a download if asked to.
+    """Build the pool `name` from raw files.
 
-    `splits` takes only these splits, `partial` whatever classes are there, where a data set may be
-    held in part.
+    Parameters
+    ----------
+    name
+        One of `names()`.
+    source
+        The folder of the raw files.
+    root
+        The data root; None: `$SEMISHOT_DATA`, else the platform's cache folder.
+    download
+        Download the raw files instead, for data sets that can be downloaded.
+    splits
+        Only these splits, for data sets that can be prepared in part.
+    partial
+        Accept a source that lacks classes, for data sets that can be prepared in part.
     """
     module, folder = _module(name), pool_folder(name, root)
     if download and source is not None:
@@ -99,7 +112,7 @@ def _preparing(folder: Path) -> Lock:
 
 
 def load(name: str, root: Path | None = None) -> ImagePool:
-    """Open a prepared pool; the embedded one is generated on first use."""
+    """Open a prepared pool. `glyphs` is generated on first use."""
     folder = pool_folder(name, root)
     if name == EMBEDDED and not (folder / "pool.json").exists():
         _check_place(folder)
@@ -127,7 +140,7 @@ def framing(pool: ImagePool) -> Framing | None:
 
 
 def verify(name: str, root: Path | None = None) -> list[str]:
-    """What a prepared pool holds. Pixels that no longer match their digests are an error."""
+    """Lines that describe a prepared pool; `InputError` if its pixels have changed since."""
     folder = pool_folder(name, root)
     pool = open_pool(folder)
     if changed := changed_classes(pool):

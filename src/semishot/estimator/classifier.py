@@ -49,35 +49,74 @@ TRIAL = 1000
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
-    """Nearest prototype, refined by unlabeled examples (y == -1), some of which may belong to no class.
+    """Nearest-prototype classifier that also learns from unlabeled examples.
 
-    Args:
-        refiner: How unlabeled examples are assigned: `"fitted_mask"`, `"soft_kmeans"`, another method of
-            `semishot.refine` without learned parameters, a trained module, or None to use the labeled
-            examples alone.
-        steps: How often the prototypes are refined.
-        normalize: `"centered"` (directions seen from their mean), `"unit"` (directions), `"none"`, or
-            `"auto"`, which chooses by held-out labeled examples.
-        temperature: Of the probabilities and of the assignment; `"auto"` follows the scale of the
-            features.
-        reject: The share of true members that may be taken for strangers: `predict` returns -1 for
-            examples that lie farther out. None: every example is given a class.
+    Each class has a prototype, the mean of its labeled examples, which unlabeled examples (`y == -1`)
+    refine. Some of them may belong to none of the classes. A scikit-learn estimator: it can be cloned,
+    put into a pipeline and searched over. N is the number of classes, D of features, M of examples.
 
-    Attributes:
-        classes_: The labels, sorted (N,).
-        prototypes_: Refined prototypes in `space_`, (N, D).
-        transduction_: The label of every example given to `fit`, (M,). Not saved.
-        pile_helps_: Whether the unlabeled examples helped held-out labeled ones; None if none could be
-            held out, or none was unlabeled. Where False, they were not used.
-        message_: `pile_helps_` in words.
-        held_out_: How many labeled examples were held out in turn, the share that was right, and their
-            mean probability; None if none could be.
-        space_: Where distances are measured: features (M, D) -> `space_(features)` (M, D).
-        members_: How far members of a class lie from its prototype; None if nothing tells.
-        temperature_: Of Eq. 2's softmax over squared distances between normalized features.
-        normalization_: The normalization in use.
-        n_features_in_: D.
-        feature_names_in_: Names of the features, if `fit` was given any.
+    Parameters
+    ----------
+    refiner
+        How unlabeled examples refine the prototypes. `"fitted_mask"` ignores examples that seem to
+        belong to no class; `"soft_kmeans"` uses all of them; any other method of `semishot.refine` that
+        has no learned parameters can be named too. A module, such as a trained
+        `semishot.refine.build("masked_soft_kmeans")`, is used as it is. None ignores the unlabeled
+        examples.
+    steps
+        How many times the prototypes are refined, at least 1.
+    normalize
+        What is done to features before distances are measured. `"centered"`: subtract the mean
+        direction, then scale to length 1. `"unit"`: scale to length 1. `"none"`: nothing. `"auto"`
+        chooses among the three by held-out labeled examples.
+    temperature
+        By how much squared distances are divided before the softmax that gives probabilities: a larger
+        temperature gives less certain probabilities. `"auto"` derives it from the distances between
+        prototypes and adjusts it by held-out labeled examples.
+    reject
+        The share of true members that `predict` may reject, such as 0.05. `predict` then returns -1
+        for examples that lie farther from every prototype than the other 95% of members do. None:
+        every example is given a class.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (N,)
+        The labels seen by `fit`, sorted, without -1.
+    prototypes_ : ndarray of shape (N, D)
+        The refined prototype of each class, in normalized features divided by the square root of the
+        temperature.
+    transduction_ : ndarray of shape (M,)
+        The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`.
+    pile_helps_ : bool or None
+        False if held-out labeled examples are predicted worse with the unlabeled examples than without;
+        the unlabeled examples are then ignored. True if they are not. None if nothing could be held out
+        or nothing was to be refined.
+    message_ : str
+        Whether the unlabeled examples were used, and why, in words.
+    held_out_ : HeldOut or None
+        How well held-out labeled examples were predicted. None if nothing could be held out.
+    space_ : Space
+        Where distances are measured: `space_(features)` normalizes features, (M, D) -> (M, D).
+    members_ : Members or None
+        The distribution of squared distances of members to their prototypes, in `space_`. None if no
+        two examples tell.
+    temperature_ : float
+        The temperature that was given or chosen.
+    normalization_ : str
+        The normalization that was given or chosen: `"centered"`, `"unit"` or `"none"`.
+    n_features_in_ : int
+        The number of features, D.
+    feature_names_in_ : ndarray of shape (D,)
+        The names of the features, if `X` was a DataFrame whose column names are all strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semishot import PrototypeClassifier
+    >>> X = np.array([[0.0, 0.1], [5.0, 5.1], [0.2, 0.0], [5.1, 4.9], [0.1, 0.2]])
+    >>> y = np.array([0, 1, -1, -1, -1])  # -1: no label
+    >>> PrototypeClassifier().fit(X, y).predict([[0.3, 0.3], [4.8, 5.0]])
+    array([0, 1])
     """
 
     def __init__(
@@ -97,7 +136,21 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     @one_thread()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
-        """Learn from features (M, D) and labels (M,), -1 where there is none."""
+        """Learn from labeled and unlabeled examples.
+
+        Parameters
+        ----------
+        X
+            Features of shape (M, D): an array, a tensor or a DataFrame.
+        y
+            Labels of shape (M,), numbers or strings, and -1 where there is no label. With string labels,
+            give an object array.
+
+        Returns
+        -------
+        Self
+            The fitted classifier.
+        """
         refiner, temperature = self._check_parameters()
         features, answers = validate_data(self, as_array(X), as_array(y), dtype=FLOATS)
         smallest, largest = np.finfo(features.dtype).tiny ** 0.25, check_large(features)
@@ -152,32 +205,36 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def temperature_(self) -> float:
-        """Of Eq. 2's softmax over squared distances between normalized features."""
+        """The temperature that was given or chosen, a float."""
         return self.space_.length**2
 
     @property
     def normalization_(self) -> str:
+        """The normalization that was given or chosen: `"centered"`, `"unit"` or `"none"`."""
         return self.space_.normalization
 
     @one_thread()
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """(M, D) -> (M,), the nearest class, or -1 for none of them if `reject` is set."""
+        """(M, D) -> (M,): the class of the nearest prototype. With `reject`, -1 for none of the classes."""
         return self._decide(self._check(X))
 
     @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
-        """(M, D) -> (M, N), Eq. 2: the probability of each class, if it is one of them."""
+        """(M, D) -> (M, N): the probability of each class, given that it is one of them (Eq. 2)."""
         features = self._check(X)
         return log_probs_in_blocks(features, self.space_, self._prototypes()).exp().numpy()
 
     @one_thread()
     def distractor_score(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
-        """(M, D) -> (M,), the share of members that lie nearer to a prototype: near 1, it is none."""
+        """(M, D) -> (M,): the share of members that lie nearer to their prototype than this example does.
+
+        0.5 is ordinary; a value near 1 means that the example probably belongs to none of the classes.
+        """
         features = self._check(X)
         return self._share_nearer(nearest_in_blocks(features, self.space_, self._prototypes())[0])
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
-        """Accuracy on the labeled rows: nothing is known of the others."""
+        """Accuracy on the labeled rows. Rows with `y == -1` are ignored."""
         features, answers = as_array(X), np.asarray(as_array(y))
         labeled = is_labeled(answers)
         if not labeled.any():
@@ -190,7 +247,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return accuracy
 
     def save(self, path: str | Path) -> None:
-        """Everything that prediction needs, as one safetensors file whose metadata is JSON."""
+        """Write everything that prediction needs to one safetensors file. No training data are saved."""
         check_is_fitted(self)
         if isinstance(self.refiner, nn.Module):
             raise InputError("a refiner is saved by its name; this one is a module")
@@ -208,7 +265,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A classifier that `save` wrote. It predicts; `transduction_` is not saved."""
+        """Read a file written by `save`. `transduction_` is not available."""
         parameters, learned = read_saved(Path(path))
         try:
             loaded = cls(**parameters)

@@ -28,7 +28,21 @@ def next_to_label(
     classifier: PrototypeClassifier,
     count: int = 10,
 ) -> NDArray[np.int64]:
-    """(U, D) -> at most `count` places, the most helpful first; fewer where the rest are copies, or sure."""
+    """The rows of `X` whose labels would help most, the most helpful first.
+
+    Chooses examples that the classifier is unsure about, that stand for many others, and that differ
+    from each other. Examples that probably belong to no class are seldom chosen.
+
+    Parameters
+    ----------
+    X
+        Features of the unlabeled examples, of shape (U, D).
+    classifier
+        A fitted classifier.
+    count
+        How many rows to return. Fewer are returned if the remaining ones are copies of those already
+        chosen, or certain.
+    """
     features = np.asarray(as_array(X))
     if not len(features):
         return np.empty(0, np.int64)

@@ -31,6 +31,7 @@ ALIASES = {
 
 
 def names() -> list[str]:
+    """The names of all methods: the files of this folder."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
@@ -46,7 +47,17 @@ def resolve(name: str) -> str:
 
 
 def build(name: str, runs: int | None = None, **options: Any) -> nn.Module:
-    """A new refiner by name. `runs=R` gives every parameter a leading axis R."""
+    """Build a method by name.
+
+    Parameters
+    ----------
+    name
+        One of `names()`, or the authors' name of a method.
+    runs
+        R gives every parameter a leading axis R, for R runs trained side by side. None: a single run.
+    **options
+        Options of the method, such as `mask_power=2`.
+    """
     refiner = import_module(f"{__name__}.{resolve(name)}").Refiner
     try:
         module: nn.Module = refiner(runs=runs, **options)
@@ -58,7 +69,26 @@ def build(name: str, runs: int | None = None, **options: Any) -> nn.Module:
 def refined_prototypes(
     refiner: nn.Module | None, support: Tensor, labels: Tensor, unlabeled: Tensor, steps: int = 1
 ) -> Tensor:
-    """Eqs. 1, 4, 9: (..., S, D), one-hot (..., S, N), (..., U, D) -> (..., N, D)."""
+    """Prototypes of the labeled examples, refined by the unlabeled ones (Eqs. 1, 4, 9).
+
+    Parameters
+    ----------
+    refiner
+        A method, called as `refiner(unlabeled, prototypes)`, or None for the mean of the labeled examples.
+    support
+        Labeled embeddings, (..., S, D).
+    labels
+        Their classes, one-hot, (..., S, N).
+    unlabeled
+        Unlabeled embeddings, (..., U, D). U may be 0.
+    steps
+        How many times to refine.
+
+    Returns
+    -------
+    Tensor
+        Prototypes, (..., N, D).
+    """
     prototypes = class_prototypes(support, labels)  # (..., N, D)           Eq. 1
     if refiner is None or unlabeled.shape[-2] == 0:
         return prototypes
@@ -77,9 +107,10 @@ def query_log_probs(
     support: Tensor,
     labels: Tensor,
 ) -> Tensor:
-    """Eq. 2 with the refined prototypes, unless the method has its own way of scoring queries.
+    """(..., Q, D) -> (..., Q, N): log-probabilities of the queries by Eq. 2.
 
-    Such a method gets the unlabeled embeddings and the initial prototypes of Eq. 1 too.
+    A method with a function `query_log_probs` of its own scores them instead. It also gets the
+    unlabeled embeddings and the prototypes before refinement.
     """
     own = getattr(refiner, "query_log_probs", None)
     if own is None:

@@ -12,7 +12,12 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Refiner(nn.Module):
-    """The distractor cluster's length-scale r is learned as log r; the classes have r = 1."""
+    """One more cluster, at the origin, takes the distractors (Eqs. 5-6).
+
+    Its length-scale r is learned as log r, from `radius`; the classes have r = 1. Two options follow the
+    authors' code: `two_r_squared` divides distances by 2 r^2, `score_distractors` scores queries over
+    N + 1 clusters, the last one refined.
+    """
 
     def __init__(
         self,
@@ -21,8 +26,6 @@ class Refiner(nn.Module):
         two_r_squared: bool = False,
         score_distractors: bool = False,
     ) -> None:
-        """`two_r_squared`: distances over 2 r^2; `score_distractors`: queries are scored over N + 1
-        clusters, the last one refined (both as in the authors' code)."""
         super().__init__()
         if radius <= 0:
             raise InputError(f"the distractor cluster's radius must be positive, not {radius}")

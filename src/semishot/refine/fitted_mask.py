@@ -28,9 +28,13 @@ LARGEST = 1e9
 
 
 class Refiner(nn.Module):
+    """Eq. 9 with a threshold and a slope that are fitted to the distances: it needs no training.
+
+    `mask_power=2` applies the mask twice, as the authors' code does: a distractor that is used costs
+    more than a member that is left out.
+    """
+
     def __init__(self, runs: int | None = None, mask_power: int = 2) -> None:
-        """`mask_power=2`: the mask is applied twice, as in the authors' code. A distractor taken in
-        costs more than a member left out."""
         super().__init__()
         if mask_power < 1:
             raise InputError(f"mask_power must be at least 1, not {mask_power}")

@@ -13,12 +13,15 @@ LINK_LIMIT = 30.0
 
 
 class Refiner(nn.Module):
-    """One MLP, 5 -> 20 tanh -> 2, gives each class its threshold beta and slope gamma (Eq. 8)."""
+    """Far examples are masked, by a threshold and a slope that a small learned network gives (Eqs. 7-9).
+
+    The network, 5 -> 20 tanh -> 2, sees statistics of the distances to a class. `mask_power=2` applies
+    the mask twice, as the authors' code does.
+    """
 
     def __init__(
         self, runs: int | None = None, mask_power: int = 1, init_std: float = 0.01
     ) -> None:
-        """`mask_power=2`: the mask is applied twice (the authors' code)."""
         super().__init__()
         if mask_power not in (1, 2):
             raise InputError(f"mask_power must be 1 (the paper) or 2 (its code), not {mask_power}")

@@ -6,8 +6,12 @@ from semishot.prototypes import class_log_probs
 
 
 class Refiner(nn.Module):
+    """Each unlabeled example is shared among the classes by their probabilities (Eq. 4).
+
+    `detach_assignments=True` stops gradients through the assignments, as the authors' code does.
+    """
+
     def __init__(self, runs: int | None = None, detach_assignments: bool = False) -> None:
-        """`detach_assignments`: no gradient through the assignments (the authors' code)."""
         super().__init__()
         self.detach_assignments = detach_assignments
 

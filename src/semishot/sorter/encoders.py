@@ -39,7 +39,7 @@ AGAIN = "run `semishot classify` again"
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """Turns an opened image into features."""
+    """An encoder: it turns an opened image into features."""
 
     name: str
     """As given to `--encoder`."""
@@ -83,7 +83,11 @@ class FleetOfOne(nn.Module):
 
 
 def open_encoder(name: str) -> ImageEncoder:
-    """`photos`, `omniglot`, `timm:NAME`, or a run folder or model file; `#2` is its third run."""
+    """Open an encoder by name.
+
+    `photos`, `omniglot`, `timm:NAME`, or the path of a run folder or of a file by `semishot pick`; `#2` at
+    the end of a path names the third run.
+    """
     kind, _, rest = name.partition(":")
     if name == DEFAULT:
         return _assembled(name, *efficientnet_lite0())
@@ -171,7 +175,7 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
 
 
 def load_encoder(folder: Path) -> ImageEncoder | None:
-    """The encoder that `save_encoder` wrote, None for features; another version of it is refused."""
+    """Read what `save_encoder` wrote; None if the model was given features. Other weights are refused."""
     path = folder / DESCRIPTION
     try:
         saved = from_json(Description, read_json(path), path)
