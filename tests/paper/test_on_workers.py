@@ -92,7 +92,7 @@ def test_what_is_finished_opens_no_place_and_what_is_trained_is_only_measured(
             opened.append(tasks)
 
         def submit(self, task):
-            told = engine.attend(task.work, self.images, "cpu", task.arguments())
+            told = engine.run_in_worker(task.work, self.images, "cpu", task.arguments())
             self.news += [(task, each) for each in [*told, engine.Done()]]
 
         def poll(self, seconds):

@@ -78,7 +78,7 @@ class Inside:
         self.news = []
 
     def submit(self, task):
-        told = engine.attend(task.work, None, "cpu", task.arguments())
+        told = engine.run_in_worker(task.work, None, "cpu", task.arguments())
         self.news += [(task, each) for each in [*told, engine.Done()]]
 
     def poll(self, seconds):

@@ -1,7 +1,7 @@
-"""The fleets of a table on several devices or machines: what a worker is sent, and what comes back.
+"""The fleets of a table on several devices or machines: what a worker receives, and what it returns.
 
-A fleet trains and is measured in a folder of the worker's own. Its checkpoints, and in the end all of its
-folder, come back as bytes: no disk is shared. So a lost machine costs what it did since the last.
+A fleet trains and is measured in a folder of the worker. Its checkpoints, and in the end its whole folder,
+are sent back as bytes: no disk is shared. A lost machine costs the work since its last checkpoint.
 """
 
 import shutil
@@ -144,7 +144,7 @@ class FleetTasks:
         if isinstance(value, dict):
             unpack(value, self.site.folder(config))
             return
-        if row.begun is None or value.done < row.done:  # the first word, or of a second attempt
+        if row.begun is None or value.done < row.done:  # the first report, or a second attempt
             row.begin(value.skipped)
         row.done, row.loss, row.accuracy = value.done, value.loss, value.accuracy
         row.latest = time.monotonic()

@@ -18,15 +18,15 @@ DASH = "—"
 
 @dataclass
 class Row:
-    """How far one fleet is. `training` keeps it up to date; whoever likes may look at it."""
+    """The progress of one fleet; `training` keeps it up to date."""
 
     name: str
     updates: int
     images: int
-    """Encoded in an update, over all runs: what an update weighs beside another fleet's."""
+    """Images encoded in an update, over all runs: the weight of an update beside another fleet's."""
     done: int = 0
     skipped: int = 0
-    """Updates that an earlier process had done: no part of this one's rate."""
+    """Updates that an earlier process did, which do not count in the rate."""
     loss: float | None = None
     """Mean over the runs, as is the accuracy."""
     accuracy: float | None = None
@@ -51,7 +51,7 @@ class Row:
         return (self.done - self.skipped) / max(self.latest - self.begun, 1e-9)
 
     def cells(self) -> tuple[str, str, str, str, str, str]:
-        """What the table shows: a dash is a number that is not there yet."""
+        """The cells of its row; a dash is a number that is not known yet."""
         left = "waiting" if self.begun is None else DASH
         if self.done == self.updates:
             left = "done"
@@ -83,7 +83,7 @@ def clock(seconds: float) -> str:
 
 
 class FleetTable:
-    """Call `tell` as often as you like: it says something only when not on a terminal, now and then."""
+    """`tell` may be called often: it prints now and then, and only if stderr is not a terminal."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows, self.console = rows, Console(stderr=True)
@@ -130,7 +130,7 @@ class FleetTable:
 
 @contextmanager
 def fleet_table(rows: Sequence[Row]) -> Iterator[FleetTable]:
-    """On a terminal the table is drawn anew four times a second, and leaves when the block ends."""
+    """On a terminal the table is redrawn four times a second, and removed when the block ends."""
     table = FleetTable(rows)
     if not table.console.is_terminal:
         yield table

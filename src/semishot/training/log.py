@@ -29,7 +29,7 @@ def append_log(
 
 
 def read_log(folder: Path) -> list[Line]:
-    """Its lines, but for one that a kill has cut short."""
+    """Its lines, without a last one that was cut short by a kill."""
     path, lines = folder / "log.jsonl", []
     with reading(path):
         whole = read_regular(path, MOST_BYTES).decode() if path.exists() else ""

@@ -23,12 +23,12 @@ Bytes = NDArray[np.uint8]
 Place = tuple[str, int]
 """A tag and a step."""
 GREEN, RED, GRAY = (0, 158, 115), (213, 94, 0), (111, 111, 111)
-"""Of a class, or right; a distractor, or wrong; given. Told apart by every kind of color vision."""
+"""Of a class, or right; a distractor, or wrong; given. Safe for all kinds of color vision."""
 FRAME, GAP = 2, 12
 
 
 def summary_writer() -> Any:
-    """The class that writes event files, or one line that says where it comes from."""
+    """The class that writes event files, or an error that names the package to install."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -39,7 +39,7 @@ def summary_writer() -> Any:
 
 
 def announce(folder: Path) -> None:
-    """Before the work: an error if the package is missing, else how to look at what will be there."""
+    """Before the work: an error if the package is missing, else the command that shows the files."""
     summary_writer()
     print(f"to follow it: tensorboard --logdir {folder}", file=sys.stderr)
 
@@ -51,7 +51,7 @@ class EventFile:
         where = folder / "tensorboard"
         old = sorted(where.glob("events.out.tfevents.*"))
         times, pictures = earlier(old, step)
-        # the first step says: forget what older files hold, should a kill leave them beside this one
+        # purge_step: TensorBoard ignores older files that a kill may leave beside this one
         self.writer = summary_writer()(where, purge_step=1)
         self.config, self.runs = config, run_names(config.members)
         for event in pictures:
@@ -66,7 +66,7 @@ class EventFile:
         """A line of the log, at the times it was first written, if known."""
         for tag, value in curves(line, self.runs):
             self.writer.add_scalar(tag, value, line["step"], (times or {}).get((tag, line["step"])))
-        self.writer.flush()  # whatever a checkpoint covers must be there after a kill
+        self.writer.flush()  # what a checkpoint covers must survive a kill
 
     def add_pictures(self, step: int, seen: Seen, validation: Validation) -> None:
         """Each Masked run's mask values, and the first run of each method at the first episode."""
@@ -92,7 +92,7 @@ class EventFile:
 
 
 def run_names(members: Sequence[Member]) -> list[str]:
-    """A name for each run, of the letters that TensorBoard takes."""
+    """A name for each run, in characters that TensorBoard accepts."""
     return [
         "-".join([m.model, *(f"{k}{v}" for k, v in m.options.items()), f"seed{m.split_seed}"])
         for m in members

@@ -1,4 +1,4 @@
-"""Accuracy on a few fixed validation episodes while a fleet trains, and what it does with one of them.
+"""Accuracy on a few fixed validation episodes while a fleet trains, and its predictions on the first.
 
 Letters: R runs, E episodes, I images, B images of an episode, S, U, Q its support, unlabeled and query
 images, N classes, D embedding dimensions.
@@ -25,21 +25,21 @@ from semishot.training.episode_streams import streams_of
 TIMES = 10
 """Validations in a training, at most."""
 SHARE = 0.05
-"""Images embedded for validation over images trained on, at most. They only pass forward: of the time
-it is a third, and of a training of full length far less."""
+"""Images embedded for validation over images trained on, at most. Without a backward pass they take a
+third of that share of the time, and far less in a training of full length."""
 CLASSES, IMAGES = 20, 15
 """Validation classes, and images of each; more only if an episode needs more."""
 EPISODES, TOGETHER = 20, 10
 """Episodes in a validation, and scored at a time."""
 AT_ONCE = 50
-"""Images embedded at a time, or as many as an update does: few enough to fit, enough to be quick."""
+"""Images embedded at a time, or as many as in an update: few enough to fit, enough to be fast."""
 QUERY = 5
 STREAM = "validation while training"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a fleet makes of the episodes."""
+    """The predictions of a fleet on the episodes."""
 
     accuracy: list[float]
     """Of each run."""

@@ -1,6 +1,7 @@
-"""Independent tasks on several devices: largest first, again when a worker is lost, cut when memory ran out.
+"""Independent tasks on several devices: largest first, retried when a worker is lost, split when memory
+runs out.
 
-Here are the rules and the processes of this machine; `ray_cluster.py` is the same for many machines.
+The rules, and processes of this machine; `ray_cluster.py` does the same for many machines.
 """
 
 import multiprocessing
@@ -28,13 +29,13 @@ from semishot.system.memory import keep_freed_memory
 
 POLL_SECONDS = 0.25
 LOSSES = 5
-"""A task that took so many workers with it is cut in two: a killed process need not say why."""
+"""A task that lost so many workers is split in two: a killed process cannot report why."""
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A piece of work that knows nothing of the others."""
+    """A piece of work that does not depend on others."""
 
     name: str
     size: float
@@ -42,26 +43,26 @@ class Task:
     work: Callable[..., Iterator[Any]]
     """`work(shared, device, *arguments())` in a worker, which imports it by its name."""
     arguments: Callable[[], tuple[Any, ...]]
-    """Called here before every attempt, so that the next can begin where the last was heard of."""
+    """Called in this process before every attempt, so that the next can resume from the last checkpoint."""
     halves: Callable[[], list["Task"]]
-    """Smaller tasks in its place; none if it cannot be cut."""
+    """Smaller tasks in its place; none if it cannot be split."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """Something that the work yielded."""
+class Yielded:
+    """A value that the work yielded."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Done:
-    """The work has come to its end."""
+    """The work has finished."""
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Its worker is no more."""
+    """Its worker died."""
 
     why: str
 
@@ -78,7 +79,7 @@ class Failed:
     error: Exception
 
 
-Outcome = Said | Done | Lost | NoMemory | Failed
+Message = Yielded | Done | Lost | NoMemory | Failed
 
 
 class Place(Protocol):
@@ -86,14 +87,14 @@ class Place(Protocol):
 
     def submit(self, task: Task) -> None: ...
 
-    def poll(self, seconds: float) -> list[tuple[Task, Outcome]]:
-        """What has happened; an empty list if nothing did for so long."""
+    def poll(self, seconds: float) -> list[tuple[Task, Message]]:
+        """The messages of the tasks; an empty list if there are none for so long."""
 
     def close(self) -> None: ...
 
 
 def run(tasks: Iterable[Task], place: Place) -> Generator[list[tuple[Task, Any]]]:
-    """Run all tasks and yield what they say, and now and then nothing, until the last has ended."""
+    """Run all tasks and yield the values they yield, now and then an empty list, until all have ended."""
     losses: Counter[Task] = Counter()
     running: set[Task] = set()
 
@@ -106,54 +107,57 @@ def run(tasks: Iterable[Task], place: Place) -> Generator[list[tuple[Task, Any]]
         begin(tasks)
         while running:
             news = place.poll(POLL_SECONDS)
-            yield [(task, told.value) for task, told in news if isinstance(told, Said)]
-            for task, told in news:  # after the caller has seen to it: it may hold a checkpoint
-                if isinstance(told, Failed):
-                    raise told.error
-                if not isinstance(told, Said):
+            yield [(task, message.value) for task, message in news if isinstance(message, Yielded)]
+            for (
+                task,
+                message,
+            ) in news:  # after the caller has kept the values: there may be a checkpoint
+                if isinstance(message, Failed):
+                    raise message.error
+                if not isinstance(message, Yielded):
                     running.discard(task)
-                if isinstance(told, Lost | NoMemory):
+                if isinstance(message, Lost | NoMemory):
                     losses[task] += 1
-                    begin(again(task, told, losses[task]))
+                    begin(again(task, message, losses[task]))
     finally:
         place.close()
 
 
-def again(task: Task, told: Lost | NoMemory, losses: int) -> list[Task]:
+def again(task: Task, message: Lost | NoMemory, losses: int) -> list[Task]:
     """What to run after a task has failed: itself, or its halves."""
-    what = f"{task.name}: {'out of memory' if isinstance(told, NoMemory) else 'lost its worker'}"
-    what += f" ({told.why})"
-    smaller = task.halves() if isinstance(told, NoMemory) or losses >= LOSSES else []
+    what = f"{task.name}: {'out of memory' if isinstance(message, NoMemory) else 'lost its worker'}"
+    what += f" ({message.why})"
+    smaller = task.halves() if isinstance(message, NoMemory) or losses >= LOSSES else []
     if smaller:
-        say(f"{what}; trying again in {len(smaller)} parts")
+        warn(f"{what}; trying again in {len(smaller)} parts")
         return smaller
     if losses >= LOSSES:
         raise InputError(
             f"{what}, {losses} times, and it cannot be made smaller; it needs workers with more memory"
         )
-    say(f"{what}; trying again")  # what a machine lacks, others on it may have taken
+    warn(f"{what}; trying again")  # other processes may have taken the memory
     return [task]
 
 
-def say(line: str) -> None:
+def warn(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def attend(
+def run_in_worker(
     work: Callable[..., Iterator[Any]],
     shared: Array | None,
     device: str,
     arguments: tuple[Any, ...],
-) -> Iterator[Outcome]:
-    """In a worker: the work, with memory that ran out told apart from other errors."""
+) -> Iterator[Message]:
+    """In a worker: run the work, and report memory that ran out apart from other errors."""
     keep_freed_memory()
     try:
         for value in work(shared, device, *arguments):
-            yield Said(value)
+            yield Yielded(value)
     except (MemoryError, RuntimeError) as error:
         words = str(error) or type(error).__name__
         ours = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not ours and "can't allocate memory" not in words:  # how torch says it of a CPU's
+        if not ours and "can't allocate memory" not in words:  # torch's message on a CPU
             raise
         yield NoMemory(f"{platform.node()}: {words.splitlines()[0]}")
 
@@ -175,21 +179,21 @@ class Processes:
     def submit(self, task: Task) -> None:
         self.waiting.append(task)
 
-    def poll(self, seconds: float) -> list[tuple[Task, Outcome]]:
+    def poll(self, seconds: float) -> list[tuple[Task, Message]]:
         while self.waiting and self.idle:
             worker, task = self.idle.pop(), self.waiting.popleft()
             self.busy[worker.pipe] = worker, task
-            with suppress(OSError):  # if it has died: that is heard in a moment
+            with suppress(OSError):  # if it has died, the next poll reports it
                 worker.pipe.send((task.work, task.arguments()))
-        news: list[tuple[Task, Outcome]] = []
+        news: list[tuple[Task, Message]] = []
         for pipe in wait(list(self.busy), seconds):
             assert isinstance(pipe, Connection)
             worker, task = self.busy[pipe]
-            told = hear(worker)
-            news.append((task, told))
-            if not isinstance(told, Said):
+            message = receive(worker)
+            news.append((task, message))
+            if not isinstance(message, Yielded):
                 del self.busy[pipe]
-                if not isinstance(told, Done):  # what it holds of the device's memory goes with it
+                if not isinstance(message, Done):  # this frees the device's memory
                     worker.end()
                     worker = self._start(worker.device)
                 self.idle.append(worker)
@@ -214,7 +218,7 @@ class Worker:
         arguments = there, device, threads, shared, scratch
         process = context.Process(target=serve, args=arguments, daemon=True)
         process.start()
-        there.close()  # so that its death is the end of the pipe
+        there.close()  # so that the pipe closes when it dies
         return cls(process, here, device)
 
     def end(self) -> None:
@@ -223,22 +227,22 @@ class Worker:
         self.pipe.close()
 
 
-def hear(worker: Worker) -> Outcome:
+def receive(worker: Worker) -> Message:
     try:
-        told: Outcome = worker.pipe.recv()
-        return told
+        message: Message = worker.pipe.recv()
+        return message
     except (EOFError, OSError):
         worker.process.join()
         return Lost(f"a process on {worker.device} ended with {worker.process.exitcode}")
 
 
 def serve(pipe: Connection, device: str, threads: int, shared: Path | None, scratch: str) -> None:
-    """A worker's life: take work, tell what it says, until the pipe ends.
+    """The main function of a worker: receive work, send its messages, until the pipe is closed.
 
-    Its temporary files lie in `scratch`, which the parent removes: a killed worker cannot.
+    Its temporary files are in `scratch`, which the parent removes: a killed worker cannot.
     """
     tempfile.tempdir = scratch
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     torch.set_num_threads(threads)
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
@@ -247,18 +251,18 @@ def serve(pipe: Connection, device: str, threads: int, shared: Path | None, scra
         while True:
             work, arguments = pipe.recv()
             try:
-                for told in attend(work, array, device, arguments):
-                    pipe.send(told)
+                for message in run_in_worker(work, array, device, arguments):
+                    pipe.send(message)
                 pipe.send(Done())
             except Exception as error:
                 error.add_note(f"in a worker on {device}:\n{traceback.format_exc()}")
                 pipe.send(Failed(error))
-    except (EOFError, OSError):  # the parent has gone
+    except (EOFError, OSError):  # the parent has ended
         os._exit(1)
 
 
 def array_file(array: Array, folder: Path) -> Path:
-    """The file behind a memory map, or a new one: workers map it and none holds a copy."""
+    """The file behind a memory map, or a new one: workers map it instead of holding copies."""
     if isinstance(array, np.memmap) and str(array.filename).endswith(".npy"):
         return Path(str(array.filename))
     np.save(folder / "shared.npy", array)

@@ -9,14 +9,13 @@ from semishot.system.tensor_files import MOST_BYTES
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE
 
 ORDER = ("config.json", "log.jsonl", STATE_FILE, MODEL_FILE, "result.json")
-"""In which files are written here: whenever that ends, the folder is one that can be resumed."""
-
+"""The order in which files are written: interrupted anywhere, it leaves a folder that can be resumed."""
 
 Files = dict[str, bytes]
 
 
 def pack(folder: Path) -> Files:
-    """What is in a run folder, but for what concerns this disk alone."""
+    """The files of a run folder, without locks and the previous checkpoint."""
     found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
     own = (LOCK_FILE, PREVIOUS_STATE_FILE)
     return {
@@ -27,7 +26,7 @@ def pack(folder: Path) -> Files:
 
 
 def unpack(files: Files, folder: Path) -> None:
-    """Each file whole, those that others rely on first; checkpoints and event files of before go."""
+    """Write the files, those that others rely on first; older checkpoints and event files are deleted."""
     for name in sorted(files, key=lambda name: ORDER.index(name) if name in ORDER else -1):
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):

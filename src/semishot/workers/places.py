@@ -12,7 +12,7 @@ from semishot.workers.engine import Array, Place, Processes
 from semishot.workers.ray_cluster import RayCluster
 
 OpenPlace = Callable[[Array | None, int], Place]
-"""Of what workers share, and the number of tasks to come."""
+"""Takes the array that workers share, and the number of tasks."""
 
 
 def place_of(
@@ -21,7 +21,7 @@ def place_of(
     device: str,
     keep_workers: bool = False,
 ) -> OpenPlace | None:
-    """What opens the place where tasks run; None is this process itself."""
+    """A function that opens the place where tasks run; None is this process itself."""
     if address is not None and engine != "ray":
         raise InputError("--address is a Ray cluster's: it goes with --engine ray")
     if engine == "ray":
@@ -38,7 +38,7 @@ def ray_cluster(
 
 
 def this_machine(device: torch.device, images: Array | None, tasks: int) -> Place:
-    """A process for each GPU, or as many as there are cores for on the CPU."""
+    """A process for each GPU, or on the CPU one for each core, at most one per task."""
     if device.type == "cuda":
         every = range(torch.cuda.device_count()) if device.index is None else [device.index]
         return Processes([f"cuda:{index}" for index in every][:tasks], 1, images)

@@ -1,4 +1,4 @@
-"""A Ray cluster as a place for tasks (extra `ray`): each a Ray task, what it says a stream of objects."""
+"""A Ray cluster as a place for tasks (extra `ray`): each a Ray task, its messages a stream of objects."""
 
 import logging
 import os
@@ -17,23 +17,23 @@ from semishot.workers.engine import (
     Done,
     Failed,
     Lost,
+    Message,
     NoMemory,
-    Outcome,
-    Said,
     Task,
-    attend,
-    say,
+    Yielded,
+    run_in_worker,
+    warn,
 )
 
 CONNECT_SECONDS = 10.0
 TIDY_SECONDS = 5.0
-"""That a worker has to end by itself."""
+"""How long a worker may take to end by itself."""
 AHEAD = 16
-"""Tasks that wait in the cluster beside those at work: what they are given lies in its memory."""
+"""Tasks submitted beyond those that can run: their arguments are held in the cluster's memory."""
 
 
 def import_ray() -> ModuleType:
-    """Ray, told not to report to anyone."""
+    """Ray, with its usage reports turned off."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray
@@ -64,11 +64,13 @@ def connect(ray: ModuleType, address: str | None) -> None:
             "token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as on its machines"
         ) from error
     finally:
-        signal.signal(signal.SIGTERM, on_terminate)  # Ray's own would end us without a word
+        signal.signal(
+            signal.SIGTERM, on_terminate
+        )  # Ray's own would end this process without a message
 
 
 def check_address(address: str) -> None:
-    """Seconds instead of the minutes that Ray waits for a machine that does not answer."""
+    """Fail within seconds; Ray waits minutes for a machine that does not answer."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return
@@ -87,7 +89,7 @@ def check_address(address: str) -> None:
 
 
 class RayCluster:
-    """Retries are not left to Ray: a second attempt is to begin at the last checkpoint, not anew."""
+    """Ray does not retry tasks: a second attempt resumes from the last checkpoint, not from the start."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class RayCluster:
         shared: Array | None = None,
         keep_workers: bool = False,
     ) -> None:
-        """`keep_workers`: a task on a GPU does not end its process, and the next need not start one."""
+        """`keep_workers` keeps the process of a GPU task for the next one."""
         self.ray = import_ray()
         self.joined = not self.ray.is_initialized()
         if self.joined:
@@ -104,7 +106,7 @@ class RayCluster:
         gpus = self.ray.cluster_resources().get("GPU", 0)
         self.device = device if device != "auto" else "cuda" if gpus else "cpu"
         if self.device == "cuda" and not gpus:
-            say("no machine of the cluster has a GPU: waiting until one joins")
+            warn("no machine of the cluster has a GPU: waiting until one joins")
         self.shared = None if shared is None else self.ray.put(np.asarray(shared))
         self.start = self.ray.remote(
             num_cpus=1,
@@ -112,14 +114,14 @@ class RayCluster:
             max_retries=0,
             max_calls=int(self.device == "cuda" and not keep_workers),
             num_returns="streaming",
-        )(attend)
+        )(run_in_worker)
         self.waiting: deque[Task] = deque()
         self.streams: dict[Any, Task] = {}
 
     def submit(self, task: Task) -> None:
         self.waiting.append(task)
 
-    def poll(self, seconds: float) -> list[tuple[Task, Outcome]]:
+    def poll(self, seconds: float) -> list[tuple[Task, Message]]:
         while self.waiting and len(self.streams) < self._slots() + AHEAD:
             task = self.waiting.popleft()
             stream = self.start.remote(task.work, self.shared, self.device, task.arguments())
@@ -130,20 +132,20 @@ class RayCluster:
         ready, _ = self.ray.wait(streams, num_returns=len(streams), timeout=0, fetch_local=False)
         news = []
         for stream in ready:
-            told = self._hear(stream)
-            news.append((self.streams[stream], told))
-            if not isinstance(told, Said):
+            message = self._receive(stream)
+            news.append((self.streams[stream], message))
+            if not isinstance(message, Yielded):
                 del self.streams[stream]
         return news
 
     def _slots(self) -> int:
         return int(self.ray.cluster_resources().get("GPU" if self.device == "cuda" else "CPU", 0))
 
-    def _hear(self, stream: Any) -> Outcome:
+    def _receive(self, stream: Any) -> Message:
         errors = self.ray.exceptions
         try:
-            told: Outcome = self.ray.get(next(stream))
-            return told
+            message: Message = self.ray.get(next(stream))
+            return message
         except StopIteration:
             return Done()
         except errors.OutOfMemoryError as error:  # Ray kills the largest when a machine is full
@@ -156,7 +158,7 @@ class RayCluster:
     def close(self) -> None:
         streams = list(self.streams)
         for stream in streams:
-            self.ray.cancel(stream, force=False)  # an interruption: workers take their folders away
+            self.ray.cancel(stream, force=False)  # interrupts them: workers remove their folders
         until = time.monotonic() + TIDY_SECONDS
         while streams and (left := until - time.monotonic()) > 0:
             for stream in self.ray.wait(streams, timeout=left, fetch_local=False)[0]:
