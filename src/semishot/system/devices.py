@@ -1,4 +1,4 @@
-"""The device of a command, by its name."""
+"""Devices and their names."""
 
 import platform
 
@@ -20,7 +20,7 @@ def device_names() -> list[str]:
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` is the GPU where there is one."""
+    """The device called `name`; `auto` is the GPU, if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -1,4 +1,4 @@
-"""Names of classes as names of folders: safe on any system, and no two alike."""
+"""Class names as folder names: valid on any system and unique."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
 def folder_names(classes: Iterable[str], *reserved: str) -> dict[str, str]:
-    """A folder for each class: its name where that is safe everywhere, and no two alike."""
+    """A folder name for each class: its own name where it is valid everywhere and unique."""
     taken, found = {folded(name) for name in reserved}, {}
     for label in sorted(classes):
         name, number = safe_name(label), 1
@@ -24,7 +24,7 @@ def folder_names(classes: Iterable[str], *reserved: str) -> dict[str, str]:
 
 
 def safe_name(name: str) -> str:
-    """One part of a path on any system: what is not safe in a name becomes %XX."""
+    """A valid part of a path on any system: other characters become %XX."""
     kept = [c if c.isprintable() and c not in '/\\:*?"<>|%' else quoted(c) for c in name]
     text = "".join(kept)
     if text[:1] in (".", " ", "~", "-"):
@@ -44,5 +44,5 @@ def quoted(character: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Alike on a file system that knows no case, or only one way to write é."""
+    """Equal for names that some file systems do not distinguish, by case or by the encoding of é."""
     return unicodedata.normalize("NFC", name).casefold()

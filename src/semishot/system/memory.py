@@ -1,4 +1,4 @@
-"""Freed memory stays with the process: an update on the CPU uses the same large blocks every time."""
+"""Keeping freed memory: an update on the CPU uses the same large blocks every time."""
 
 import ctypes
 import sys
@@ -7,9 +7,9 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def keep_freed_memory() -> None:
-    """Spare the kernel from clearing every large tensor anew; about a quarter of the demo's time.
+    """Spare the kernel clearing memory for every large tensor; it saves a quarter of the demo's time.
 
-    For a process of ours, such as the command. Elsewhere than on glibc it does nothing.
+    Call it in the command, not in a library. It does nothing where malloc is not that of glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar with rate and time left on a terminal, plain lines when not."""
+"""Progress on stderr: a bar with rate and time left on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ class Meter:
 
     def __init__(self, label: str, total: int, unit: str = "") -> None:
         self.label, self.total, self.unit, self.done = label, total, unit, 0
-        self.skipped = 0  # what an earlier run had done: no part of this one's rate
+        self.skipped = 0  # done by an earlier run: not counted in the rate
         self.console = Console(stderr=True)
         self.begun = self.last_line = time.monotonic()
         self.bar: Progress | None = None
@@ -32,7 +32,7 @@ class Meter:
             self.bar.start()
 
     def skip(self, amount: int) -> None:
-        """Count work that need not be done again."""
+        """Count work that an earlier run has done."""
         self.skipped += amount
         self.advance(amount)
 
