@@ -96,17 +96,20 @@ def test_every_kind_of_record_is_accepted_and_each_field_is_needed(kind):
         (record(shot=1.0), "'shot' must be an integer, not 1.0"),
         (record(episodes=True), "'episodes' must be an integer, not True"),
         (record(updates=10**30), "'updates' must be an integer, not 1000"),
-        (record(accuracy=float("nan")), "'accuracy' must be a number, not nan"),
-        (record(date=None), "'date' must be text, not None"),
+        (record(accuracy=float("nan")), "'accuracy' must be a finite number, not nan"),
+        (record(date=None), "'date' must be a string, not None"),
         (record(within_group=3), "'within_group' must be true or false, not 3"),
         (record(options=[]), "'options' must be an object, not []"),
-        (record(versions={"torch": 2}), "'versions.torch' must be text, not 2"),
+        (record(versions={"torch": 2}), "'versions.torch' must be a string, not 2"),
         (record(episode_accuracies=0.5), "'episode_accuracies' must be a list, not 0.5"),
-        (record(episode_accuracies=[1, "x"]), "'episode_accuracies.1' must be a number, not 'x'"),
+        (
+            record(episode_accuracies=[1, "x"]),
+            "'episode_accuracies.1' must be a finite number, not 'x'",
+        ),
         (masks(tells_distractors=3), "'tells_distractors' must be an object, not 3"),
         (masks(tells_distractors={"mask": {}}), "'tells_distractors.mask.auroc' is missing"),
         (masks(mask_histogram={"others": [0.5]}), "'mask_histogram.distractors' is missing"),
-        (ablation(only=None), "'only' must be text, not None"),
+        (ablation(only=None), "'only' must be a string, not None"),
     ],
 )
 def test_what_is_not_a_record_is_refused_with_the_name_of_the_field(content, line):
@@ -122,7 +125,7 @@ def test_the_record_of_a_choice_is_checked_field_by_field():
     assert rec.as_choice(choice, path) is choice
     for wrong, line in (
         (3, "'choice' must be an object, not 3"),
-        (choice | {"title": 5}, "'choice.title' must be text, not 5"),
+        (choice | {"title": 5}, "'choice.title' must be a string, not 5"),
         (choice | {"variants": [{}]}, "'choice.variants.0.round' is missing"),
         ({"variants": []}, "'choice.title' is missing"),
     ):

@@ -282,7 +282,7 @@ def _hints(shape: Any) -> dict[str, Any]:
     return get_type_hints(shape)
 
 
-NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+NAMES = {str: "a string", int: "an integer", float: "a finite number", bool: "true or false"}
 """In messages."""
 
 
