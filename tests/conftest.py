@@ -1,7 +1,11 @@
 """Fixtures: one CPU thread, a Ray cluster, and a small learnable pool that stands where the glyphs would."""
 
+import ctypes
 import os
 import secrets
+import signal
+import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,12 +17,56 @@ import torch
 
 from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, save_pool
 from semishot.system.signing import sign
+from support.browser import CHROMIUM, Browser
 
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
 TESTS = str(Path(__file__).parent)
+GRACE_SECONDS = 10.0
+"""For processes that are just ending."""
+TRACKER = "from multiprocessing.resource_tracker"
+"""Python's own: it ends with this process."""
+ADOPT_ORPHANS = 36
+"""Linux's PR_SET_CHILD_SUBREAPER."""
 TOKEN = secrets.token_hex(32)
 """None is left in the home folder. Ray remembers it as long as the process lives."""
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """A training that continues after its test would slow down everything that follows."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
+    yield
+    until = time.monotonic() + GRACE_SECONDS
+    while (left := descendants(os.getpid())) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left, f"processes are left: {left}"
+
+
+def descendants(process: int) -> dict[int, str]:
+    """The command lines of all processes below this one that still run."""
+    parents: dict[int, list[int]] = {}
+    commands = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state != "Z":
+            parents.setdefault(int(parent), []).append(int(folder.name))
+            commands[int(folder.name)] = command[:200]
+    found, waiting = {}, [process]
+    while waiting:
+        for child in parents.get(waiting.pop(), []):
+            found[child] = commands[child]
+            waiting.append(child)
+    return {pid: said for pid, said in found.items() if TRACKER not in said}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -82,6 +130,15 @@ def cluster() -> Iterator[Any]:
         yield made
         ray.shutdown()
         made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    opened = Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,9 +1,7 @@
 """Every kind of image becomes the right pixels, recomputed here, or one line that names it."""
 
-import io
 import struct
 import warnings
-import zlib
 
 import numpy as np
 import pytest
@@ -11,32 +9,13 @@ from PIL import Image, ImageFile
 
 from semishot.data.decoding import MOST_PIXELS, decode, header
 from semishot.errors import InputError
+from support.images import encoded, handmade_png
 
 SIDE = 12
 RGB = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)
 GRAY = RGB[..., 0]
 WIDE = np.random.default_rng(1).integers(0, 256, (30, 50, 3)).astype(np.uint8)
 LOSSLESS = {"PNG": {}, "BMP": {}, "TIFF": {}, "PPM": {}, "WEBP": {"lossless": True}}
-
-
-def encoded(image: Image.Image | np.ndarray, form: str = "PNG", **options: object) -> bytes:
-    file = io.BytesIO()
-    held = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    held.save(file, form, **options)
-    return file.getvalue()
-
-
-def png(width: int, height: int, depth: int, kind: int, raw: bytes, *chunks: bytes) -> bytes:
-    """A PNG written by hand; each of `raw`'s lines begins with its filter byte."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        check = zlib.crc32(name + content)
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0))
-    middle = b"".join(chunk(c[:4], c[4:]) for c in chunks)
-    body = chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + head + middle + body
 
 
 def tiff(pixels: bytes, side: int, bits: int, photometric: int) -> bytes:
@@ -132,7 +111,7 @@ def test_the_transparent_gray_of_a_png_is_white_at_every_depth(depth):
     key = 2 ** (depth - 1) if depth > 1 else 0
     samples = f"{1:0{depth}b}{key:0{depth}b}".ljust(max(8, 2 * depth), "0")
     line = int(samples, 2).to_bytes(len(samples) // 8, "big")
-    data = png(2, 2, depth, 0, (b"\0" + line) * 2, b"tRNS" + struct.pack(">H", key))
+    data = handmade_png((2, 2), depth, 0, (b"\0" + line) * 2, b"tRNS" + struct.pack(">H", key))
     first = round(255 / (2**depth - 1))
     assert decode(data, "x", 2, 1).tolist() == [[[first, 255]] * 2]
 
@@ -141,7 +120,7 @@ def test_the_transparent_gray_of_a_png_is_white_at_every_depth(depth):
 def test_the_transparent_color_of_a_png_is_white_at_every_depth(depth):
     letter, key = ("B", 100) if depth == 8 else ("H", 100 * 256 + 3)
     line = b"\0" + struct.pack(f">6{letter}", 0, key, 0, key, 0, key)
-    data = png(2, 2, depth, 2, line * 2, b"tRNS" + struct.pack(">3H", key, 0, key))
+    data = handmade_png((2, 2), depth, 2, line * 2, b"tRNS" + struct.pack(">3H", key, 0, key))
     assert decode(data, "x", 2).tolist() == [[[0, 255]] * 2, [[100, 255]] * 2, [[0, 255]] * 2]
 
 
@@ -219,7 +198,7 @@ def test_white_of_a_tiff_is_what_its_tags_say():
 
 def test_16_bit_color_keeps_its_range():
     line = b"\0" + struct.pack(">6H", 65535, 32768, 0, 257, 0, 65535)
-    pixels = decode(png(2, 2, 16, 2, line * 2), "x", 2)
+    pixels = decode(handmade_png((2, 2), 16, 2, line * 2), "x", 2)
     assert abs(as_last(pixels)[0] - np.array([[255, 127.5, 0], [1, 0, 255]])).max() <= 1
 
 
@@ -290,7 +269,7 @@ def test_a_decompression_bomb_is_named_before_it_is_decoded(width, message, monk
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: loaded.append(self))
     height = MOST_PIXELS // 8_000
     with pytest.raises(InputError, match=f"photo.x {message} 64,000,000 pixels"):
-        decode(png(width, height, 8, 0, b""), "photo.x", SIDE)
+        decode(handmade_png((width, height), 8, 0, b""), "photo.x", SIDE)
     assert not loaded
 
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from semishot.data.episodes import Episodes, EpisodeShape, check_enough, distinct, sample_episodes
-from semishot.data.pool import ImageClass
 from semishot.data.splits import ClassImages, all_labeled, labeled_split
 from semishot.errors import InputError
+from support.pools import image_classes
 
 N, K, Q, M, H = 3, 2, 4, 5, 6
 SHAPE = EpisodeShape(way=N, shot=K, query=Q, unlabeled=M, distractors=H)
@@ -19,16 +19,12 @@ COUNTS = [20, 31, 23, 26, 22, 28, 25, 21, 30, 24, 27]
 P = 1e-4
 
 
-def classes(counts: list[int] = COUNTS) -> list[ImageClass]:
-    starts = np.cumsum([0, *counts])[:-1].tolist()
-    return [
-        ImageClass(f"class{i}", "group", "train", start, count)
-        for i, (start, count) in enumerate(zip(starts, counts, strict=True))
-    ]
-
-
 def split(shared: bool) -> ClassImages:
-    return all_labeled(classes()) if shared else labeled_split(classes(), 0.35, seed=1)
+    return (
+        all_labeled(image_classes(*COUNTS))
+        if shared
+        else labeled_split(image_classes(*COUNTS), 0.35, seed=1)
+    )
 
 
 def draw(
@@ -120,7 +116,7 @@ def test_without_a_split_every_image_plays_every_part():
 
 @both
 def test_a_class_may_be_used_to_its_last_image(shared):
-    some = classes([4, 6, 5])
+    some = image_classes(4, 6, 5)
     images = all_labeled(some) if shared else labeled_split(some, 0.5, seed=3)
     shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2)
     drawn = draw(images, 50, shape)
@@ -171,7 +167,9 @@ WITHIN = EpisodeShape(way=2, shot=1, query=2, unlabeled=3, distractors=1, within
 
 
 def grouped(shared: bool) -> ClassImages:
-    some = [replace(c, group=group) for c, group in zip(classes(), GROUPS, strict=True)]
+    some = [
+        replace(c, group=group) for c, group in zip(image_classes(*COUNTS), GROUPS, strict=True)
+    ]
     return all_labeled(some) if shared else labeled_split(some, 0.35, seed=1)
 
 
@@ -329,7 +327,7 @@ def test_too_few_classes():
 
 
 def test_too_few_labeled_images():
-    images = labeled_split(classes([30, 20, 40]), 0.1, seed=0)
+    images = labeled_split(image_classes(30, 20, 40), 0.1, seed=0)
     line = complaint(images, EpisodeShape(way=2, shot=1, query=2))
     assert "class 'class1' has 2 labeled images but an episode needs 1 support + 2 query;" in line
     assert "raise --labeled-fraction (now 0.1)" in line
@@ -337,7 +335,7 @@ def test_too_few_labeled_images():
 
 
 def test_too_few_images_for_all_three_parts():
-    images = all_labeled(classes([30, 40, 20]))
+    images = all_labeled(image_classes(30, 40, 20))
     line = complaint(images, EpisodeShape(way=2, shot=1, query=14, unlabeled=6))
     assert (
         "class 'class2' has 20 labeled images but an episode needs "
@@ -347,7 +345,7 @@ def test_too_few_images_for_all_three_parts():
 
 
 def test_too_few_unlabeled_images():
-    images = labeled_split(classes([30, 20, 40]), 0.5, seed=0)
+    images = labeled_split(image_classes(30, 20, 40), 0.5, seed=0)
     line = complaint(images, EpisodeShape(way=2, unlabeled=11))
     assert "class 'class1' has 10 unlabeled images but an episode needs 11" in line
     assert "lower --unlabeled or --labeled-fraction (now 0.5)" in line

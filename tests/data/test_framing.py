@@ -1,31 +1,19 @@
 """What is a drawing, and framings as JSON."""
 
-import io
 import json
 
-import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
 from semishot.data.framing import Ink, Middle, Whole, framing_from_json, is_drawing, to_json
 from semishot.errors import InputError
-
-
-def png(image: Image.Image) -> bytes:
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
+from support.images import encoded, noise
 
 
 def lines(side: int, paper: int = 255, ink: int = 0, mode: str = "L") -> bytes:
     image = Image.new("L", (side, side), paper)
     ImageDraw.Draw(image).line([5, 5, side - 9, side // 2, 8, side - 5], ink, width=3)
-    return png(image.convert(mode))
-
-
-def noise(side: int) -> bytes:
-    pixels = np.random.default_rng(0).integers(0, 256, (side, side)).astype(np.uint8)
-    return png(Image.fromarray(pixels))
+    return encoded(image.convert(mode))
 
 
 @pytest.mark.parametrize("side", [33, 105, 128])
@@ -38,8 +26,8 @@ def test_lines_on_paper_of_any_two_grays_are_a_drawing(side):
 def test_large_colored_or_full_images_are_not_drawings():
     assert not is_drawing(lines(129), "x")
     assert not is_drawing(lines(105, mode="RGB"), "x")
-    assert not is_drawing(noise(105), "x")
-    assert is_drawing(noise(32), "x")  # so small that 28x28 pixels hold it
+    assert not is_drawing(encoded(noise(0, 105, 105)), "x")
+    assert is_drawing(encoded(noise(0, 32, 32)), "x")  # so small that 28x28 pixels hold it
     with pytest.raises(InputError, match="x is not a readable image"):
         is_drawing(b"hello", "x")
 

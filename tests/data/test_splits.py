@@ -7,20 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semishot.data.pool import ImageClass
 from semishot.data.splits import ClassImages, all_labeled, labeled_split, random_words, uniforms
 from semishot.errors import InputError
+from support.pools import image_classes
 
 WORD = 2**64
-
-
-def classes(*counts: int) -> list[ImageClass]:
-    """One class per count, side by side."""
-    starts = np.cumsum([0, *counts])[:-1].tolist()
-    return [
-        ImageClass(f"class{i}", "group", "train", start, count)
-        for i, (start, count) in enumerate(zip(starts, counts, strict=True))
-    ]
 
 
 def labeled_of(split: ClassImages, c: int) -> set[int]:
@@ -79,7 +70,7 @@ def test_uniforms_are_the_top_53_bits():
 
 
 def test_ten_percent_of_twenty_are_two():
-    split = labeled_split(classes(20, 20, 20), 0.1, seed=0)
+    split = labeled_split(image_classes(20, 20, 20), 0.1, seed=0)
     assert split.labeled.tolist() == [2, 2, 2]
     assert split.size.tolist() == [20, 20, 20]
     assert not split.shared
@@ -90,16 +81,16 @@ def test_ten_percent_of_twenty_are_two():
     [(600, 40, 240), (1300, 10, 130), (25, 10, 2), (29, 10, 2), (7, 100, 7), (9, 10, 0)],
 )
 def test_a_share_of_a_class_is_rounded_down(count, percent, labeled):
-    assert labeled_split(classes(count), percent / 100, 0).labeled.tolist() == [labeled]
+    assert labeled_split(image_classes(count), percent / 100, 0).labeled.tolist() == [labeled]
 
 
 def test_every_percentage_of_a_hundred_is_that_number():
     for percent in range(1, 101):  # 0.29 * 100 is 28.999...
-        assert labeled_split(classes(100), percent / 100, 0).labeled.tolist() == [percent]
+        assert labeled_split(image_classes(100), percent / 100, 0).labeled.tolist() == [percent]
 
 
 def test_every_image_of_a_class_is_either_labeled_or_unlabeled():
-    some = classes(20, 31, 23)
+    some = image_classes(20, 31, 23)
     split = labeled_split(some, 0.3, seed=4)
     for c, owner in enumerate(some):
         labeled, unlabeled = labeled_of(split, c), unlabeled_of(split, c)
@@ -108,7 +99,7 @@ def test_every_image_of_a_class_is_either_labeled_or_unlabeled():
 
 
 def test_split_recomputed_with_plain_integers():
-    some = classes(20, 31, 23)
+    some = image_classes(20, 31, 23)
     split = labeled_split(some, 0.25, seed=6)
     words = philox_words(6, "labeled split", 74)
     for c, owner in enumerate(some):
@@ -118,7 +109,7 @@ def test_split_recomputed_with_plain_integers():
 
 
 def test_split_does_not_depend_on_the_order_or_the_choice_of_classes():
-    some = classes(20, 31, 23, 26)
+    some = image_classes(20, 31, 23, 26)
     whole = labeled_split(some, 0.2, seed=8)
     by_name = {c.name: labeled_of(whole, i) for i, c in enumerate(some)}
     for chosen in (some[::-1], some[1:3], [some[3], some[0]]):
@@ -129,14 +120,14 @@ def test_split_does_not_depend_on_the_order_or_the_choice_of_classes():
 
 
 def test_a_larger_fraction_keeps_the_labels_of_a_smaller_one():
-    splits = [labeled_split(classes(20, 31), f, seed=2) for f in (0.1, 0.3, 0.5, 1.0)]
+    splits = [labeled_split(image_classes(20, 31), f, seed=2) for f in (0.1, 0.3, 0.5, 1.0)]
     for c in range(2):
         for smaller, larger in pairwise(splits):
             assert labeled_of(smaller, c) < labeled_of(larger, c)
 
 
 def test_seeds_and_classes_have_splits_of_their_own():
-    some = classes(*[20] * 50)
+    some = image_classes(*[20] * 50)
     one, other = labeled_split(some, 0.1, 0), labeled_split(some, 0.1, 1)
     assert not np.array_equal(one.order, other.order)
     within = {frozenset(i - 20 * c for i in labeled_of(one, c)) for c in range(50)}
@@ -145,7 +136,7 @@ def test_seeds_and_classes_have_splits_of_their_own():
 
 def test_each_image_of_a_class_is_as_likely_to_be_labeled():
     many = 6000
-    split = labeled_split(classes(*[20] * many), 0.1, seed=0)
+    split = labeled_split(image_classes(*[20] * many), 0.1, seed=0)
     pairs = split.order.reshape(many, 20)[:, :2] - 20 * np.arange(many)[:, None]  # (classes, 2)
     for column in pairs.T:
         assert stats.chisquare(np.bincount(column, minlength=20)).pvalue > 1e-4
@@ -158,11 +149,11 @@ def test_each_image_of_a_class_is_as_likely_to_be_labeled():
 @pytest.mark.parametrize("fraction", [0.0, -0.1, 1.01, float("nan")])
 def test_a_fraction_out_of_range_is_refused(fraction):
     with pytest.raises(InputError, match=rf"labeled fraction must be in \(0, 1\], not {fraction}"):
-        labeled_split(classes(20), fraction, 0)
+        labeled_split(image_classes(20), fraction, 0)
 
 
 def test_all_labeled_has_every_image_in_both_roles():
-    some = classes(20, 31, 23)[1:]
+    some = image_classes(20, 31, 23)[1:]
     split = all_labeled(some)
     assert split.shared
     assert split.labeled.tolist() == split.size.tolist() == [31, 23]

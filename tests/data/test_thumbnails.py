@@ -11,12 +11,7 @@ from semishot.data.decoding import decode, opened
 from semishot.data.framing import Whole
 from semishot.data.thumbnails import SIDE, data_uri, pool_thumbnail, thumbnail
 from semishot.errors import InputError
-
-
-def encoded(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
-    file = io.BytesIO()
-    image.save(file, form, **options)
-    return file.getvalue()
+from support.images import encoded
 
 
 def shown(data: bytes) -> np.ndarray:

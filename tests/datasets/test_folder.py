@@ -1,6 +1,5 @@
 """A researcher's own tree: its layout is found, its splits are whole, and each oddity has a line."""
 
-import io
 import os
 import random
 import subprocess
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from semishot import datasets
 from semishot.data.image_sources import WholeFile
@@ -17,18 +15,9 @@ from semishot.data.pool import open_pool
 from semishot.data.pool_builder import PlannedClass
 from semishot.datasets import folder
 from semishot.errors import InputError
+from support.images import encoded, noise
 
 SPLITS = ("train", "val", "test")
-
-
-def picture(seed: int, size: tuple[int, ...] = (84, 84, 3)) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)
-
-
-def png(pixels: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
 
 
 def write(source: Path, files: dict[str, bytes]) -> Path:
@@ -51,12 +40,12 @@ def planned(source: Path) -> list[PlannedClass]:
 
 def small_tree() -> dict[str, np.ndarray]:
     paths = [f"class{c}/image{i}.png" for c in "dacb" for i in (10, 2, 1)]
-    return {path: picture(seed) for seed, path in enumerate(sorted(paths))}
+    return {path: noise(seed, 84, 84, 3) for seed, path in enumerate(sorted(paths))}
 
 
 def test_a_class_image_tree_becomes_a_pool_of_its_own_pixels(tmp_path):
     pictures = small_tree()
-    files = {path: png(pixels) for path, pixels in pictures.items()}
+    files = {path: encoded(pixels) for path, pixels in pictures.items()}
     files |= {"classa/.hidden.png": b"", "classa/notes.txt": b"", ".git/x.png": b"", "a.csv": b""}
     source = write(tmp_path / "mine", files)
     pool = datasets.prepare("folder", source, tmp_path / "root")
@@ -76,9 +65,9 @@ def test_a_class_image_tree_becomes_a_pool_of_its_own_pixels(tmp_path):
 
 
 def test_small_gray_images_become_28x28_in_one_channel(tmp_path):
-    gray = {f"g{c}/class/{i}.png": picture(10 * c + i, (28, 28)) for c in range(2) for i in (1, 2)}
-    gray["g1/class/3.png"] = picture(9, (32, 20)) > 127
-    source = write(tmp_path / "mine", {path: png(pixels) for path, pixels in gray.items()})
+    gray = {f"g{c}/class/{i}.png": noise(10 * c + i, 28, 28) for c in range(2) for i in (1, 2)}
+    gray["g1/class/3.png"] = noise(9, 32, 20) > 127
+    source = write(tmp_path / "mine", {path: encoded(pixels) for path, pixels in gray.items()})
     pool = folder.prepare(tmp_path / "root" / "folder", source)
     assert pool.images.shape == (5, 1, 28, 28)
     assert (pool.images[0, 0] == gray["g0/class/1.png"]).all()
@@ -92,7 +81,7 @@ def test_small_gray_images_become_28x28_in_one_channel(tmp_path):
     [((32, 32), (1, 28, 28)), ((33, 5), (3, 84, 84)), ((5, 33), (3, 84, 84)), ((9, 9, 3), None)],
 )
 def test_one_large_or_colored_image_makes_photographs_of_all(tmp_path, last, shape):
-    files = {"a/1.png": png(picture(1, (9, 9))), "b/1.png": png(picture(2, last))}
+    files = {"a/1.png": encoded(noise(1, 9, 9)), "b/1.png": encoded(noise(2, *last))}
     source = write(tmp_path, files)
     images = [image for c in planned(source) for image in c.sources]
     assert folder.common_shape(images) == (shape or (3, 84, 84))
@@ -298,7 +287,7 @@ def test_glyphs_are_not_drawn_over_files_of_the_user(tmp_path):
 
 
 def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
-    files = {path: png(pixels) for path, pixels in small_tree().items()}
+    files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     source = write(tmp_path / "mine", files)
     (tmp_path / "root" / "folder").mkdir(parents=True)
     first = datasets.prepare("folder", source, tmp_path / "root")
@@ -307,9 +296,11 @@ def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
         datasets.prepare("folder", source, named(tmp_path / "other", "folder"))
 
 
-@pytest.mark.parametrize("damaged", [b"", png(picture(0))[:5000]], ids=["empty", "truncated"])
+@pytest.mark.parametrize(
+    "damaged", [b"", encoded(noise(0, 84, 84, 3))[:5000]], ids=["empty", "truncated"]
+)
 def test_a_damaged_image_is_named_and_leaves_no_pool(tmp_path, damaged):
-    files = {path: png(pixels) for path, pixels in small_tree().items()}
+    files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     source = write(tmp_path / "mine", files | {"classc/image2.png": damaged})
     with pytest.raises(InputError, match="classc/image2.png") as caught:
         folder.prepare(tmp_path / "root" / "folder", source)

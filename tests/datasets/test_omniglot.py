@@ -1,12 +1,12 @@
 """Omniglot: Appendix A's split, exact rotations, and a clear line for each damage to a source."""
 
 import hashlib
-import io
 import random
 import socket
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from PIL import Image
 from semishot.data.pool import ImagePool
 from semishot.datasets import omniglot
 from semishot.errors import InputError
+from support.images import encoded
+from support.preparing import prepare_refusal
 
 REAL = Path(__file__).parents[3] / "shared/data/omniglot"
 SMALL = {"train": {"Greek": 2, "Gurmukhi": 1}, "val": {"Hebrew": 1}, "test": {"Gurmukhi": 1}}
@@ -25,10 +27,9 @@ HALVES = ("images_background", "images_evaluation")
 Files = dict[str, bytes]
 
 
-def png(pixels: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).convert("1").save(file, "PNG")
-    return file.getvalue()
+def drawn_png(pixels: np.ndarray) -> bytes:
+    """In black and white, as Omniglot's."""
+    return encoded(Image.fromarray(pixels).convert("1"))
 
 
 def drawing(seed: int) -> np.ndarray:
@@ -54,7 +55,7 @@ def drawing_paths() -> list[str]:
 def files(monkeypatch: pytest.MonkeyPatch) -> Files:
     """A complete Omniglot of five characters, by path."""
     monkeypatch.setattr(omniglot, "CHARACTERS", SMALL)
-    return {path: png(drawing(seed)) for seed, path in enumerate(drawing_paths())}
+    return {path: drawn_png(drawing(seed)) for seed, path in enumerate(drawing_paths())}
 
 
 def write(source: Path, files: Files, zipped: Sequence[str] = HALVES) -> Path:
@@ -81,14 +82,7 @@ def plus(path: str, content: bytes) -> Callable[[Files], Files]:
     return lambda files: files | {path: content}
 
 
-def refusal(tmp_path: Path, source: Path | None) -> str:
-    """The message of `prepare`, which must be one line and leave nothing behind."""
-    target = tmp_path / "root" / "omniglot"
-    with pytest.raises(InputError) as caught:
-        omniglot.prepare(target, source)
-    assert not target.parent.exists()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refusal = partial(prepare_refusal, omniglot.prepare)
 
 
 def test_appendix_a_split() -> None:
@@ -147,7 +141,7 @@ def test_pool_of_a_small_omniglot(tmp_path: Path, files: Files) -> None:
 def test_ink_is_255_on_0(tmp_path: Path, files: Files) -> None:
     pixels = np.full((105, 105), 255, np.uint8)
     pixels[:30, 15:90] = 0  # a bar at the top
-    files[FIRST] = png(pixels)
+    files[FIRST] = drawn_png(pixels)
     pool = omniglot.prepare(tmp_path / "pool", write(tmp_path / "source", files))
     upright, left = pool.images[0, 0], pool.images[20, 0]
     assert (upright[1:6, 6:22] == 255).all()
@@ -196,7 +190,7 @@ def test_digest_is_over_sorted_names_and_pixels(
 
 
 def test_no_source_says_how_to_obtain(tmp_path: Path) -> None:
-    message = refusal(tmp_path, None)
+    message = refusal(None, tmp_path)
     assert "images_background.zip and images_evaluation.zip" in message
     assert "--source" in message
     assert "--download" in message
@@ -204,9 +198,9 @@ def test_no_source_says_how_to_obtain(tmp_path: Path) -> None:
 
 def test_missing_source_and_missing_half(tmp_path: Path, files: Files) -> None:
     absent = tmp_path / "absent"
-    assert refusal(tmp_path, absent).startswith(f"{absent} is not a folder")
+    assert refusal(absent, tmp_path).startswith(f"{absent} is not a folder")
     source = write(tmp_path / "source", without("evaluation")(files), HALVES[:1])
-    message = refusal(tmp_path, source)
+    message = refusal(source, tmp_path)
     assert message.startswith(f"no images_evaluation.zip and no images_evaluation/ in {source};")
 
 
@@ -214,7 +208,7 @@ def test_truncated_archive_is_named(tmp_path: Path, files: Files) -> None:
     source = write(tmp_path / "source", files)
     archive = source / "images_evaluation.zip"
     archive.write_bytes(archive.read_bytes()[:-100])
-    assert refusal(tmp_path, source).startswith(f"cannot read {archive} (")
+    assert refusal(source, tmp_path).startswith(f"cannot read {archive} (")
 
 
 def test_corrupt_member_is_named(tmp_path: Path, files: Files) -> None:
@@ -225,29 +219,32 @@ def test_corrupt_member_is_named(tmp_path: Path, files: Files) -> None:
     content = bytearray(archive.read_bytes())
     content[start + 30 + len(FIRST) + 20] ^= 0xFF  # 30 bytes of header, the name, then the data
     archive.write_bytes(content)
-    assert refusal(tmp_path, source).startswith(f"cannot read {archive}/{FIRST} (")
+    assert refusal(source, tmp_path).startswith(f"cannot read {archive}/{FIRST} (")
 
 
 WHITE = np.full((105, 105), 255, np.uint8)
 DAMAGES: list[tuple[Callable[[Files], Files], str]] = [
     (without("Hebrew"), "no alphabet Hebrew in "),
     (without("Greek/character02"), "no character Greek/character02 in "),
-    (plus("images_background/Klingon/character01/1.png", png(WHITE)), "unknown alphabet Klingon"),
     (
-        plus("images_background/Greek/character99/1.png", png(WHITE)),
+        plus("images_background/Klingon/character01/1.png", drawn_png(WHITE)),
+        "unknown alphabet Klingon",
+    ),
+    (
+        plus("images_background/Greek/character99/1.png", drawn_png(WHITE)),
         "unknown character Greek/character99 in ",
     ),
     (without(FIRST), "19 drawings, not 20, of Greek/character01 in "),
     (
-        plus("images_evaluation/Greek/character01/0001_01.png", png(WHITE)),
+        plus("images_evaluation/Greek/character01/0001_01.png", drawn_png(WHITE)),
         "21 drawings, not 20, of Greek/character01 in ",
     ),
     (plus(FIRST, b"no image"), f"{FIRST} (not a PNG file); "),
-    (plus(FIRST, png(WHITE)[:60]), f"{FIRST} ("),
+    (plus(FIRST, drawn_png(WHITE)[:60]), f"{FIRST} ("),
     (plus(FIRST, b""), f"{FIRST} (not a PNG file); "),
-    (plus(FIRST, png(WHITE[:, :104])), f"{FIRST} is 104x105, not 105x105; "),
+    (plus(FIRST, drawn_png(WHITE[:, :104])), f"{FIRST} is 104x105, not 105x105; "),
     (
-        plus(FIRST, png(np.zeros((9600, 9600), np.uint8))),
+        plus(FIRST, drawn_png(np.zeros((9600, 9600), np.uint8))),
         f"{FIRST} is 9600x9600, not 105x105; ",
     ),
     (plus(FIRST, bytes(10**6)), f"{FIRST} has 1,000,000 bytes, not < 65,536; "),
@@ -259,14 +256,14 @@ def test_damage_is_named(
     tmp_path: Path, files: Files, damage: Callable[[Files], Files], expected: str
 ) -> None:
     damaged = damage(files)
-    assert expected in refusal(tmp_path, write(tmp_path / "zips", damaged))
-    assert expected in refusal(tmp_path, write(tmp_path / "folders", damaged, zipped=()))
+    assert expected in refusal(write(tmp_path / "zips", damaged), tmp_path)
+    assert expected in refusal(write(tmp_path / "folders", damaged, zipped=()), tmp_path)
 
 
 def test_what_is_not_omniglot_is_to_be_removed(tmp_path: Path, files: Files) -> None:
-    stray = plus("images_background/Klingon/character01/1.png", png(WHITE))
+    stray = plus("images_background/Klingon/character01/1.png", drawn_png(WHITE))
     source = write(tmp_path / "zips", stray(files))
-    assert refusal(tmp_path, source) == (
+    assert refusal(source, tmp_path) == (
         f"unknown alphabet Klingon in {source}: not Omniglot, remove it"
     )
 
@@ -276,7 +273,7 @@ def test_declared_size_that_lies_reads_a_bounded_amount(tmp_path: Path, files: F
     archive = source / "images_background.zip"
     lie = archive.read_bytes().replace((10**8).to_bytes(4, "little"), (100).to_bytes(4, "little"))
     archive.write_bytes(lie)
-    assert f"{FIRST} (Bad CRC-32" in refusal(tmp_path, source)
+    assert f"{FIRST} (Bad CRC-32" in refusal(source, tmp_path)
 
 
 class WrongContent(BaseHTTPRequestHandler):

@@ -9,13 +9,10 @@ import torch
 from semishot import refine
 from semishot.estimator import blocks
 from semishot.estimator.blocks import Space
+from support.tensors import randn
 
 N, S, U, D = 3, 6, 11, 8
 KINDS = ["none", "unit", "centered"]
-
-
-def randn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def space(kind: str) -> Space:

@@ -25,12 +25,9 @@ from semishot.estimator.scaling import (
 )
 from semishot.prototypes import class_prototypes
 from semishot.refine import fitted_mask
+from support.tensors import randn
 
 N, D = 3, 4
-
-
-def randn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def one_hot(classes) -> torch.Tensor:

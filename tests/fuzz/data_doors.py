@@ -23,16 +23,11 @@ from semishot.datasets import mini_imagenet, omniglot, tiered_imagenet
 from semishot.sorter.embedding import read_image
 from semishot.sorter.feature_files import read_labels
 from semishot.sorter.listing import from_table
+from support.images import encoded
 from support.own_images import MEMBERS, draw
 
 WNID = "n01532829"
 NAMES = [f"{WNID}{number:08}.jpg" for number in range(1, 4)]
-
-
-def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
 
 
 @cache

@@ -17,20 +17,13 @@ from semishot.paper.jobs import Site
 from semishot.paper.requests import MasksRequest
 from semishot.report import mask_tables
 from semishot.report.rendering import as_markdown
-from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.config import Member, Recipe
 from semishot.training.evaluation import open_fleet
-from semishot.training.fleets import build_fleet, save_model
 from semishot.training.requests import Where
+from support.fleets import CPU, add_noise, fleet_config, save_untrained
 
-CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=2, distractors=4)
 RECIPE = Recipe(updates=2, filters=4, init_std=0.1)
-
-
-def noisy_(module: torch.nn.Module) -> None:
-    generator = torch.Generator().manual_seed(3)
-    for parameter in module.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator).to(parameter)
 
 
 @pytest.fixture
@@ -38,10 +31,8 @@ def fleet(tiny_pool, tmp_path):
     """A run folder with all three methods on two splits, untrained but for noise."""
     members = tuple(Member(model, seed) for model in paper.TRAINED for seed in range(2))
     shape = EpisodeShape(distractors=5)
-    config = FleetConfig(tiny_pool.name, tiny_pool.fingerprint, "ren2018", RECIPE, shape, members)
-    model = build_fleet(members, RECIPE, 1)
-    noisy_(model)
-    save_model(tmp_path / "fleet" / "model.safetensors", config, model)
+    config = fleet_config(tiny_pool, "ren2018", recipe=RECIPE, shape=shape, members=members)
+    save_untrained(tmp_path / "fleet", config, noise=0.3)
     return tmp_path / "fleet"
 
 
@@ -53,7 +44,7 @@ def test_the_scores_are_those_of_eqs_6_and_9():
     masked, cluster = (
         refine.build(name, runs=1).double() for name in ("masked_soft_kmeans", "distractor_cluster")
     )
-    noisy_(masked)
+    add_noise(masked)
     cluster.log_radius.data.fill_(0.7)
     with torch.no_grad():
         of_mask = masks.distractor_scores(masked, unlabeled, prototypes)
@@ -193,7 +184,7 @@ def test_masks_need_distractors_and_a_masked_run(fleet, tiny_pool, tiny_root, tm
     ):
         masks.mask_records([fleet], none, tiny_root, CPU)
     members = (Member("soft_kmeans", 0),)
-    config = FleetConfig("glyphs", tiny_pool.fingerprint, "ren2018", RECIPE, SHAPE, members)
-    save_model(tmp_path / "soft.safetensors", config, build_fleet(members, RECIPE, 1))
+    config = fleet_config(tiny_pool, "ren2018", recipe=RECIPE, shape=SHAPE, members=members)
+    save_untrained(tmp_path / "soft.safetensors", config)
     with pytest.raises(InputError, match="no masked_soft_kmeans run in .*soft.safetensors"):
         masks.mask_records([tmp_path / "soft.safetensors"], SHAPE, tiny_root, CPU, episodes=2)

@@ -195,7 +195,7 @@ def has_name(name: str) -> bool:
     found: object = importlib.import_module("semishot")
     for depth, part in enumerate(parts):
         module = ".".join(["semishot", *parts[: depth + 1]])
-        if not hasattr(found, part) and importlib.util.find_spec(module) is not None:
+        if hasattr(found, "__path__") and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
         if not hasattr(found, part):
             return False

@@ -180,7 +180,7 @@ def test_published_results_of_any_shape_are_one_line(content, tmp_path):
 
 def test_a_damaged_record_of_a_run_is_named_with_what_to_do(tmp_path):
     (tmp_path / "result.json").write_text('[{"model": 3}]')
-    with pytest.raises(InputError, match="'dataset' is missing; delete it to measure again"):
+    with pytest.raises(InputError, match="dataset is missing; delete it to measure again"):
         records_so_far(tmp_path / "result.json")
 
 

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from semishot.prototypes import class_log_probs, class_prototypes, episode_loss, squared_distances
+from support.tensors import randn
 
 N, P, Q, D = 3, 7, 5, 4
 LEAD = (2, 6)
 
 
-def randn(*shape: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(shape, dtype=torch.float64, generator=generator)
+def other(*shape: int) -> torch.Tensor:
+    """Other numbers for every shape."""
+    return randn(*shape, seed=sum(shape))
 
 
 def literal_distance(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -21,7 +22,7 @@ def literal_distance(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def test_squared_distances_match_literal_loops():
-    a, b = randn(*LEAD, P, D), randn(*LEAD, N, D)
+    a, b = other(*LEAD, P, D), other(*LEAD, N, D)
     found = squared_distances(a, b)
     assert found.shape == (*LEAD, P, N)
     for i in range(LEAD[0]):
@@ -35,7 +36,7 @@ def test_squared_distances_match_literal_loops():
 
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_squared_distances_keep_float32_accuracy_far_from_the_origin(offset):
-    a, b = randn(P, 64) + offset, randn(N, 64) + offset
+    a, b = other(P, 64) + offset, other(N, 64) + offset
     exact = (a[:, None] - b[None]).square().sum(-1)
     found = squared_distances(a.float(), b.float()).double()
     rounding = 4e-3 if offset else 1e-5  # float32 itself holds 1000.x to 6e-5
@@ -51,7 +52,7 @@ def test_squared_distances_of_equal_points_are_zero_with_finite_gradient():
 
 
 def test_eq1_prototypes_are_weighted_means():
-    x, w = randn(*LEAD, P, D), randn(*LEAD, P, N).abs()
+    x, w = other(*LEAD, P, D), other(*LEAD, P, N).abs()
     found = class_prototypes(x, w)
     for i in range(LEAD[0]):
         for j in range(LEAD[1]):
@@ -63,11 +64,11 @@ def test_eq1_prototypes_are_weighted_means():
 
 
 def test_eq1_class_without_weight_is_the_zero_vector():
-    assert class_prototypes(randn(P, D), torch.zeros(P, N, dtype=torch.float64)).eq(0).all()
+    assert class_prototypes(other(P, D), torch.zeros(P, N, dtype=torch.float64)).eq(0).all()
 
 
 def test_eq2_is_the_softmax_of_negative_squared_distances():
-    q, p = randn(2, Q, D), randn(2, N, D)
+    q, p = other(2, Q, D), other(2, N, D)
     found = class_log_probs(q, p)
     for i in range(2):
         for t in range(Q):
@@ -77,7 +78,7 @@ def test_eq2_is_the_softmax_of_negative_squared_distances():
 
 
 def test_eq3_is_the_mean_negative_log_probability_per_episode():
-    log_probs = randn(2, Q, N).log_softmax(-1)
+    log_probs = other(2, Q, N).log_softmax(-1)
     labels = torch.tensor([[0, 2, 1, 1, 0], [2, 2, 0, 1, 1]])
     found = episode_loss(log_probs, labels)
     assert found.shape == (2,)
@@ -92,7 +93,7 @@ def test_eqs_1_to_3_gradients_match_finite_differences():
     def loss(support, weights, queries):
         return episode_loss(class_log_probs(queries, class_prototypes(support, weights)), labels)
 
-    inputs = [randn(P, D), randn(P, N).abs(), randn(Q, D)]
+    inputs = [other(P, D), other(P, N).abs(), other(Q, D)]
     assert torch.autograd.gradcheck(loss, [x.requires_grad_() for x in inputs])
 
 

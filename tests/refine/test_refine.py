@@ -10,13 +10,9 @@ from semishot import refine
 from semishot.errors import InputError
 from semishot.prototypes import class_prototypes
 from semishot.refine import distractor_cluster, masked_soft_kmeans, soft_kmeans
+from support.tensors import randn
 
 N, S, R, D = 3, 6, 7, 4
-
-
-def randn(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, dtype=torch.float64, generator=generator)
 
 
 def episode(*lead: int):

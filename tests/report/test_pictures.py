@@ -15,8 +15,8 @@ from semishot.network.protonet import take_run
 from semishot.paper import scenes
 from semishot.paper.requests import SceneRequest
 from semishot.report import pictures
-from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.fleets import build_fleet, save_model
+from semishot.training.config import Member, Recipe
+from support.fleets import fleet_config, save_untrained
 
 RECIPE = Recipe(updates=2, filters=4, init_std=0.1)
 SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=5, distractors=2)
@@ -26,10 +26,8 @@ PNG = b"\x89PNG"
 @pytest.fixture
 def fleet(tiny_pool, tmp_path):
     members = (Member("soft_kmeans", 3), Member("masked_soft_kmeans", 5))
-    config = FleetConfig("glyphs", tiny_pool.fingerprint, "ren2018", RECIPE, SHAPE, members)
-    model = build_fleet(members, RECIPE, 1).eval()
-    save_model(tmp_path / "fleet" / "model.safetensors", config, model)
-    return tmp_path / "fleet", model, members
+    config = fleet_config(tiny_pool, "ren2018", recipe=RECIPE, shape=SHAPE, members=members)
+    return tmp_path / "fleet", save_untrained(tmp_path / "fleet", config), members
 
 
 def test_a_scene_is_the_episode_and_the_predictions_of_the_model(fleet, tiny_pool, tiny_root):

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ import pytest
 from PIL import Image
 
 from semishot.commands.main import main
-from semishot.paper import presets
 from semishot.paper import published as paper
 from semishot.paper.scenes import Scene
 from semishot.report import charts, gallery, grouping, svg, tables
@@ -24,6 +22,7 @@ from semishot.report.page import MOST_CURVES, make_sections, write_report
 from semishot.report.reading import read_results
 from semishot.report.rendering import shown
 from semishot.training.records import identity, read_records
+from support.presets import shorten
 
 PUBLISHED = Path(__file__).parents[2] / "results"
 TABLE1 = PUBLISHED / "omniglot" / "table1-ren2018.json"
@@ -32,10 +31,7 @@ HOSTILE = "<script>document.title = 'taken'</script>\"'><img src=x onerror=alert
 
 @pytest.fixture
 def short_presets(monkeypatch):
-    for name in ("ren2018", "demo"):
-        preset = presets.PRESETS[name]
-        recipe = replace(preset.recipe.with_updates(2), filters=4, init_std=0.1)
-        monkeypatch.setitem(presets.PRESETS, name, replace(preset, recipe=recipe))
+    shorten(monkeypatch, "ren2018", "demo")
 
 
 @pytest.fixture

@@ -14,21 +14,12 @@ from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model
 from semishot.training.log import append_log
 from semishot.training.records import read_records
-from support.browser import CHROMIUM, Browser
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 PUBLISHED = Path(__file__).parents[2] / "results"
 TABLE1 = PUBLISHED / "omniglot" / "table1-ren2018.json"
 HOSTILE = (
     "<script>document.title = 'taken'</script>\"'><img src=x onerror=\"document.title='taken'\">"
 )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +43,12 @@ def page(tmp_path_factory, tiny_root, tiny_pool) -> Path:
     return folder / "report.html"
 
 
-def assert_quiet(browser: Browser, page: Path) -> None:
-    """Nothing logged, nothing thrown, nothing asked for but the page itself."""
-    assert browser.of("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled") == []
-    asked = [each["request"]["url"] for each in browser.of("Network.requestWillBeSent")]
-    assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
-
-
 @pytest.mark.parametrize("width", [390, 1280, 1920])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_page_is_quiet_alone_and_no_wider_than_the_screen(browser, page, width, dark):
     browser.size(width, 900, dark, phone=width < 500)
     browser.open(page)
-    assert_quiet(browser, page)
+    browser.assert_quiet(page)
     assert browser.run("document.documentElement.scrollWidth") == width
     with Image.open(io.BytesIO(browser.picture())) as image:
         pixels = np.array(image.convert("L"))
@@ -118,7 +102,7 @@ def test_tables_sort_by_mouse_and_by_keyboard(browser, page):
     browser.press("Enter", 13, "\r")
     assert browser.run(f"{HEADING}.getAttribute('aria-sort')") is None
     assert browser.run("document.querySelectorAll('#section-1 [aria-sort]').length") == 1
-    assert_quiet(browser, page)
+    browser.assert_quiet(page)
 
 
 def test_cells_that_were_not_measured_stay_last(browser, page):
@@ -151,7 +135,7 @@ def test_a_hostile_record_runs_nothing(browser, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps([hostile]))
     write_report(tmp_path / "r.json", tmp_path / "report.html", tmp_path)
     browser.open(tmp_path / "report.html")
-    assert_quiet(browser, tmp_path / "report.html")
+    browser.assert_quiet(tmp_path / "report.html")
     assert browser.run("document.title") == "semishot report"
     assert browser.run("document.scripts.length") == 1
     assert browser.run("document.body.textContent.includes('<script>document.title')")

@@ -1,7 +1,6 @@
 """Published records, the page made of them, and the ablations behind its last table."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from PIL import Image
 
 from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.paper import ablations, presets, reproduce
+from semishot.paper import ablations, reproduce
 from semishot.paper import published as paper
 from semishot.paper.requests import AblationRequest, TableRequest
 from semishot.report import plots, results, tables
@@ -21,6 +20,7 @@ from semishot.training.config import Recipe
 from semishot.training.fleets import find_model
 from semishot.training.records import publish, read_records
 from semishot.training.requests import Where
+from support.presets import shorten
 from support.records import ablation
 
 REPOSITORY = Path(__file__).parents[2]
@@ -63,12 +63,7 @@ def test_published_files_are_small_and_say_what_they_were_run_with():
 
 @pytest.fixture
 def short_presets(monkeypatch):
-    """Two updates of four filters: the plan is what is tested."""
-    for name in ("ren2018", "semishot"):
-        preset = presets.PRESETS[name]
-        recipe = replace(preset.recipe.with_updates(2), filters=4)
-        train = replace(preset.train, way=min(preset.train.way, 6))
-        monkeypatch.setitem(presets.PRESETS, name, replace(preset, recipe=recipe, train=train))
+    shorten(monkeypatch, "ren2018", "semishot")
     monkeypatch.setattr(ablations, "UPDATES", {})
 
 

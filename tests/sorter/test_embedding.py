@@ -1,12 +1,10 @@
 """Files to features: each file once by its content, damage named, nothing lost by a kill."""
 
-import io
 import json
 import os
 import subprocess
 import sys
 import threading
-import zlib
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import open_encoder
 from semishot.sorter.listing import Item
+from support.images import encoded, handmade_png
 from support.own_images import draw, save
 
 HERE = partial(in_this_process, torch.device("cpu"))
@@ -57,20 +56,6 @@ def run(encoder, tmp_path):
 
 def drawings(tmp_path, count=11):
     return [save(draw("circle", n), tmp_path / "pile" / f"{n}.png") for n in range(count)]
-
-
-def png(width: int, height: int) -> bytes:
-    """A small file that says it is a large black picture."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        whole = kind + data
-        return len(data).to_bytes(4) + whole + zlib.crc32(whole).to_bytes(4)
-
-    header = width.to_bytes(4) + height.to_bytes(4) + bytes([8, 2, 0, 0, 0])
-    rows = zlib.compress(bytes((3 * width + 1) * 16)) if width * height < 1e8 else b""
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    )
 
 
 def test_a_row_is_the_encoder_on_the_prepared_picture(run, encoder, tmp_path):
@@ -125,13 +110,11 @@ def test_copies_are_encoded_once_and_have_a_row_each(run, tmp_path):
 def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
     monkeypatch.setattr(embedding, "MOST_BYTES", 100_000)
     good = drawings(tmp_path, 2)
-    buffer = io.BytesIO()
-    Image.effect_noise((120, 120), 90).save(buffer, "JPEG")
     odd = {
         "empty.png": b"",
         "page.jpg": b"<!DOCTYPE html><title>404</title>",
-        "cut.jpg": buffer.getvalue()[:1500],
-        "bomb.png": png(60_000, 60_000),
+        "cut.jpg": encoded(Image.effect_noise((120, 120), 90), "JPEG")[:1500],
+        "bomb.png": handmade_png((60_000, 60_000), 8, 2, b""),
         "large.png": b"\x89PNG" + bytes(100_001),
     }
     paths = []

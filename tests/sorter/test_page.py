@@ -14,13 +14,11 @@ from semishot.errors import InputError
 from semishot.sorter.listing import Item
 from semishot.sorter.page import MOST_IN_GROUP, PilePage, write_page
 from semishot.sorter.predictions import Prediction
-from support.browser import CHROMIUM, Browser
 
 HOSTILE = (
     "<script>document.title='taken'</script>\"'><img src=x onerror=\"document.title='taken'\">"
 )
 CLASSES = ["ant", "bee", HOSTILE + "\n\u202e"]
-with_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 
 def picture(seed: int, side: int = 90) -> bytes:
@@ -121,27 +119,12 @@ def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
         show(tmp_path / "file" / "page.html", [], {}, [], lambda i: None, {})
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
-
-
-def assert_quiet(browser: Browser, page: Path) -> None:
-    """Nothing logged, nothing thrown, nothing asked for but the page itself."""
-    assert browser.of("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled") == []
-    asked = [each["request"]["url"] for each in browser.of("Network.requestWillBeSent")]
-    assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
-
-
-@with_chromium
 @pytest.mark.parametrize("width", [390, 1280, 1920])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_page_is_quiet_alone_and_no_wider_than_the_screen(browser, page, width, dark):
     browser.size(width, 900, dark, phone=width < 500)
     browser.open(page)
-    assert_quiet(browser, page)
+    browser.assert_quiet(page)
     assert browser.run("document.documentElement.scrollWidth") == width
     assert browser.run("document.title") == "Sorted images"
     assert browser.run("document.scripts.length") == 1
@@ -165,7 +148,6 @@ FIELDS = """Object.fromEntries([...document.querySelectorAll("#details [data-of]
 OPEN = "document.getElementById('details').open"
 
 
-@with_chromium
 def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(browser, page):
     browser.size(1280, 900)
     browser.open(page)
@@ -190,10 +172,9 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     wait_until(
         lambda: browser.run(focused) == second.item.shown
     )  # the event `close` comes a little later
-    assert_quiet(browser, page)
+    browser.assert_quiet(page)
 
 
-@with_chromium
 def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, page):
     browser.open(page)
     browser.run("document.querySelector('#next .tile').click()")
@@ -207,10 +188,9 @@ def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, p
     )
     browser.run("document.getElementById('details').click()")
     assert not browser.run(OPEN)
-    assert_quiet(browser, page)
+    browser.assert_quiet(page)
 
 
-@with_chromium
 def test_on_paper_there_are_pictures_and_no_list_of_groups(browser, page):
     browser.size(1280, 900, dark=True)
     browser.open(page)

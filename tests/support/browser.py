@@ -106,6 +106,15 @@ class Browser:
     def of(self, *methods: str) -> list[dict[str, Any]]:
         return [event["params"] for event in self.events if event["method"] in methods]
 
+    def assert_quiet(self, page: Path) -> None:
+        """Nothing logged, nothing thrown, nothing requested but the page itself."""
+        noise = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+        assert self.of(*noise) == []
+        requested = [each["request"]["url"] for each in self.of("Network.requestWillBeSent")]
+        assert [url for url in requested if not url.startswith("data:")] == [
+            page.resolve().as_uri()
+        ]
+
     def close(self) -> None:
         self.call("Browser.close")
         self.process.wait(timeout=20)

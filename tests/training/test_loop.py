@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,8 @@ from semishot.training.fleet_training import (
 from semishot.training.fleets import build_fleet, load_model
 from semishot.training.log import cut_log
 from semishot.training.loop import CHUNK, Event
+from support.fleets import CPU, fleet_config, interrupt, train_fleet, watch
 
-CPU = torch.device("cpu")
 RECIPE = Recipe(updates=50, halvings=(24, 46), filters=6, init_std=0.1)
 LONG = RECIPE.with_updates(2 * CHUNK + CHUNK // 2)
 FEW = 20
@@ -46,39 +47,12 @@ SHAPE = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
 MEMBERS = (Member("masked_soft_kmeans", 5), Member("soft_kmeans", 2))
 
 
-class StoppingRow(Row):
-    """Stops the training like Ctrl-C, after the given update."""
-
-    def __init__(self, config: FleetConfig, stop: int) -> None:
-        super().__init__(**vars(row_of(config)))
-        self.stop = stop
-
-    def advance(self, updates: int, loss: float) -> None:
-        super().advance(updates, loss)
-        if self.done >= self.stop:
-            raise KeyboardInterrupt
+fleet = partial(fleet_config, recipe=RECIPE, shape=SHAPE, members=MEMBERS)
 
 
-def fleet(pool: ImagePool, **changes) -> FleetConfig:
-    config = FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, SHAPE, MEMBERS)
-    return replace(config, **changes)
-
-
-def run(config: FleetConfig, pool: ImagePool, folder: Path) -> ProtoNet:
-    return train(config, pool, folder, CPU, row_of(config))
-
-
-def watch(config: FleetConfig, pool: ImagePool, folder: Path, row: Row) -> list[Event]:
-    """Train with a checkpoint at every line of the log; what the training yields."""
-    request = TrainingRequest(config, pool, folder, CPU, checkpoint_seconds=0)
-    return list(training(request, images_on(pool, CPU), row))
-
-
-def interrupt(config: FleetConfig, pool: ImagePool, folder: Path, chunks: int) -> None:
-    """Leave `folder` as Ctrl-C would, just before the line of the log after chunks * FEW updates."""
-    row = StoppingRow(config, min(chunks * FEW, config.recipe.updates))
-    with pytest.raises(KeyboardInterrupt):
-        watch(config, pool, folder, row)
+def request(config: FleetConfig, pool: ImagePool, folder: Path) -> TrainingRequest:
+    """With a checkpoint at every line of the log."""
+    return TrainingRequest(config, pool, folder, CPU, checkpoint_seconds=0)
 
 
 def left(folder: Path) -> dict[str, bytes]:
@@ -94,7 +68,7 @@ def log(folder: Path) -> list[dict]:
 def long(tiny_pool, tmp_path_factory) -> Path:
     """The folder of an undisturbed training of two chunks and a half."""
     folder = tmp_path_factory.mktemp("run") / "long"
-    run(fleet(tiny_pool, recipe=LONG), tiny_pool, folder)
+    train_fleet(fleet(tiny_pool, recipe=LONG), tiny_pool, folder)
     return folder
 
 
@@ -104,7 +78,7 @@ def whole(tiny_pool, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "whole"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "CHUNK", FEW)
-        run(fleet(tiny_pool), tiny_pool, folder)
+        train_fleet(fleet(tiny_pool), tiny_pool, folder)
     return folder
 
 
@@ -147,7 +121,7 @@ def test_the_loss_of_each_run_falls(long):
 
 def test_the_model_is_found_again(tiny_pool, tmp_path):
     config = fleet(tiny_pool, recipe=replace(RECIPE, updates=2))
-    trained = run(config, tiny_pool, tmp_path)
+    trained = train_fleet(config, tiny_pool, tmp_path)
     loaded = load_model(tmp_path, CPU)[1]
     assert not trained.training
     assert not loaded.training
@@ -179,7 +153,7 @@ def test_updates_are_adam_on_the_episode_loss_written_out(tiny_pool, tmp_path):
     """Two updates across a halving, against Kingma & Ba's algorithm in plain tensors."""
     recipe = replace(RECIPE, updates=2, halvings=(1,), weight_decay=0.05)
     config = fleet(tiny_pool, recipe=recipe)
-    trained = run(config, tiny_pool, tmp_path)
+    trained = train_fleet(config, tiny_pool, tmp_path)
 
     model = build_fleet(config.members, recipe, channels=1).train()
     m = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
@@ -218,10 +192,10 @@ def test_a_run_in_a_fleet_has_the_weights_it_has_alone(tiny_pool, tmp_path):
         Member("masked_soft_kmeans", 7),
     )
     config = fleet(tiny_pool, recipe=recipe, members=members)
-    together = run(config, tiny_pool, tmp_path / "together").state_dict()
+    together = train_fleet(config, tiny_pool, tmp_path / "together").state_dict()
     places = {"soft_kmeans": (0, 0), "distractor_cluster": (1, 1), "masked_soft_kmeans": (2, 2)}
     for r, member in enumerate(members):
-        alone = run(replace(config, members=(member,)), tiny_pool, tmp_path / f"alone{r}")
+        alone = train_fleet(replace(config, members=(member,)), tiny_pool, tmp_path / f"alone{r}")
         group, first = places[member.model]
         for name, tensor in alone.state_dict().items():
             if name.startswith("encoder"):
@@ -234,7 +208,7 @@ def test_a_run_in_a_fleet_has_the_weights_it_has_alone(tiny_pool, tmp_path):
 
 def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "CHUNK", 7)
-    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    train_fleet(fleet(tiny_pool), tiny_pool, tmp_path)
     assert left(tmp_path)["model.safetensors"] == left(whole)["model.safetensors"]
 
 
@@ -242,7 +216,7 @@ def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeyp
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_training_in_two_halves_equals_one_go(whole, tiny_pool, tmp_path, chunks):
     config = fleet(tiny_pool)
-    interrupt(config, tiny_pool, tmp_path, chunks)
+    interrupt(request(config, tiny_pool, tmp_path), chunks * FEW)
     assert not (tmp_path / "model.safetensors").exists()
     row = row_of(config)
     train(config, tiny_pool, tmp_path, CPU, row)
@@ -253,7 +227,7 @@ def test_training_in_two_halves_equals_one_go(whole, tiny_pool, tmp_path, chunks
 
 @pytest.mark.usefixtures("short_chunks")
 def test_a_state_loads_without_pickled_code(tiny_pool, tmp_path):
-    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks=2)
+    interrupt(request(fleet(tiny_pool), tiny_pool, tmp_path), 2 * FEW)
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert state["step"] == FEW
 
@@ -261,10 +235,10 @@ def test_a_state_loads_without_pickled_code(tiny_pool, tmp_path):
 @pytest.mark.usefixtures("short_chunks")
 def test_a_torn_log_line_is_dropped_and_done_again(whole, tiny_pool, tmp_path):
     config = fleet(tiny_pool)
-    interrupt(config, tiny_pool, tmp_path, chunks=2)
+    interrupt(request(config, tiny_pool, tmp_path), 2 * FEW)
     with (tmp_path / "log.jsonl").open("a") as file:
         file.write('{"step": 50, "learning_ra')
-    run(config, tiny_pool, tmp_path)
+    train_fleet(config, tiny_pool, tmp_path)
     assert left(tmp_path) == left(whole)
 
 
@@ -359,23 +333,23 @@ def test_a_row_counts_updates_and_knows_the_images_of_one_over_all_runs(tiny_poo
 @pytest.mark.usefixtures("short_chunks")
 def test_another_training_in_the_same_folder_is_refused(tiny_pool, tmp_path):
     config = fleet(tiny_pool)
-    interrupt(config, tiny_pool, tmp_path, chunks=1)
+    interrupt(request(config, tiny_pool, tmp_path), 1 * FEW)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     other = replace(config, recipe=replace(RECIPE, learning_rate=0.1))
     with pytest.raises(InputError, match="another training; choose another --out"):
-        run(other, tiny_pool, tmp_path)
+        train_fleet(other, tiny_pool, tmp_path)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
 def test_another_training_in_a_finished_folder_is_refused(whole, tiny_pool):
     with pytest.raises(InputError, match="another training; choose another --out"):
-        run(fleet(tiny_pool, members=(Member("soft_kmeans", 0),)), tiny_pool, whole)
+        train_fleet(fleet(tiny_pool, members=(Member("soft_kmeans", 0),)), tiny_pool, whole)
 
 
 def test_a_training_that_cannot_begin_leaves_no_folder(tiny_pool, tmp_path):
     impossible = fleet(tiny_pool, shape=replace(SHAPE, way=40))
     with pytest.raises(InputError, match="30 classes"):
-        run(impossible, tiny_pool, tmp_path / "run")
+        train_fleet(impossible, tiny_pool, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -396,7 +370,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     whole, tiny_pool, tmp_path, capsys, change, share
 ):
     config = fleet(tiny_pool)
-    interrupt(config, tiny_pool, tmp_path, chunks=3)
+    interrupt(request(config, tiny_pool, tmp_path), 3 * FEW)
     path = tmp_path / "state.pt"
     change(path, int(share * (path.stat().st_size - 1)))
     row = row_of(config)
@@ -413,10 +387,10 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
 def test_where_no_checkpoint_is_whole_it_trains_from_the_start(
     whole, tiny_pool, tmp_path, capsys, chunks
 ):
-    interrupt(fleet(tiny_pool), tiny_pool, tmp_path, chunks)
+    interrupt(request(fleet(tiny_pool), tiny_pool, tmp_path), chunks * FEW)
     for path in tmp_path.glob("state*.pt"):
         flip(path, 500)
-    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    train_fleet(fleet(tiny_pool), tiny_pool, tmp_path)
     assert "is damaged: its checksum differs; training from the start" in capsys.readouterr().err
     assert left(tmp_path) == left(whole)
 
@@ -427,7 +401,7 @@ def test_a_damaged_model_is_trained_again(whole, tiny_pool, tmp_path, capsys, ch
     for name, content in left(whole).items():
         (tmp_path / name).write_bytes(content)
     change(tmp_path / "model.safetensors", len(left(whole)["model.safetensors"]) // 2)
-    run(fleet(tiny_pool), tiny_pool, tmp_path)
+    train_fleet(fleet(tiny_pool), tiny_pool, tmp_path)
     assert "model.safetensors is damaged; it is trained again" in capsys.readouterr().err
     assert left(tmp_path) == left(whole)
 
@@ -436,10 +410,10 @@ def test_a_damaged_model_is_trained_again(whole, tiny_pool, tmp_path, capsys, ch
 def test_a_checkpoint_of_another_fleet_is_refused(tiny_pool, tmp_path):
     smaller = fleet(tiny_pool, recipe=replace(RECIPE, filters=4))
     for folder, config in ((tmp_path / "a", fleet(tiny_pool)), (tmp_path / "b", smaller)):
-        interrupt(config, tiny_pool, folder, chunks=2)
+        interrupt(request(config, tiny_pool, folder), 2 * FEW)
     (tmp_path / "a" / "state.pt").replace(tmp_path / "b" / "state.pt")
     with pytest.raises(InputError, match="is not of this fleet"):
-        run(smaller, tiny_pool, tmp_path / "b")
+        train_fleet(smaller, tiny_pool, tmp_path / "b")
 
 
 @pytest.mark.usefixtures("short_chunks")
@@ -448,9 +422,9 @@ def test_a_training_yields_what_happened(tiny_pool, tmp_path):
     config = fleet(tiny_pool)
     working, saved = Event.WORKING, Event.SAVED
     expected = [working, working, saved, working, saved]
-    assert watch(config, tiny_pool, tmp_path / "alone", row_of(config)) == expected
-    request = TrainingRequest(config, tiny_pool, tmp_path / "waits", CPU, checkpoint_seconds=0)
-    waiting = training(request, images_on(tiny_pool, CPU), row_of(config))
+    assert watch(request(config, tiny_pool, tmp_path / "alone")) == expected
+    waits = request(config, tiny_pool, tmp_path / "waits")
+    waiting = training(waits, images_on(tiny_pool, CPU), row_of(config))
     with Lock(tmp_path / "waits" / LOCK_FILE):
         assert [next(waiting), next(waiting)] == [Event.WAITING] * 2
     assert list(waiting) == expected
@@ -527,7 +501,7 @@ def test_images_brought_chunk_by_chunk_train_the_same(augment, tiny_pool, tmp_pa
     assert (held / "model.safetensors").read_bytes() == (brought / "model.safetensors").read_bytes()
 
 
-def spoil(row: StoppingRow, step: int, change) -> Row:
+def spoil(row: Row, step: int, change) -> Row:
     """A row that changes something just before the training reaches update `step`."""
 
     class Spoiling(Row):
@@ -566,7 +540,7 @@ def test_a_diverging_training_names_the_run_and_keeps_its_last_good_checkpoint(
 
     row = spoil(row_of(config), 30, ruin)
     with pytest.raises(InputError) as caught:
-        watch(config, tiny_pool, tmp_path, row)
+        watch(request(config, tiny_pool, tmp_path), row)
     line = str(caught.value)
     assert "\n" not in line
     assert "training diverged before update 40" in line
@@ -595,9 +569,9 @@ def test_weights_spoiled_by_the_last_update_are_never_saved(
 
     row = spoil(row_of(config), step, ruin)
     with pytest.raises(InputError, match="numbers of masked_soft_kmeans of split seed 5 are no"):
-        watch(config, tiny_pool, tmp_path, row)
+        watch(request(config, tiny_pool, tmp_path), row)
     assert not (tmp_path / "model.safetensors").exists()
-    run(config, tiny_pool, tmp_path)
+    train_fleet(config, tiny_pool, tmp_path)
     assert left(tmp_path) == left(whole)
 
 
@@ -605,5 +579,5 @@ def test_a_learning_rate_that_is_too_high_ends_in_one_line(tiny_pool, tmp_path):
     """Nothing spoiled by hand: the weights grow until their squares are infinite."""
     config = fleet(tiny_pool, recipe=replace(RECIPE, learning_rate=1e30, updates=30))
     with pytest.raises(InputError, match="training diverged before update"):
-        run(config, tiny_pool, tmp_path)
+        train_fleet(config, tiny_pool, tmp_path)
     assert not (tmp_path / "model.safetensors").exists()

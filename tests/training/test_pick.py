@@ -11,10 +11,9 @@ from semishot.errors import InputError
 from semishot.network.protonet import take_run
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate, evaluate_folder, pick_best
-from semishot.training.fleet_table import row_of
-from semishot.training.fleet_training import train
 from semishot.training.fleets import load_model
 from semishot.training.requests import EvaluationRequest, PickRequest, Where
+from support.fleets import train_fleet
 
 CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=1, query=4, unlabeled=5, distractors=2)
@@ -33,7 +32,7 @@ def folder(tiny_pool, tmp_path_factory):
     shape = EpisodeShape(way=3, unlabeled=3)
     config = FleetConfig("glyphs", tiny_pool.fingerprint, "tiny", recipe, shape, MEMBERS)
     where = tmp_path_factory.mktemp("fleet")
-    train(config, tiny_pool, where, CPU, row_of(config))
+    train_fleet(config, tiny_pool, where)
     return where
 
 

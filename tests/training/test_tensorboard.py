@@ -5,11 +5,11 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
@@ -21,15 +21,13 @@ from semishot.paper import presets
 from semishot.training import loop as train_module
 from semishot.training import tensorboard as tensorboard_module
 from semishot.training import validation
-from semishot.training.chunks import images_on
-from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.fleet_table import Row, row_of
-from semishot.training.fleet_training import TrainingRequest, training
+from semishot.training.config import Member, Recipe
+from semishot.training.fleet_training import TrainingRequest
 from semishot.training.fleets import load_model
 from semishot.training.log import read_log
 from semishot.training.validation import fixed_episodes
+from support.fleets import CPU, fleet_config, interrupt, watch
 
-CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=1, query=1, unlabeled=4, distractors=2)
 RECIPE = Recipe(updates=20, halvings=(8,), filters=4, init_std=0.1)
 MEMBERS = (
@@ -52,33 +50,11 @@ def often(monkeypatch):
     monkeypatch.setattr(validation, "SHARE", 100.0)
 
 
-def fleet(pool: ImagePool) -> FleetConfig:
-    return FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, SHAPE, MEMBERS)
+fleet = partial(fleet_config, recipe=RECIPE, shape=SHAPE, members=MEMBERS)
 
 
-class StoppingRow(Row):
-    """Stops the training like Ctrl-C, after the given update."""
-
-    stop = 0
-
-    def advance(self, updates: int, loss: float) -> None:
-        super().advance(updates, loss)
-        if self.done == self.stop:
-            raise KeyboardInterrupt
-
-
-def run(pool: ImagePool, folder: Path, stop: int = 0, tensorboard: bool = True) -> None:
-    config, images = fleet(pool), images_on(pool, CPU)
-    row = StoppingRow(**vars(row_of(config)))
-    row.stop = stop
-    request = TrainingRequest(config, pool, folder, CPU, 0, tensorboard)
-    for _ in training(request, images, row):
-        pass
-
-
-def interrupt(pool: ImagePool, folder: Path, stop: int, tensorboard: bool = True) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(pool, folder, stop, tensorboard)
+def request(pool: ImagePool, folder: Path, tensorboard: bool = True) -> TrainingRequest:
+    return TrainingRequest(fleet(pool), pool, folder, CPU, 0, tensorboard)
 
 
 def shown(folder: Path) -> dict[str, dict]:
@@ -108,7 +84,7 @@ def whole(tiny_pool, tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train_module, "CHUNK", 4)
         patch.setattr(validation, "SHARE", 100.0)
-        run(tiny_pool, folder)
+        watch(request(tiny_pool, folder))
     return folder
 
 
@@ -188,7 +164,7 @@ def test_photographs_keep_their_colors():
 
 
 def test_training_is_bit_identical_with_and_without_an_event_file(whole, tiny_pool, tmp_path):
-    run(tiny_pool, tmp_path, tensorboard=False)
+    watch(request(tiny_pool, tmp_path, tensorboard=False))
     assert not (tmp_path / "tensorboard").exists()
     for name in ("model.safetensors", "log.jsonl"):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
@@ -207,10 +183,10 @@ def check_one_file_without_doubles(folder: Path) -> None:
 @pytest.mark.parametrize("stop", [4, 12, 20])
 def test_a_resumed_training_shows_what_an_undisturbed_one_does(whole, tiny_pool, tmp_path, stop):
     """Stopped before a line of the log, the checkpoint at the line before; then again, then let go."""
-    interrupt(tiny_pool, tmp_path, stop)
+    interrupt(request(tiny_pool, tmp_path), stop)
     before = times(tmp_path) if stop > 4 else {}
-    interrupt(tiny_pool, tmp_path, stop)
-    run(tiny_pool, tmp_path)
+    interrupt(request(tiny_pool, tmp_path), stop)
+    watch(request(tiny_pool, tmp_path))
     assert shown(tmp_path) == shown(whole)
     check_one_file_without_doubles(tmp_path)
     assert {step: times(tmp_path)[step] for step in before} == before
@@ -218,26 +194,26 @@ def test_a_resumed_training_shows_what_an_undisturbed_one_does(whole, tiny_pool,
 
 def test_points_after_the_checkpoint_are_forgotten(whole, tiny_pool, tmp_path, monkeypatch):
     """Killed between a line and its checkpoint: the event file is ahead, by numbers made up here."""
-    interrupt(tiny_pool, tmp_path, 12)
+    interrupt(request(tiny_pool, tmp_path), 12)
     ahead = {"step": 12, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
     with (tmp_path / "log.jsonl").open("a") as log:
         log.write(json.dumps(ahead) + "\n")
     tensorboard_module.EventFile(tmp_path, fleet(tiny_pool), 12).close()
     assert shown(tmp_path)["scalars"]["learning_rate"][-1] == (12, 7.0)
-    run(tiny_pool, tmp_path)
+    watch(request(tiny_pool, tmp_path))
     assert shown(tmp_path) == shown(whole)
 
 
 def test_killed_before_the_file_before_is_gone(whole, tiny_pool, tmp_path, monkeypatch):
     """Two files beside each other show what either does, and are one after the next start."""
-    interrupt(tiny_pool, tmp_path, 12)
+    interrupt(request(tiny_pool, tmp_path), 12)
     before = shown(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", lambda path: None)
         tensorboard_module.EventFile(tmp_path, fleet(tiny_pool), 8).close()
     assert len(list((tmp_path / "tensorboard").iterdir())) == 2
     assert shown(tmp_path) == before
-    run(tiny_pool, tmp_path)
+    watch(request(tiny_pool, tmp_path))
     assert shown(tmp_path) == shown(whole)
     check_one_file_without_doubles(tmp_path)
 
@@ -245,10 +221,10 @@ def test_killed_before_the_file_before_is_gone(whole, tiny_pool, tmp_path, monke
 @pytest.mark.parametrize("stop", [12, 0], ids=["halfway", "when it was finished"])
 def test_asked_for_later_it_has_the_curves_from_the_beginning(whole, tiny_pool, tmp_path, stop):
     if stop:
-        interrupt(tiny_pool, tmp_path, stop, tensorboard=False)
+        interrupt(request(tiny_pool, tmp_path, tensorboard=False), stop)
     else:
-        run(tiny_pool, tmp_path, tensorboard=False)
-    run(tiny_pool, tmp_path)
+        watch(request(tiny_pool, tmp_path, tensorboard=False))
+    watch(request(tiny_pool, tmp_path))
     found = shown(tmp_path)
     assert found["scalars"] == shown(whole)["scalars"]
     steps = {step for points in found["images"].values() for step, _ in points}
@@ -257,7 +233,7 @@ def test_asked_for_later_it_has_the_curves_from_the_beginning(whole, tiny_pool, 
 
 def test_a_finished_training_keeps_its_pictures(whole, tiny_pool):
     before = shown(whole)
-    run(tiny_pool, whole)
+    watch(request(tiny_pool, whole))
     assert shown(whole) == before
     check_one_file_without_doubles(whole)
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import train
 from semishot.training.fleets import build_fleet
 from semishot.training.validation import Validation, fixed_episodes
+from support.fleets import CPU, fleet_config, train_fleet
 
-CPU = torch.device("cpu")
 SHAPE = EpisodeShape(way=3, shot=2, query=1, unlabeled=4, distractors=2)
 RECIPE = Recipe(updates=30, filters=4, init_std=0.2, labeled_fraction=0.3)
 MIXED = (
@@ -29,9 +30,7 @@ MIXED = (
 )
 
 
-def fleet(pool: ImagePool, **changes) -> FleetConfig:
-    config = FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, SHAPE, MIXED)
-    return replace(config, **changes)
+fleet = partial(fleet_config, recipe=RECIPE, shape=SHAPE, members=MIXED)
 
 
 def episodes_of(config: FleetConfig, pool: ImagePool, between_lines: int = 10) -> Validation:
@@ -151,9 +150,9 @@ def test_the_log_has_the_accuracy_every_so_often_and_at_the_end(tiny_pool, tmp_p
 def test_training_is_bit_identical_with_and_without_validation(tiny_pool, tmp_path, monkeypatch):
     monkeypatch.setattr(train_module, "CHUNK", 4)
     monkeypatch.setattr(validation, "SHARE", 100.0)
-    train(fleet(tiny_pool), tiny_pool, tmp_path / "with", CPU, row_of(fleet(tiny_pool)))
+    train_fleet(fleet(tiny_pool), tiny_pool, tmp_path / "with")
     monkeypatch.setattr(fleet_training, "fixed_episodes", lambda *_: None)
-    train(fleet(tiny_pool), tiny_pool, tmp_path / "without", CPU, row_of(fleet(tiny_pool)))
+    train_fleet(fleet(tiny_pool), tiny_pool, tmp_path / "without")
     with_it, without = (
         [json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
         for name in ("with", "without")
@@ -185,7 +184,7 @@ def test_without_validation_classes_it_is_skipped_and_said(
 ):
     pool = only(tiny_pool, keep)
     config = fleet(pool, recipe=replace(RECIPE, updates=2))
-    train(config, pool, tmp_path, CPU, row_of(config))
+    train_fleet(config, pool, tmp_path)
     assert capsys.readouterr().err == (
         f"no accuracy on validation episodes while training: {reason}\n"
     )

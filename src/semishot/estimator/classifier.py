@@ -96,10 +96,9 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     held_out_ : HeldOut or None
         How well held-out labeled examples were predicted. None if nothing could be held out.
     space_ : Space
-        Where distances are measured: `space_(features)` normalizes features, (M, D) -> (M, D).
+        Where distances are measured: `space_(features)` normalizes and scales features of shape (M, D).
     members_ : Members or None
-        The distribution of squared distances of members to their prototypes, in `space_`. None if no
-        two examples tell.
+        How far members of a class lie from its prototype. None if nothing could be held out to tell.
     temperature_ : float
         The temperature that was given or chosen.
     normalization_ : str

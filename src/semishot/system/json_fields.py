@@ -1,10 +1,10 @@
-"""JSON objects -> dataclasses: each field is checked by its annotation, and named if it is wrong."""
+"""JSON objects -> dataclasses or typed dictionaries: each field is checked, and named if it is wrong."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache, partial
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 from semishot.errors import InputError
 
@@ -20,9 +20,10 @@ NAMES |= {NoneType: "null"}
 def from_json(kind: type[T], value: Any, where: object) -> T:
     """The dataclass `kind` from what `json.loads` has returned; absent fields have their defaults.
 
-    `where` begins the message of an error, as in "config.json: recipe.updates must be an integer".
+    A typed dictionary may hold more than its fields. `where` begins the message of an error, as in
+    "config.json: recipe.updates must be an integer".
     """
-    made: T = _object(kind, value, where, "")
+    made: T = _convert(kind)(value, where, "")
     return made
 
 
@@ -42,6 +43,23 @@ def _object(kind: Any, value: Any, where: object, name: str) -> Any:
         raise InputError(f"{where}: {error}") from error
 
 
+def _dictionary(kind: Any, value: Any, where: object, name: str) -> Any:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {name or 'it'} must be an object, not {value!r:.40}")
+    prefix = f"{name}." if name else ""
+    for key, convert in _entries(kind).items():
+        if key in value:
+            convert(value[key], where, prefix + key)
+        elif key in kind.__required_keys__:
+            raise InputError(f"{where}: {prefix}{key} is missing")
+    return value
+
+
+@lru_cache
+def _entries(kind: Any) -> dict[str, Convert]:
+    return {name: _convert(hint) for name, hint in get_type_hints(kind).items()}
+
+
 @lru_cache
 def _fields(kind: Any) -> tuple[dict[str, Convert], list[str]]:
     """How each field is converted, and which have no default."""
@@ -53,13 +71,23 @@ def _fields(kind: Any) -> tuple[dict[str, Convert], list[str]]:
 def _convert(kind: Any) -> Convert:
     if is_dataclass(kind):
         return partial(_object, kind)
-    if get_origin(kind) is tuple:
+    if is_typeddict(kind):
+        return partial(_dictionary, kind)
+    origin = get_origin(kind)
+    if origin in (tuple, list):
         each = _convert(get_args(kind)[0])
 
         def convert(value: Any, where: object, name: str) -> Any:
             if not isinstance(value, list):
                 raise InputError(f"{where}: {name} must be a list, not {value!r:.40}")
-            return tuple(each(one, where, f"{name}[{i}]") for i, one in enumerate(value))
+            return origin(each(one, where, f"{name}[{i}]") for i, one in enumerate(value))
+    elif origin is dict:
+        held = _convert(get_args(kind)[1])
+
+        def convert(value: Any, where: object, name: str) -> Any:
+            if not isinstance(value, dict):
+                raise InputError(f"{where}: {name} must be an object, not {value!r:.40}")
+            return {key: held(one, where, f"{name}.{key}") for key, one in value.items()}
     else:
         test, expected = _test(kind), _described(kind)
 

@@ -5,7 +5,6 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import (
     Any,
@@ -14,9 +13,7 @@ from typing import (
     TypedDict,
     cast,
     get_args,
-    get_origin,
     get_type_hints,
-    is_typeddict,
 )
 
 import numpy as np
@@ -27,7 +24,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
 from semishot.errors import InputError
 from semishot.system.files import read_json, write_whole
-from semishot.system.json_fields import fits
+from semishot.system.json_fields import from_json
 from semishot.system.locks import Lock
 from semishot.training.config import FleetConfig, Recipe
 
@@ -259,47 +256,12 @@ def ablation_record(record: Record, variant: str, only: str) -> AblationRecord:
 # Checked
 
 
-def check_record(content: dict[str, Any]) -> Record:
-    """The same as a record; InputError names the first field that is wrong."""
-    kind = content.get("kind")
+def check_record(content: object, where: object) -> Record:
+    """Refuse what is not a record, with the name of the first field that is wrong."""
+    kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"'kind' must be one of {', '.join(KINDS)}, not {kind!r:.40}")
-    _check_fields(content, KINDS[kind])
-    return cast(Record, content)
-
-
-def _check_fields(content: Mapping[str, Any], shape: Any, within: str = "") -> None:
-    for name, hint in _hints(shape).items():
-        field = f"{within}{name}"
-        if name in content:
-            _check_value(content[name], hint, field)
-        elif name in shape.__required_keys__:
-            raise InputError(f"{field!r} is missing")
-
-
-@cache
-def _hints(shape: Any) -> dict[str, Any]:
-    return get_type_hints(shape)
-
-
-NAMES = {str: "a string", int: "an integer", float: "a finite number", bool: "true or false"}
-"""In messages."""
-
-
-def _check_value(value: Any, hint: Any, field: str) -> None:
-    """Numbers are finite, and whatever is in objects and lists is checked too."""
-    kind = dict if is_typeddict(hint) else get_origin(hint) or hint
-    if kind not in (dict, list):
-        fitting, name = hint is Any or fits(value, hint), NAMES.get(hint, f"{hint}")
-    else:
-        fitting, name = isinstance(value, kind), "an object" if kind is dict else "a list"
-    if not fitting:
-        raise InputError(f"{field!r} must be {name}, not {value!r:.40}")
-    if is_typeddict(hint):
-        _check_fields(value, hint, f"{field}.")
-    elif kind in (dict, list):
-        for key, each in value.items() if kind is dict else enumerate(value):
-            _check_value(each, get_args(hint)[-1], f"{field}.{key}")
+        raise InputError(f"{where}: kind must be one of {', '.join(KINDS)}, not {kind!r:.40}")
+    return cast(Record, from_json(KINDS[kind], content, where))
 
 
 # Read
@@ -332,24 +294,15 @@ def as_records(content: Any, path: Path) -> list[Record]:
     """The content of a result file, checked; records of version 0.1 are given their kind."""
     if not isinstance(content, list) or not all(isinstance(record, dict) for record in content):
         raise InputError(f"{path} is not a result file: it does not hold a list of records")
-    found = []
-    for place, record in enumerate(content):
-        try:
-            found.append(check_record(with_kind(record, path)))
-        except InputError as error:
-            raise InputError(
-                f"{path} is not a result file of this version: record {place}: {error}"
-            ) from error
-    return found
+    return [
+        check_record(with_kind(record, path), f"{path} is not a result file: record {place}")
+        for place, record in enumerate(content)
+    ]
 
 
 def as_choice(content: Any, path: Path) -> Choice:
     """The content of `choice.json`, checked."""
-    try:
-        _check_value(content, Choice, "choice")
-    except InputError as error:
-        raise InputError(f"{path} is not the record of a choice: {error}") from error
-    return cast(Choice, content)
+    return from_json(Choice, content, f"{path} is not the record of a choice")
 
 
 def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:

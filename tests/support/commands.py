@@ -1,0 +1,23 @@
+"""Commands in this process: what they print, and the line with which they refuse wrong input."""
+
+import pytest
+
+from semishot.commands.main import main
+
+
+def printed(capsys, *arguments: object) -> str:
+    """What a command prints to stdout."""
+    main([str(argument) for argument in arguments])
+    return capsys.readouterr().out
+
+
+def refusal(capsys, *arguments: object) -> str:
+    """The one line on stderr, with exit code 2 and nothing on stdout."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert (stopped.value.code, out) == (2, "")
+    assert err.startswith("semishot: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    return err
