@@ -142,6 +142,7 @@ def test_wrong_use_is_exit_code_2_and_nothing_on_stdout(arguments, capsys):
     assert err
 
 
+@pytest.mark.thorough
 def test_wrong_input_in_a_real_process(tmp_path):
     found = subprocess.run(
         command("train", "--dataset", "glyph"), capture_output=True, text=True, check=False
@@ -290,6 +291,7 @@ def test_train_again_changes_nothing(capsys, tmp_path):
     assert {p: p.stat().st_mtime_ns for p in folder.iterdir()} == before
 
 
+@pytest.mark.thorough
 def test_demo_prints_table1_and_two_sentences(capsys, monkeypatch):
     monkeypatch.setitem(presets.PRESETS, "demo", TINY)
     main(["demo", "--splits", "2"])
@@ -308,6 +310,7 @@ def test_demo_prints_table1_and_two_sentences(capsys, monkeypatch):
     assert len(cells) == 20
 
 
+@pytest.mark.thorough
 def test_reproduce_table1_from_the_command_line(capsys):
     arguments = ["reproduce", "table1", "--dataset", "glyphs", "--preset", "tiny", "--splits", "1"]
     cells = json.loads(printed(capsys, *arguments, "--updates", "2", "--json"))
@@ -334,6 +337,7 @@ def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(capsys, monkeypatch):
     assert err == "semishot: interrupted; the same command continues from the last checkpoint\n"
 
 
+@pytest.mark.thorough
 def test_ctrl_c_in_a_real_process(tmp_path):
     """Interrupted in the middle of 20,000 updates: no traceback, and a folder to go on from."""
     arguments = command(

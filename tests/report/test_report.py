@@ -167,6 +167,7 @@ def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
 # demo and reproduce
 
 
+@pytest.mark.thorough
 def test_demo_leaves_a_report_with_curves_and_episodes(demo):
     runs, out, err = demo
     assert out.startswith("glyphs, 5-way 1-shot")
@@ -179,6 +180,7 @@ def test_demo_leaves_a_report_with_curves_and_episodes(demo):
     assert page.count("data:image/png;base64,") == 2 * (5 + 30 + 15)
 
 
+@pytest.mark.thorough
 def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
     short_presets, tiny_root, tmp_path, capsys
 ):
@@ -193,6 +195,7 @@ def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
     assert "no report: cannot read result file" in err
 
 
+@pytest.mark.thorough
 def test_baselines_and_masks_are_in_the_report_of_the_runs(
     short_presets, tiny_root, tmp_path, monkeypatch
 ):

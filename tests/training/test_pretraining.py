@@ -105,6 +105,7 @@ def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
             assert torch.allclose(mean[run], expected, rtol=2e-2, atol=2e-3 * scale**-0.5 * 255)
 
 
+@pytest.mark.thorough
 def test_a_few_hundred_updates_learn_features_that_random_weights_lack(tiny_pool, tmp_path):
     recipe = replace(SMALL, updates=150, filters=8, halvings=(), labeled_fraction=0.5)
     (trained,) = encoders(tiny_pool, recipe, [0], tmp_path)
@@ -213,6 +214,7 @@ def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
     return left(folder)
 
 
+@pytest.mark.thorough
 def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tmp_path):
     """SIGKILL at moments spread over all our calls; then repeatedly."""
     script = Path(__file__).parents[1] / "support" / "killed_pretraining.py"
