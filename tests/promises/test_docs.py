@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +173,15 @@ def test_commands_in_the_documents_parse(line, monkeypatch):
 
         return record
 
-    for table in (main.COMMANDS, main.REPRODUCE_COMMANDS, *main.GROUPS.values()):
-        for name, function in table.items():
-            monkeypatch.setitem(table, name, recorder(function))
+    def recorded(commands):
+        return {
+            name: replace(command, commands=recorded(command.commands))
+            if isinstance(command, main.Group)
+            else recorder(command)
+            for name, command in commands.items()
+        }
+
+    monkeypatch.setattr(main, "COMMANDS", recorded(main.COMMANDS))
     main.main(shlex.split(line, comments=True)[1:])
     assert len(called) == 1
 

@@ -352,7 +352,7 @@ def test_hostile_words_are_words(field, tmp_path):
         ([], "give the folder of `reproduce --runs` or `--publish`"),
         ([{"dataset": "omniglot"}], "record 0: 'preset' is missing"),
         ([record(shot="one")], "record 0: 'shot' must be an integer, not 'one'"),
-        ([record(accuracy=float("nan"))], "record 0: 'accuracy' must be a number, not nan"),
+        ([record(accuracy=float("nan"))], "record 0: 'accuracy' must be a finite number, not nan"),
         (
             [record(kind="masks", tells_distractors=3)],
             "'tells_distractors' must be an object, not 3",

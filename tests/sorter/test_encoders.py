@@ -124,7 +124,7 @@ def test_changed_weights_are_refused(run_folder, tmp_path):
     [
         (None, "no model in"),
         ("{", "is damaged"),
-        ("[]", "is damaged: it must be an object"),
+        ("[]", "encoder.json: it must be an object, not"),
         (
             '{"format": 9, "encoder": "photos"}',
             "format must be 1, not 9; run `semishot classify` again",
@@ -133,7 +133,7 @@ def test_changed_weights_are_refused(run_folder, tmp_path):
             '{"format": 1, "encoder": "/etc/passwd"}',
             "must be one of this version's, not '/etc/passwd'",
         ),
-        ('{"format": 1, "encoder": ["x"]}', "encoder must be a name, not .'x'.; run"),
+        ('{"format": 1, "encoder": ["x"]}', "encoder.json: encoder must be a string, not"),
         ('{"format": 1, "encoder": "trained by semishot"}', "no trained model in"),
         ('{"format": 1, "encoder": "omniglot", "identity": "x"}', "is not the one of"),
     ],

@@ -20,6 +20,7 @@ from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet, take_run
 from semishot.sorter.photo_encoders import efficientnet_lite0, timm_network
 from semishot.system.files import read_json, reading, write_json
+from semishot.system.json_fields import from_json
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig
 from semishot.training.fleets import find_model, load_model, save_model
@@ -54,6 +55,19 @@ class ImageEncoder:
     """A digest of the weights and of how images are prepared: it changes when features do."""
     trained: tuple[FleetConfig, ProtoNet] | None = None
     """Of an encoder trained by semishot: what is saved with a model."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """The fields of `encoder.json`."""
+
+    format: int
+    encoder: str
+    identity: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise InputError(f"format must be {FORMAT}, not {self.format}; {AGAIN}")
 
 
 class FleetOfOne(nn.Module):
@@ -164,18 +178,12 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     """Read what `save_encoder` wrote; None if the model was given features. Other weights are refused."""
     path = folder / DESCRIPTION
     try:
-        saved = read_json(path)
+        saved = from_json(Description, read_json(path), path)
     except FileNotFoundError as error:
         raise InputError(
             f"no model in {folder}: `semishot classify` leaves one in OUT/model"
         ) from error
-    if not isinstance(saved, dict):
-        raise InputError(f"{path} is damaged: it must be an object, not {saved!r:.40}; {AGAIN}")
-    version, name, identity = (saved.get(field) for field in ("format", "encoder", "identity"))
-    if version != FORMAT:
-        raise InputError(f"{path}: format must be {FORMAT}, not {version!r:.40}; {AGAIN}")
-    if not isinstance(name, str):
-        raise InputError(f"{path}: encoder must be a name, not {name!r:.40}; {AGAIN}")
+    name = saved.encoder
     if name == FEATURES:
         return None
     if name == TRAINED:
@@ -189,7 +197,7 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
         raise InputError(
             f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
         )
-    if encoder.identity != identity:
+    if encoder.identity != saved.identity:
         raise InputError(
             f"the encoder {name!r} is not the one of {folder}: its weights or its way to prepare images "
             f"have changed; {AGAIN}"

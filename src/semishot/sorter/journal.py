@@ -5,10 +5,11 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from semishot.errors import InputError
 from semishot.system.files import read_regular, write_whole
+from semishot.system.json_fields import from_json
 from semishot.system.signing import sign, verify
 
 __all__ = ["JOURNAL", "SORTED", "How", "Sorting", "Step", "read_journal", "write_journal"]
@@ -31,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sorting:
-    """What `undo.json` holds."""
+    """Which files are moved, copied or linked where."""
 
     out: Path
     how: How
@@ -40,6 +41,21 @@ class Sorting:
 
     def target(self, step: Step) -> Path:
         return self.out / SORTED / step.folder / step.name
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The fields of `undo.json`."""
+
+    format: int
+    how: How
+    done: bool
+    steps: tuple[tuple[str, ...], ...]
+    seal: Any = None
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise InputError(f"format must be {FORMAT}, not {self.format}")
 
 
 def write_journal(sorting: Sorting) -> None:
@@ -64,10 +80,11 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
         return None
     try:
         saved = json.loads(content.decode("ascii"))
-        sorting = _checked(saved, out)
+        journal = from_json(Journal, saved, JOURNAL)
+        steps = tuple(_step(n, step) for n, step in enumerate(journal.steps))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged, or of another version ({error})") from error
-    seal = saved.pop("seal", None)
+    sorting, seal = Sorting(out, journal.how, journal.done, steps), saved.pop("seal", None)
     if below is not None:
         _check_below(sorting, below.resolve())
     elif not verify(json.dumps(saved), seal):
@@ -79,28 +96,11 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
     return sorting
 
 
-def _checked(saved: Any, out: Path) -> Sorting:
-    """What the JSON of a journal says, each field checked."""
-    if not isinstance(saved, dict):
-        raise InputError(f"it must be an object, not {saved!r:.40}")
-    how: Any = saved.get("how")
-    done, steps = saved.get("done"), saved.get("steps")
-    if (version := saved.get("format")) != FORMAT:
-        raise InputError(f"format must be {FORMAT}, not {version!r:.40}")
-    if how not in get_args(How):
-        raise InputError(f"how must be one of {', '.join(get_args(How))}, not {how!r:.40}")
-    if not isinstance(done, bool):
-        raise InputError(f"done must be true or false, not {done!r:.40}")
-    if not isinstance(steps, list):
-        raise InputError(f"steps must be a list, not {steps!r:.40}")
-    return Sorting(out, how, done, tuple(_step(n, step) for n, step in enumerate(steps)))
-
-
-def _step(number: int, saved: Any) -> Step:
+def _step(number: int, saved: tuple[str, ...]) -> Step:
     """A step that leads to nowhere but OUT/sorted/FOLDER/NAME."""
     where = f"steps[{number}]"
-    if not isinstance(saved, list) or [type(part) for part in saved] != [str] * 4:
-        raise InputError(f"{where} must be four strings, not {saved!r:.40}")
+    if len(saved) != 4:
+        raise InputError(f"{where} must be four strings, not {list(saved)!r:.40}")
     step = Step(Path(saved[0]), *saved[1:])
     if not step.source.is_absolute() or b"\0" in os.fsencode(step.source):
         raise InputError(f"{where}: source must be an absolute path, not {saved[0]!r:.40}")
