@@ -1,5 +1,4 @@
-"""Independent tasks on several devices: largest first, retried when a worker is lost, split when memory
-runs out.
+"""Independent tasks on several devices: largest first, retried when a worker dies, split without memory.
 
 The rules, and processes of this machine; `ray_cluster.py` does the same for many machines.
 """
