@@ -350,16 +350,16 @@ def test_hostile_words_are_words(field, tmp_path):
         ({"some": "thing"}, "it does not hold a list of records"),
         ([1, 2], "it does not hold a list of records"),
         ([], "give the folder of `reproduce --runs` or `--publish`"),
-        ([{"dataset": "omniglot"}], "record 0: 'preset' is missing"),
-        ([record(shot="one")], "record 0: 'shot' must be an integer, not 'one'"),
-        ([record(accuracy=float("nan"))], "record 0: 'accuracy' must be a finite number, not nan"),
+        ([{"dataset": "omniglot"}], "record 0: preset is missing"),
+        ([record(shot="one")], "record 0: shot must be an integer, not 'one'"),
+        ([record(accuracy=float("nan"))], "record 0: accuracy must be a finite number, not nan"),
         (
             [record(kind="masks", tells_distractors=3)],
-            "'tells_distractors' must be an object, not 3",
+            "tells_distractors must be an object, not 3",
         ),
-        ([record(kind="baseline", options=[])], "'options' must be an object, not []"),
+        ([record(kind="baseline", options=[])], "options must be an object, not []"),
         ([record(kind="ablation", variant="x", only="")], "'x' has no cell that it departs from"),
-        ({"variants": [1]}, "is not the record of a choice: 'choice.title' is missing"),
+        ({"variants": [1]}, "is not the record of a choice: title is missing"),
     ],
 )
 def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_path, capsys):
