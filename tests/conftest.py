@@ -22,6 +22,22 @@ from support.browser import CHROMIUM, Browser
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
 TESTS = str(Path(__file__).parent)
+THOROUGH_FILES = {
+    *(
+        "fuzz",
+        "workers",
+        "test_benchmarks",
+        "test_chaos",
+        "test_docs",
+        "test_examples",
+        "test_export",
+    ),
+    *("test_faults", "test_messages", "test_odd_files", "test_security", "test_site"),
+    *("test_on_workers", "test_embedding_on_workers", "test_pool_builder", "test_reproduce"),
+    *("test_glyphs", "test_results", "test_tensorboard"),
+}
+"""Folders and files that `make quick` leaves out: they start processes or train for seconds."""
+THOROUGH_FIXTURES = {"browser", "cluster", "real"}
 GRACE_SECONDS = 10.0
 """For processes that are just ending."""
 TRACKER = "from multiprocessing.resource_tracker"
@@ -34,6 +50,14 @@ TOKEN = secrets.token_hex(32)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        names = {item.path.parent.name, item.path.stem}
+        if names & THOROUGH_FILES or fixtures & THOROUGH_FIXTURES:
+            item.add_marker("thorough")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,6 +20,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, save_pool
 from semishot.paper import presets, published
 from semishot.training.config import FleetConfig, Recipe
+from support.commands import printed, refusal
 
 TINY = presets.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
 SMALL_TEST = ["--way", "3", "--query", "4", "--unlabeled", "2", "--episodes", "6"]
@@ -31,24 +32,6 @@ def surroundings(tiny_root, monkeypatch, tmp_path):
     monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
     monkeypatch.setitem(presets.PRESETS, "tiny", TINY)
     monkeypatch.chdir(tmp_path)
-
-
-def refusal(arguments: list[str], capsys) -> str:
-    """The one line a wrong command leaves."""
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    out, err = capsys.readouterr()
-    assert caught.value.code == 2
-    assert out == ""
-    assert err.startswith("semishot: ")
-    assert err.count("\n") == 1
-    assert err.endswith("\n")
-    return err
-
-
-def answer(arguments: list[str], capsys) -> str:
-    main(arguments)
-    return capsys.readouterr().out
 
 
 def command(*arguments: str) -> list[str]:
@@ -132,7 +115,7 @@ def test_help_names_every_command(capsys):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, capsys):
-    assert message in refusal(arguments, capsys)
+    assert message in refusal(capsys, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +142,7 @@ def test_wrong_use_is_exit_code_2_and_nothing_on_stdout(arguments, capsys):
     assert err
 
 
+@pytest.mark.thorough
 def test_wrong_input_in_a_real_process(tmp_path):
     found = subprocess.run(
         command("train", "--dataset", "glyph"), capture_output=True, text=True, check=False
@@ -172,21 +156,21 @@ def test_wrong_input_in_a_real_process(tmp_path):
 
 
 def test_data_list_says_what_is_prepared_and_how_to_get_the_rest(capsys, tiny_root):
-    lines = answer(["data", "list"], capsys).splitlines()
+    lines = printed(capsys, "data", "list").splitlines()
     assert [line.split(":")[0] for line in lines] == datasets.names()
     assert f"glyphs: 50 classes, 1,000 images in {tiny_root / 'glyphs'}" in lines
     assert any("not prepared: semishot data prepare omniglot" in line for line in lines)
 
 
 def test_data_list_as_json(capsys, tmp_path):
-    found = json.loads(answer(["data", "list", "--json", "--data-root", str(tmp_path)], capsys))
+    found = json.loads(printed(capsys, "data", "list", "--json", "--data-root", str(tmp_path)))
     assert sorted(found) == datasets.names()
     assert found["glyphs"] == "generated on first use"
 
 
 def test_data_verify_counts_classes_and_images(capsys, tiny_pool, monkeypatch):
     monkeypatch.delattr(datasets.import_module("semishot.datasets.glyphs"), "describe", False)
-    first, second = answer(["data", "verify", "glyphs"], capsys).splitlines()
+    first, second = printed(capsys, "data", "verify", "glyphs").splitlines()
     assert "30/8/12 train/val/test classes, 1,000 images 1x28x28" in first
     assert tiny_pool.fingerprint[:16] in second
 
@@ -197,7 +181,7 @@ def test_data_verify_names_the_class_whose_pixels_changed(capsys, tiny_pool, tmp
     changed = tiny_pool.classes[33]
     images[changed.start + 4, 0, 9, 9] ^= 255
     np.save(tmp_path / "glyphs" / "images.npy", images)
-    line = refusal(["data", "verify", "glyphs", "--data-root", str(tmp_path)], capsys)
+    line = refusal(capsys, "data", "verify", "glyphs", "--data-root", str(tmp_path))
     assert "pixels of 1 classes have changed" in line
     assert f"{changed.split}/{changed.group}/{changed.name}" in line
     assert "prepare it again" in line
@@ -210,7 +194,7 @@ def test_data_prepare_builds_the_pool_and_verifies_it(capsys, tmp_path, monkeypa
         "semishot.datasets.glyphs.prepare",
         lambda folder, source: save_pool(folder, "glyphs", images, classes, {}),
     )
-    out = answer(["data", "prepare", "glyphs", "--data-root", str(tmp_path / "new")], capsys)
+    out = printed(capsys, "data", "prepare", "glyphs", "--data-root", str(tmp_path / "new"))
     assert "2/0/0 train/val/test classes, 4 images 1x28x28" in out
     assert (tmp_path / "new" / "glyphs" / "pool.json").exists()
 
@@ -223,45 +207,45 @@ def test_a_missing_embedded_pool_is_generated_on_first_use(tmp_path, monkeypatch
 
 
 def test_doctor_tells_versions_devices_and_data(capsys, tiny_root):
-    found = json.loads(answer(["doctor", "--json"], capsys))
+    found = json.loads(printed(capsys, "doctor", "--json"))
     assert found["semishot"] == semishot.__version__
     assert found.keys() >= {"torch", "numpy", "python", "platform", "devices", "data root"}
     assert found["data root"] == str(tiny_root)
     assert "1,000 images" in found["data: glyphs"]
-    text = answer(["doctor"], capsys)
+    text = printed(capsys, "doctor")
     assert [line.split(": ")[0] for line in text.splitlines()][:4] == list(found)[:4]
 
 
 def test_train_prints_its_folder_and_evaluate_reads_it(capsys, tmp_path):
-    folder = answer(small_training("--split-seeds", "4", "2"), capsys).strip()
+    folder = printed(capsys, *small_training("--split-seeds", "4", "2")).strip()
     assert Path(folder).parts[:3] == ("runs", "glyphs", "tiny")
     assert (tmp_path / folder / "model.safetensors").exists()
 
-    records = json.loads(answer(["evaluate", "--model", folder, *SMALL_TEST, "--json"], capsys))
+    records = json.loads(printed(capsys, "evaluate", "--model", folder, *SMALL_TEST, "--json"))
     assert [r["split_seed"] for r in records] == [4, 2]
     for r in records:
         assert (r["model"], r["way"], r["query"], r["episodes"]) == ("masked_soft_kmeans", 3, 4, 6)
 
-    text = answer(["evaluate", "--model", folder, *SMALL_TEST], capsys)
+    text = printed(capsys, "evaluate", "--model", folder, *SMALL_TEST)
     assert "± 95 % over episodes" in text
     assert "standard error over 2 splits" in text
 
 
 def test_evaluate_takes_splits_refiners_and_shapes(capsys):
-    folder = answer(small_training("--model", "basic"), capsys).strip()
+    folder = printed(capsys, *small_training("--model", "basic")).strip()
     shaped = ["evaluate", "--model", folder, *SMALL_TEST, "--json"]
     for refiner, row in (("none", "supervised"), ("soft_kmeans", "semi_supervised_inference")):
         (record,) = json.loads(
-            answer([*shaped, "--refiner", refiner, "--split", "val", "--distractors", "1"], capsys)
+            printed(capsys, *shaped, "--refiner", refiner, "--split", "val", "--distractors", "1")
         )
         assert (record["model"], record["split"], record["distractors"]) == (row, "val", 1)
-    line = refusal([*shaped, "--refiner", "masked_soft_kmeans"], capsys)
+    line = refusal(capsys, *shaped, "--refiner", "masked_soft_kmeans")
     assert "semishot train --model masked_soft_kmeans" in line
 
 
 def test_evaluate_tests_with_14_queries_and_600_episodes_unless_told(capsys):
-    folder = answer(small_training("--model", "supervised"), capsys).strip()
-    (record,) = json.loads(answer(["evaluate", "--model", folder, "--json"], capsys))
+    folder = printed(capsys, *small_training("--model", "supervised")).strip()
+    (record,) = json.loads(printed(capsys, "evaluate", "--model", folder, "--json"))
     assert (record["way"], record["shot"], record["query"]) == (5, 1, 14)
     assert (record["unlabeled"], record["distractors"], record["episodes"]) == (5, 0, 600)
 
@@ -272,17 +256,17 @@ def config_of(folder: str) -> FleetConfig:
 
 def test_train_takes_the_authors_names_and_options(capsys):
     more = ["--model", "kmeans-refine-mask", "--options", "mask_power", "2"]
-    folder = answer(small_training(*more), capsys).strip()
+    folder = printed(capsys, *small_training(*more)).strip()
     (member,) = config_of(folder).members
     assert member.model == "masked_soft_kmeans"
     assert member.options == {"mask_power": 2}
 
 
 def test_training_and_test_within_a_group(capsys):
-    folder = answer(small_training("--within-group"), capsys).strip()
+    folder = printed(capsys, *small_training("--within-group")).strip()
     assert config_of(folder).shape.within_group
     for within in ([], ["--within-group"]):
-        out = answer(["evaluate", "--model", folder, *SMALL_TEST, *within, "--json"], capsys)
+        out = printed(capsys, "evaluate", "--model", folder, *SMALL_TEST, *within, "--json")
         (record,) = json.loads(out)
         assert record["train"]["within_group"] is True
         assert record.get("within_group", False) == bool(within)
@@ -293,7 +277,7 @@ def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
     flags = [part for name, value in words.items() for part in (f"--{name}", str(value))]
     more = ["--updates", "2", "--filters", "5", "--labeled-fraction", "0.3", "--split-seeds", "7"]
     arguments = ["train", "--preset", "tiny", "--out", "here", *flags, *more]
-    assert answer(arguments, capsys) == "here\n"
+    assert printed(capsys, *arguments) == "here\n"
     config = config_of("here")
     assert config.shape == EpisodeShape(**words)
     assert config.recipe == replace(TINY.recipe, updates=2, filters=5, labeled_fraction=0.3)
@@ -301,12 +285,13 @@ def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
 
 
 def test_train_again_changes_nothing(capsys, tmp_path):
-    folder = tmp_path / answer(small_training(), capsys).strip()
+    folder = tmp_path / printed(capsys, *small_training()).strip()
     before = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
-    answer(small_training(), capsys)
+    printed(capsys, *small_training())
     assert {p: p.stat().st_mtime_ns for p in folder.iterdir()} == before
 
 
+@pytest.mark.thorough
 def test_demo_prints_table1_and_two_sentences(capsys, monkeypatch):
     monkeypatch.setitem(presets.PRESETS, "demo", TINY)
     main(["demo", "--splits", "2"])
@@ -321,13 +306,14 @@ def test_demo_prints_table1_and_two_sentences(capsys, monkeypatch):
     assert (
         "2 splits, 3 updates, 3 filters" in err
     )  # what it cost is said, but not among the results
-    cells = json.loads(answer(["demo", "--splits", "2", "--json"], capsys))
+    cells = json.loads(printed(capsys, "demo", "--splits", "2", "--json"))
     assert len(cells) == 20
 
 
+@pytest.mark.thorough
 def test_reproduce_table1_from_the_command_line(capsys):
     arguments = ["reproduce", "table1", "--dataset", "glyphs", "--preset", "tiny", "--splits", "1"]
-    cells = json.loads(answer([*arguments, "--updates", "2", "--json"], capsys))
+    cells = json.loads(printed(capsys, *arguments, "--updates", "2", "--json"))
     assert {(c["model"], c["distractors"], c["unlabeled"]) for c in cells} == {
         (model, h, m) for model in published.MODELS for h in (0, 5) for m in (5, 10)
     }
@@ -351,6 +337,7 @@ def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(capsys, monkeypatch):
     assert err == "semishot: interrupted; the same command continues from the last checkpoint\n"
 
 
+@pytest.mark.thorough
 def test_ctrl_c_in_a_real_process(tmp_path):
     """Interrupted in the middle of 20,000 updates: no traceback, and a folder to go on from."""
     arguments = command(

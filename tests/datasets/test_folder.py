@@ -222,6 +222,7 @@ def test_a_class_linked_twice_is_named(tmp_path):
         folder.read_tree(source)
 
 
+@pytest.mark.thorough
 def test_folders_without_end_are_too_deep(tmp_path):
     here = os.open(named(tmp_path, "c/1.png"), os.O_RDONLY)
     for _ in range(3000):  # longer than any path may be

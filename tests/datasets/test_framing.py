@@ -16,8 +16,8 @@ from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of
+from semishot.training.fleet_training import train
 from semishot.training.fleets import build_fleet, load_model, save_model
-from semishot.training.loop import train
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=2, filters=4)

@@ -179,6 +179,7 @@ def test_every_form_is_the_same_pool(tmp_path, form):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a {source}", "pool"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["zips", "pickles 2"])
 def test_workers_read_what_this_process_reads(tmp_path, monkeypatch, form):
     FORMS[form](tmp_path / "source")
@@ -446,6 +447,7 @@ def test_hostile_pickle(tmp_path):
     fails(source, r"mini-imagenet-cache-val.pkl tries to call os.system: refused")
 
 
+@pytest.mark.thorough
 def test_the_real_zips(tmp_path, monkeypatch):
     """All are listed and counted, two images of a class are read."""
     if not (REAL / "train.csv").exists():

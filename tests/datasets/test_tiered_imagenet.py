@@ -423,6 +423,7 @@ def make_real_tree(source: Path, each: int) -> set[str]:
     return set(count)
 
 
+@pytest.mark.thorough
 def test_a_real_part_is_prepared_trained_and_tested(tmp_path, monkeypatch, capsys):
     if not (REAL / "train.csv").exists():
         pytest.skip(f"the real miniImageNet is not in {REAL}")

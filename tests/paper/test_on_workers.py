@@ -19,10 +19,11 @@ from semishot.paper.on_workers import choose_runner, run_jobs_on_workers
 from semishot.paper.requests import TableRequest
 from semishot.training import fleet_training
 from semishot.training.config import Recipe
-from semishot.workers import engine, folder_bytes, places, ray_cluster
+from semishot.workers import folder_bytes, places, ray_cluster
 from semishot.workers.engine import Processes
 from semishot.workers.requests import Workers
 from support import engine_works
+from support.this_process import ThisProcess
 
 CPU = torch.device("cpu")
 TINY = Recipe(updates=110, filters=2, halvings=(50,), init_std=0.1)
@@ -84,25 +85,11 @@ def test_what_is_finished_opens_no_place_and_what_is_trained_is_only_measured(
     opened = []
     monkeypatch.setattr(fleet_training, "chunk_runner", lambda *_: pytest.fail("it trained"))
 
-    class Inside:
-        """A place that works in this process."""
+    def open_here(images, tasks):
+        opened.append(tasks)
+        return ThisProcess(images)
 
-        def __init__(self, images, tasks):
-            self.images, self.news = images, []
-            opened.append(tasks)
-
-        def submit(self, task):
-            told = engine.run_in_worker(task.work, self.images, "cpu", task.arguments())
-            self.news += [(task, each) for each in [*told, engine.Done()]]
-
-        def poll(self, seconds):
-            news, self.news = self.news, []
-            return news
-
-        def close(self):
-            pass
-
-    assert numbers(table1(tiny_pool, runs, Inside)) == numbers(here[1])
+    assert numbers(table1(tiny_pool, runs, open_here)) == numbers(here[1])
     assert opened == [1]
     assert (folder / "model.safetensors").stat().st_mtime_ns >= before
 

@@ -39,7 +39,7 @@ SLOW = pytest.param("engine", marks=pytest.mark.slow)
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
-def run(script: str, *arguments: object) -> str:
+def benchmark(script: str, *arguments: object) -> str:
     """A script of benchmarks/ in a process of its own, not installed, on one thread."""
     command = [sys.executable, str(ROOT / "benchmarks" / script), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -79,7 +79,9 @@ def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
         pytest.skip("it reads memory from Linux's /proc")
     if name == "engine" and importlib.util.find_spec("ray") is None:
         pytest.skip("the extra `ray` is not installed")
-    printed = run(f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json")
+    printed = benchmark(
+        f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json"
+    )
     result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     check(result, name)
     lines = [line for line in printed.splitlines() if line.startswith("|")]
@@ -91,21 +93,21 @@ def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
 
 
 def test_all_of_them_fill_the_page_and_draw_the_plot(tmp_path):
-    run("run_all.py", "--quick", "--device", "cpu", "--out", tmp_path / "results")
+    benchmark("run_all.py", "--quick", "--device", "cpu", "--out", tmp_path / "results")
     for name in TOGETHER:
         written = (tmp_path / "results" / f"{name}-cpu.json").read_text(encoding="utf-8")
         check(json.loads(written), name)
     page = shutil.copy(ROOT / "docs" / "speed.md", tmp_path / "speed.md")
     old = page.read_text(encoding="utf-8")
     arguments = ["--results", tmp_path / "results", "--page", page, "--plot", tmp_path / "a.png"]
-    printed = run("summarize.py", *arguments)
+    printed = benchmark("summarize.py", *arguments)
     once = page.read_text(encoding="utf-8")
     assert once.count("A quick trial, not a measurement.") == len(TOGETHER)
     assert "our fleet of 2" in once
     assert once.split("<!-- speed tables -->")[0] == old.split("<!-- speed tables -->")[0]
     assert once.split("<!-- /speed tables -->")[1] == old.split("<!-- /speed tables -->")[1]
     assert (tmp_path / "a.png").exists() or "no plot" in printed
-    run("summarize.py", *arguments)
+    benchmark("summarize.py", *arguments)
     assert page.read_text(encoding="utf-8") == once  # filled, not appended to
 
 
@@ -137,7 +139,7 @@ def test_the_largest_task_goes_to_whoever_is_free(benchmarks):
 
 def test_the_page_on_clusters_holds_what_the_projection_prints():
     page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
-    assert run("projection.py") in page
+    assert benchmark("projection.py") in page
 
 
 # The estimator beside others
@@ -145,7 +147,7 @@ def test_the_page_on_clusters_holds_what_the_projection_prints():
 
 def test_the_accuracy_of_the_estimator_is_measured_and_tabled(tmp_path, benchmarks):
     out = tmp_path / "quick.json"
-    printed = run("classifier_accuracy.py", "--quick", "--out", out)
+    printed = benchmark("classifier_accuracy.py", "--quick", "--out", out)
     result = json.loads(out.read_text(encoding="utf-8"))
     assert result["quick"] is True
     assert {row["contender"] for row in result["rows"]} >= {"supervised", "ours", "LabelSpreading"}
@@ -170,7 +172,7 @@ def test_the_page_of_the_estimator_is_made_from_committed_results(benchmarks):
 
 def test_the_worth_of_ten_more_labels_is_measured_and_tabled(tmp_path, benchmarks):
     out = tmp_path / "quick.json"
-    printed = run("next_labels.py", "--quick", "--out", out)
+    printed = benchmark("next_labels.py", "--quick", "--out", out)
     result = json.loads(out.read_text(encoding="utf-8"))
     rules = {row["contender"] for row in result["rows"]}
     assert rules == {"no more labels", "random", "highest entropy", "smallest margin", "ours"}

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from semishot import refine
-from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import save_pool
 from semishot.datasets import glyphs
 from semishot.report import tables
 from semishot.training import fleet_training
+from support.commands import refusal
 from support.records import record
 
 
@@ -36,13 +36,7 @@ from support.records import record
 )
 def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsys):
     root = [] if arguments[0] == "reproduce" else ["--data-root", str(tiny_root)]
-    with pytest.raises(SystemExit) as stopped:
-        main([*arguments, *root])
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("semishot: ")
-    assert error.count("\n") == 1
-    assert line in error
+    assert line in refusal(capsys, *arguments, *root)
 
 
 def test_a_cell_with_a_split_twice_is_refused():

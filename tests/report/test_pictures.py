@@ -16,6 +16,7 @@ from semishot.paper import scenes
 from semishot.paper.requests import SceneRequest
 from semishot.report import pictures
 from semishot.training.config import Member, Recipe
+from support.commands import refusal
 from support.fleets import fleet_config, save_untrained
 
 RECIPE = Recipe(updates=2, filters=4, init_std=0.1)
@@ -123,10 +124,4 @@ def test_without_matplotlib_the_message_says_what_to_install(tiny_root, tmp_path
 )
 def test_wrong_use_is_one_line(fleet, tiny_root, monkeypatch, capsys, arguments, line):
     monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
-    with pytest.raises(SystemExit) as stopped:
-        main(["show", *(str(fleet[0]) if a == "FLEET" else a for a in arguments)])
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("semishot: ")
-    assert error.count("\n") == 1
-    assert line in error
+    assert line in refusal(capsys, "show", *(fleet[0] if a == "FLEET" else a for a in arguments))

@@ -17,6 +17,7 @@ from semishot.workers.engine import Processes, Task
 from semishot.workers.ray_cluster import RayCluster
 from support import engine_works
 from support.own_images import folders
+from support.this_process import ThisProcess
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def two_processes(shared, tasks):
 def test_two_processes_leave_what_one_leaves(pile, monkeypatch):
     here = sort(pile, "here")
     assert sort(pile, "there", **at(monkeypatch, two_processes)) == here
-    again = at(monkeypatch, lambda *_: Inside())
+    again = at(monkeypatch, lambda *_: ThisProcess())
     monkeypatch.setattr(embedding_on_workers, "Batches", lambda *_: Refusing())
     assert sort(pile, "there", **again) == here  # all of it from the cache
 
@@ -69,24 +70,6 @@ class Refusing:
 
     def rest(self):
         return {}
-
-
-class Inside:
-    """A place that works in this process."""
-
-    def __init__(self):
-        self.news = []
-
-    def submit(self, task):
-        told = engine.run_in_worker(task.work, None, "cpu", task.arguments())
-        self.news += [(task, each) for each in [*told, engine.Done()]]
-
-    def poll(self, seconds):
-        news, self.news = self.news, []
-        return news
-
-    def close(self):
-        pass
 
 
 def test_a_lost_worker_costs_what_it_had_not_told(pile, monkeypatch, tmp_path, capsys):
@@ -185,7 +168,7 @@ def test_local_is_a_process_for_each_core(pile, monkeypatch):
 
     def processes(devices, threads, shared):
         opened.append((devices, threads, shared))
-        return Inside()
+        return ThisProcess()
 
     monkeypatch.setattr(places, "Processes", processes)
     sort(pile, "there", engine="local")

@@ -73,7 +73,7 @@ def exported(model, tmp_path_factory) -> Path:
     return path
 
 
-def run(path: Path, **inputs: np.ndarray) -> list[np.ndarray]:
+def onnx_outputs(path: Path, **inputs: np.ndarray) -> list[np.ndarray]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return session.run(["label", "probabilities", "distractor_score"], inputs)
 
@@ -85,13 +85,13 @@ def test_the_file_says_of_pictures_what_the_classifier_says(model, exported):
     images = [drawing(COLORS[name], rng) for name in COLORS] * 3
     images += [drawing((20, 230, 20), rng), np.zeros((84, 84, 3), np.uint8)]
     for batch in (np.stack(images), np.stack(images[:1])):
-        label, probabilities, score = run(exported, images=batch)
+        label, probabilities, score = onnx_outputs(exported, images=batch)
         features = encoder.module(torch.from_numpy(batch)).numpy()
         assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
         assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
         names = [*classifier.classes_, -1]
         assert [names[place] for place in label] == list(classifier.predict(features))
-    assert -1 in run(exported, images=np.stack(images))[0]
+    assert -1 in onnx_outputs(exported, images=np.stack(images))[0]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ def test_the_file_says_of_features_what_the_classifier_says(normalize, dtype, tm
     classifier = PrototypeClassifier(normalize=normalize, reject=0.1).fit(features, labels)
     classifier.save(tmp_path / "c.safetensors")
     export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
-    label, probabilities, score = run(tmp_path / "m.onnx", features=features.astype(np.float32))
+    label, probabilities, score = onnx_outputs(
+        tmp_path / "m.onnx", features=features.astype(np.float32)
+    )
     assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
     assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
     assert (np.append(classifier.classes_, -1)[label] == classifier.predict(features)).all()
@@ -119,7 +121,7 @@ def test_without_reject_nothing_is_rejected_and_an_unknown_score_is_no_number(tm
     PrototypeClassifier().fit(features, labels).save(tmp_path / "c.safetensors")
     main.main(["export", str(tmp_path / "c.safetensors"), "-o", str(tmp_path / "m.onnx")])
     assert "3 classes, takes features (3), " in capsys.readouterr().out
-    label, _, score = run(tmp_path / "m.onnx", features=100 * features)
+    label, _, score = onnx_outputs(tmp_path / "m.onnx", features=100 * features)
     assert label.tolist() == [0, 1, 2]
     assert np.isnan(score).all()
 

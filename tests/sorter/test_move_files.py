@@ -83,6 +83,7 @@ def plain(monkeypatch):
     monkeypatch.setattr(move_files, "track", lambda items, label, total: items)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(
     ("how", "hard_links"), [("move", True), ("move", False), ("copy", True), ("link", True)]
@@ -128,6 +129,7 @@ def test_a_copy_killed_between_its_two_names_leaves_one(tmp_path):
     assert set(state(tmp_path)) == whole
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plain")
 def test_an_undo_that_is_killed_goes_on(how, tmp_path):
     make = []

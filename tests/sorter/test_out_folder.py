@@ -7,6 +7,7 @@ import pytest
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.sorter.out_folder import check_out
+from support.commands import refusal
 from support.own_images import draw, folders, save
 
 DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
@@ -16,22 +17,15 @@ def content(root):
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def refusal(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(["classify", *map(str, arguments), *DRAWN])
-    assert caught.value.code == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    return err
-
-
 def test_a_pile_named_model_in_the_output_stays(capsys, tmp_path):
     labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
     pile = pile.rename(tmp_path / "model")
     before = content(tmp_path)
     for inside in (pile, pile / "more"):
         given = ["--labeled", labeled, "--unlabeled", inside, "--out", tmp_path]
-        assert "would be deleted: move it away, or choose another --out" in refusal(capsys, *given)
+        assert "would be deleted: move it away, or choose another --out" in refusal(
+            capsys, "classify", *given, *DRAWN
+        )
         assert content(tmp_path) == before
 
 
@@ -50,7 +44,7 @@ def test_a_folder_of_the_users_is_not_replaced(capsys, tmp_path, name, message):
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
     given = ["--labeled", labeled, "--unlabeled", pile, "--out", tmp_path / "proj"]
-    assert message in refusal(capsys, *given)
+    assert message in refusal(capsys, "classify", *given, *DRAWN)
     assert content(tmp_path / "proj") == {mine: b"mine"}
 
 

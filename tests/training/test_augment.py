@@ -86,6 +86,7 @@ def test_warp_by_the_identity_changes_no_pixel():
     assert torch.equal(warp(images, identity), images)
 
 
+@pytest.mark.thorough
 def test_an_augmented_training_does_not_depend_on_its_chunks(tiny_pool, tmp_path, monkeypatch):
     """So it resumes exactly; and it is another training than the plain one."""
     recipe = Recipe(updates=6, filters=3, init_std=0.1, augment=1.0)

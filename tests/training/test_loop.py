@@ -212,6 +212,7 @@ def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeyp
     assert left(tmp_path)["model.safetensors"] == left(whole)["model.safetensors"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("short_chunks")
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_training_in_two_halves_equals_one_go(whole, tiny_pool, tmp_path, chunks):
@@ -250,6 +251,7 @@ def test_the_log_is_cut_to_the_checkpoint(tmp_path, step, kept):
     assert (tmp_path / "log.jsonl").read_text() == "".join(lines[: len(kept)])
 
 
+@pytest.mark.thorough
 def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tiny_pool, tmp_path):
     """SIGKILL at moments spread over all our calls and over those of torch.save; then repeatedly."""
     config = fleet(tiny_pool, recipe=replace(RECIPE, updates=10, halvings=(4, 8)))
@@ -293,6 +295,7 @@ for _ in training(request, images, row):
 """
 
 
+@pytest.mark.thorough
 def test_killed_from_outside_and_restarted_it_ends_bit_identical(
     long, tiny_root, tiny_pool, tmp_path
 ):
@@ -363,6 +366,7 @@ def cut(path: Path, place: int) -> None:
     path.write_bytes(path.read_bytes()[:place])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("short_chunks")
 @pytest.mark.parametrize("change", [flip, cut])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
@@ -430,6 +434,7 @@ def test_a_training_yields_what_happened(tiny_pool, tmp_path):
     assert list(waiting) == expected
 
 
+@pytest.mark.thorough
 def test_every_byte_of_a_model_file_is_guarded(whole, tmp_path):
     """Whichever byte is flipped, the file is refused, or the tensors and configuration are the same."""
     path, content = tmp_path / "model.safetensors", left(whole)["model.safetensors"]

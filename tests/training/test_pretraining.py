@@ -105,6 +105,7 @@ def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
             assert torch.allclose(mean[run], expected, rtol=2e-2, atol=2e-3 * scale**-0.5 * 255)
 
 
+@pytest.mark.thorough
 def test_a_few_hundred_updates_learn_features_that_random_weights_lack(tiny_pool, tmp_path):
     recipe = replace(SMALL, updates=150, filters=8, halvings=(), labeled_fraction=0.5)
     (trained,) = encoders(tiny_pool, recipe, [0], tmp_path)
@@ -184,7 +185,7 @@ def ctrl_c() -> None:
     raise KeyboardInterrupt
 
 
-def run(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter:
+def pretrain(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter:
     """Two seeds side by side, as on a GPU."""
     meter = meter or Meter("", LONGER.updates * IMAGES)
     files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
@@ -208,11 +209,12 @@ def often(monkeypatch):
 def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
     """What an undisturbed pre-training leaves."""
     folder = tmp_path_factory.mktemp("whole")
-    run(tiny_pool, folder)
+    pretrain(tiny_pool, folder)
     assert [path.name for path in sorted(folder.iterdir())] == ["1.safetensors", "4.safetensors"]
     return left(folder)
 
 
+@pytest.mark.thorough
 def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tmp_path):
     """SIGKILL at moments spread over all our calls; then repeatedly."""
     script = Path(__file__).parents[1] / "support" / "killed_pretraining.py"
@@ -236,13 +238,13 @@ def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
     whole, tiny_pool, tmp_path, updates, kept
 ):
     with pytest.raises(KeyboardInterrupt):
-        run(tiny_pool, tmp_path, DisturbedMeter(updates, ctrl_c))
+        pretrain(tiny_pool, tmp_path, DisturbedMeter(updates, ctrl_c))
     assert not list(tmp_path.glob("*.safetensors"))
     assert not list(tmp_path.glob(".*"))  # the lock is given back
-    meter = run(tiny_pool, tmp_path)
+    meter = pretrain(tiny_pool, tmp_path)
     assert (meter.skipped, meter.done) == (kept * IMAGES, meter.total)
     assert left(tmp_path) == whole
-    again = run(tiny_pool, tmp_path)
+    again = pretrain(tiny_pool, tmp_path)
     assert again.skipped == again.done == again.total
 
 
@@ -256,13 +258,13 @@ def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
 )
 def test_a_damaged_checkpoint_gives_way(whole, tiny_pool, tmp_path, capsys, names, kept, said):
     with pytest.raises(KeyboardInterrupt):
-        run(tiny_pool, tmp_path, DisturbedMeter(5, ctrl_c))
+        pretrain(tiny_pool, tmp_path, DisturbedMeter(5, ctrl_c))
     (folder,) = tmp_path.iterdir()
     for name in names:
         content = bytearray((folder / name).read_bytes())
         content[500] ^= 1
         (folder / name).write_bytes(content)
-    assert run(tiny_pool, tmp_path).skipped == kept * IMAGES
+    assert pretrain(tiny_pool, tmp_path).skipped == kept * IMAGES
     assert said in capsys.readouterr().err
     assert left(tmp_path) == whole
 
@@ -270,10 +272,10 @@ def test_a_damaged_checkpoint_gives_way(whole, tiny_pool, tmp_path, capsys, name
 @pytest.mark.usefixtures("often")
 def test_one_file_of_two_is_missing_and_the_other_is_left_alone(whole, tiny_pool, tmp_path):
     """A kill between the two writes: the checkpoints are of both."""
-    run(tiny_pool, tmp_path)
+    pretrain(tiny_pool, tmp_path)
     (tmp_path / "1.safetensors").unlink()
     before = (tmp_path / "4.safetensors").stat()
-    run(tiny_pool, tmp_path)
+    pretrain(tiny_pool, tmp_path)
     assert (tmp_path / "4.safetensors").stat().st_mtime_ns == before.st_mtime_ns
     assert left(tmp_path) == whole
 
@@ -297,7 +299,9 @@ def test_of_two_at_once_one_waits_says_for_whom_and_trains_nothing(
     whole, tiny_pool, tmp_path, capsys
 ):
     waited = []
-    second = threading.Thread(target=lambda: waited.append(run(tiny_pool, tmp_path)), daemon=True)
+    second = threading.Thread(
+        target=lambda: waited.append(pretrain(tiny_pool, tmp_path)), daemon=True
+    )
 
     def begin_second() -> None:
         second.start()
@@ -306,7 +310,7 @@ def test_of_two_at_once_one_waits_says_for_whom_and_trains_nothing(
             assert time.monotonic() < until
             said += capsys.readouterr().err
 
-    run(tiny_pool, tmp_path, DisturbedMeter(2, begin_second))
+    pretrain(tiny_pool, tmp_path, DisturbedMeter(2, begin_second))
     second.join(60)
     assert waited[0].skipped == waited[0].total
     assert left(tmp_path) == whole
@@ -327,12 +331,12 @@ def test_a_diverging_one_names_the_seed_and_keeps_its_last_good_checkpoint(
             built[0].bias[1] = number
 
     with pytest.raises(InputError) as caught:
-        run(tiny_pool, tmp_path, DisturbedMeter(updates, ruin))
+        pretrain(tiny_pool, tmp_path, DisturbedMeter(updates, ruin))
     (folder,) = tmp_path.iterdir()
     assert "the numbers of split seed 1 are no longer finite" in str(caught.value)
     assert str(folder) in str(caught.value)
     assert "lower learning rate than 0.001" in str(caught.value)
-    assert run(tiny_pool, tmp_path).skipped == (updates - 1) // 2 * 2 * IMAGES
+    assert pretrain(tiny_pool, tmp_path).skipped == (updates - 1) // 2 * 2 * IMAGES
     assert left(tmp_path) == whole
 
 
