@@ -835,6 +835,7 @@ def main(folder: Path, jobs: Path, out: Path, serve: bool) -> None:
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = False
         torch.backends.cudnn.deterministic = True
+    out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     data = Data(folder)
     print(f"data in {time.monotonic() - begun:.1f} s, on {DEVICE}", flush=True)

@@ -40,6 +40,7 @@ def embed(layers, images: torch.Tensor, crops: bool) -> torch.Tensor:
 
 def main(folder: Path, weights: Path, runs: list[str], out: Path, crops: bool) -> None:
     data = Data(folder)
+    out.mkdir(parents=True, exist_ok=True)
     held = torch.load(weights, map_location="cpu", weights_only=True)
     for run in runs:
         state = held[run]

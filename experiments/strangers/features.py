@@ -11,6 +11,7 @@ import csv
 import io
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,11 @@ def encoded(encoder: ImageEncoder, images: list[tuple[Path, str]]) -> NDArray[np
     return torch.cat([encoder.module(batch) for batch in batches]).numpy()
 
 
+def save(features: NDArray[np.float32], path: Path) -> None:
+    with path.open("wb") as file:  # a path would gain the suffix .npy
+        np.save(file, features)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
@@ -81,7 +87,7 @@ def main() -> None:
         if path.exists():
             continue
         found = np.stack([encoded(encoder, images) for images in classes()])
-        write_whole(path, lambda p, found=found: np.save(p.open("wb"), found))
+        write_whole(path, partial(save, found))
         print(path, found.shape, flush=True)
 
 

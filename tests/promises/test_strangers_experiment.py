@@ -1,18 +1,23 @@
 """experiments/strangers: the rule's equations recomputed with loops, what it promises, and the comparison."""
 
+import io
 import json
 import sys
+import zipfile
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
-graph, rule, scores, tasks, compare = (
-    import_module(f"strangers.{name}") for name in ("graph", "rule", "scores", "tasks", "compare")
+graph, rule, scores, tasks, compare, features = (
+    import_module(f"strangers.{name}")
+    for name in ("graph", "rule", "scores", "tasks", "compare", "features")
 )
 
 
@@ -147,6 +152,40 @@ def test_the_comparison_runs_on_small_features_and_resumes(tmp_path, monkeypatch
     assert first["contenders"]["ours"]["accuracy"] > 0.9
     assert second["contenders"].keys() == {"ours"}
     assert found["against_targets"]["members lost"]["cells"] == 1
+
+
+class MeanColors:
+    """In the place of the encoder for photographs."""
+
+    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
+        return np.asarray(image).transpose(2, 0, 1)
+
+    def module(self, pixels: torch.Tensor) -> torch.Tensor:
+        return pixels.float().mean((2, 3))
+
+
+def test_features_are_made_from_zip_files(tmp_path, monkeypatch) -> None:
+    written = io.BytesIO()
+    Image.new("RGB", (4, 4), (10, 20, 30)).save(written, "png")
+    (tmp_path / "birds").mkdir()
+    (tmp_path / "mini-imagenet").mkdir()
+    with zipfile.ZipFile(tmp_path / "birds" / "birds40.zip", "w") as archive:
+        for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg", "notes.txt"):
+            archive.writestr(name, written.getvalue())
+    for split in ("train", "val", "test"):
+        with zipfile.ZipFile(tmp_path / "mini-imagenet" / f"images-{split}.zip", "w") as archive:
+            archive.writestr(f"{split}/x.jpg", written.getvalue())
+        rows = "filename,label\nx.jpg,n01\n"
+        (tmp_path / "mini-imagenet" / f"{split}.csv").write_text(rows, encoding="utf-8")
+    monkeypatch.setattr(features, "open_encoder", lambda name: MeanColors())
+    monkeypatch.setattr(features.torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(sys, "argv", ["features", str(tmp_path), str(tmp_path / "out")])
+    for _ in range(2):  # the second time all files are there
+        features.main()
+    birds = np.load(tmp_path / "out" / "birds40.npy")
+    assert birds.shape == (2, 2, 3)
+    assert birds[1, 1].tolist() == [10, 20, 30]
+    assert np.load(tmp_path / "out" / "mini-imagenet-val.npy").shape == (1, 1, 3)
 
 
 @pytest.mark.parametrize("half", ["choose", "report", "named-report"])
