@@ -25,10 +25,12 @@ from semishot.training import validation
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
-DOCS = [*(ROOT / page for page in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = ("docs", "experiments")
+DOCS = [ROOT / page for page in PAGES]
+DOCS += [page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 IN_QUOTES = re.compile(r"`([^`\n]+)`")
-PATH = re.compile(r"(src|tests|docs|benchmarks|examples)/[\w./]*")
+PATH = re.compile(r"(src|tests|docs|benchmarks|examples|experiments)/[\w./]*")
 TEST = re.compile(r"((?:\w+/)*test_\w+\.py)(?:::(test_\w+))?")
 
 

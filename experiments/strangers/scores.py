@@ -1,0 +1,192 @@
+"""Who belongs to no class: a score on the graph, how members score, where to cut, and how probable it is.
+
+The score of a row, high for members:   s = smooth(max_c [log Z_c + 12 cos(x, sum_j Z_jc x_j)]).
+Labels held out say how members score; without any (one label per class) a prior does. Since Z and cosines
+have no unit, the prior's numbers hold for any features. Letters: L rows of the graph, U of the pile,
+H held-out labels, N classes, F folds, D features.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, gammaln, log_softmax, softmax
+from scipy.stats import t as student
+from strangers.graph import (
+    SMALLEST,
+    Array,
+    Graph,
+    cosines_without_itself,
+    smoothed,
+)
+
+PULL = 12.0
+"""Of a cosine with a prototype, beside the logarithm of what the graph brings."""
+SHARE = 0.6
+"""Of a score that is its neighbours'."""
+STEPS = 3
+FOLDS = 5
+NAMED = 0.4
+"""How much a label of a named stranger takes away, beside one of a class."""
+
+MEMBER_MEAN, MEMBER_GROWTH, MEMBER_VARIANCE = 3.0, 1.5, 5.3
+"""How members score at one label per class, what each e-fold of labels adds, and their variance."""
+TOP, BELOW_TOP, TOP_SHARE = 0.97, 3.3, 0.6
+"""The pile's own word on it: members score 3.3 below its 97 % quantile, and this counts six tenths."""
+MEAN_WORTH, VARIANCE_WORTH = 0.3, 10.0
+"""Held-out labels that the prior is worth: of the mean, for each class; of the variance."""
+STRANGER_VARIANCE, STRANGER_WORTH = 7.0, 10.0
+ANCHOR = 0.3
+"""What a second-best score of a member says of how strangers score: worth this many strangers."""
+ROUNDS = 50
+
+
+class Members(NamedTuple):
+    """How members score: Student's distribution, and the held-out scores it was made of."""
+
+    mean: float
+    spread: float
+    freedom: float
+    held_out: Array
+    """(H,), ascending."""
+
+
+class Strangers(NamedTuple):
+    """How strangers score, and their share of the pile."""
+
+    mean: float
+    variance: float
+    share: float
+
+
+def class_scores(graph: Graph, arrived: Array, named: Array | None = None) -> Array:
+    """Z (L, N), and what arrives from named strangers (L,) -> (L, N), log Z + 12 cos with Z's prototypes.
+
+    Where more arrives from named strangers than from the class, Z shrinks: Z' = Z / (1 + z_named / Z).
+    """
+    found = np.log(np.maximum(arrived, SMALLEST)) + PULL * cosines_without_itself(
+        graph.rows, arrived
+    )
+    if named is not None:
+        found -= np.log1p(NAMED * named[:, None] / np.maximum(arrived, SMALLEST))
+    return found
+
+
+def two_best(graph: Graph, scores: Array) -> tuple[Array, Array]:
+    """(L, N) -> the score (L,), and the second-best class's (L,): how a row would score without its own."""
+    ordered = np.sort(scores, 1)
+    best, second = ordered[:, -1], ordered[:, -min(2, scores.shape[1])]
+    return smoothed(graph, best, SHARE), smoothed(graph, second, SHARE)
+
+
+def prior_mean(pile: Array, labels_per_class: float) -> float:
+    """Of members' scores, from those of the pile (U,), whose best are members, and the number of labels."""
+    usual = MEMBER_MEAN + MEMBER_GROWTH * float(np.log(labels_per_class))
+    if not len(pile):
+        return usual
+    return TOP_SHARE * (float(np.quantile(pile, TOP)) - BELOW_TOP) + (1 - TOP_SHARE) * usual
+
+
+def members_by(held_out: Array, prior: float, classes: int) -> Members:
+    """Held-out scores (H,), a prior mean: the prediction of one more, of unknown mean and variance."""
+    count, own = len(held_out), MEAN_WORTH * classes
+    mean = held_out.mean() if count else prior
+    worth = own + count
+    squares = ((held_out - mean) ** 2).sum() + own * count / worth * (mean - prior) ** 2
+    variance = (VARIANCE_WORTH * MEMBER_VARIANCE + squares) / (VARIANCE_WORTH + count)
+    center = (own * prior + count * mean) / worth
+    spread = np.sqrt(variance * (1 + 1 / worth))
+    return Members(float(center), float(spread), VARIANCE_WORTH + count, np.sort(held_out))
+
+
+SKEW = 1.08
+"""Members have a longer tail towards strangers than Student's."""
+EMPIRICAL = 40
+"""Held-out scores from which on their own quantile counts as much as Student's."""
+
+
+def cutoff(members: Members, reject: float) -> float:
+    """The score below which a share `reject` of members lies."""
+    found = members.mean + SKEW * members.spread * float(student.ppf(reject, members.freedom))
+    count = len(members.held_out)
+    place = (
+        reject * (count + 1) - 1
+    )  # the share of new scores below the i-th smallest is i / (H + 1)
+    if place < 0:
+        return found
+    own = float(np.interp(place, np.arange(count), members.held_out))
+    weight = count / (count + EMPIRICAL)
+    return (1 - weight) * found + weight * own
+
+
+def strangers_by(scores: Array, second: Array, members: Members, named: Array) -> Strangers:
+    """Pile scores (U,), second-best ones (U,), those of named strangers -> the rest of the mixture, by EM.
+
+    Members stay as they are. Second-best scores of members, and a prior variance, keep it defined where
+    the pile has no stranger at all.
+    """
+    mean, variance, share = float(second.mean()), STRANGER_VARIANCE, 0.4
+    for _ in range(ROUNDS):
+        p = stranger_probability(scores, members, Strangers(mean, variance, share))  # (U,)
+        anchors = (
+            ANCHOR * (1 - p) if len(p) else np.full(len(second), ANCHOR)
+        )  # no pile: the labels' own
+        weights = np.concatenate([p, anchors, np.ones(len(named))])
+        values = np.concatenate([scores, second, named])
+        total = weights.sum()
+        mean = min((weights @ values) / max(total, SMALLEST), members.mean - members.spread)
+        squares = weights @ (values - mean) ** 2
+        variance = (squares + STRANGER_WORTH * STRANGER_VARIANCE) / (total + STRANGER_WORTH)
+        share = float(np.clip((p.sum() + 1) / (len(p) + 4), 0.001, 0.999))
+    return Strangers(float(mean), float(variance), share)
+
+
+def stranger_probability(scores: Array, members: Members, strangers: Strangers) -> Array:
+    """(U,) -> (U,), Bayes' rule: falls with the score, and stays where a component's tail would turn it."""
+    s = np.clip(scores, min(strangers.mean, members.mean), members.mean)
+    f, v = members.freedom, strangers.variance
+    z = (s - members.mean) / members.spread
+    inside = -(f + 1) / 2 * np.log1p(z**2 / f) - np.log(members.spread)
+    inside += gammaln((f + 1) / 2) - gammaln(f / 2) - np.log(np.pi * f) / 2  # Student's density
+    outside = -((s - strangers.mean) ** 2) / (2 * v) - np.log(2 * np.pi * v) / 2
+    odds = np.log(strangers.share) - np.log1p(-strangers.share)
+    found: Array = expit(outside - inside + odds)
+    return found
+
+
+def refined(graph: Graph, arrived: Array, labels: Array, member: Array) -> Array:
+    """Z (L, N), one-hot (L, N), probability of a member (L,) -> weights (L, N) of each row in each prototype.
+
+    Soft k-means on the graph: a label counts 1, a row of the pile by its class and by how surely it is one.
+    """
+    labeled = labels.sum(1) > 0
+    by_graph = np.log(np.maximum(arrived, SMALLEST))
+    weights = labels
+    for _ in range(STEPS):
+        shares = softmax(by_graph + PULL * cosines_without_itself(graph.rows, weights), 1)  # (L, N)
+        weights = np.where(labeled[:, None], labels, member[:, None] * shares)
+    return weights
+
+
+CAUTION = 0.5
+"""Of the weights 1 and 12 by which rows were shared out: what the class probabilities take of them."""
+MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
+PULLS = np.array([0.0, 0.17, 0.33, 0.67, 1.0, 1.33, 2.0])
+LOG_SPREAD = 0.45
+"""How far, in natural logarithms, held-out labels are expected to move these two."""
+
+
+def graph_and_pull(by_graph: Array, cosines: Array, classes: Array) -> tuple[float, float]:
+    """Held-out log Z (H, N), cosines (H, N), classes (H,) -> how much each counts in the class probabilities.
+
+    Where classes are no blobs, held-out labels find the graph right and prototypes wrong: the pull shrinks.
+    """
+    best, least = (CAUTION, CAUTION * PULL), np.inf
+    here = np.arange(len(classes))
+    for move in MOVES:
+        for share in PULLS:
+            g, pull = CAUTION * move, CAUTION * move * share * PULL
+            loss = -log_softmax(g * by_graph + pull * cosines, 1)[here, classes].sum()
+            prior = np.log(move) ** 2 + (np.log((PULL * share + 1) / (PULL + 1))) ** 2
+            if loss + prior / (2 * LOG_SPREAD**2) < least:
+                best, least = (float(g), float(pull)), loss + prior / (2 * LOG_SPREAD**2)
+    return best
