@@ -34,10 +34,10 @@ THOROUGH_FILES = {
     ),
     *("test_faults", "test_messages", "test_odd_files", "test_security", "test_site"),
     *("test_on_workers", "test_embedding_on_workers", "test_pool_builder", "test_reproduce"),
-    *("test_glyphs", "test_results", "test_tensorboard"),
+    *("test_extremes", "test_glyphs", "test_results", "test_tensorboard"),
 }
 """Folders and files that `make quick` leaves out: they start processes or train for seconds."""
-THOROUGH_FIXTURES = {"browser", "cluster", "real"}
+THOROUGH_FIXTURES = {"browser", "cluster", "demo", "real"}
 GRACE_SECONDS = 10.0
 """For processes that are just ending."""
 TRACKER = "from multiprocessing.resource_tracker"

@@ -171,6 +171,7 @@ FORMS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_the_same_pool(small, tmp_path, form):
     make, named = FORMS[form]

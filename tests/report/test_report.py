@@ -167,7 +167,6 @@ def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
 # demo and reproduce
 
 
-@pytest.mark.thorough
 def test_demo_leaves_a_report_with_curves_and_episodes(demo):
     runs, out, err = demo
     assert out.startswith("glyphs, 5-way 1-shot")

@@ -386,6 +386,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in whole.iterdir())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("short_chunks")
 @pytest.mark.parametrize("chunks", [2, 3])
 def test_where_no_checkpoint_is_whole_it_trains_from_the_start(
