@@ -1,4 +1,4 @@
-"""What ends a command early: wrong input, with a message that says what to do, and signals."""
+"""Exceptions that end a command early: wrong input, with a message that says what to do, and signals."""
 
 
 class InputError(ValueError):

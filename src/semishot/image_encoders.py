@@ -1,4 +1,4 @@
-"""Images -> features: `semishot.sorter.encoders` under the path that others rely on."""
+"""Images -> features: the public import path of `semishot.sorter.encoders`."""
 
 from semishot.sorter.encoders import (
     DEFAULT,

@@ -1,4 +1,4 @@
-"""Which examples to label next: `semishot.estimator.next_labels` under the path that others rely on."""
+"""Which examples to label next: the public import path of `semishot.estimator.next_labels`."""
 
 from semishot.estimator.next_labels import next_to_label
 

@@ -24,13 +24,13 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     aa = a.square().sum(-1).unsqueeze(-1)  # (..., A, 1)
     bb = b.square().sum(-1).unsqueeze(-2)  # (..., 1, B)
     d = (aa - 2 * a @ b.mT + bb).clamp_min(0)  # (..., A, B)
-    if not (d.requires_grad or torch.compiler.is_compiling()):  # where looking costs no waiting
+    if not (d.requires_grad or torch.compiler.is_compiling()):  # training checks the loss instead
         check_finite(d)
     return d
 
 
 def check_finite(distances: Tensor) -> None:
-    """An error if any is NaN or infinite, or if their sum, which means are made of, overflows."""
+    """Raise an error if any is NaN or infinite, or if their sum, which means need, overflows."""
     if not distances.sum().isfinite():
         kind = str(distances.dtype).removeprefix("torch.")
         raise InputError(

@@ -21,10 +21,10 @@ FORMATS = {
     "PPM": {".ppm", ".pgm", ".pbm", ".pnm"}, "WEBP": {".webp"}, "TIFF": {".tif", ".tiff"},
 }
 # fmt: on
-"""What is decoded, with its file name extensions. Pillow knows more, and runs Ghostscript for some."""
+"""The formats that are decoded, and their extensions. Pillow knows more, and runs Ghostscript for some."""
 EXTENSIONS = frozenset().union(*FORMATS.values())
 MOST_BYTES = 64 * 2**20
-"""Of an image file."""
+"""The largest image file that is read."""
 MOST_PIXELS = 64_000_000
 BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0  # of TIFF
 REMEDY = "replace or remove this file"
@@ -35,8 +35,8 @@ Box = tuple[float, float, float, float]
 def decode(data: bytes, name: str, side: int, channels: int = 3, bicubic: bool = False) -> Pixels:
     """The pixels (channels, side, side) of an encoded image; `name` is for messages.
 
-    Upright after EXIF, transparency over white, 16 bits scaled to 8; of an animation the first
-    frame. The aspect ratio is not kept, as in the paper's code.
+    Turned upright by EXIF, transparency over white, 16 bits scaled to 8, the first frame of an
+    animation. The aspect ratio is not kept, as in the paper's code.
     """
     with quiet(), opened(data, name) as image:
         shown = resized(upright(image, channels), side, side, bicubic)
@@ -76,7 +76,7 @@ def upright(image: Image.Image, channels: int = 3) -> Image.Image:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence Pillow's warnings of odd metadata. This is global: threads that decode share one block."""
+    """Silence Pillow's warnings about odd metadata. This is global: decoding threads share one block."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -84,7 +84,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opened(data: bytes, name: str) -> Iterator[Image.Image]:
-    """The image, its size checked and its pixels not yet decoded; any damage is one line."""
+    """The image, its size checked, its pixels not yet decoded; a damaged one is a one-line error."""
     if not data:
         raise InputError(f"{name} is empty; {REMEDY}")
     with reading(name, REMEDY):
@@ -92,10 +92,10 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
             with Image.open(io.BytesIO(data), formats=tuple(FORMATS)) as image:
                 _check_size(image, name)
                 yield image
-        except UnidentifiedImageError as error:  # its text has an address in memory
+        except UnidentifiedImageError as error:  # its text contains a memory address
             known = ", ".join(FORMATS)
             raise InputError(f"{name} is not a readable image ({known}); {REMEDY}") from error
-        except Image.DecompressionBombError as error:  # Pillow's own bound, far above ours
+        except Image.DecompressionBombError as error:  # Pillow's own limit, far above ours
             raise InputError(f"{name} has more than {MOST_PIXELS:,} pixels; {REMEDY}") from error
 
 

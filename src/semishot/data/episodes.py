@@ -1,4 +1,4 @@
-"""Episodes are addresses: episode i of stream (seed, purpose) is a pure function of these numbers.
+"""Episodes by address: episode i of stream (seed, purpose) is a pure function of these three.
 
 Letters: E episodes, N way, K shot, Q query per class, M unlabeled per class, H distractor classes.
 """
@@ -50,7 +50,7 @@ class EpisodeShape:
         return sum(self.sizes)
 
     def as_dict(self) -> dict[str, int]:
-        """For JSON. `within_group` is there only where it holds: older files do not know it."""
+        """For JSON. `within_group` is written only if it is true: older files do not have it."""
         return {k: v for k, v in asdict(self).items() if k != "within_group" or v}
 
 
@@ -65,7 +65,7 @@ class Episodes:
     query: Indices
     """(E, N Q)"""
     classes: Indices
-    """(E, N + H), places in the split's list of classes; the last H are the distractor classes."""
+    """(E, N + H), indices into the split's list of classes; the last H are the distractor classes."""
 
     @property
     def images(self) -> Indices:
@@ -78,7 +78,7 @@ class Stream(NamedTuple):
 
     seed: int
     purpose: str
-    """Such as train or test: streams of one seed and different purposes are independent."""
+    """Such as train or test. Streams of one seed but different purposes are independent."""
 
 
 def sample_episodes(
@@ -87,7 +87,7 @@ def sample_episodes(
     """Episodes start .. start + count of a stream.
 
     Classes, support and query have one stream, unlabeled images a second and distractors a third:
-    changing M or H leaves the rest of an episode as it was. Within groups, a fourth says which group.
+    changing M or H leaves the rest of an episode unchanged. Within groups, a fourth draws the group.
     """
     check_enough(images, shape)
     seed, purpose = stream
@@ -122,8 +122,8 @@ def _classes_to_draw(
 ) -> tuple[Indices, Indices, Indices]:
     """An order of the classes (C,), and each episode's slice of it: first (E, 1) and size (E,).
 
-    All of them where `u` is (E, 0). Where it is (E, 1), the group of a class drawn among those whose
-    group has `need` classes: each of them is as likely in an episode, whatever the size of its group.
+    The slice is all classes if `u` is (E, 0). If it is (E, 1), it is the group of a class drawn among
+    those whose group has `need` classes: each class is equally likely, whatever the size of its group.
     """
     everyone, episodes = len(images.size), len(u)
     if not u.shape[1]:
@@ -158,7 +158,7 @@ def distinct(u: NDArray[np.float64], among: Indices | int, taken: Indices | None
 
 
 def check_enough(images: ClassImages, *shapes: EpisodeShape) -> None:
-    """An error before the work: does every class have what an episode may draw from it?"""
+    """Raise an error early if a class has fewer images than an episode may draw from it."""
     for shape in shapes:
         _check_enough(images, shape)
 
@@ -201,7 +201,7 @@ def _check_enough(images: ClassImages, shape: EpisodeShape) -> None:
 def _unlabeled(
     images: ClassImages, u: NDArray[np.float64], classes: Indices, labeled: Indices
 ) -> Indices:
-    """Places of unlabeled images within their class: (E, N, M)."""
+    """Indices of unlabeled images within their class: (E, N, M)."""
     if images.shared:
         return distinct(u, images.size[classes], taken=labeled)
     first = images.labeled[classes]
@@ -209,7 +209,7 @@ def _unlabeled(
 
 
 def draws(seed: int, purpose: str, start: int, count: int, each: int) -> NDArray[np.float64]:
-    """(E, each) uniforms; an episode owns whole blocks of four words, whatever its neighbours."""
+    """(E, each) uniforms; each episode has whole blocks of four words, independent of its neighbors."""
     blocks = -(-each // 4)
     words = random_words(seed, purpose, start * blocks, count * blocks * 4)
     return uniforms(words).reshape(count, blocks * 4)[:, :each]

@@ -1,4 +1,4 @@
-"""An opened image -> the pixels an encoder takes: all of it, its middle, or its ink; what is a drawing.
+"""An opened image -> the pixels an encoder takes: all of it, its middle, or its ink; drawing detection.
 
 A framing is a small value; as JSON it is saved with a model and is part of its encoder's identity.
 """
@@ -15,11 +15,11 @@ from semishot.errors import InputError
 from semishot.system.json_fields import from_json
 
 FAINTEST = 64
-"""Contrast, of 255, that is stretched to full ink. Less is paper."""
+"""The least contrast, out of 255, that is stretched to full ink. Anything less is paper."""
 SMALL, LARGEST_DRAWING = 32, 128
-"""Pixels a side of a drawing: any gray image, or one that is mostly paper."""
+"""Pixels per side: any gray image up to the first is a drawing, or up to the second if mostly paper."""
 NEAR_PAPER, PAPER_SHARE = 16, 0.7
-"""How near, of 255, a pixel of paper is to the color of the border, and the share of such pixels."""
+"""The most, out of 255, by which paper differs from the border's color, and its least share of pixels."""
 MOST_SIDE = 4096
 
 
@@ -44,7 +44,7 @@ class Middle:
     height: int
     width: int
     share: float
-    """Of each side that is kept."""
+    """The share of each side that is kept."""
     channels: int = 3
     bicubic: bool = True
 
@@ -66,8 +66,8 @@ class Middle:
 class Ink:
     """A line drawing as in Omniglot's pool: ink 255 on 0, whatever the colors of ink and paper.
 
-    What differs most from the color of the paper is full ink. A drawing that is not square gets margins
-    of paper, so that its proportions stay.
+    The pixels that differ most from the color of the paper become full ink. A drawing that is not square
+    gets margins of paper, which keep its proportions.
     """
 
     height: int = 28
@@ -101,7 +101,7 @@ def to_json(framing: Framing) -> str:
 
 
 def framing_from_json(text: str, where: object) -> Framing:
-    """What `to_json` has written, its fields checked."""
+    """Read what `to_json` has written, checking its fields."""
     where = f"the framing of {where}"
     written = json.loads(text)
     kinds = {kind.__name__: kind for kind in get_args(Framing)}
@@ -116,9 +116,9 @@ def framing_from_json(text: str, where: object) -> Framing:
 
 
 def is_drawing(data: bytes, name: str) -> bool:
-    """Whether an encoded image is a small gray drawing: 28x28 pixels in one channel will hold it.
+    """Whether an encoded image is a small gray drawing, which fits into 28x28 pixels of one channel.
 
-    Above `SMALL` pixels a side, that is only so for lines on paper, not for gray photographs.
+    Above `SMALL` pixels per side, only lines on paper count as drawings, not gray photographs.
     """
     width, height, gray = header(data, name)
     if not gray or max(width, height) > LARGEST_DRAWING:

@@ -1,6 +1,6 @@
-"""Images in files, zips and tars: a small value says where one lies, and any process can read it.
+"""Images in files, zips and tars: a small value says where an image is, and any process can read it.
 
-Nothing is extracted. ILSVRC-12's training images are found in each form in which people hold them.
+Nothing is extracted. ILSVRC-12's training images are found in every form in which they are usually kept.
 """
 
 import re
@@ -36,7 +36,7 @@ class ZipMember:
     path: str
     member: str
     checksum: int
-    """CRC-32: a build does not go on with another zip."""
+    """CRC-32: an interrupted build is not resumed with a different zip."""
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class ByteRange:
     start: int
     size: int
     form: Literal["encoded", "pickled", "rgb", "bgr"] = "encoded"
-    """An image file, one as a pickle holds it, or the pixels (H, W, 3) themselves."""
+    """An image file, an image file inside a pickle, or the pixels (H, W, 3) themselves."""
 
     @property
     def name(self) -> str:
@@ -119,7 +119,7 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
 
 
 class _Member(tarfile.TarInfo):
-    """Of a tar with short extended headers: tarfile takes time quadratic in their length."""
+    """A member with a bounded extended header: tarfile takes time quadratic in its length."""
 
     def _proc_pax(self, opened: tarfile.TarFile) -> tarfile.TarInfo:
         if self.size > LARGEST_HEADER:
@@ -141,7 +141,7 @@ def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, ImageS
 
 
 def _members(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """All members, or an error: tarfile takes a damaged header for the end, which would shift ranks."""
+    """All members, or an error: tarfile reads a damaged header as the end, which would shift ranks."""
     yield from opened
     assert opened.fileobj is not None
     opened.fileobj.seek(opened.offset)

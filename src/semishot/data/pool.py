@@ -1,7 +1,7 @@
 """The prepared data set on disk: one memory-mapped uint8 array, its classes, and a fingerprint.
 
-A pool is a folder with `images.npy` (I, C, H, W) and `pool.json`. The images of a class lie side by
-side, so a class is a name, a group (alphabet, category), a split, and the range start:start + count.
+A pool is a folder with `images.npy` (I, C, H, W) and `pool.json`. The images of a class are
+contiguous, so a class is a name, a group (alphabet, category), a split, and the range start:start + count.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ class ImageClass:
 
 
 CLASS_FIELDS = tuple(field.name for field in fields(ImageClass))
-"""A class is a row of these in `pool.json`."""
+"""A class is a row of these fields in `pool.json`."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ImagePool:
 
 @dataclass(frozen=True)
 class Description:
-    """What `pool.json` holds."""
+    """The content of `pool.json`."""
 
     format: int
     name: str
@@ -117,7 +117,7 @@ def save_pool(
 def make_room(
     path: Path, dtype: type[Number], shape: tuple[int, ...]
 ) -> np.memmap[Any, np.dtype[Number]]:
-    """A mapped file to fill, its space allocated: a disk that fills up under a map kills the process."""
+    """A memory-mapped file to fill. Its space is allocated first: a full disk would kill the process."""
     try:
         path.unlink(missing_ok=True)  # a link would be followed
         array = np.lib.format.open_memmap(path, "w+", dtype, shape)
@@ -143,7 +143,7 @@ def write_description(folder: Path, pool: ImagePool) -> None:
 
 
 def open_pool(folder: Path) -> ImagePool:
-    """Open a prepared pool, whatever its size: pixels are read when used."""
+    """Open a prepared pool of any size: pixels are read when they are used."""
     try:
         return _read_pool(folder)
     except FileNotFoundError as error:

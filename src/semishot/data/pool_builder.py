@@ -1,4 +1,4 @@
-"""Build a pool of any size from image sources: on all cores, in bounded memory, resumed after a kill."""
+"""Build a pool of any size from image sources: on all cores, in bounded memory, and resumable."""
 
 import hashlib
 import multiprocessing
@@ -35,13 +35,13 @@ from semishot.system.npy import map_array
 from semishot.system.progress import meter
 
 BATCH = 256
-"""Images that a worker reads at a time."""
+"""How many images a worker reads at a time."""
 MOST_WORKERS = 16
-"""Each takes 50 MB, and more of them would wait for the disk."""
+"""Each worker takes 50 MB, and more of them would only wait for the disk."""
 GRACE_SECONDS = 1.0
-"""In which a worker that was asked to end can finish sending."""
+"""How long a worker that was asked to end may take to finish sending."""
 MOST_TEXT = 64 * 2**20
-"""Bytes of a list of batches."""
+"""The largest list of finished batches that is read, in bytes."""
 Pixels = np.memmap[Any, np.dtype[np.uint8]]
 Read = Callable[[ImageSource], NDArray[np.uint8]]
 """A source -> one image (C, H, W)."""
@@ -49,7 +49,7 @@ Read = Callable[[ImageSource], NDArray[np.uint8]]
 
 @dataclass(frozen=True)
 class PlannedClass:
-    """A class of a pool to be built: where each of its images comes from."""
+    """A class of a pool to build: where each of its images comes from."""
 
     name: str
     group: str
@@ -60,7 +60,7 @@ class PlannedClass:
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """A pool to be built."""
+    """A pool to build."""
 
     name: str
     image_shape: tuple[int, int, int]
@@ -79,7 +79,7 @@ def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> Imag
     """Read images on all cores, a batch at a time, into a file; memory stays at a few batches.
 
     Finished batches are kept in a hidden folder beside `folder`, with a digest of the plan: a build
-    that was interrupted continues with the others.
+    that was interrupted continues with the remaining ones.
     """
     sources = [source for planned in plan.classes for source in planned.sources]
     starts = np.cumsum([0, *(len(planned.sources) for planned in plan.classes)])
@@ -138,7 +138,7 @@ def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
 
 
 def _digest(plan: PoolPlan) -> str:
-    """Of the plan, and of the size and time of each file it reads: pixels of two versions never mix."""
+    """A digest of the plan and of each file's size and time: pixels of two versions never mix."""
     whole = hashlib.sha256(repr((plan.name, plan.shape)).encode())
     last = None
     for planned in plan.classes:  # one by one: together they are a hundred megabytes of text
@@ -151,7 +151,7 @@ def _digest(plan: PoolPlan) -> str:
 
 
 def _version(path: str) -> bytes:
-    """Size and time; empty for a file that cannot be read, which fails later with its own message."""
+    """Size and time; empty for an unreadable file, which fails later with its own message."""
     try:
         about = Path(path).stat()
     except OSError:
@@ -163,7 +163,7 @@ def _done(building: Path, shape: tuple[int, ...], digest: str) -> set[int]:
     """The batches that an interrupted build has filled; an error if anything about it does not match."""
     if building.is_symlink():
         raise InputError("it is a link")
-    for path in building.iterdir():  # what a link leads to would be written
+    for path in building.iterdir():  # the target of a link would be overwritten
         if path.is_symlink() or not path.is_file() or path.stat().st_nlink > 1:
             raise InputError(f"{path.name} is a link or not a file")
     if read_regular(building / "plan.txt", MOST_TEXT) != digest.encode():
@@ -185,7 +185,7 @@ def _read_batches(
     batches: Sequence[int],
     workers: int | None,
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """(first, pixels) of each batch, read by all cores, a few batches ahead of the writing."""
+    """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
     count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
     pool = ProcessPoolExecutor(count, context, _end_with_parent)

@@ -1,7 +1,7 @@
-"""A reader for the pickles in which data sets circulate: plain values and arrays, never a call.
+"""A safe reader for the pickles of data sets: it reads plain values and arrays and calls nothing.
 
-An ordinary pickle can call any function of the machine that opens it. Here the few names that plain
-values and NumPy arrays need stand for functions of this file, and any other name is refused. NumPy's
+Opening an ordinary pickle can call any function. Here the few names that plain values and NumPy
+arrays need refer to functions of this file, and any other name is refused. NumPy's
 own constructors never see the file, so it may come from any version of NumPy, from Python 2 or 3.
 """
 
@@ -39,15 +39,15 @@ ENCODINGS = {
 def load(path: Path) -> Any:
     """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
     with _reading(path), _Bounded(open_regular(path).detach()) as file:
-        file.most = max(LARGEST, path.stat().st_size)  # one array may be all of it
+        file.most = max(LARGEST, path.stat().st_size)  # one array may be the whole file
         return _plain(_Reader(file, path).load(), {})
 
 
 def find_bytes(path: Path, prefix: bytes) -> list[tuple[int, int]]:
-    """Where the byte strings that begin with `prefix` lie in the file: (start, size), in its order.
+    """Where the byte strings that begin with `prefix` are in the file: (start, size), in file order.
 
-    The pickle is looked through, not loaded: one of any size takes hardly any memory, and nothing in
-    it is called. Protocol 0 is not searched. What lies there is for `unescape`.
+    The pickle is scanned, not loaded: this takes little memory for a pickle of any size, and nothing in
+    it is called. Protocol 0 is not searched. Pass the bytes found to `unescape`.
     """
     found = []
     with _reading(path), _Bounded(open_regular(path).detach()) as file:
@@ -63,7 +63,7 @@ def find_bytes(path: Path, prefix: bytes) -> list[tuple[int, int]]:
 
 
 def unescape(data: bytes, prefix: bytes) -> bytes:
-    """The byte string that begins with `prefix`, whichever way the pickle holds it."""
+    """The byte string that begins with `prefix`, in either way in which a pickle stores it."""
     try:
         return data if data.startswith(prefix) else data.decode().encode("latin1")
     except UnicodeError as error:
@@ -91,7 +91,7 @@ def _reading(path: Path) -> Iterator[None]:
     with reading(f"{path} as a pickle", "get the file again"):
         try:
             yield
-        except KeyError as error:  # how pickle looks up an operation
+        except KeyError as error:  # raised by pickle for an unknown operation
             raise ValueError(f"invalid load key {error}") from error
 
 
@@ -99,7 +99,7 @@ OPERATIONS: dict[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
 
 
 def _hashing(code: bytes) -> Callable[[Any], None]:
-    """An operation that hashes what was read before it; nested tuples could take for ever."""
+    """Wrap an operation that hashes what was read before it: nested tuples could take forever."""
 
     def checked(reader: Any) -> None:
         pairs = code in (pickle.SETITEMS, pickle.DICT)
@@ -123,7 +123,7 @@ def _check_keys(keys: Iterable[Any]) -> None:
 
 
 class _Reader(pickle._Unpickler):
-    """Python's own unpickler in Python: the one in C allocates as many objects as the file claims."""
+    """Based on Python's unpickler in Python: the one in C allocates as many objects as the file claims."""
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **OPERATIONS,
@@ -164,7 +164,7 @@ class _Call:
 
 
 class _Dtype:
-    """Stands for a numpy.dtype while the pickle is read."""
+    """Takes the place of a numpy.dtype while the pickle is read."""
 
     __slots__ = ("order", "size")
 
@@ -180,7 +180,7 @@ class _Dtype:
         self.order = order
 
     def array(self, data: str | bytes | bytearray, shape: Sequence[int]) -> NDArray[Any]:
-        """The elements in memory order, without a copy where there are bytes."""
+        """The elements in memory order, without a copy if they are bytes."""
         if isinstance(data, str):
             data = data.encode("latin1")
         if not isinstance(data, bytes | bytearray):
@@ -195,7 +195,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands for a numpy.ndarray, which a pickle makes empty and fills later."""
+    """Takes the place of a numpy.ndarray, which a pickle creates empty and fills later."""
 
     __slots__ = ("value",)
 
@@ -258,14 +258,14 @@ KNOWN: dict[str, Callable[..., Any]] = {
 
 
 def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
-    """`value` with its arrays in place of what stood for them; `done` ends cycles and repeats."""
+    """`value` with its placeholders replaced by arrays; `done` handles cycles and repeats."""
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, _Array):
         return value.value
     if id(value) in done:
         return done[id(value)][1]
-    done[id(value)] = value, value  # the first keeps its id from being given away
+    done[id(value)] = value, value  # the first keeps its id from being reused
     if isinstance(value, dict):
         for key, held in value.items():
             _plain(key, done)

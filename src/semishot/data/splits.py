@@ -1,4 +1,4 @@
-"""Images into labeled and unlabeled, and the random streams behind it: pure functions of a seed.
+"""Splitting images into labeled and unlabeled, and the random streams for it: pure functions of a seed.
 
 Letters: C classes, I images of these classes.
 """
@@ -22,7 +22,7 @@ def check_seed(seed: int) -> None:
 def random_words(seed: int, purpose: str, start: int, count: int) -> NDArray[np.uint64]:
     """`count` 64-bit words of stream (seed, purpose), from block `start`; 4 words are one block.
 
-    A counter-based generator: any part of a stream is computed without what comes before it.
+    The generator is counter-based: any part of a stream is computed without the part before it.
     """
     check_seed(seed)
     key = np.array([seed, zlib.crc32(purpose.encode())], np.uint64)
@@ -37,7 +37,7 @@ def uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class ClassImages:
-    """Which images of each class may be drawn as what: class c owns a slice of `order`.
+    """Which images of each class may be drawn as labeled or unlabeled: class c has a slice of `order`.
 
     `order[start[c] : start[c] + labeled[c]]` are its labeled images, the rest up to `size[c]` its
     unlabeled ones. `shared` means there is no such split (validation and test): every image may be
@@ -54,7 +54,7 @@ class ClassImages:
 
 
 def labeled_split(classes: Sequence[ImageClass], fraction: float, seed: int) -> ClassImages:
-    """Label a fraction of each class's images, chosen by the seed and the image's place alone."""
+    """Label a fraction of each class's images, chosen by the seed and the image's index alone."""
     if not 0 < fraction <= 1:
         raise InputError(f"the labeled fraction must be in (0, 1], not {fraction}")
     end = max(c.start + c.count for c in classes)

@@ -14,7 +14,7 @@ PNG = b"\x89PNG"
 
 
 def thumbnail(image: Image.Image) -> bytes:
-    """A small JPEG of an opened image, without what the camera wrote about place and time."""
+    """A small JPEG of an opened image, without metadata such as place and time."""
     draft(image, SIDE, SIDE)
     small = upright(image)
     small.info.clear()  # comments would be saved, too

@@ -1,4 +1,4 @@
-"""Every file below a folder: sorted, no folder twice, never in a circle, to a bounded depth."""
+"""Every file below a folder: sorted, no folder twice, no cycles, to a bounded depth."""
 
 import stat
 from collections import deque
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEEPEST = 100
-"""Folders in folders, below the one that was named."""
+"""The deepest nesting of folders below the given one."""
 
 
 @dataclass(frozen=True)
@@ -15,14 +15,14 @@ class Entry:
     path: Path
     hidden: bool = False
     problem: str = ""
-    """Why it is neither a regular file nor a folder that was walked."""
+    """Why it is neither a regular file nor a folder that was searched."""
 
 
 def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> Iterator[Entry]:
-    """Regular files below `root`, and what cannot be read or followed, with the reason.
+    """Regular files below `root`, and entries that cannot be read or followed, with the reason.
 
     Links are followed last, so that a folder is found by its own path if it has one below `root`.
-    leave_out: resolved paths of folders that are not walked. hidden: walk hidden folders, too.
+    leave_out: resolved paths of folders that are skipped. hidden: walk hidden folders, too.
     """
     seen: dict[tuple[bool, int, int], Path] = {}
     waiting, links = [root], deque[Path]()
@@ -56,5 +56,5 @@ def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> 
 
 
 def is_hidden(*parts: str) -> bool:
-    """Whether a part of a path is what a desktop or a version control leaves behind."""
+    """Whether a part of a path was created by a desktop or a version control system."""
     return any(part.startswith(".") or part == "__MACOSX" for part in parts)

@@ -21,7 +21,7 @@ EMBEDDED = "glyphs"
 
 
 def names() -> list[str]:
-    """The names of all data sets: the files of this folder."""
+    """The names of all data sets: those of the files in this folder."""
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__))
 
 
@@ -58,11 +58,11 @@ def prepare(
     root
         The data root; None: `$SEMISHOT_DATA`, else the platform's cache folder.
     download
-        Download the raw files instead, for data sets that can be downloaded.
+        Download the raw files instead, if the data set can be downloaded.
     splits
-        Only these splits, for data sets that can be prepared in part.
+        Only these splits, if the data set can be prepared in part.
     partial
-        Accept a source that lacks classes, for data sets that can be prepared in part.
+        Accept a source that lacks classes, if the data set can be prepared in part.
     """
     module, folder = _module(name), pool_folder(name, root)
     if download and source is not None:
@@ -88,7 +88,7 @@ def prepare(
 
 
 def _check_place(folder: Path, source: Path | None = None) -> None:
-    """Refuse to replace what is not a pool: the source itself, or files of the user."""
+    """Refuse to replace anything but a pool: the source itself, or files of the user."""
     if source is not None and source.resolve().is_relative_to(folder.resolve()):
         raise InputError(
             f"{source} is where the pool goes, {folder}; move the images or pass --data-root"
@@ -107,7 +107,7 @@ def _check_place(folder: Path, source: Path | None = None) -> None:
 
 
 def _preparing(folder: Path) -> Lock:
-    """One process at a time builds a pool."""
+    """A lock: only one process at a time builds a pool."""
     return Lock(folder.with_name(f".{folder.name}.lock"))
 
 
@@ -117,7 +117,7 @@ def load(name: str, root: Path | None = None) -> ImagePool:
     if name == EMBEDDED and not (folder / "pool.json").exists():
         _check_place(folder)
         with _preparing(folder):
-            if not (folder / "pool.json").exists():  # another process may have been faster
+            if not (folder / "pool.json").exists():  # another process may have built it meanwhile
                 made: ImagePool = _module(name).prepare(folder, None)
                 return made
     return open_pool(folder)
@@ -126,7 +126,7 @@ def load(name: str, root: Path | None = None) -> ImagePool:
 def framing(pool: ImagePool) -> Framing | None:
     """How other images are prepared to look like those of `pool`, as its data set's FRAMING declares.
 
-    None for a pool that is not of a data set of this package.
+    None for a pool whose data set is not part of this package.
     """
     if pool.name not in names():
         return None
@@ -160,7 +160,7 @@ def verify(name: str, root: Path | None = None) -> list[str]:
 
 
 def prepared(root: Path | None = None) -> dict[str, str]:
-    """Every data set this version knows -> what is there."""
+    """Every data set this version knows -> whether it is prepared, and what it holds."""
     states = {}
     for name in names():
         folder = pool_folder(name, root)

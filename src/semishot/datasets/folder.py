@@ -24,22 +24,22 @@ __all__ = ["describe", "prepare"]
 FRAMING = Whole
 LAYOUTS = "class/image, split/class/image or group/class/image"
 UNGROUPED = "all"
-"""The group of every class where the tree has none."""
-VAL_PERCENT, TEST_PERCENT = 16, 20  # of the classes or groups; miniImageNet's 64/16/20
+"""The group of every class if the tree has no groups."""
+VAL_PERCENT, TEST_PERCENT = 16, 20  # of the classes or groups: 64/16/20, as in miniImageNet
 PHOTOGRAPH, DRAWING = (3, 84, 84), (1, 28, 28)
 ALMOST_SPLITS = {"training", "valid", "validation", "dev", "testing", "eval", "evaluation"}
 
 
 @dataclass
 class Tree:
-    """What is below a folder: parts of the path of each class folder -> its images; other files."""
+    """A folder's content: the path of each class folder, in parts -> its images; and other files."""
 
     classes: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     ignored: int = 0
 
 
 def prepare(folder: Path, source: Path | None = None) -> ImagePool:
-    """Build the pool in `folder` from the images below `source`, in whichever layout they lie."""
+    """Build the pool in `folder` from the images below `source`, in any of the layouts."""
     if source is None:
         raise InputError(f"pass --source FOLDER, a tree {LAYOUTS}")
     if not source.is_dir():
@@ -72,7 +72,7 @@ def describe(pool: ImagePool) -> list[str]:
 
 
 def read_tree(source: Path) -> Tree:
-    """Every image below `source`, wherever it lies, sorted."""
+    """Every image below `source`, at any depth, sorted."""
     tree = Tree()
     for entry in walk(source, hidden=True):
         path = entry.path
@@ -116,7 +116,7 @@ def find_layout(tree: Tree, source: Path) -> str:
     top = {parts[0] for parts in tree.classes}
     like_splits = {name for name in top if name.lower() in {*SPLITS, *ALMOST_SPLITS}}
     if 1 in example:
-        if like_splits == top:  # a class may be called train, but hardly all of them
+        if like_splits == top:  # one class may be called train, but not all of them
             raise InputError(
                 f"{source} has images in a split but in no class, {example[1]}; make it a tree "
                 "split/class/image"
@@ -133,7 +133,7 @@ def find_layout(tree: Tree, source: Path) -> str:
 
 
 def plan(tree: Tree, layout: str, source: Path) -> list[PlannedClass]:
-    """The classes, by group and name, or by split and name where splits are given."""
+    """The classes, by group and name, or by split and name if splits are given."""
     if layout == "split/class":
         split_of = _given_splits(tree, source)
     else:

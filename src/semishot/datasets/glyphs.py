@@ -1,4 +1,4 @@
-"""The embedded data set: characters of invented scripts in twenty hands, drawn by code in seconds.
+"""The embedded data set: characters of invented scripts in twenty handwritings, drawn by code in seconds.
 
 Shapes: C characters of an alphabet, D drawers, S strokes of a character, K guide points of a
 stroke, T dots of ink along it. A script lives in the box [-1, 1]^2, y pointing down.
@@ -30,10 +30,10 @@ FINE = 4 * SIDE
 MARGIN = 4
 """Fine pixels that stay white along every edge."""
 HALF = 41.0
-"""Half the size of a character in fine pixels, before a drawer's hand changes it."""
+"""Half the size of a character in fine pixels, before a drawer's handwriting changes it."""
 STROKES = 4
 DOTS = 150
-"""Per stroke: the longest still have no gaps under the thinnest pen."""
+"""Dots per stroke: enough that the longest has no gaps under the thinnest pen."""
 CANDIDATES = 80
 ALIKE = 0.75
 """Two characters of an alphabet, written with the broad pen, have at most this cosine."""
@@ -41,7 +41,7 @@ BROAD_PEN = 9.0
 CYCLE: tuple[Split, ...] = ("train", "train", "test", "train", "val", "train", "train", "test")
 """The alphabets' splits, repeated, so that even five alphabets hold all three."""
 
-# What a stroke does on its way: points (along, across) a chord of length 100.
+# The shapes of strokes: points (along, across) a chord of length 100.
 LINE = [(0, 0), (17, 0), (33, 0), (50, 0), (67, 0), (83, 0), (100, 0)]
 ARC = [(0, 0), (12, 15), (30, 27), (50, 31), (70, 27), (88, 15), (100, 0)]
 CUP = [(0, 0), (0, 35), (15, 60), (50, 70), (85, 60), (100, 35), (100, 0)]
@@ -58,7 +58,7 @@ GUIDES = MOTIFS.shape[1]
 
 @dataclass(frozen=True)
 class Hands:
-    """How each drawer writes, whatever the character."""
+    """How each drawer writes, independent of the character."""
 
     bend: Floats
     """(D, 2, 2) size, proportion, slant and tilt as one linear map."""
@@ -89,7 +89,7 @@ def _sample_hands(rng: np.random.Generator) -> Hands:
 
 
 def _sample_repertoire(rng: np.random.Generator) -> Floats:
-    """The strokes that an alphabet is made of, each around its first point: (?, K, 2)."""
+    """The strokes that an alphabet is made of, each relative to its first point: (?, K, 2)."""
     count = rng.integers(7, 13)
     angles = rng.choice(8, rng.integers(2, 5), replace=False) * np.pi / 4
     angle = rng.choice(angles, count) + rng.normal(0, 0.1, count)
@@ -129,13 +129,13 @@ def _invent_alphabet(rng: np.random.Generator) -> tuple[Floats, Bools, float]:
     # Compared as stretched to a square: a broad and a narrow ring are one character to a reader.
     square = 2 * centered / np.maximum(extent, size / 2)
     images = _ink(_dots(square[None], np.array([roundness])), np.array([BROAD_PEN]))[0]
-    legible = images.mean((1, 2)) / np.sqrt(used)  # strokes side by side, not on one heap
+    legible = images.mean((1, 2)) / np.sqrt(used)  # strokes side by side, not on top of each other
     kept = _unlike(images, np.argsort(-legible, kind="stable"))[:wanted]
     return (2 * centered / size)[kept], drawn[kept], roundness
 
 
 def _unlike(images: Bytes, order: NDArray[np.intp]) -> list[int]:
-    """In this order, the characters that resemble none kept before."""
+    """The characters, in order, that do not resemble any kept before."""
     flat = images.reshape(len(images), -1).astype(np.float64)
     flat /= np.linalg.norm(flat, axis=1, keepdims=True)
     kept: list[int] = []
@@ -151,8 +151,8 @@ def _by_hand(rng: np.random.Generator, hands: Hands, strokes: Floats, drawn: Boo
     wobble = hands.wobble[:, None, None, None, None]
     middle = strokes.mean(2, keepdims=True)
     guides = middle + (strokes - middle) * (1 + wobble * rng.normal(0, 0.13, (*lead, 1, 2)))
-    guides += wobble * rng.normal(0, 0.09, (*lead, 1, 2))  # where the stroke begins
-    guides += wobble * rng.normal(0, 0.04, (*lead, GUIDES, 2))  # how it runs
+    guides += wobble * rng.normal(0, 0.09, (*lead, 1, 2))  # the start of the stroke
+    guides += wobble * rng.normal(0, 0.04, (*lead, GUIDES, 2))  # its course
     overshoot = rng.normal(0.1, 0.3, (*lead, 1))
     guides[..., -1, :] += overshoot * (guides[..., -1, :] - guides[..., -2, :])
     guides += hands.bow[:, None, None, None] * (1 - guides[..., ::-1] ** 2)
@@ -199,18 +199,18 @@ def _ink(dots: Floats, pen: Floats) -> Bytes:
 
 
 def _thicken(flat: Bools, radius: float) -> Bools:
-    """Widen every dot to a disc by shifting the flat pages: the margin keeps rows from wrapping."""
+    """Widen every dot to a disc by shifting the flattened images: the margin keeps rows from wrapping."""
     thick = flat.copy()
     reach = range(-int(radius), int(radius) + 1)
     for shift in (y * FINE + x for y in reach for x in reach if x * x + y * y <= radius * radius):
-        if shift > 0:  # a disc is symmetric: each shift stands for its opposite, too
+        if shift > 0:  # a disc is symmetric: each shift is also used in the opposite direction
             thick[shift:] |= flat[:-shift]
             thick[:-shift] |= flat[shift:]
     return thick
 
 
 def draw(seed: int = SEED, alphabets: int = ALPHABETS) -> tuple[Bytes, list[ImageClass]]:
-    """Images (I, 1, 28, 28), ink 255 on 0, and their classes; fewer alphabets are a prefix."""
+    """Images (I, 1, 28, 28), ink 255 on 0, and their classes; fewer alphabets give a prefix."""
     hands = _sample_hands(_generator(seed, 0))
     pages: list[Bytes] = []
     classes: list[ImageClass] = []

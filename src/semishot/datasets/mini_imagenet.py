@@ -1,15 +1,15 @@
 """miniImageNet: 100 classes x 600 photographs, 84x84, in the split of Ravi and Larochelle (R22).
 
-The images come from the files that the Ravi csv name, from ILSVRC-12, or from the cached pickles.
+The images come from the files that the Ravi csv files name, from ILSVRC-12, or from the cached pickles.
 
 How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds its ILSVRC file:
 
-- Known: the number is not an ILSVRC number, for those run to five digits, and here none exceeds 1,300,
+- Known: the number is not an ILSVRC number: those have up to five digits, and here none exceeds 1,300,
   the size of the largest class. It counts the files of the class, from 1.
 - Assumed: they are counted in the natural order of their names, n01532829_3.JPEG before
   n01532829_26.JPEG, and the class is complete. The authors never published the order; the public
-  generators of miniImageNet (gitabcworld, yaoyao-liu/mini-imagenet-tools) count in this one. Where
-  they are wrong, a class gets 600 other images of the same class: a fair data set, but another one.
+  generators of miniImageNet (gitabcworld, yaoyao-liu/mini-imagenet-tools) use this one. If it is
+  wrong, a class gets 600 other images of the same class: a valid data set, but a different one.
 """
 
 import csv
@@ -66,7 +66,7 @@ Listed = dict[Split, dict[str, list[ImageSource]]]
 def prepare(
     folder: Path, source: Path | None, splits: tuple[Split, ...] = ("train", "val", "test")
 ) -> ImagePool:
-    """Build the pool in `folder` from whichever form of miniImageNet lies in `source`."""
+    """Build the pool in `folder` from any form of miniImageNet in `source`."""
     if source is None:
         raise InputError(f"miniImageNet is not generated: pass --source FOLDER with {ACCEPTED}")
     if not source.is_dir():
@@ -173,18 +173,18 @@ def _check_disjoint(listed: Mapping[Split, Iterable[str]], source: Path) -> None
 
 
 def _check_present(taken: Sequence[Split], held: Sequence[Split], problem: str) -> None:
-    """Raise unless all splits taken are held; `problem` has a place for the absent split."""
+    """Raise unless all splits taken are held; `problem` has a placeholder for the missing split."""
     for split in taken:
         if split not in held:
             instead = f", or pass --splits {','.join(held)}" if held else ""
             raise InputError(f"{problem.replace('{}', split, 1)}; add what is missing{instead}")
 
 
-# The files that the csv name
+# The files that the csv files name
 
 
 def _in_folder(images: Path, named: Named) -> dict[str, ImageSource]:
-    """File name -> source, for the names of the csv that lie anywhere below images/."""
+    """File name -> source, for the names in the csv files that are found anywhere below images/."""
     wanted = _names(named)
     found: dict[str, ImageSource] = {}
     for path in (entry.path for entry in walk(images) if not entry.problem):
@@ -195,7 +195,7 @@ def _in_folder(images: Path, named: Named) -> dict[str, ImageSource]:
 
 
 def _in_zips(source: Path, named: Named) -> dict[str, ImageSource]:
-    """File name -> source, for the names of the csv with which a member of a zip ends."""
+    """File name -> source, for the names in the csv files that end the path of a member of a zip."""
     wanted = _names(named)
     found: dict[str, ImageSource] = {}
     for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
@@ -266,15 +266,15 @@ def _ranked(files: Sequence[ImageSource], name: str, label: str, source: Path) -
 
 
 def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> ImagePool:
-    """By way of plain arrays beside `folder`, from which all workers read: a pickle is loaded once."""
+    """Save each pickle as a plain array beside `folder`, for all workers: it is loaded only once."""
     spool = folder.with_name(f".{folder.name}.unpickled")
-    remove(spool)  # left by a killed build, or a link to elsewhere
+    remove(spool)  # left by a killed build, or a link
     spool.mkdir(parents=True)
     try:
         listed: Listed = {}
         for split in taken:
             path = source / PICKLE.format(split)
-            state = path.stat()  # in the name, so that a build never continues with another file
+            state = path.stat()  # in the name, so that a build is never resumed with another file
             rows = spool / f"{split}-{state.st_size}-{state.st_mtime_ns}.npy"
             images, classes = _unpickled(path)
             _check_counts(split, classes, path)

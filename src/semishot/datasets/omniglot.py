@@ -31,7 +31,7 @@ ARCHIVES = {
     "images_evaluation.zip": "md5:6b91aef0f799c5bb55b94e3f2daec811",
 }
 PUBLISHED_PIXELS = "3cd5d5800c2751294591100b93dddb2cb6f5fea9503d6fb2e279ee06d019163d"
-"""What `decode` measures on the published archives, however they are zipped."""
+"""The digest that `decode` computes from the published archives, however they are zipped."""
 IDENTICAL, DIFFERENT = "the published Omniglot, complete", "differs from the published Omniglot"
 REMEDY = "get the two archives again, or pass --download"
 
@@ -147,7 +147,7 @@ def classes() -> list[ImageClass]:
 
 @contextmanager
 def list_drawings(source: Path) -> Iterator[list[Drawing]]:
-    """Both halves' drawings, sorted, readable inside the block; a zip goes before a folder."""
+    """Both halves' drawings, sorted, readable inside the block; a zip is preferred to a folder."""
     if not source.is_dir():
         raise InputError(
             f"{source} is not a folder; --source is the folder of {' and '.join(ARCHIVES)}"
@@ -197,7 +197,7 @@ def _is_drawing(path: PurePosixPath) -> bool:
 
 
 def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
-    """Raise unless these are the characters of `CHARACTERS`, all of them, with all drawings."""
+    """Raise unless these are exactly the characters of `CHARACTERS`, with all drawings."""
     count = Counter("/".join(d.key[:2]) for d in drawings)
     characters = {"/".join(key) for key in split_of_characters()}
     for kind, found, known in (

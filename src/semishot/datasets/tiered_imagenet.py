@@ -1,11 +1,11 @@
 """tieredImageNet: 608 classes of ILSVRC-12 in 34 categories, 84x84; a category has one split (R23).
 
-The images come from ILSVRC-12, all files of each class, or from what the paper's authors published:
+The images come from ILSVRC-12, all files of each class, or from the files of the paper's authors:
 
 - `*_images_png.pkl`, PNGs; or `*_images.npz`, the array they decode to with OpenCV, which is BGR.
   Pools are RGB. The PNGs were written from BGR by OpenCV, so that other readers see RGB.
-- `*_labels.pkl`, which name a class in words; `class_names.txt` and `synsets.txt` beside them tell
-  its WordNet id. Their categories (`label_general`) are wrong; ours come from the list of classes.
+- `*_labels.pkl`, which name a class in words; `class_names.txt` and `synsets.txt` beside them give
+  its WordNet id. Their categories (`label_general`) are wrong; the list of classes is used instead.
 """
 
 import struct
@@ -85,7 +85,7 @@ def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePo
 
 
 def class_list() -> list[PlannedClass]:
-    """The 608 classes by split, category and WordNet id, as yet without images."""
+    """The 608 classes by split, category and WordNet id, without images."""
     rows = [line.split() for line in CLASSES.read_text(encoding="utf-8").splitlines()]
     return [
         PlannedClass(name, category, split, ())
@@ -126,11 +126,11 @@ def read(source: ImageSource) -> NDArray[np.uint8]:
     return decode(data, source.name, SIDE, bicubic=True)
 
 
-# What the authors published
+# The authors' files
 
 
 def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[ImageSource]]:
-    """class -> where its images lie, in the order of the files."""
+    """class -> where its images are, in the order of the files."""
     found: dict[str, list[ImageSource]] = {}
     ids = _ids_of_names(source)
     for split in SPLITS:
@@ -157,7 +157,7 @@ def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[Im
 
 
 def _ids_of_names(source: Path) -> Mapping[str, list[str]]:
-    """Name -> WordNet ids; ILSVRC-12 has two cranes."""
+    """Name -> WordNet ids; ILSVRC-12 has two classes named crane."""
     ids: dict[str, list[str]] = {}
     if (source / NAMES).is_file() and (source / IDS).is_file():
         names, wnids = (

@@ -1,6 +1,6 @@
-"""Any number of features, processed in blocks: scaled, and reduced to N + 1 coordinates for refiners.
+"""Any number of examples, processed in blocks: scaled, and reduced to N + 1 coordinates for refiners.
 
-Letters: M examples, B of a block, N classes, D features.
+Letters: M examples, B examples of a block, N classes, D features.
 Nothing here holds more than M x N numbers and one block.
 """
 
@@ -21,14 +21,14 @@ BLOCK = 2**19
 """Numbers in a block: 2 MB in float32, which stay in the cache from one operation to the next."""
 
 NORMALIZATIONS = ("centered", "unit", "none")
-"""Directions seen from their mean; directions; features as they are."""
+"""Directions relative to their mean; directions; unchanged features."""
 
 Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
 class Space:
-    """Where distances are measured: raw features, or their directions seen from `center`; over `length`.
+    """Where distances are measured: raw features, or directions relative to `center`; over `length`.
 
     Eq. 2's softmax has no temperature. Dividing by `length` gives it the temperature length^2, since
     squared distances shrink by that much.
@@ -47,9 +47,9 @@ class Space:
         return features / self.length
 
     def settle(self, prototypes: Tensor) -> Tensor:
-        """Means of directions, scaled to unit length again, however many examples they are means of.
+        """Means of directions, scaled to unit length again, whatever the number of examples.
 
-        Otherwise a mean of few would be longer than a mean of many, and farther from everything.
+        Otherwise the mean of few examples would be longer than that of many, and farther from all examples.
         """
         if self.normalization == "none":
             return prototypes
@@ -58,8 +58,8 @@ class Space:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread: blocks are small, and threads would spend their time waiting for each other, on a
-    busy machine many times over."""
+    """Use one thread: blocks are small, and threads would mostly wait for each other, above all on a
+    busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -87,14 +87,14 @@ def mean_direction(features: Array) -> Tensor:
 def coordinates(features: Array, space: Space, prototypes: Tensor) -> tuple[Tensor, Tensor]:
     """(M, D), (N, D) -> (M, N + 1), (N, N + 1) with the same distances to prototypes and origin.
 
-    The prototypes span at most N dimensions. Of the rest of an example only its length matters to
-    those distances, and it becomes the last coordinate. A refiner that looks at nothing else gives
-    the same weights, whatever D is.
+    The prototypes span at most N dimensions. Of the rest of an example only the length matters for
+    these distances, and it becomes the last coordinate. A refiner that uses only these distances gives
+    the same weights.
     """
     basis = torch.linalg.qr(prototypes.mT).Q  # (D, N), or (D, D) if that is less
     seen = basis.new_empty(
         len(features), basis.shape[1] + 1
-    )  # allocated once: parts would fragment memory
+    )  # allocated once: concatenation would fragment memory
     for part, block in blocks(features):
         scaled = space(block)  # (B, D)
         along = scaled @ basis  # (B, N)

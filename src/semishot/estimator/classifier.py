@@ -1,6 +1,6 @@
 """PrototypeClassifier: prototypes refined by a pile of unlabeled features, as a scikit-learn estimator.
 
-Letters: M examples, S of them labeled, N classes, D features.
+Letters: M examples, S labeled examples, N classes, D features.
 """
 
 import copy
@@ -45,7 +45,7 @@ __all__ = ["UNLABELED", "PrototypeClassifier"]
 UNLABELED = -1
 FLOATS = [np.float32, np.float64]
 TRIAL = 1000
-"""Of more unlabeled examples than this, trials use evenly spaced ones, at least so many."""
+"""Of more unlabeled examples than this, trials use evenly spaced ones, at least this many."""
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
@@ -161,7 +161,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         labeled = is_labeled(answers)
         if not labeled.any():
             raise InputError("fit needs labeled examples: all of y is -1")
-        with warnings.catch_warnings():  # one label per class is no mistake here
+        with warnings.catch_warnings():  # one label per class is valid here
             warnings.filterwarnings("ignore", "The number of unique classes")
             check_classification_targets(answers[labeled])
         self.classes_, codes = np.unique(answers[labeled], return_inverse=True)
@@ -181,7 +181,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         labels: Tensor,
         labeled: NDArray[np.bool_],
     ) -> None:
-        """Scale, trial, refinement, and the scale once more."""
+        """Choose the scale, try the unlabeled examples, refine, and adjust the scale."""
         unlabeled = np.flatnonzero(~labeled)
         tried = unlabeled[:: max(1, len(unlabeled) // TRIAL)]
         trial = Trial(tensor(features[labeled]), labels[labeled], tensor(features[tried]))
@@ -318,7 +318,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         classes: NDArray[Any] = self.classes_[places.numpy()]
         if self.reject is not None:
             if classes.dtype.kind not in "if":
-                classes = classes.astype(object)  # which can hold -1
+                classes = classes.astype(object)  # so that it can hold -1
             classes[self._share_nearer(distances) > 1 - self.reject] = UNLABELED
         return classes
 
@@ -335,7 +335,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
 
 def as_array(values: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+    """A tensor as an array; anything else unchanged."""
     if not isinstance(values, Tensor):
         return values
     values = values.detach().cpu()

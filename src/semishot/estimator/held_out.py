@@ -23,15 +23,15 @@ from semishot.prototypes import squared_distances
 from semishot.refine.fitted_mask import ITERATIONS, SMALLEST, fit
 
 UNLABELED_WORTH = 10
-"""How many held-out distances the estimate from unlabeled examples counts for: with two labels per class
-the held-out ones are too few, and too large, since the prototype of one label is a poor one."""
+"""How many held-out distances the estimate from unlabeled examples counts as: with two labels per class
+the held-out ones are too few, and too large, since the prototype of one label is inaccurate."""
 HARM = 4.0
 """Held-out log-probability, times labels per class, that unlabeled examples may cost before they are
 ignored: the fewer the labels, the more they are expected to help."""
 
 
 class Trial(NamedTuple):
-    """What is tried: labeled examples, and unlabeled ones or a sample of them."""
+    """The data of a trial: labeled examples, and unlabeled ones or a sample of them."""
 
     support: Tensor  # (S, D), raw features
     labels: Tensor  # (S, N), one-hot
@@ -39,7 +39,7 @@ class Trial(NamedTuple):
 
 
 class Judgment(NamedTuple):
-    """Do the unlabeled examples help? And the held-out distances of whichever way is used."""
+    """Whether the unlabeled examples help, and the held-out distances with or without them, as used."""
 
     helps: bool | None
     """None: no example could be held out, or none was unlabeled."""
@@ -49,7 +49,7 @@ class Judgment(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Labeled examples held out in turn: how many, the share that is right, their mean probability."""
+    """Labeled examples held out in turn: how many, the share predicted right, their mean probability."""
 
     examples: int
     accuracy: float
@@ -88,7 +88,7 @@ def refine_with(
 
 
 def judge(refiner: nn.Module | None, steps: int, trial: Trial, space: Space) -> Judgment:
-    """Compare held-out labeled examples with and without the unlabeled ones; keep the better way."""
+    """Compare held-out labeled examples with and without the unlabeled ones; keep the better one."""
     support, labels, unlabeled = trial
     supervised = refine_with(None, steps, space, unlabeled[:0])
     alone = held_out_distances(support, labels, space, supervised)
@@ -121,7 +121,7 @@ def held_out_summary(distances: Tensor, classes: Tensor) -> HeldOut | None:
 
 
 def combined_members(held_out: Members | None, unlabeled: Members | None) -> Members | None:
-    """Both estimates in one, weighted by how many distances each counts for."""
+    """Combine both estimates, weighted by how many distances each counts as."""
     if held_out is None or unlabeled is None:
         return held_out or unlabeled
     count = held_out.freedom + 1
@@ -132,7 +132,7 @@ def combined_members(held_out: Members | None, unlabeled: Members | None) -> Mem
 
 
 def members_held_out(distances: Tensor) -> Members | None:
-    """From held-out distances (H, N): Student's prediction of one more."""
+    """From held-out distances (H, N): Student's predictive distribution of another one."""
     nearest = distances.double().amin(-1)
     count = len(nearest)
     spread = float(nearest.std()) if count > 1 else 0.0
@@ -144,9 +144,9 @@ def members_held_out(distances: Tensor) -> Members | None:
 def members_unlabeled(
     refiner: nn.Module | None, steps: int, trial: Trial, space: Space
 ) -> Members | None:
-    """From the near component of the unlabeled: each half measured by prototypes refined with the other.
+    """From the near component of the unlabeled: each half measured from prototypes refined with the other.
 
-    An example that has taken part in a prototype lies nearer to it than a new one would.
+    An example that contributed to a prototype lies nearer to it than a new one would.
     """
     halves = trial.unlabeled[::2], trial.unlabeled[1::2]
     if not len(halves[1]):
@@ -163,10 +163,10 @@ def members_unlabeled(
 
 
 def near_component(distances: Tensor) -> Members:
-    """(U, N): as in `refine.fitted_mask`, but members and strangers differ in their variances.
+    """(U, N): as in `refine.fitted_mask`, but members and distractors have different variances.
 
-    Members that are more spread out than strangers fit here, members that lie close together fit there.
-    Without labels to decide, the wider of the two is used.
+    This fits members that are more spread out than distractors; that one fits members that lie close
+    together. Without labels to decide, the wider of the two is used.
     """
     z, second = distances.topk(min(2, distances.shape[1]), -1, largest=False).values.mT[[0, -1]]
     far = torch.cat([z, second])

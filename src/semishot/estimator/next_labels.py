@@ -1,8 +1,8 @@
-"""Which unlabeled examples to label next: unsure ones that stand for many others, unlike each other.
+"""Which unlabeled examples to label next: uncertain ones that represent many others and differ.
 
-Facility location: an example that is asked about covers its neighborhood as far as a kernel says,
-prototypes cover theirs already, and each choice is the one that adds most cover. Every example counts by
-its uncertainty and by how likely it is a member.
+Facility location: a chosen example covers its neighborhood by a kernel, prototypes already cover theirs,
+and each choice is the one that adds most coverage. Every example is weighted by its uncertainty and by
+the probability that it is a member.
 Letters: U unlabeled examples, C candidates, V examples to cover, N classes, D features.
 """
 
@@ -17,9 +17,9 @@ from semishot.prototypes import squared_distances
 __all__ = ["next_to_label"]
 
 CANDIDATES, COVERED = 1000, 2000
-"""Of a larger pile: those that count most may be chosen, evenly spaced ones are to be covered."""
+"""Of a larger pile, only the examples of most weight may be chosen, and evenly spaced ones are covered."""
 COPY = 1e-3
-"""Of the usual distance to a prototype: what lies nearer to a chosen one is a copy of it."""
+"""As a share of the usual distance to a prototype: an example nearer to a chosen one is a copy of it."""
 
 
 @one_thread()
@@ -30,8 +30,8 @@ def next_to_label(
 ) -> NDArray[np.int64]:
     """The rows of `X` whose labels would help most, the most helpful first.
 
-    Chooses examples that the classifier is unsure about, that stand for many others, and that differ
-    from each other. Examples that probably belong to no class are seldom chosen.
+    Chooses examples that the classifier is unsure about, that represent many others, and that differ
+    from each other. Examples that probably belong to no class are rarely chosen.
 
     Parameters
     ----------

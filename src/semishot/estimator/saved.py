@@ -26,7 +26,7 @@ FORMAT = "semishot.PrototypeClassifier"
 
 @dataclass(frozen=True)
 class Learned:
-    """What `fit` has learned and prediction needs."""
+    """What `fit` has learned, as far as prediction needs it."""
 
     classes: NDArray[Any]  # (N,)
     prototypes: Tensor  # (N, D)
@@ -36,7 +36,7 @@ class Learned:
     message: str
     held_out: HeldOut | None
     feature_names: list[str]
-    """None of them, or D."""
+    """Empty, or D names."""
 
 
 def write_saved(path: Path, parameters: Mapping[str, Any], learned: Learned) -> None:
@@ -133,7 +133,7 @@ def _held_out(saved: Any) -> HeldOut | None:
 
 
 def _classes(values: list[Any], kind: str) -> NDArray[Any]:
-    """Labels as they were before JSON. The size in `kind` is not used: it may claim anything."""
+    """Labels with their original type. The size in `kind` is not used, since it is not trusted."""
     try:
         dtype = np.dtype(kind)
     except TypeError as error:

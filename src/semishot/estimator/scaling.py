@@ -15,11 +15,11 @@ from semishot.prototypes import class_prototypes, squared_distances
 
 FOLDS = 5
 TEMPERATURE_SHARE = 0.055
-"""The temperature where nothing is held out, as a share of the mean squared distance between prototypes."""
+"""The temperature if nothing is held out, as a share of the mean squared distance between prototypes."""
 LOG_SPREAD = 0.5
 """How far, in natural logarithms, held-out examples are expected to move the temperature from that."""
 MANY_FEATURES = 32
-"""From this many on, the direction of a feature vector matters more than its length."""
+"""From this many features on, the direction of a feature vector matters more than its length."""
 
 MakePrototypes = Callable[[Tensor, Tensor], Tensor]
 """Raw features (S, D), one-hot (S, N) -> prototypes (N, D) in some space."""
@@ -30,8 +30,8 @@ def held_out_distances(
 ) -> tuple[Tensor, Tensor]:
     """Distances (H, N) of labeled examples to prototypes made without them, and their classes (H,).
 
-    The i-th example of each class is left out in fold i, modulo the number of folds: classes of one
-    size lose an example together, so that none is at a disadvantage. A class of one example keeps it.
+    The i-th example of each class is left out in fold i, modulo the number of folds: classes of equal
+    size lose an example at the same time, so that none is at a disadvantage. A class of one keeps it.
     """
     sizes = labels.sum(0)  # (N,)
     place = (labels.cumsum(0) * labels).sum(-1) - 1  # (S,), the example's place in its class
@@ -53,14 +53,14 @@ def held_out_loss(distances: Tensor, classes: Tensor, temperature: Tensor | floa
 
 
 def temperature_of(prototypes: Tensor, distances: Tensor, classes: Tensor) -> float:
-    """The temperature of Eq. 2's softmax: a rule, moved by held-out examples as far as there are any.
+    """The temperature of Eq. 2's softmax: a rule, adjusted by held-out examples if there are any.
 
     The rule is a share of the mean squared distance between prototypes. Held-out examples move it to
     where they are most probable, given a normal prior around the rule for the logarithm.
     """
     count = len(prototypes)
     between = squared_distances(prototypes, prototypes).sum() / max(1, count * (count - 1))
-    if between == 0:  # one class, or all alike: any temperature does
+    if between == 0:  # one class, or all equal: any temperature will do
         return 1.0
     rule = TEMPERATURE_SHARE * between
     moves = torch.linspace(-3, 3, 121, dtype=distances.dtype)  # of the logarithm
@@ -74,8 +74,8 @@ def choose_space(
 ) -> Space:
     """The normalization whose supervised prototypes do best on held-out examples, with its length.
 
-    Where a class has one example, many features are centered and few are left as they are: that example
-    cannot be held out, and what suits the larger classes alone may leave its class out of reach.
+    If a class has one example, many features are centered and few are left unchanged: that example
+    cannot be held out, and a choice that suits only the larger classes may never predict its class.
     """
     names = list(NORMALIZATIONS) if normalize == "auto" else [normalize]
     if normalize == "auto" and labels.sum(0).min() == 1:

@@ -20,8 +20,8 @@ class ConvEncoder(nn.Module):
     """3x3 convolution, batch norm, ReLU, 2x2 max-pool, four times, then flatten.
 
     Every parameter carries a leading axis R. The R networks run as one: the images of run r lie in
-    channel group r, the convolutions have R groups and batch norm R * F channels, so that nothing
-    passes from one run to another. In training, batch norm takes the statistics of the whole batch
+    channel group r, the convolutions have R groups and batch norm R * F channels, so that the
+    runs do not affect each other. In training, batch norm takes the statistics of the whole batch
     it is given; in evaluation its moving averages. The convolutions have no bias: batch norm would
     subtract it again.
     """
@@ -32,7 +32,7 @@ class ConvEncoder(nn.Module):
         super().__init__()
         self.channels, self.filters, self.runs, self.init_std = channels, filters, runs, init_std
         self.fused = False
-        """Train through the fused bf16 kernels (CUDA). Set by whoever trains."""
+        """Train through the fused bf16 kernels (CUDA). Set by the training loop."""
         into = [channels] + [filters] * (BLOCKS - 1)
         shape = (runs, filters)
         self.weights = nn.ParameterList(nn.Parameter(torch.empty(*shape, c, 3, 3)) for c in into)
@@ -82,7 +82,7 @@ class ConvEncoder(nn.Module):
         return x
 
     def fused_forward(self, images: Tensor) -> Tensor:
-        """The same in training on CUDA: activations in bf16; statistics, parameters and the embedding
+        """The same for training on CUDA: activations in bf16; statistics, parameters and the embedding
         in float32."""
         from semishot.network import fused  # needs Triton
 

@@ -1,4 +1,4 @@
-"""ProtoNet: where images meet mathematics. Encode an episode in one pass, refine, score its queries.
+"""ProtoNet: encode an episode in one pass, refine its prototypes, score its queries.
 
 Letters: R runs, B images, N classes, D embedding dimensions; S, U, Q support, unlabeled, query images.
 """

@@ -1,4 +1,4 @@
-"""What made the numbers: variants of Table 1's cells, trained beside the cells they depart from."""
+"""Ablations: variants of a table's cells, trained beside the cells they are compared with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from semishot.workers.requests import THIS_PROCESS, Workers
 class Variant:
     name: str
     preset: str
-    """The preset it departs from."""
+    """The preset that is changed."""
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ PHOTO_VARIANTS = (
         columns=(0,),
     ),
 )
-"""For miniImageNet and tieredImageNet: what could lie behind the column without distractors."""
+"""For miniImageNet and tieredImageNet: possible reasons for the column without distractors."""
 
 
 def variants_of(dataset: str) -> tuple[Variant, ...]:
@@ -97,12 +97,12 @@ def variants_of(dataset: str) -> tuple[Variant, ...]:
 
 
 UPDATES = {"semishot": 10_000}
-"""Fewer than the preset's: enough to tell its ingredients apart."""
+"""Fewer than the preset's: enough to compare its ingredients."""
 
 
 @dataclass(frozen=True)
 class AblationCell:
-    """A variant at a column, or the preset's own cell that it departs from."""
+    """A variant in a column, or the preset's own cell that it is compared with."""
 
     dataset: str
     variant: Variant
@@ -150,7 +150,7 @@ def ablations(
     workers: Workers = THIS_PROCESS,
     tensorboard: bool = False,
 ) -> list[AblationRecord]:
-    """Records of every variant (`variant` is its name) and of the cells they depart from (`""`)."""
+    """Records of every variant (`variant` is its name) and of the unchanged cells (`""`)."""
     pool = datasets.load(request.dataset, where.data_root)
     device, run = choose_runner(workers, where.device)
     site = Site(pool, where.runs, device, tensorboard)
@@ -163,7 +163,7 @@ def ablations(
 
 
 def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
-    """The cells of the variants whose names contain `only`, and those they depart from."""
+    """The cells of the variants whose names contain `only`, and those they are compared with."""
     variants = variants_of(dataset)
     if not any(only in variant.name for variant in variants):
         known = "; ".join(dict.fromkeys(variant.name for variant in variants))
@@ -178,7 +178,7 @@ def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
 
 
 def ablation_jobs(cells: Sequence[AblationCell], splits: int, site: Site) -> list[Job]:
-    """Runs of the same recipe and episode share a fleet, and fleets that a table has left are used."""
+    """Runs of the same recipe and episode share a fleet; fleets trained for a table are used again."""
     pool = site.pool
     jobs, shared = [], {(c.variant.preset, c.recipe, c.train): c.test for c in cells}
     for (preset, recipe, shape), test in shared.items():

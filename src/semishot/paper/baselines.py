@@ -12,7 +12,7 @@ from semishot.prototypes import squared_distances
 __all__ = ["adam_logistic_regression", "logistic_regression", "nearest_neighbor"]
 
 NEWTON_STEPS = 100
-"""More than ever needed: ten or twenty are."""
+"""More than are ever needed: ten or twenty are enough."""
 HALVINGS = 30
 TOLERANCE = 1e-9
 """The largest entry of the gradient at which the fit of an episode is done."""
@@ -87,7 +87,7 @@ def newton(x: Tensor, one_hot: Tensor, strength: float) -> Tensor:
 def adam_logistic_regression(
     support: Tensor, labels: Tensor, queries: Tensor, rate: float, steps: int = 200
 ) -> Tensor:
-    """What the authors' code calls logistic regression: no penalty, `steps` full-batch Adam steps.
+    """Logistic regression as in the authors' code: no penalty, `steps` full-batch Adam steps.
 
     (E, S, D), (S,), (E, Q, D) -> (E, Q, N), the scores of the classes. It starts from zero; the code
     starts from weights of standard deviation 0.01.

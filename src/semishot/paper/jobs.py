@@ -1,4 +1,4 @@
-"""Jobs -> train and evaluate what is missing of their fleets, in this process -> records."""
+"""Jobs -> train and evaluate their missing fleets in this process -> records."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,11 +33,11 @@ DONE = object()
 
 @dataclass(frozen=True)
 class Site:
-    """What all fleets of a command share."""
+    """The settings that all fleets of a command share."""
 
     pool: ImagePool
     runs: Path
-    """Their run folders are below it."""
+    """The folder of their run folders."""
     device: torch.device
     tensorboard: bool = False
     """Leave event files in the run folders too."""
@@ -51,7 +51,7 @@ class Site:
 
 
 RunJobs = Callable[[list[Job], Site], list[Record]]
-"""`run_jobs`, or the same on workers."""
+"""`run_jobs`, or its counterpart on workers."""
 
 
 def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
@@ -66,7 +66,7 @@ def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
 
 
 def check_jobs(jobs: Iterable[Job], site: Site) -> None:
-    """Errors come before the work."""
+    """Raise errors before the work begins."""
     test_images = all_labeled(site.pool.of_split("test"))
     for job in jobs:
         check_enough(test_images, *job.tests)
@@ -74,7 +74,7 @@ def check_jobs(jobs: Iterable[Job], site: Site) -> None:
 
 
 def collect(jobs: list[Job], site: Site, seconds: float) -> list[Record]:
-    """The records of trained fleets; what has not been measured yet is measured."""
+    """The records of trained fleets; missing ones are measured."""
     found: list[Record] = []
     for config in configs_of(jobs):
         mine = [job for job in jobs if job.config == config]
@@ -85,7 +85,7 @@ def collect(jobs: list[Job], site: Site, seconds: float) -> list[Record]:
 
 
 def train_all(configs: list[FleetConfig], site: Site, side_by_side: int) -> float:
-    """Train every fleet, a few at a time, a chunk of updates each in turn; the seconds it took."""
+    """Train the fleets, a few at a time, each a chunk of updates in turn; return the seconds it took."""
     begun = time.monotonic()
     rows = [row_of(config) for config in configs]
     with fleet_table(rows) as shown:
@@ -112,11 +112,11 @@ class TrainedFleet:
     folder: Path
     device: torch.device
     seconds: float
-    """That training took."""
+    """How long training took."""
 
 
 def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
-    """The records of one trained fleet, read from its `result.json` where they are there."""
+    """The records of one trained fleet, read from its `result.json` if they are there."""
     path = fleet.folder / "result.json"
     held = records_so_far(path)
     if any(lacking(held, job) for job in jobs):

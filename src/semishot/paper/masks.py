@@ -1,4 +1,4 @@
-"""Mask values on test episodes, and how well they tell distractors from the rest (Figure 7).
+"""Mask values on test episodes, and how well they separate distractors from other images (Figure 7).
 
 Letters: R runs, E episodes, U unlabeled images, N classes, D embedding dimensions.
 """
@@ -41,7 +41,7 @@ MASKED = "masked_soft_kmeans"
 
 
 def figure_masks(request: MasksRequest, where: Where) -> list[MaskRecord]:
-    """The records behind Figure 7, of the models asked for or of the fleets behind Table 1."""
+    """The records of Figure 7, for the requested models or for the fleets of Table 1."""
     device = pick_device(where.device)
     sources: Sequence[str | Path] = request.model
     if not sources:
@@ -53,7 +53,7 @@ def figure_masks(request: MasksRequest, where: Where) -> list[MaskRecord]:
 def distractor_scores(
     refiner: nn.Module | None, unlabeled: Tensor, prototypes: Tensor
 ) -> dict[str, Tensor]:
-    """Each (..., U), higher for what looks more like a distractor: (..., U, D), (..., N, D) ->
+    """Each (..., U), higher for images more like distractors: (..., U, D), (..., N, D) ->
 
     `distance`, squared, to the nearest prototype, for any model; `mask`, the negative of the largest
     mask of the image over the classes, for Masked; `cluster`, the distractor cluster's probability.
@@ -74,7 +74,7 @@ def mask_records(
     device: torch.device,
     episodes: int = EPISODES,
 ) -> list[MaskRecord]:
-    """One record per run of these fleets: accuracy, how well each score tells distractors, and the
+    """One record per run of these fleets: accuracy, how well each score separates distractors, and the
     histogram of mask values."""
     if not shape.distractors or not shape.unlabeled:
         raise InputError(
@@ -110,7 +110,7 @@ def score_episodes(
 ) -> dict[str, NDArray[np.float64]]:
     """Each score (E, U) of the unlabeled images of one run's test episodes, from embeddings (I, D).
 
-    In float64, like the refiner: a saturated sigmoid would tie images that it has told apart.
+    In float64, like the refiner: a saturated sigmoid would tie images that differ.
     """
     shape = stream.shape
     rows = torch.from_numpy(stream.draw_rows(0, episodes)[0]).to(embeddings.device)  # (E, B)
@@ -147,7 +147,7 @@ def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> dict[
 
 
 def within_episode_auroc(score: NDArray[np.float64], distracts: NDArray[np.bool_]) -> float:
-    """How often a distractor scores above another image of its episode; a tie is half."""
+    """How often a distractor scores above another image of its episode; a tie counts half."""
     gap = score[:, distracts, None] - score[:, None, ~distracts]  # (E, H M, N M)
     return float((gap > 0).mean() + (gap == 0).mean() / 2)
 
@@ -160,7 +160,7 @@ def bimodality(values: NDArray[np.float64]) -> float:
 
 
 def fleets_with_distractors(request: MasksRequest, site: Site) -> list[Path]:
-    """The fleets behind Table 1's column with distractors, trained now if they are missing."""
+    """The fleets of Table 1's column with distractors, trained now if they are missing."""
     wanted = TableRequest(
         preset=request.preset,
         splits=request.splits,

@@ -1,7 +1,7 @@
 """The fleets of a table on several devices or machines: what a worker receives, and what it returns.
 
-A fleet trains and is measured in a folder of the worker. Its checkpoints, and in the end its whole folder,
-are sent back as bytes: no disk is shared. A lost machine costs the work since its last checkpoint.
+A fleet is trained and measured in a folder of the worker. Its checkpoints, and in the end its whole folder,
+are sent back as bytes, without a shared disk. If a machine is lost, so is the work since its last checkpoint.
 """
 
 import shutil
@@ -57,7 +57,7 @@ class Progress(NamedTuple):
 
 
 def choose_runner(workers: Workers, device: str) -> tuple[torch.device, RunJobs]:
-    """The device of this process, and what runs jobs: this process, or workers."""
+    """The device of this process, and the function that runs jobs: in this process, or on workers."""
     several = device == "auto" and torch.cuda.device_count() > 1
     engine = "local" if workers.engine is None and several else workers.engine
     open_place = place_of(engine, workers.address, device)
@@ -67,7 +67,7 @@ def choose_runner(workers: Workers, device: str) -> tuple[torch.device, RunJobs]
 
 
 def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Record]:
-    """As `run_jobs`, elsewhere: train and measure what is missing, return every record."""
+    """Like `run_jobs`, on workers: train and measure what is missing, return every record."""
     check_jobs(jobs, site)
     if site.tensorboard:
         announce(site.runs)
@@ -92,12 +92,12 @@ class FleetTasks:
     site: Site
     jobs: list[Job]
     locks: ExitStack
-    """Of the fleets' folders, until all are done."""
+    """The locks of the fleets' folders, held until all are done."""
     rows: list[Row] = field(default_factory=list)
     of_task: dict[Task, tuple[FleetConfig, Row]] = field(default_factory=dict)
 
     def finished(self, config: FleetConfig) -> bool:
-        """Trained and measured, and both are on this disk."""
+        """Whether a fleet is trained and measured, with both results on this disk."""
         folder = self.site.folder(config)
         held = records_so_far(folder / "result.json")
         return (folder / MODEL_FILE).exists() and not any(
@@ -121,7 +121,7 @@ class FleetTasks:
         return task
 
     def halves(self, task: Task) -> list[Task]:
-        """Two fleets instead of one; its own checkpoint is of no use to them."""
+        """Two fleets instead of one; they cannot use its checkpoint."""
         config, row = self.of_task[task]
         folder, middle = self.site.folder(config), (len(config.members) + 1) // 2
         if len(config.members) == 1 or (folder / MODEL_FILE).exists():
@@ -152,12 +152,12 @@ class FleetTasks:
 
 @dataclass(frozen=True)
 class FleetWork:
-    """What a worker is sent, beside the images of the pool."""
+    """What a worker receives in addition to the images of the pool."""
 
     pool: tuple[str, tuple[ImageClass, ...]]
     """Its name and classes."""
     jobs: list[Job]
-    """Of one fleet."""
+    """The jobs of one fleet."""
     files: Files
     """The fleet's folder."""
     tensorboard: bool
@@ -165,7 +165,7 @@ class FleetWork:
 
 
 def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[Progress | Files]:
-    """In a worker: train a fleet and measure it; its progress, its checkpoints, its folder."""
+    """In a worker: train and measure a fleet; yields its progress, its checkpoints and its folder."""
     config, device = work.jobs[0].config, torch.device(device_name)
     name, classes = work.pool
     pool = ImagePool(name, images, classes)
@@ -182,7 +182,7 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
             if event is Event.SAVED:
                 yield pack(folder)
         yield Progress(row.skipped, row.done, row.loss, row.accuracy)
-        yield pack(folder)  # what is trained is safe before it is measured
+        yield pack(folder)  # the trained fleet is saved before it is measured
         model = load_model(folder, device)[1]
         taken = time.monotonic() - begun
         fleet_records(work.jobs, TrainedFleet(model, pool, folder, device, taken))

@@ -59,7 +59,7 @@ def table_jobs(
 
 
 def _chosen(option: str, wanted: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
-    """What the table has of what is wanted; everything if nothing is said."""
+    """The wanted values, which must be in the table; all of its values if none are wanted."""
     if unknown := [value for value in wanted if value not in known]:
         raise InputError(
             f"{option} {unknown[0]} is not in this table: choose from {', '.join(map(str, known))}"
@@ -70,7 +70,7 @@ def _chosen(option: str, wanted: Sequence[Any], known: Sequence[Any]) -> Sequenc
 def jobs_of(
     config: FleetConfig, members: tuple[Member, ...], table: published.Table, rows: Sequence[str]
 ) -> list[Job]:
-    """What a table asks of a trained fleet, at each number of unlabeled images."""
+    """What a table measures on a trained fleet, at each number of unlabeled images."""
     without, with_distractors = (
         tuple(replace(t, shot=config.shape.shot, distractors=h) for t in table.tests.values())
         for h in published.DISTRACTORS
@@ -78,7 +78,7 @@ def jobs_of(
     if config.shape.unlabeled:
         tests = with_distractors if config.shape.distractors else without
         return [Job(config, None, tests, members)]
-    both = [  # the supervised model never looks at the unlabeled: distractors change nothing
+    both = [  # the supervised model ignores unlabeled images: distractors change nothing
         Job(config, None, without, members),
         Job(config, SEMI_SUPERVISED_INFERENCE, without + with_distractors, members),
     ]
@@ -88,10 +88,10 @@ def jobs_of(
 def with_existing(
     wanted: FleetConfig, runs: Path, fleet_size: int | None = None
 ) -> list[tuple[FleetConfig, tuple[Member, ...]]]:
-    """The fleets of these settings below `runs` that hold wanted runs, and one of what is missing.
+    """The fleets of these settings below `runs` that hold wanted runs, and one for the missing runs.
 
-    Or several, of at most `fleet_size` runs. Each with the wanted runs in it. A finished fleet may hold
-    others too; an unfinished one is only taken if all of it is wanted.
+    Or several, of at most `fleet_size` runs. Each comes with its wanted runs. A finished fleet may hold
+    others too; an unfinished one is used only if all its runs are wanted.
     """
     missing, configs = list(wanted.members), []
     for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
@@ -113,7 +113,7 @@ RECIPE_FIELDS = ("filters", "labeled_fraction")
 
 
 def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
-    """A fleet of one method; what the request leaves out is the preset's."""
+    """A fleet of one method; settings that the request leaves out are the preset's."""
     changes = {name: value for name, value in vars(request).items() if value is not None}
     chosen = presets.preset(request.preset, pool.name)
     recipe = presets.recipe_of(request.preset, pool.name, request.updates)

@@ -1,4 +1,4 @@
-"""Presets: one documented training recipe per experiment, and which data set trains otherwise."""
+"""Presets: one documented training recipe per experiment, and the data sets that need another one."""
 
 from dataclasses import dataclass, replace
 
@@ -7,11 +7,11 @@ from semishot.errors import InputError
 from semishot.training.config import Recipe
 
 CODE_HALVINGS = (6_000, 8_000, 12_000, 14_000, 16_000, 18_000)
-"""What the authors' code does on Omniglot: its first halving has no effect, and 10K is missing."""
+"""As in the authors' code for Omniglot: its first halving has no effect, and 10K is missing."""
 TEXT_HALVINGS = tuple(range(2_000, 20_000, 2_000))
-"""What Appendix D says: halved every 2K updates, starting at 2K."""
+"""As in Appendix D: halved every 2K updates, starting at 2K."""
 PHOTO_HALVINGS = tuple(range(50_000, 200_000, 25_000))
-"""miniImageNet and tieredImageNet: the text can be read either way, the code begins at 50K."""
+"""miniImageNet and tieredImageNet: the text is ambiguous, the code begins at 50K."""
 
 OMNIGLOT_TRAIN = EpisodeShape(way=5, shot=1, query=1, unlabeled=5)
 PHOTO_TRAIN = EpisodeShape(way=5, shot=1, query=5, unlabeled=5)
@@ -45,7 +45,7 @@ PRESETS = {
         Recipe(updates=800, filters=32, halvings=(400, 550, 700), init_std=0.1),
     ),
 }
-"""As they are for Omniglot, and for data sets that are not in the paper."""
+"""The presets for Omniglot, and for data sets that are not in the paper."""
 
 _PHOTOS = Recipe(updates=200_000, halvings=PHOTO_HALVINGS)
 _TEXT = replace(_PHOTOS, halvings=(25_000, *PHOTO_HALVINGS))
@@ -68,7 +68,7 @@ FOR_DATASET = {
         PRESETS["semishot"], recipe=_BEYOND, train=replace(PHOTO_TRAIN, way=30, query=3)
     ),
 }
-"""Presets that are others for a data set of the paper."""
+"""Presets that differ for a data set of the paper."""
 
 
 def preset(name: str, dataset: str = "omniglot") -> Preset:

@@ -34,7 +34,7 @@ DISTRACTORS = (0, 5)
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper, or the numbers behind a figure: what to measure, and what it says."""
+    """A table of the paper, or the numbers of a figure: what to measure, and the published numbers."""
 
     title: str
     dataset: str
@@ -42,7 +42,7 @@ class Table:
     tests: Mapping[int, EpisodeShape]
     """The test episode by M, unlabeled images per class."""
     cells: Mapping[tuple[str, int, int], Cell]
-    """By model, shot and number of distractor classes."""
+    """Keys are the model, shot and number of distractor classes."""
 
 
 def _published(columns: Sequence[tuple[int, int]], text: str) -> dict[tuple[str, int, int], Cell]:
@@ -123,6 +123,6 @@ def table(name: str, dataset: str) -> Table:
     if name != FIGURE_UNLABELED:
         return TABLES[name]
     photos = dataset in (MINI, TIERED)
-    query, most = (20, 25) if photos else (9, 10)  # as many queries at every M: 20 drawings a class
+    query, most = (20, 25) if photos else (9, 10)  # the same at every M: a class has 20 drawings
     tests = {m: EpisodeShape(way=5, shot=1, query=query, unlabeled=m) for m in PILES if m <= most}
     return Table("Accuracy over unlabeled images", dataset, (1, 5) if photos else (1,), tests, {})

@@ -26,7 +26,7 @@ TABLE5_TEST = {"mini-imagenet": PHOTO_SHOTS, "tiered-imagenet": PHOTO_SHOTS}
 
 
 LABELED_FRACTION = {"mini-imagenet": 0.4}
-"""Elsewhere 0.1."""
+"""0.1 for other data sets."""
 
 
 def _column(*numbers: float) -> dict[tuple[str, str], Cell]:
@@ -57,6 +57,6 @@ TABLE5: dict[tuple[str, int], dict[tuple[str, str], Cell]] = {
 
 
 def published_cell(dataset: str, shot: int, classifier: str, features: str) -> Cell | None:
-    """The paper's cell: both kinds of logistic regression stand beside the same one."""
+    """The paper's cell: both kinds of logistic regression are compared with the same one."""
     row = classifier.removeprefix("adam_"), features
     return TABLE5.get((dataset, shot), {}).get(row)

@@ -1,4 +1,4 @@
-"""A request for a fleet or for a table of the paper -> what is missing of it is trained -> records."""
+"""A request for a fleet or a table of the paper -> train what is missing -> records."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ from semishot.workers.requests import THIS_PROCESS, Workers
 def train_fleet(
     request: FleetRequest, where: Where, out: Path | None = None, tensorboard: bool = False
 ) -> Path:
-    """Train one fleet in `out`, or in a folder below the runs named after its settings; that folder."""
+    """Train one fleet in `out`, or a folder below the runs named after its settings; return the folder."""
     pool = datasets.load(request.dataset, where.data_root)
     config = fleet_config(request, pool)
     folder, device = out or run_folder(where.runs, config), pick_device(where.device)
@@ -53,7 +53,7 @@ def table(
 
 
 def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
-    """What a table needs; of that only what earlier runs have finished, if nothing is to be trained."""
+    """The jobs of a table; if nothing may be trained, only those that earlier runs have finished."""
     dataset, runs = site.pool.name, site.runs
     recipe = presets.recipe_of(request.preset, dataset, request.updates)
     jobs = table_jobs(published.table(name, dataset), request, site.pool, runs)

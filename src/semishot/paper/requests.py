@@ -1,6 +1,6 @@
-"""What a person asks of the paper: the settings of `reproduce ...` and `show ...`.
+"""The settings of `reproduce ...` and `show ...`.
 
-Each field is a flag of the command, the text below it its help. Nothing here imports torch.
+Each field is a flag of the command; the text below it is its help. Nothing here imports torch.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class TableRequest:
     finished: bool = False
     """Train nothing: show what earlier runs have finished."""
     fleet_size: int | None = None
-    """Train at most so many runs as one fleet, instead of as many as can share one: more and smaller
+    """Train at most this many runs as one fleet, instead of as many as can share one: more and smaller
     pieces of work, for many devices."""
 
 
@@ -71,7 +71,7 @@ class MasksRequest:
     """The mask values of distractors and others (Figure 7)."""
 
     model: tuple[str, ...] = ()
-    """Trained run folders, or pretrained:omniglot; by default the fleets behind Table 1's column with
+    """Trained run folders, or pretrained:omniglot; by default the fleets of Table 1's column with
     distractors, trained now if they are missing."""
     dataset: str = "omniglot"
     """The data set of those fleets."""

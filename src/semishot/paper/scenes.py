@@ -31,7 +31,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Scene:
-    """One episode, and what a model makes of it, as plain arrays."""
+    """One episode and a model's results on it, as plain arrays."""
 
     title: str
     support: Bytes

@@ -45,11 +45,11 @@ from semishot.training.requests import EPISODES, Where
 
 ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "pretrained": 1e-2}
 NUMBERS_AT_A_TIME = 20_000_000
-"""Episodes are taken together as long as their features are no more than this."""
+"""The most features of episodes that are processed at a time."""
 
 
 def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
-    """Measure what is asked and missing; return all that has been measured with these settings.
+    """Measure what is requested and missing; return everything measured with these settings.
 
     Pre-trained classifiers and records are kept below the runs and found again there.
     """
@@ -90,8 +90,7 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
 
 @dataclass(frozen=True)
 class FeatureKind:
-    """What the classifiers see: pixels, or features of encoders that a pre-training starts from or ends
-    with."""
+    """What the classifiers see: pixels, or features of encoders before or after pre-training."""
 
     name: str
     training: Pretraining
@@ -103,7 +102,7 @@ class FeatureKind:
 
 
 def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -> Tensor:
-    """The features (I, D) of every test image: uint8 pixels, or what an encoder makes of them."""
+    """The features (I, D) of every test image: uint8 pixels, or their embeddings."""
     pool, device = kind.training.pool, kind.training.device
     if kind.name == "pixels":
         return torch.from_numpy(pool.images[images.order]).flatten(1).to(device)
@@ -136,7 +135,7 @@ def baseline_records(
 def baseline_accuracies(
     features: Tensor, stream: EpisodeStreams, classifier: str, adam_rate: float, episodes: int
 ) -> NDArray[np.float64]:
-    """(E,): the share of queries right in each episode, on the episodes every other table uses."""
+    """(E,): the share of queries right in each episode, on the same episodes as every other table."""
     shape, device = stream.shape, features.device
     together = min(episodes, max(1, NUMBERS_AT_A_TIME // (shape.images * features.shape[1])))
     labels = torch.arange(shape.way, device=device).repeat_interleave(shape.shot)  # (S,)

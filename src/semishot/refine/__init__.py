@@ -31,12 +31,12 @@ ALIASES = {
 
 
 def names() -> list[str]:
-    """The names of all methods: the files of this folder."""
+    """The names of all methods: those of the files in this folder."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def resolve(name: str) -> str:
-    """The name of a method's file, also from the authors' name for it."""
+    """The name of a method, given that name or the authors' name for it."""
     name = ALIASES.get(name) or name
     if name in names():
         return name
@@ -146,7 +146,7 @@ class SideBySide(nn.Module):
     def _query_log_probs(
         self, queries: Tensor, prototypes: Tensor, unlabeled: Tensor, initial: Tensor
     ) -> Tensor:
-        """A method that scores N classes gets an (N + 1)-th of probability 0 beside one that has it."""
+        """Beside a method that scores N + 1 classes, one that scores N gets another of probability 0."""
         parts = self._parts(queries, prototypes, unlabeled, initial)
         scores = [
             refiner.query_log_probs(q, p, u, first)

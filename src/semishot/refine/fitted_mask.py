@@ -1,13 +1,13 @@
 """Masked Soft k-Means without training: Eq. 9 with threshold and slope fitted to the pile's distances.
 
 The distances of the unlabeled examples to their nearest prototypes are a mixture: members of the
-classes lie near, distractors far. For two normal distributions of one variance v, of shares s and
+classes are near, distractors far. For two normal distributions of one variance v, of shares s and
 means m, Bayes' rule is Eq. 9: log-odds = log(s1 / s2) + (m2^2 - m1^2) / 2v - d (m2 - m1) / v, so
 
     slope = (m2 - m1) / v,    slope * threshold = log(s1 / s2) + (m2^2 - m1^2) / 2v.
 
-How far strangers lie is also told by the second-nearest prototypes, even if the pile has no distractor:
-these distances count, at `ANCHOR` each, as far ones. One mixture serves all classes.
+The distances to the second-nearest prototypes also show how far distractors are, even if the pile has
+none: they count as far ones, with weight `ANCHOR` each. All classes share one mixture.
 Letters: U unlabeled examples, N classes.
 """
 
@@ -22,16 +22,16 @@ from semishot.prototypes import squared_distances
 ITERATIONS = 30
 ANCHOR = 0.1
 SMALLEST = 1e-6
-"""Of a share, and of a variance relative to the mean distance: below it all is one value."""
+"""The least share, and the least variance relative to the mean distance: below it all are equal."""
 LARGEST = 1e9
-"""Of a distance relative to the mean nearest one: farther is only an overflow in waiting."""
+"""The largest distance relative to the mean nearest one: a larger one might overflow."""
 
 
 class Refiner(nn.Module):
     """Eq. 9 with a threshold and a slope that are fitted to the distances: it needs no training.
 
-    `mask_power=2` applies the mask twice, as the authors' code does: a distractor that is used costs
-    more than a member that is left out.
+    `mask_power=2` applies the mask twice, as the authors' code does: using a distractor costs
+    more than leaving out a member.
     """
 
     def __init__(self, runs: int | None = None, mask_power: int = 2) -> None:
@@ -52,14 +52,14 @@ class Refiner(nn.Module):
 
 
 class Mixture(NamedTuple):
-    """Members near, strangers far: each field (..., 1, 1)."""
+    """Members near, distractors far: each field (..., 1, 1)."""
 
     odds: Tensor  # of a member among the unlabeled
     near: Tensor
     far: Tensor
     variance: Tensor
     scale: Tensor | float = 1.0
-    """The distance that is 1 to near, far and variance: the square of one may overflow."""
+    """The distance that near, far and variance are relative to: its square may overflow."""
 
     def member(self, d: Tensor) -> Tensor:
         """Eq. 9: the probability of a member at distance d."""
@@ -71,8 +71,8 @@ class Mixture(NamedTuple):
 def fit(d: Tensor) -> Mixture:
     """Expectation-maximization on the squared distances (..., U, N).
 
-    It starts from the middle between the nearest and the second-nearest distances. Where all distances
-    agree, all are members.
+    It starts from the middle between the nearest and the second-nearest distances. If all distances are
+    equal, all are members.
     """
     two = d.topk(min(2, d.shape[-1]), -1, largest=False).values
     z = two[..., :1]  # (..., U, 1)

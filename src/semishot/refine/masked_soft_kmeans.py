@@ -9,7 +9,7 @@ from semishot.prototypes import squared_distances
 HIDDEN = 20
 STATISTICS = 5
 LINK_LIMIT = 30.0
-"""exp of more than this is no threshold or slope any more, only an overflow in waiting."""
+"""The largest exponent of a threshold or slope: beyond it, exp might overflow."""
 
 
 class Refiner(nn.Module):

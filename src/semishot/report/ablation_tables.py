@@ -1,4 +1,4 @@
-"""What made the numbers: records of ablations, and of how a recipe was chosen -> sections."""
+"""Records of ablations, and of how a recipe was chosen -> sections."""
 
 import shlex
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
 
 
 def ablations_grid(records: Sequence[AblationRecord]) -> Grid:
-    """Each variant beside the cell it departs from, split by split."""
+    """Each variant beside the cell it is compared with, split by split."""
     base = {cell_of(r): r["accuracy"] for r in records if not r["variant"]}
     groups: dict[tuple[str, int, str, str], dict[int, list[tuple[float, float]]]] = {}
     for record in records:
@@ -60,7 +60,7 @@ def difference(pairs: Sequence[tuple[float, float]]) -> list[Cell]:
 
 
 def cell_of(record: AblationRecord) -> tuple[str, str, int, int]:
-    """What a variant and the cell it departs from have in common."""
+    """What a variant and the cell it is compared with have in common."""
     return record["preset"], record["model"], record["distractors"], record["split_seed"]
 
 

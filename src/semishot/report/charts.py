@@ -14,7 +14,7 @@ from semishot.training.log import read_log
 
 LOOKS = {model: look for look, model in enumerate(published.MODELS)}
 POINTS = 200
-"""Of a learning curve, at most."""
+"""The most points of a learning curve."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Chart:
     y_label: str
     lines: Sequence[Line | Steps]
     x_values: Sequence[float] = ()
-    """All that could have been measured."""
+    """All values that could have been measured."""
     from_zero: bool = False
     filled: bool = False
 

@@ -1,4 +1,4 @@
-"""Test episodes through a trained model, as small pictures for a page. Loads torch if it draws any."""
+"""Test episodes seen through a trained model, as small pictures for a page. Drawing loads torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 SHAPE = EpisodeShape(query=3, unlabeled=3, distractors=5)
 MASKED = "masked_soft_kmeans"
 MOST_MODELS = 2
-"""Of each data set."""
+"""The most models of each data set."""
 MOST_BYTES = 3_000_000
-"""Of all pictures: a page stays below 5 MB."""
+"""The most bytes of all pictures, which keeps a page below 5 MB."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Episode:
 def draw_episodes(
     found: Results, root: Path | None, episodes: int
 ) -> tuple[list[Episode], list[str]]:
-    """The first test episodes through a model or two of each data set, and what is left out."""
+    """The first test episodes seen through one or two models of each data set, and what is left out."""
     drawn: list[Episode] = []
     left_out: list[str] = []
     models = trained_models(found) or shipped_models()
@@ -82,8 +82,8 @@ def draw_episodes(
 
 
 def trained_models(found: Results) -> list[tuple[str, str, int]]:
-    """Data set, folder and run: of each data set and preset one fleet, with distractors and masks
-    if there is one."""
+    """Data set, folder and run: one fleet for each data set and preset, with distractors and masks if
+    there is one."""
     best: dict[tuple[str, str], tuple[tuple[bool, int], str, str, int]] = {}
     for folder in found.runs:
         if not (folder / "model.safetensors").exists():
@@ -164,7 +164,7 @@ def unlabeled_thumbnail(image: Bytes, row: int, way: int, weight: float) -> Thum
 
 
 def query_thumbnail(image: Bytes, row: int, before: int, after: int) -> Thumbnail:
-    """Marked with the class predicted, before and after the refinement where they differ."""
+    """Marked with the predicted class, before and after refinement if they differ."""
     sign, tone = ("✓", "above") if after == row else ("✗", "below")
     predicted = str(after + 1) if before == after else f"{before + 1}→{after + 1}"
     about = f"query of class {row + 1}, predicted {after + 1}, before refinement {before + 1}"

@@ -1,4 +1,4 @@
-"""Which records make up a table or a figure of the paper, and which are something else."""
+"""Which records belong to a table or a figure of the paper, and which are something else."""
 
 import json
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ class Grouped:
     tables: list[Group] = field(default_factory=list)
     figures: list[Group] = field(default_factory=list)
     baselines: dict[str, list[BaselineRecord]] = field(default_factory=dict)
-    """By the name of the file, like the next two."""
+    """Keys are file names, as in the next two fields."""
     masks: dict[str, list[MaskRecord]] = field(default_factory=dict)
     ablations: dict[str, list[AblationRecord]] = field(default_factory=dict)
     others: list[tuple[str, AccuracyRecord]] = field(default_factory=list)
-    """With the file that each comes from."""
+    """Each with the file that it comes from."""
 
 
 def group(files: dict[str, list[Record]]) -> Grouped:
@@ -57,7 +57,7 @@ def group(files: dict[str, list[Record]]) -> Grouped:
                 out.ablations.setdefault(name, []).append(record)
             else:
                 key = record["dataset"], record["preset"], record["updates"]
-                # measured twice, for a table and for a figure: the later file's counts
+                # measured twice, for a table and for a figure: the later file's is used
                 plain.setdefault(key, {})[identity(record)] = name, record
     for (dataset, *_), own in sorted(plain.items()):
         used = set()
@@ -76,13 +76,13 @@ def group(files: dict[str, list[Record]]) -> Grouped:
 
 
 def table_of(dataset: str) -> tuple[str, published.Table]:
-    """The paper's table of a data set; others are measured as Table 1 is."""
+    """The paper's table of a data set; others are measured like Table 1."""
     named = [(n, t) for n, t in published.TABLES.items() if t.dataset == dataset]
     return named[0] if named else ("table1", published.TABLES["table1"])
 
 
 def is_of_table(record: Record, table: published.Table) -> bool:
-    """Tested on the episodes of this table."""
+    """Whether a record was tested on the episodes of this table."""
     test = table.tests.get(record["unlabeled"])
     return (
         test is not None
@@ -94,7 +94,7 @@ def is_of_table(record: Record, table: published.Table) -> bool:
 
 
 def is_by_its_preset(record: Record) -> bool:
-    """Trained as its preset says, with nothing changed but the number of updates."""
+    """Whether a run was trained by its preset, with no change except the number of updates."""
     if record["preset"] not in presets.PRESETS or record["options"] or record["split"] != "test":
         return False
     preset = presets.preset(record["preset"], record["dataset"])
@@ -107,7 +107,7 @@ def is_by_its_preset(record: Record) -> bool:
 
 
 def others_section(others: Sequence[tuple[str, AccuracyRecord]]) -> Section:
-    """What is not in a table: one row for the splits of the same settings in the same file."""
+    """Records that are not in a table: one row for the splits of the same settings in the same file."""
     apart = [name for name in SETTINGS if name != "split_seed"]
     groups: dict[str, list[tuple[str, AccuracyRecord]]] = {}
     for name, record in others:
@@ -147,7 +147,7 @@ def other_row(pairs: Sequence[tuple[str, AccuracyRecord]]) -> list[Cell]:
 
 
 def departures(record: Record) -> str:
-    """Options of the method, and where the recipe or the training episode is not the preset's."""
+    """Options of the method, and where the recipe or the training episode differs from the preset's."""
     changed = dict(record["options"])
     if record["preset"] in presets.PRESETS:
         preset = presets.preset(record["preset"], record["dataset"])

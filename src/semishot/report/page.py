@@ -27,7 +27,7 @@ MOST_CURVES = 24
 def write_report(source: Path, out: Path, root: Path | None = None, episodes: int = 2) -> None:
     """Write the page from the result files below `source`, or from one of them.
 
-    Episodes are drawn where there is a model and its data are prepared; 0 of them loads no torch.
+    Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not loaded.
     """
     if episodes < 0:
         raise InputError(f"--episodes must be at least 0, not {episodes}")
@@ -38,7 +38,7 @@ def write_report(source: Path, out: Path, root: Path | None = None, episodes: in
 
 
 def report_on_runs(runs: Path, root: Path | None = None) -> None:
-    """Leave the page beside the runs and print where it is; damage in an old run is not an error."""
+    """Write the page beside the runs and print its path; damage in an old run is not an error."""
     out = runs / "report.html"
     try:
         write_report(runs, out, root)
@@ -69,7 +69,7 @@ def as_html(found: Results, root: Path | None, episodes: int) -> str:
 
 
 def make_sections(found: Results) -> Iterator[Section]:
-    """The paper's tables and figures, then what was changed, then whatever else was measured."""
+    """The paper's tables and figures, then ablations, then all other measurements."""
     grouped = group(found.files)
     for each in grouped.tables:
         yield table_section(each.name, each.table, each.records)

@@ -28,7 +28,7 @@ BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#D55E00"
 
 
 def canvas(width: float, height: float) -> Any:
-    """A figure of matplotlib without its global state."""
+    """A matplotlib figure that does not use its global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -37,7 +37,7 @@ def canvas(width: float, height: float) -> Any:
 
 
 def save(figure: Any, out: Path, records: Sequence[Record] = ()) -> None:
-    """PNG, PDF or SVG, by the name of the file; a PNG says which records it was made of."""
+    """Write PNG, PDF or SVG, by the file name; the metadata of a PNG identify its records."""
     known = figure.canvas.get_supported_filetypes()
     suffix = out.suffix.removeprefix(".").lower()
     if suffix not in known:
@@ -47,7 +47,7 @@ def save(figure: Any, out: Path, records: Sequence[Record] = ()) -> None:
 
 
 def fingerprint(records: Sequence[Record]) -> str:
-    """Of records as they are published: another one means that a picture of them is out of date.
+    """A digest of records as they are published: if it differs, a picture of them is out of date.
 
     Without their `kind`, which files of version 0.1 do not have.
     """
@@ -89,7 +89,7 @@ def unlabeled_figure(records: Sequence[Record]) -> Any:
 
 
 def draw_masks(records: Sequence[MaskRecord], out: Path) -> None:
-    """The mask values of distractors and of other images, and what tells them apart."""
+    """The mask values of distractors and of other images, and how well scores separate them."""
     figure, chart = canvas(11, 4.6), mask_chart(records)
     left, right = figure.subplots(1, 2, width_ratios=[3, 2])
     for line, color, hatch in zip(chart.lines, (BLUE, RED), ("", "///"), strict=True):

@@ -1,4 +1,4 @@
-"""Records -> what they were measured with, where and when."""
+"""Records -> how, where and when they were measured."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -10,7 +10,7 @@ from semishot.training.records import Choice, Record, as_choice, as_records, rea
 @dataclass(frozen=True)
 class Results:
     files: dict[str, list[Record]]
-    """By the name of the file, below the folder."""
+    """Keys are file names, relative to the folder."""
     choices: list[Choice]
     """How recipes were chosen: `choice.json`."""
     runs: list[Path]
@@ -41,6 +41,6 @@ def read_results(source: Path) -> Results:
 
 
 def result_files(folder: Path) -> list[Path]:
-    """Published files, what `reproduce` leaves beside the runs, and the `result.json` of each run."""
+    """Published files, the files that `reproduce` leaves beside the runs, and each run's `result.json`."""
     published = {p for p in folder.glob("*/*.json") if p.name not in ("config.json", "pool.json")}
     return sorted({*published, *folder.glob("*/table5/*.json"), *folder.rglob("result.json")})

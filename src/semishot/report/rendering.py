@@ -23,14 +23,14 @@ def shown(cell: Cell) -> str:
 
 
 def rank(cell: Cell) -> float | str:
-    """What to sort by: the number that is shown; empty where nothing was measured."""
+    """The sort key: the number that is shown; empty if nothing was measured."""
     if isinstance(cell, Number):
         return round(float(cell.value), cell.decimals)
     return float(cell) if isinstance(cell, int) else cell or ""
 
 
 def tone(cell: Cell) -> str:
-    """`above` or `below`, of a difference."""
+    """`above` or `below`, for a difference."""
     if not isinstance(cell, Number) or cell.form != "difference":
         return ""
     return "below" if cell.value < 0 else "above"
@@ -69,7 +69,7 @@ def grid_as_text(grid: Grid) -> str:
 
 
 def as_markdown(section: Section, above: str = "", below: str = "") -> str:
-    """With a picture above its tables, or below it all."""
+    """A section, with a picture above its tables or at its end."""
     parts = [f"## {section.title}{section.detail}", section.aim, *section.about, above]
     for grid in section.grids:
         parts += [f"{grid.caption}:" if grid.captioned else "", grid_as_markdown(grid)]
@@ -77,7 +77,7 @@ def as_markdown(section: Section, above: str = "", below: str = "") -> str:
     parts += (
         [] if section.is_complete else ["Cells marked - and shots not shown have not been run."]
     )
-    # a column of splits says more than their seeds
+    # a column of splits is more informative than their seeds
     by_row = any("splits" in grid.header for grid in section.grids)
     parts += [origin(section.provenance, section.commands[0][1], not by_row), below]
     return "\n\n".join(part for part in parts if part)

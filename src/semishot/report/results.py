@@ -35,7 +35,7 @@ def write_results(folder: Path, out: Path) -> None:
 
 
 def results_markdown(folder: Path) -> str:
-    """Every published table, with what it was run on and how to run it again."""
+    """Every published table, with the device it was run on and how to run it again."""
     parts = [LEAD]
     for name, table in published.TABLES.items():
         found = sorted(folder.glob(f"*/{name}-*.json"))

@@ -14,9 +14,9 @@ class Number:
     """Shown after a ±."""
     decimals: int = 2
     form: Literal["plain", "difference", "error"] = "plain"
-    """A difference is shown with its sign, and whether it is above or below; an error after a ±."""
+    """A difference is shown with its sign, and as above or below; an error is shown after a ±."""
     note: str = ""
-    """Shown in parentheses: the splits behind it, where they are fewer than those of other cells."""
+    """Shown in parentheses: the number of splits, if it is smaller than for other cells."""
 
 
 Cell = str | int | Number | None
@@ -42,7 +42,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Provenance:
-    """How, where and when records were measured; every value that occurs."""
+    """How, where and when records were measured, with every value that occurs."""
 
     devices: Sequence[str]
     versions: Sequence[str]
@@ -54,7 +54,7 @@ class Provenance:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Name and value of all that is known."""
+        """The name and value of each known item."""
         found = [
             ("split seeds", ", ".join(map(str, self.split_seeds))),
             *self.settings,
@@ -74,11 +74,11 @@ class Section:
     grids: list[Grid]
     provenance: Provenance
     commands: list[tuple[str, str]] = field(default_factory=list)
-    """What to run again, and how; the first is all of it."""
+    """What to run again, and the command; the first is for everything."""
     detail: str = ""
     """The end of Markdown's title; HTML has it among the settings."""
     aim: str = ""
-    """What the preset is for."""
+    """The purpose of the preset."""
     about: list[str] = field(default_factory=list)
     """How to read it."""
     comparison: str = ""
@@ -89,7 +89,7 @@ class Section:
     charts: list[Chart] = field(default_factory=list)
     about_charts: str = ""
     summary: list[Cell] = field(default_factory=list)
-    """A row of the overview, where the paper has this table."""
+    """A row of the overview, if the paper has this table."""
 
     @property
     def conclusions(self) -> list[str]:

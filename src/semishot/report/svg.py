@@ -8,7 +8,7 @@ from semishot.report.charts import Chart, Line, Steps
 
 WIDTH, HEIGHT = 440, 300
 LEFT, RIGHT, TOP, BOTTOM = 54, 428, 10, 254
-"""Where the axes run, in the units of the drawing."""
+"""The positions of the axes, in the units of the drawing."""
 MARKS = (
     "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",
     "m-5 -3.5h10l-5 8.5z",
@@ -16,7 +16,7 @@ MARKS = (
     "m0 -5.5l5 5.5l-5 5.5l-5 -5.5z",
     "m-5 3.5h10l-5 -8.5z",
 )
-"""A disk, a triangle, a square, a diamond, a triangle: lines are told apart by more than color."""
+"""A disk, a triangle, a square, a diamond, a triangle: lines differ by more than color."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Drawing:
 
     @cached_property
     def y_range(self) -> tuple[float, float]:
-        """From tick to tick around everything drawn, error bars included."""
+        """The range between ticks that contains everything drawn, error bars included."""
         ends = [(y, 0.0) for line in self.chart.lines for _, y in line.points]
         for line in self.chart.lines:
             ends += [(y, e) for (_, y), e in zip(line.points, line.errors, strict=False)]

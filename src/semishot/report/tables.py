@@ -65,7 +65,7 @@ def cells(records: Iterable[Record], shot: int, unlabeled: int) -> Cells:
         (model, h): cell(
             r
             for r in here
-            # the supervised model does not look at the unlabeled images: one number, both columns
+            # the supervised model ignores unlabeled images: both columns show one number
             if r["model"] == model and r["distractors"] == (0 if model == "supervised" else h)
         )
         for model in paper.MODELS
@@ -142,7 +142,7 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
 
 
 def beside(ours: Measured | None, theirs: paper.Cell | None) -> list[Cell]:
-    """The paper's number, and how far ours is above it."""
+    """The paper's number, and how far the measured one is above it."""
     if theirs is None:
         return [None, None]
     gap = Number(ours.mean - theirs.mean, form="difference") if ours else None
@@ -171,7 +171,7 @@ def comparison(table: paper.Table, best: dict[tuple[str, int, int], float]) -> s
 
 
 def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
-    """What the unlabeled images bought and what distractors cost, where that was measured."""
+    """What unlabeled images gain and distractors cost, as far as it was measured."""
     means = {k: ours.mean for k, ours in cells(records, shot, unlabeled).items() if ours}
     methods = [model for model in paper.MODELS if model != "supervised"]
     bought = {model: means[model, 0] for model in methods if (model, 0) in means}
@@ -198,7 +198,7 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
 def cell_commands(
     name: str, table: paper.Table, records: Sequence[Record]
 ) -> list[tuple[str, str]]:
-    """The whole, then each cell: a row at one shot, in both columns."""
+    """The command for the whole table, then for each row at one shot, in both columns."""
     commands = [("all of it", table_command(name, table, records))]
     for shot in sorted({r["shot"] for r in records}):
         for model, label in paper.MODELS.items():
@@ -209,7 +209,7 @@ def cell_commands(
 
 
 def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> str:
-    """The command that measures these records, of a table that may not be complete."""
+    """The command that measures these records of a table, which may be incomplete."""
     dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
     which = shlex.join(["--dataset", dataset, "--preset", preset])
     command = f"semishot reproduce {name} {which} --splits {len(split_seeds(records))}"

@@ -13,7 +13,7 @@ from semishot import __version__
 
 FOLDER = Path(__file__).parent
 PAGE_STYLE = FOLDER / "page.css"
-"""What all pages share."""
+"""The style that all pages share."""
 
 
 def render(template: Path, styles: Sequence[Path], script: Path, **values: Any) -> str:

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, removal of what killed processes left, and bounded reads."""
+"""Atomic writes of files and folders, cleanup after killed processes, and bounded reads."""
 
 import errno
 import io
@@ -17,17 +17,20 @@ from semishot.errors import InputError
 from semishot.system.locks import PAUSE, lock, lock_file, lock_if_free
 
 MOST_JSON = 256 * 2**20
-"""Bytes; a pool of a million classes has half as many."""
+"""The largest JSON file that is read, in bytes; a pool of a million classes needs half of it."""
 DAMAGED = "it is damaged or of another version"
-READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # or Windows
+READ_ONLY = (
+    os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)  # not all systems have both
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
 """`.NAME.PID.tmp` and `.NAME.PID.old`, beside NAME while a process writes or replaces it."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it: readers never see a part of it.
+    """Let `write` fill a temporary file beside `path`, then rename it: readers never see a partial file.
 
-    `write` must fill the file that exists: a new file of that name would not be locked, and be swept.
+    `write` must write to the existing file: a new file of that name would not be locked, and another
+    process might remove it.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -36,7 +39,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, path.name)
-        while (descriptor := lock_file(temporary)) is None:  # another process may be sweeping
+        while (descriptor := lock_file(temporary)) is None:  # another process may be cleaning up
             time.sleep(PAUSE)
         try:
             write(temporary)
@@ -47,12 +50,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
             os.close(descriptor)
     except OSError as error:
-        error.filename = str(path)  # "disk full" names no file, other errors the temporary one
+        error.filename = str(
+            path
+        )  # "disk full" has no file name, other errors have the temporary one
         raise
 
 
 def _check_replaceable(path: Path) -> None:
-    """A pipe or a device must not be replaced; a link may be, and the rename refuses a folder."""
+    """Refuse to replace a pipe or a device. A link may be replaced; renaming onto a folder fails."""
     if os.path.lexists(path):
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
@@ -65,7 +70,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def open_regular(path: Path, name: object = None) -> io.BufferedReader:
-    """Open a regular file for reading: a pipe would block, a device never end. `name` is for messages."""
+    """Open a regular file; a pipe could block and a device never end. `name` is used in messages."""
     check_regular(path.stat(), name or path)  # opening a device may have an effect
     descriptor = os.open(path, READ_ONLY)
     try:
@@ -77,7 +82,7 @@ def open_regular(path: Path, name: object = None) -> io.BufferedReader:
 
 
 def read_regular(path: Path, most: int, name: object = None) -> bytes:
-    """The content of a regular file of at most `most` bytes. `name` is for messages."""
+    """The content of a regular file of at most `most` bytes. `name` is used in messages."""
     with open_regular(path, name) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -96,9 +101,10 @@ def check_regular(status: os.stat_result, name: object) -> int:
 def reading(
     what: object, remedy: str = DAMAGED, error_type: type[InputError] = InputError
 ) -> Iterator[None]:
-    """Turn any error of parsing `what` into one line; parsers raise a dozen types for damaged content.
+    """Turn any error in parsing `what` into one line; parsers raise many types for damaged content.
 
-    Errors of the operating system pass, except for a seek to nowhere, which content can cause too.
+    Errors of the operating system are not changed, except for an invalid seek, which damaged content
+    can cause too.
     """
     try:
         yield
@@ -154,11 +160,13 @@ def remove(path: Path) -> None:
 def sweep(folder: Path, name: str | None = None) -> None:
     """Remove the temporary files that killed processes left in `folder`: those of `name`, or all.
 
-    A folder that was renamed to be replaced, and was not, gets its name back.
+    A folder that was moved aside but never replaced gets its name back.
     """
     for path in sorted(folder.iterdir()):
         found = TEMPORARY.fullmatch(path.name)
-        if not found or name not in (None, found["name"]) or path.is_symlink():  # we make no links
+        if (
+            not found or name not in (None, found["name"]) or path.is_symlink()
+        ):  # semishot creates no links
             continue
         with lock_if_free(path) as locked:
             if locked:

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 
 LONGEST = 120
-"""Bytes of a folder's name."""
+"""The longest folder name, in bytes."""
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
@@ -44,5 +44,5 @@ def quoted(character: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Equal for names that some file systems do not distinguish, by case or by the encoding of é."""
+    """Equal for names that some file systems do not distinguish: by case, or by the encoding of é."""
     return unicodedata.normalize("NFC", name).casefold()

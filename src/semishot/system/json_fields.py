@@ -10,7 +10,7 @@ from semishot.errors import InputError
 
 T = TypeVar("T")
 Convert = Callable[[Any, object, str], Any]
-"""A JSON value, where it is from and the name of its field -> the field; InputError if it is wrong."""
+"""A JSON value, where it comes from, and its field's name -> the field; InputError if it is wrong."""
 LARGEST = 2**63
 NAMES: dict[Any, str] = {int: "an integer", float: "a finite number", str: "a string"}
 NAMES |= {bool: "true or false", dict: "an object", Mapping: "an object", tuple: "a list"}
@@ -18,9 +18,9 @@ NAMES |= {NoneType: "null"}
 
 
 def from_json(kind: type[T], value: Any, where: object) -> T:
-    """The dataclass `kind` from what `json.loads` has returned; absent fields have their defaults.
+    """The dataclass `kind` from the result of `json.loads`; absent fields get their defaults.
 
-    A typed dictionary may hold more than its fields. `where` begins the message of an error, as in
+    A typed dictionary may have other keys too. Error messages begin with `where`, as in
     "config.json: recipe.updates must be an integer".
     """
     made: T = _convert(kind)(value, where, "")
@@ -100,7 +100,7 @@ def _convert(kind: Any) -> Convert:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a JSON value is what an annotation says; numbers must be finite and below 2**63."""
+    """Whether a JSON value matches an annotation; numbers must be finite and below 2**63."""
     return _test(kind)(value)
 
 

@@ -18,16 +18,16 @@ if sys.platform != "win32":
     import fcntl
 
 MOST_SHOWN = 200
-"""Characters of a lock file that are shown."""
+"""How many characters of a lock file are shown."""
 PAUSE = 0.02
 """Seconds between two attempts at a lock that another process holds."""
 MOST_ATTEMPTS = 50
-"""Attempts after which the holder is not expected to write its name: its disk may be full."""
+"""Attempts after which the holder probably cannot write its name: its disk may be full."""
 NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
-"""Errors of network disks without locks: there, as on Windows, nothing is locked."""
+"""Errors of network disks that do not support locks. There, as on Windows, nothing is locked."""
 
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-"""A link in a folder from elsewhere must not make us write to another file."""
+"""A link in a folder received from others must not redirect our writes to another file."""
 
 
 class Lock:
@@ -49,7 +49,7 @@ class Lock:
             self._announce()
             time.sleep(PAUSE)
             return False
-        with suppress(OSError):  # a full disk: the name only informs those who wait
+        with suppress(OSError):  # on a full disk: the name is only shown to waiting processes
             os.ftruncate(self.descriptor, 0)
             os.write(self.descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
         return True
@@ -102,7 +102,7 @@ def lock_file(path: Path) -> int | None:
             return None
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        os.close(descriptor)  # its last holder has removed it
+        os.close(descriptor)  # its previous holder has removed it
 
 
 def lock(descriptor: int) -> bool:

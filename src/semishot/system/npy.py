@@ -1,4 +1,4 @@
-"""Arrays in .npy files, mapped from the disk; a header may claim anything."""
+"""Memory-mapped arrays in .npy files, whose headers are not trusted."""
 
 import warnings
 from pathlib import Path
@@ -11,7 +11,7 @@ from semishot.system.files import check_regular, reading
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """The array, read when it is used; InputError if the file holds none."""
+    """The array, read when it is used; InputError if the file does not hold one."""
     check_regular(path.stat(), path)
     with reading(path, "it must be a .npy file of numbers or strings"):
         with warnings.catch_warnings():

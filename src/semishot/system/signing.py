@@ -1,4 +1,4 @@
-"""Signatures that only this user on this machine can make, to recognize one's own files later."""
+"""Signatures that only this user on this machine can make, to recognize the user's own files."""
 
 import hashlib
 import hmac
@@ -41,7 +41,7 @@ def _key() -> bytes:
 
 
 def _create(path: Path) -> None:
-    """Atomically, and readable by nobody else; if two processes create it, the first one wins."""
+    """Write the key atomically, readable only by this user; of two processes, the first one wins."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -13,12 +13,12 @@ from semishot.errors import InputError
 from semishot.system.files import read_regular, reading, write_whole
 
 CHECKSUM = "sha256"
-"""In the metadata: the digest of all the rest. Files of the first versions have none."""
+"""The key in the metadata of the digest of everything else. Files of early versions lack it."""
 MOST_BYTES = 2**34
 
 
 class DamagedError(InputError):
-    """A file whose content is not what was written."""
+    """A file whose content has changed since it was written."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

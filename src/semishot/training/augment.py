@@ -1,4 +1,4 @@
-"""Small random affine maps: drawn by address like episodes, applied where the images lie.
+"""Small random affine maps: drawn by address like episodes, applied on the device of the images.
 
 Letters: E episodes, B images of an episode, R runs, C channels, H x W pixels.
 """
@@ -21,8 +21,8 @@ SHIFT = 0.1
 def sample_maps(
     strength: float, seed: int, start: int, size: tuple[int, int], mirror: bool = False
 ) -> NDArray[np.float32]:
-    """(E, B, 2, 3): one map per image of the `size` = (E, B) images of training episodes from `start`
-    on, output -> input places.
+    """(E, B, 2, 3): one map for each of the `size` = (E, B) images of training episodes from `start`
+    on, from output to input coordinates.
 
     `mirror` flips every second image, left to right.
     """
@@ -42,9 +42,9 @@ def sample_maps(
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """uint8 (R, B, C, H, W) moved by (R, B, 2, 3), bilinear.
+    """uint8 images (R, B, C, H, W) transformed by maps (R, B, 2, 3), bilinear.
 
-    What comes from outside is empty paper (zeros) in one channel, the mirrored image in several.
+    Pixels from outside the image are zeros (paper) for one channel, the mirrored image for several.
     """
     flat = images.flatten(0, 1)
     grid = F.affine_grid(maps.flatten(0, 1), list(flat.shape), align_corners=False)

@@ -15,15 +15,15 @@ from semishot.system.files import read_regular, reading, write_whole
 from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
 
 MODEL_FILE = "model.safetensors"
-"""Of a run folder: the trained fleet."""
+"""In a run folder: the trained fleet."""
 STATE_FILE, PREVIOUS_STATE_FILE, LOCK_FILE = "state.pt", "state.before.pt", ".lock"
-"""While it trains: its last checkpoint, the one before, its lock."""
+"""In a run folder while it trains: the last checkpoint, the one before, and the lock."""
 DIGEST_BYTES = 32
-"""At the end of a checkpoint, which `torch.load` ignores: the digest of what precedes it."""
+"""The size of the digest at the end of a checkpoint, which `torch.load` ignores."""
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """A checkpoint; the last one is kept beside it, should this one be damaged later."""
+    """Save a checkpoint; the one before is kept, in case this one is damaged later."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
@@ -38,7 +38,7 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(path: Path, device: torch.device) -> dict[str, Any]:
-    """What `save_state` wrote; DamagedError if a byte of it has changed."""
+    """Read what `save_state` wrote; DamagedError if a byte of it has changed."""
     content = read_regular(path, MOST_BYTES)
     content, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
@@ -50,7 +50,7 @@ def load_state(path: Path, device: torch.device) -> dict[str, Any]:
 
 
 def _check_stored(content: bytes) -> None:
-    """`torch.save` compresses nothing: a compressed checkpoint may unpack to any size."""
+    """Refuse compressed content: `torch.save` compresses nothing, and it could unpack to any size."""
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
         members = opened.infolist()
     total = sum(member.file_size for member in members)

@@ -1,4 +1,4 @@
-"""What a chunk of updates needs: image indices, their maps or labels, learning rates, pixels.
+"""The inputs of a chunk of updates: image indices, their maps or labels, learning rates, pixels.
 
 Letters: R runs, E updates, B images of an update and run, I images.
 """
@@ -20,7 +20,7 @@ from semishot.training.update import Chunk
 HELD_BY_A_CPU = 2**31
 """Bytes of the largest pool that is copied to a CPU's memory."""
 CHUNK_BYTES = 2**28
-"""Bytes of images in a chunk, where the device does not hold the pool."""
+"""Bytes of images in a chunk if the device does not hold the pool."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Pace:
     """How many updates are done at a time."""
 
     every: int
-    """From one line of the log to the next; checkpoints are saved there."""
+    """Updates from one line of the log to the next; checkpoints are saved there."""
     most: int
-    """In a chunk."""
+    """Updates in a chunk."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Drawn:
     """The examples of E updates."""
 
     images: Indices
-    """(E, R, B), places in the pool."""
+    """(E, R, B), indices into the pool."""
     maps: Tensor | None = None
     """(E, R, B, 2, 3), an affine map for each image."""
     labels: Tensor | None = None
@@ -52,9 +52,9 @@ Draw = Callable[[int, int], Drawn]
 def draw_chunks(
     draw: Draw, recipe: Recipe, step: int, pace: Pace, brought: ImagePool | None
 ) -> Iterator[Chunk]:
-    """The chunks from update `step` on; no chunk reaches across a line of the log.
+    """The chunks from update `step` on; no chunk crosses a line of the log.
 
-    A chunk brings its images along if a pool to take them from is given.
+    A chunk includes its images if a pool to take them from is given.
     """
     while step < recipe.updates:
         count = min(pace.most, pace.every - step % pace.every, recipe.updates - step)
@@ -91,7 +91,7 @@ def training_episodes(config: FleetConfig, pool: ImagePool) -> Draw:
 
 
 def images_on(pool: ImagePool, device: torch.device) -> Tensor | None:
-    """(I, C, H, W) uint8, which fleets that train side by side share; None if there is no room."""
+    """(I, C, H, W) uint8, shared by fleets that train side by side; None if there is not enough memory."""
     room = HELD_BY_A_CPU
     if device.type == "cuda":
         room = torch.cuda.mem_get_info(device)[0] // 2
@@ -101,12 +101,12 @@ def images_on(pool: ImagePool, device: torch.device) -> Tensor | None:
 
 
 def updates_that_fit(most: int, images: int, pool: ImagePool) -> int:
-    """At most so many updates in a chunk that brings its images, so many an update, along."""
+    """The most updates in a chunk that includes its images, given the images of an update."""
     return max(1, min(most, CHUNK_BYTES // (images * int(pool.images[0].nbytes))))
 
 
 def pixels_of(pool: ImagePool, places: Indices) -> Tensor:
-    """(I, C, H, W), pinned where there is a GPU, so that it can fetch them while it works."""
+    """(I, C, H, W), pinned if there is a GPU, so that it can fetch them while it works."""
     shape = (len(places), *pool.images.shape[1:])
     pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
     gather(pool.images, places, pixels.numpy())

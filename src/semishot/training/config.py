@@ -16,7 +16,7 @@ from semishot.system.json_fields import fits, from_json
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
 MOST_STEPS = 1000
-"""Of refinement: a model from elsewhere must not run for ever."""
+"""The most refinement steps: a model from an untrusted source must not run forever."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Recipe:
     updates: int = 20_000
     learning_rate: float = 1e-3
     halvings: tuple[int, ...] = ()
-    """Updates from which the learning rate is half of what it was."""
+    """Updates at which the learning rate is halved."""
     cosine: bool = False
     """Let the learning rate fall to zero along a cosine."""
     augment: float = 0.0
     """Strength of the random affine map of every training image; 0 is none."""
     mirror: bool = False
-    """Turn every second training image around, left to right: for photographs, not for characters."""
+    """Mirror every second training image, left to right: for photographs, not for characters."""
     weight_decay: float = 5e-5
     """L2 on the convolution weights only."""
     filters: int = 64
@@ -54,11 +54,11 @@ class Recipe:
             raise InputError(f"steps must be at most {MOST_STEPS:,}, not {self.steps}")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. `mirror` is there only where it holds: older files do not know it."""
+        """For JSON. `mirror` is written only if it is true: older files do not have it."""
         return {k: v for k, v in asdict(self).items() if k != "mirror" or v}
 
     def changes(self) -> dict[str, Any]:
-        """What differs from the defaults: enough to build it again, short enough for a record."""
+        """The fields that differ from the defaults: enough to rebuild it, short enough for a record."""
         defaults = asdict(Recipe())
         changed = {k: v for k, v in asdict(self).items() if v != defaults[k]}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()}
@@ -102,8 +102,8 @@ class FleetConfig:
     shape: EpisodeShape
     members: tuple[Member, ...]
     framing: Framing | None = field(default=None, compare=False)
-    """How images are prepared for the encoder. Saved with the model, not in the JSON, of which the
-    names of run folders are digests. None: a model of version 0.1, or of a pool without a data set."""
+    """How images are prepared for the encoder. Saved with the model, not in the JSON, whose digest
+    names the run folder. None: a model of version 0.1, or of a pool without a data set."""
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -122,7 +122,7 @@ class FleetConfig:
 
     @property
     def name(self) -> str:
-        """A folder name: what it is, and a digest of all of it."""
+        """A folder name: the main settings, and a digest of all of them."""
         s, digest = self.shape, hashlib.sha256(self.to_json().encode()).hexdigest()[:8]
         way = f"{s.way}way-{s.shot}shot-M{s.unlabeled}-H{s.distractors}"
         way += "-within-group" if s.within_group else ""
@@ -136,7 +136,7 @@ class FleetConfig:
 
     @classmethod
     def from_json(cls, text: str, name: object = "it") -> "FleetConfig":
-        """`name` is for messages."""
+        """`name` is used in messages."""
         where = f"{name} is not a configuration of this version"
         try:
             written = json.loads(text)

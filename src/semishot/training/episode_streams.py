@@ -1,4 +1,4 @@
-"""Drawing episodes for the runs of a fleet: every room that needs an episode's images asks here.
+"""Drawing episodes for the runs of a fleet: the one place where an episode's images are drawn.
 
 Letters: R runs, E episodes, B images of an episode.
 """
@@ -18,7 +18,7 @@ class EpisodeStreams:
     """One stream of episodes per run, by its seed; runs of the same seed see the same episodes."""
 
     images: Mapping[int, ClassImages]
-    """By seed, the images that its episodes are drawn from."""
+    """For each seed, the images that its episodes are drawn from."""
     seeds: Sequence[int]
     """The seed of each run."""
     shape: EpisodeShape
@@ -35,7 +35,7 @@ class EpisodeStreams:
         return self._of_runs({seed: rows_of(self.images[seed], own) for seed, own in drawn.items()})
 
     def _drawn(self, start: int, count: int) -> dict[int, Indices]:
-        """By seed, (E, B)."""
+        """For each seed, (E, B)."""
         return {
             seed: sample_episodes(own, self.shape, Stream(seed, self.purpose), start, count).images
             for seed, own in self.images.items()

@@ -34,7 +34,7 @@ from semishot.training.requests import EPISODES, EvaluationRequest, PickRequest,
 EMBED_BATCH = 256
 SCORE_BATCH = 100
 EMBEDDING_BYTES = 2**33
-"""Embeddings that may be held together."""
+"""Bytes of embeddings that may be in memory at once."""
 
 
 @torch.inference_mode()
@@ -81,7 +81,7 @@ def evaluate(
 ) -> list[NDArray[np.float64]]:
     """Per-episode accuracies (R, E) for each shape, embedding the images once.
 
-    One run at a time where the embeddings of all would take too much memory.
+    It takes one run at a time if the embeddings of all would need too much memory.
     """
     images = all_labeled(pool.of_split(split))
     check_enough(images, *shapes)
@@ -126,7 +126,7 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
 def open_fleet(
     path: Path, root: Path | None, device: torch.device
 ) -> tuple[FleetConfig, ProtoNet, ImagePool]:
-    """A trained fleet and the data it was trained on; other data of that name are refused."""
+    """A trained fleet and the data it was trained on; other data with that name are refused."""
     config, model = load_model(path, device)
     pool = datasets.load(config.dataset, root)
     if pool.fingerprint != config.data_fingerprint:
@@ -138,7 +138,7 @@ def open_fleet(
 
 
 def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
-    """The row's name, and a refiner that was not trained, in place of the trained one."""
+    """The row's name, and an untrained refiner in place of the trained one."""
     supervised = all(member.model == SUPERVISED for member in config.members)
     if refiner in ("none", "basic", SUPERVISED):
         return SUPERVISED if supervised else "not_refined", None

@@ -1,4 +1,4 @@
-"""The fleets in training, on stderr: a live table on a terminal, plain lines when not."""
+"""The fleets in training, on stderr: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -23,12 +23,12 @@ class Row:
     name: str
     updates: int
     images: int
-    """Images encoded in an update, over all runs: the weight of an update beside another fleet's."""
+    """Images encoded in an update, over all runs: the weight of an update among several fleets."""
     done: int = 0
     skipped: int = 0
-    """Updates that an earlier process did, which do not count in the rate."""
+    """Updates done by an earlier process, which do not count in the rate."""
     loss: float | None = None
-    """Mean over the runs, as is the accuracy."""
+    """The mean over the runs; so is the accuracy."""
     accuracy: float | None = None
     begun: float | None = None
     latest: float = 0.0
@@ -45,13 +45,13 @@ class Row:
 
     @property
     def rate(self) -> float:
-        """Updates per second, up to the last ones; 0 as long as there are none."""
+        """Updates per second, up to the last ones; 0 while there are none."""
         if self.begun is None or self.done == self.skipped:
             return 0.0
         return (self.done - self.skipped) / max(self.latest - self.begun, 1e-9)
 
     def cells(self) -> tuple[str, str, str, str, str, str]:
-        """The cells of its row; a dash is a number that is not known yet."""
+        """The cells of its row; a dash means that a number is not known yet."""
         left = "waiting" if self.begun is None else DASH
         if self.done == self.updates:
             left = "done"
@@ -83,14 +83,14 @@ def clock(seconds: float) -> str:
 
 
 class FleetTable:
-    """`tell` may be called often: it prints now and then, and only if stderr is not a terminal."""
+    """`tell` may be called often: it prints only from time to time, and not on a terminal."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows, self.console = rows, Console(stderr=True)
         self.begun = self.last_line = time.monotonic()
 
     def whole(self) -> str:
-        """All fleets together, in images: their updates differ in size."""
+        """The progress of all fleets, in images: their updates differ in size."""
         total = sum(row.updates * row.images for row in self.rows)
         done = sum(row.done * row.images for row in self.rows)
         skipped = sum(row.skipped * row.images for row in self.rows)

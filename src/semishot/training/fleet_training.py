@@ -1,7 +1,7 @@
 """Training a fleet on episodes, in its run folder.
 
-A run folder holds `config.json`, `log.jsonl`, checkpoints while training, `model.safetensors` after, and
-event files of TensorBoard if asked for.
+A run folder holds `config.json`, `log.jsonl`, checkpoints while training, `model.safetensors` after it, and
+TensorBoard's event files if requested.
 """
 
 import sys
@@ -52,20 +52,20 @@ class TrainingRequest:
     folder: Path
     device: torch.device
     checkpoint_seconds: float | None = None
-    """At least so long from one checkpoint to the next; None is `loop.CHECKPOINT_SECONDS`."""
+    """The least time from one checkpoint to the next; None is `loop.CHECKPOINT_SECONDS`."""
     tensorboard: bool = False
 
 
 def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Iterator[Event]:
-    """Train the fleet from where it was interrupted, if it was, and leave its model in the folder.
+    """Train the fleet, resuming if it was interrupted, and leave its model in the folder.
 
-    `images` are the pool's, on the device; None sends each chunk's ahead of its updates. It yields
-    while the device works, and while another process trains this fleet. `row` tells how far it is.
+    `images` are the pool's, on the device; if None, each chunk's are sent ahead of its updates. It yields
+    while the device works, and while another process trains this fleet. `row` shows the progress.
     """
     config, folder = request.config, request.folder
     check_fleet(config, request.pool, folder)
     config = replace(config, framing=datasets.framing(request.pool))
-    if unfinished(folder):  # a finished one may be on a read-only disk
+    if unfinished(folder):  # a finished fleet may be on a read-only disk
         lock = Lock(folder / LOCK_FILE)
         while not lock.acquire():
             yield Event.WAITING
@@ -120,7 +120,7 @@ def train(
 
 
 def can_fuse(device: torch.device, size: tuple[int, ...], filters: int) -> bool:
-    """Whether the fused bf16 kernels can train on images of this size; a GPU that cannot is told."""
+    """Whether the fused bf16 kernels can train on images of this size; warns on a GPU if they cannot."""
     if device.type != "cuda":
         return False
     chip = find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0)
@@ -152,7 +152,7 @@ def chunk_runner(
 def begin_or_resume(
     config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device
 ) -> tuple[ProtoNet, torch.optim.Adam, int]:
-    """The fleet at its last checkpoint, or untrained, with the log cut to match."""
+    """The fleet at its last checkpoint, or untrained, with the log truncated to match."""
     fleet = build_fleet(config.members, config.recipe, pool.images.shape[1]).to(device)
     optimizer = fleet_optimizer(config.recipe, fleet)
     written = folder / "config.json"
@@ -170,7 +170,7 @@ def fleet_optimizer(recipe: Recipe, fleet: ProtoNet) -> torch.optim.Adam:
 
 
 def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
-    """Errors before the work: another training's folder, or episodes the pool cannot give."""
+    """Raise errors early: the folder of another training, or episodes the pool is too small for."""
     written = folder / "config.json"
     if written.exists() and read_config(written) != config:
         raise InputError(

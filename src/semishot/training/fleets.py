@@ -58,16 +58,16 @@ def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNe
                 raise ValueError(f"its framing is not of {channels} channels")
         try:
             model = build_fleet(config.members, config.recipe, channels)
-        except InputError as error:  # of a method or option that this version does not know
+        except InputError as error:  # a method or option that this version does not know
             raise ValueError(str(error)) from error
         model.load_state_dict(tensors)
     return config, model.to(device).eval()
 
 
 def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
-    """Of the images; an error if the weights are not as many as the configuration says.
+    """The channels of the images; raises an error if the weights do not match the configuration.
 
-    Before anything is built by it: whoever says a million filters must have brought them.
+    This comes before anything is built: a file that claims a million filters must contain them.
     """
     shapes = [tuple(tensors[f"encoder.weights.{block}"].shape) for block in range(BLOCKS)]
     channels, filters = shapes[0][2], config.recipe.filters
@@ -87,7 +87,7 @@ def read_config(path: Path) -> FleetConfig:
 
 
 def build_fleet(members: Sequence[Member], recipe: Recipe, channels: int) -> ProtoNet:
-    """The untrained fleet. Each run is drawn from its own seed, whoever its neighbours are."""
+    """The untrained fleet. Each run is drawn from its own seed, independent of the other runs."""
     encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
     refiners: list[nn.Module | None] = []
     counts, first = [], 0

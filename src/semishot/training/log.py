@@ -1,4 +1,4 @@
-"""The log of a run folder, `log.jsonl`: a line of numbers after every so many updates."""
+"""The log of a run folder, `log.jsonl`: a line of numbers at regular intervals."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from semishot.system.files import read_regular, reading, write_whole
 LARGEST = 2**63
 MOST_BYTES = 2**30
 Line = dict[str, Any]
-"""`step`, `learning_rate`, `loss` of each run, and now and then `accuracy` of each run."""
+"""`step`, `learning_rate`, `loss` of each run, and in some lines `accuracy` of each run."""
 
 
 def append_log(
@@ -29,7 +29,7 @@ def append_log(
 
 
 def read_log(folder: Path) -> list[Line]:
-    """Its lines, without a last one that was cut short by a kill."""
+    """Its lines, without a last one that a killed process left incomplete."""
     path, lines = folder / "log.jsonl", []
     with reading(path):
         whole = read_regular(path, MOST_BYTES).decode() if path.exists() else ""
@@ -49,6 +49,6 @@ def is_number(value: object) -> bool:
 
 
 def cut_log(folder: Path, step: int) -> None:
-    """Drop the lines after `step`, and a line cut short by a kill: those updates are done again."""
+    """Drop the lines after `step`, whose updates are done again, and an incomplete last line."""
     kept = "".join(json.dumps(line) + "\n" for line in read_log(folder) if line["step"] <= step)
     write_whole(folder / "log.jsonl", lambda path: path.write_text(kept, encoding="utf-8"))

@@ -24,12 +24,12 @@ from semishot.training.update import Chunk, RunChunk
 CHUNK = 100
 """Updates between two lines of the log; on a GPU they are one chunk."""
 CPU_CHUNK = 10
-"""Updates in a chunk elsewhere: they take seconds, and someone may be watching."""
+"""Updates in a chunk on other devices, where they take seconds and progress should be shown."""
 CHECKPOINT_SECONDS = 10.0
 
 
 class Event(Enum):
-    """What a training yields, each time the device has work and others may start theirs."""
+    """What a training yields while the device works, so that others can start their work."""
 
     WAITING = "another process trains the same runs"
     WORKING = "the device works on a chunk of updates"
@@ -37,7 +37,7 @@ class Event(Enum):
 
 
 class Observer(Protocol):
-    """Watches a training and changes nothing about it."""
+    """Watches a training without changing it."""
 
     def begin(self, step: int) -> None:
         """Updates begin; earlier processes did the first `step`."""
@@ -46,7 +46,7 @@ class Observer(Protocol):
         """A chunk of updates is done; their mean loss over the runs."""
 
     def line(self, step: int, rate: float, losses: Sequence[float]) -> None:
-        """After every so many updates: the learning rate, and each run's mean loss since the last."""
+        """Called for each line of the log: the learning rate, and each run's mean loss since the last."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Learner:
     folder: Path
     pace: Pace
     checkpoint_seconds: float | None = None
-    """At least so long from one checkpoint to the next; None is CHECKPOINT_SECONDS."""
+    """The least time from one checkpoint to the next; None is CHECKPOINT_SECONDS."""
 
 
 def learn(
@@ -72,9 +72,9 @@ def learn(
 ) -> Iterator[Event]:
     """Train from update `step` to the end of the recipe.
 
-    `prepare` is given the first chunk and returns what runs it and all others. It yields while the
-    device works, so that several fleets can share a GPU: each starts its next chunk while the others'
-    run.
+    `prepare` gets the first chunk and returns a function that runs it and all others. The loop yields
+    while the device works, so that several fleets can share a GPU: each starts its next chunk while
+    those of the others run.
     """
     coming = next(chunks, None)
     if coming is not None:
@@ -104,7 +104,7 @@ def learn(
 
 
 def check_weights(learner: Learner, step: int) -> None:
-    """The last update of a chunk may spoil the weights after its loss was taken."""
+    """The last update of a chunk may make the weights non-finite after its loss was computed."""
     tensors, runs = learner.model.state_dict().values(), len(learner.run_names)
     if not torch.stack([tensor.sum() for tensor in tensors]).isfinite().all():
         own = [t.reshape(runs, -1).sum(1) for t in tensors if len(t) == runs]
@@ -112,7 +112,7 @@ def check_weights(learner: Learner, step: int) -> None:
 
 
 def diverged(learner: Learner, numbers: Tensor, step: int) -> InputError:
-    """Names the runs whose numbers (R,) are not finite, and what is left."""
+    """An error that names the runs whose numbers (R,) are not finite, and what to do."""
     finite = numbers.isfinite().tolist()
     spoiled = [run for run, good in zip(learner.run_names, finite, strict=True) if not good]
     return InputError(
@@ -140,13 +140,13 @@ def build_optimizer(
 
 
 def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, updates: int) -> int:
-    """Load the last good checkpoint, if there is one; the updates it has seen."""
-    state = last_good_state(folder, torch.device("cpu"))  # Adam wants some of it there
+    """Load the last good checkpoint, if there is one, and return its number of updates."""
+    state = last_good_state(folder, torch.device("cpu"))  # Adam needs some of it there
     if state is None:
         return 0
     try:
         model.load_state_dict(state["model"])
-        groups = optimizer.state_dict()["param_groups"]  # as this device wants them
+        groups = optimizer.state_dict()["param_groups"]  # as this device needs them
         optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
         step = state["step"]
         if type(step) is not int or not 0 <= step <= updates:

@@ -28,7 +28,7 @@ class FleetObserver:
         self.row.advance(updates, loss)
 
     def line(self, step: int, rate: float, losses: Sequence[float]) -> None:
-        """A line of the log, every so often with the accuracy on validation episodes."""
+        """Write a line of the log, at some updates with the accuracy on validation episodes."""
         seen = accuracy = None
         episodes = self.validation
         if episodes is not None and (step % episodes.every == 0 or step == self.row.updates):

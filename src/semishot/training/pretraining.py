@@ -31,7 +31,7 @@ from semishot.training.update import deterministic_cudnn, plain_chunk
 
 BATCH = 100
 RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
-"""What the authors' code does; the paper does not say."""
+"""As in the authors' code; the paper does not specify it."""
 
 __all__ = [
     "BATCH",
@@ -49,14 +49,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Pretraining:
-    """What decides a pre-training, apart from its seeds."""
+    """The settings of a pre-training, apart from its seeds."""
 
     pool: ImagePool
     recipe: Recipe
     device: torch.device
     scale_bug: bool = False
     """Train on pixels from 0 to 255, as the authors' code does on Omniglot and tieredImageNet, although
-    every test has them from 0 to 1."""
+    they are from 0 to 1 in every test."""
 
 
 def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEncoder:
@@ -70,7 +70,7 @@ def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEnco
 def pretrained_encoders(
     request: Pretraining, seeds: Sequence[int], runs: Path
 ) -> list[ConvEncoder]:
-    """One encoder per split seed, from the files below `runs` or trained now and left there."""
+    """One encoder per split seed, read from the files below `runs`, or trained now and saved there."""
     files = {seed: _file(request, seed, runs) for seed in seeds}
     together = max(1, len(seeds)) if request.device.type == "cuda" else 1
     groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
@@ -83,9 +83,9 @@ def pretrained_encoders(
 
 
 def train_together(request: Pretraining, files: Mapping[int, Path], progress: Meter) -> None:
-    """Train these seeds as one network and leave the file of each, unless another process has meanwhile.
+    """Train these seeds as one network and save a file for each, unless another process has done so.
 
-    If only some are missing, all are trained again: their checkpoints are of all of them.
+    If only some are missing, all are trained again: they share their checkpoints.
     """
     seeds, folder = list(files), checkpoint_folder(list(files.values()))
     with Lock(_lock(folder)):
@@ -166,7 +166,7 @@ class Classifier(nn.Module):
 
 
 class LinearHead(nn.Module):
-    """(R, B, D) -> (R, B, C), one linear layer per run; thrown away after training."""
+    """(R, B, D) -> (R, B, C), one linear layer per run; discarded after training."""
 
     def __init__(
         self, encoder: ConvEncoder, classes: int, size: Sequence[int], seeds: Sequence[int]
@@ -222,7 +222,7 @@ def batch_places(images: int, seed: int, step: int) -> Indices:
 
 
 def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
-    """An error before the work: every class must have something to learn it from."""
+    """Raise an error early if a class has no labeled image."""
     split = labeled_split(pool.of_split("train"), recipe.labeled_fraction, 0)
     poorest = int(split.labeled.argmin())
     if not split.labeled[poorest]:
@@ -233,7 +233,7 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
 
 
 def _file(request: Pretraining, seed: int, runs: Path) -> Path:
-    """Named after all that decides the training."""
+    """The file of a seed, named after all settings of the training."""
     pool, recipe = request.pool, request.recipe
     settings: dict[str, Any] = {
         "recipe": recipe.changes(),
@@ -247,7 +247,7 @@ def _file(request: Pretraining, seed: int, runs: Path) -> Path:
 
 
 def checkpoint_folder(files: Sequence[Path]) -> Path:
-    """For the checkpoints of the runs that train together, beside their files and named after them."""
+    """The folder for the checkpoints of runs that train together, beside their files."""
     digest = hashlib.sha256(" ".join(file.name for file in files).encode()).hexdigest()[:8]
     return files[0].with_name(f"{len(files)}seeds-{digest}")
 

@@ -1,4 +1,4 @@
-"""Records: what was measured on test episodes, made, checked, read and published. Loads no torch to read."""
+"""Records: what was measured on test episodes, made, checked, read and published. Reading loads no torch."""
 
 import json
 import platform
@@ -30,7 +30,7 @@ from semishot.training.config import FleetConfig, Recipe
 
 
 class RecordFields(TypedDict):
-    """What all kinds of records hold. Accuracies are fractions."""
+    """The fields of all kinds of records. Accuracies are fractions."""
 
     dataset: str
     preset: str
@@ -51,7 +51,7 @@ class RecordFields(TypedDict):
     episode_accuracies: NotRequired[list[float]]
     """Not in published files."""
     recipe: dict[str, Any]
-    """What differs from the defaults."""
+    """The settings that differ from the defaults."""
     train: dict[str, Any]
     """The training episode."""
     updates: int
@@ -96,19 +96,19 @@ class MaskRecord(RecordFields):
     source: NotRequired[str]
     """A model that comes with the package."""
     tells_distractors: dict[str, Separation]
-    """By the name of the score."""
+    """Keys are the names of the scores."""
     mask_histogram: NotRequired[MaskHistogram]
     bimodality: NotRequired[float]
 
 
 class AblationRecord(RecordFields):
-    """A variant of a table's cell, or the cell that variants depart from."""
+    """A variant of a table's cell, or the cell that variants are compared with."""
 
     kind: Literal["ablation"]
     variant: str
     """Its name; empty for the cell itself."""
     only: str
-    """What `--only` asked for."""
+    """The value of `--only`."""
 
 
 Record = AccuracyRecord | BaselineRecord | MaskRecord | AblationRecord
@@ -143,7 +143,7 @@ class Choice(TypedDict):
 
 @dataclass(frozen=True)
 class Measurement:
-    """How runs were tested, and what it took."""
+    """How runs were tested, and how long it took."""
 
     shape: EpisodeShape
     split: Split
@@ -172,7 +172,7 @@ class Measurement:
 
 
 def versions() -> dict[str, str]:
-    import torch  # here: reading records takes none
+    import torch  # here: reading records does not need it
 
     return {
         "semishot": __version__,
@@ -243,7 +243,7 @@ def baseline_record(
 
 
 def mask_record(record: Record, source: str, judged: Mapping[str, Any]) -> MaskRecord:
-    """With how well the run separates distractors, and its source if that comes with the package."""
+    """Adds how well the run separates distractors, and its source if it comes with the package."""
     shipped = {"source": source} if source.startswith("pretrained:") else {}
     return cast(MaskRecord, {**record, "kind": "masks", **shipped, **judged})
 
@@ -257,7 +257,7 @@ def ablation_record(record: Record, variant: str, only: str) -> AblationRecord:
 
 
 def check_record(content: object, where: object) -> Record:
-    """Refuse what is not a record, with the name of the first field that is wrong."""
+    """Raise an error that names the first wrong field, unless this is a record."""
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: kind must be one of {', '.join(KINDS)}, not {kind!r:.40}")
@@ -283,7 +283,7 @@ def records_so_far(path: Path) -> list[Record]:
 
 
 def read_result_file(path: Path) -> Any:
-    """Whatever it holds as JSON: records, a choice, or a benchmark."""
+    """The JSON content of a file: records, a choice, or a benchmark."""
     try:
         return read_json(path)
     except (OSError, InputError) as error:
@@ -306,7 +306,7 @@ def as_choice(content: Any, path: Path) -> Choice:
 
 
 def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Version 0.1 wrote no `kind`, and the `only` of ablations just into the name of their file."""
+    """Version 0.1 wrote no `kind`, and wrote the `only` of ablations only into their file name."""
     if "kind" in record:
         return record
     marks = {"features": "baseline", "tells_distractors": "masks", "variant": "ablation"}
@@ -322,7 +322,7 @@ SETTINGS = (
     *("split", "split_seed", "episodes"),
     *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
 )
-"""What a record is a measurement of: a second one of the same replaces the first."""
+"""The fields that identify a measurement: a second one with equal fields replaces the first."""
 
 
 def identity(record: Record) -> str:

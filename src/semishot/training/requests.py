@@ -1,6 +1,6 @@
-"""What a person asks of training and evaluation: the settings of `train`, `evaluate` and `pick`.
+"""The settings of `train`, `evaluate` and `pick`.
 
-Each field is a flag of the command, the text below it its help. Nothing here imports torch.
+Each field is a flag of the command; the text below it is its help. Nothing here imports torch.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Where:
 
 @dataclass(frozen=True)
 class FleetRequest:
-    """A fleet of one method, one run per split seed; what is None is the preset's."""
+    """A fleet of one method, one run per split seed; None means the preset's value."""
 
     dataset: str = "glyphs"
     """A prepared data set; `semishot data list` shows them."""

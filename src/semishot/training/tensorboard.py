@@ -1,8 +1,8 @@
 """Event files for TensorBoard in a run folder: curves, mask values, and an episode with predictions.
 
-The curves are those of `log.jsonl`. When a training begins or resumes, its event file is written again:
-curves from the log, which is cut to the checkpoint, and the pictures up to there from the old file. So
-steps after the checkpoint of a killed process are in neither, and no step is there twice.
+The curves are those of `log.jsonl`. When a training begins or resumes, its event file is rewritten:
+curves from the log, which is truncated to the checkpoint, and the pictures up to there from the old file.
+So neither holds steps after the checkpoint of a killed process, and no step occurs twice.
 """
 
 import sys
@@ -23,7 +23,7 @@ Bytes = NDArray[np.uint8]
 Place = tuple[str, int]
 """A tag and a step."""
 GREEN, RED, GRAY = (0, 158, 115), (213, 94, 0), (111, 111, 111)
-"""Of a class, or right; a distractor, or wrong; given. Safe for all kinds of color vision."""
+"""Colors: of a class, or right; a distractor, or wrong; given. Safe for all kinds of color vision."""
 FRAME, GAP = 2, 12
 
 
@@ -39,7 +39,7 @@ def summary_writer() -> Any:
 
 
 def announce(folder: Path) -> None:
-    """Before the work: an error if the package is missing, else the command that shows the files."""
+    """Raise an error early if the package is missing; else print the command that shows the files."""
     summary_writer()
     print(f"to follow it: tensorboard --logdir {folder}", file=sys.stderr)
 
@@ -66,7 +66,7 @@ class EventFile:
         """A line of the log, at the times it was first written, if known."""
         for tag, value in curves(line, self.runs):
             self.writer.add_scalar(tag, value, line["step"], (times or {}).get((tag, line["step"])))
-        self.writer.flush()  # what a checkpoint covers must survive a kill
+        self.writer.flush()  # the updates of a checkpoint must survive a kill
 
     def add_pictures(self, step: int, seen: Seen, validation: Validation) -> None:
         """Each Masked run's mask values, and the first run of each method at the first episode."""
@@ -116,7 +116,7 @@ def earlier(files: Sequence[Path], step: int) -> tuple[dict[Place, float], list[
 
     times, pictures = {}, {}
     for path in files:
-        for event in LegacyEventFileLoader(str(path)).Load():  # ends before a record cut short
+        for event in LegacyEventFileLoader(str(path)).Load():  # stops at an incomplete record
             for value in event.summary.value if event.step <= step else ():
                 times[value.tag, event.step] = event.wall_time
                 if value.HasField("histo") or value.HasField("image"):

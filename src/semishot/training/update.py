@@ -1,4 +1,4 @@
-"""One update of R runs: run plainly, or captured once as a CUDA graph and replayed."""
+"""One update of R runs: run step by step, or captured once as a CUDA graph and replayed."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -17,14 +17,14 @@ class Chunk:
     """The images of E updates, and their learning rates."""
 
     images: Tensor
-    """(E, R, B) places in the pool, or in `pixels`."""
+    """(E, R, B) indices into the pool, or into `pixels`."""
     maps: Tensor | None
     """(E, R, B, 2, 3), an affine map for each image, if the recipe augments."""
     rates: Sequence[float]
     pixels: Tensor | None = None
-    """(I, C, H, W), the images of this chunk alone, where the device does not hold the pool."""
+    """(I, C, H, W), the images of this chunk alone, if the device does not hold the pool."""
     labels: Tensor | None = None
-    """(E, R, B), the class of each image, where a classifier is trained."""
+    """(E, R, B), the class of each image, if a classifier is trained."""
 
     def __len__(self) -> int:
         return len(self.rates)
@@ -37,8 +37,7 @@ WARM_UPS = 3
 
 
 def deterministic_cudnn() -> AbstractContextManager[None]:
-    """cuDNN chooses by rule, not by trial: a trial ends differently each time, and so would a resumed
-    run."""
+    """Let cuDNN choose algorithms by rule, not by timing, which would make a resumed run differ."""
     rule: AbstractContextManager[None] = torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True
     )
@@ -77,8 +76,8 @@ def plain_chunk(
     pool: Tensor | None,
     shape: EpisodeShape | None = None,
 ) -> RunChunk:
-    """`pool` are the pool's images on the device, None where chunks bring their own; without a shape,
-    chunks bring labels."""
+    """`pool` are the pool's images on the device, None if chunks include their own; without a shape,
+    chunks include labels."""
     device = next(model.parameters()).device
 
     def run(chunk: Chunk) -> Callable[[], Tensor]:
@@ -106,7 +105,7 @@ def captured_chunk(
     shape: EpisodeShape,
     first: Chunk,
 ) -> RunChunk:
-    """As `plain_chunk`, for chunks no longer than the first: Python only replays one graph."""
+    """Like `plain_chunk`, for chunks no longer than the first: Python only replays one graph."""
     device = model.encoder.weights[0].device
     images = first.images.to(device)  # (E, R, B)
     maps = None if first.maps is None else first.maps.to(device)
@@ -115,7 +114,7 @@ def captured_chunk(
     if first.pixels is None:
         assert pool is not None
         source = pool
-    else:  # room for a chunk in which no image comes twice
+    else:  # room for a chunk in which no image is repeated
         source = torch.empty(
             images.numel(), *first.pixels.shape[1:], dtype=torch.uint8, device=device
         )
@@ -141,7 +140,7 @@ def captured_chunk(
             next_update()
 
     def send(values: Tensor | None, to: Tensor | None) -> None:
-        """From pinned memory, in the stream's turn: Python does not wait, nor does what runs there."""
+        """Copy from pinned memory in the stream's order, without making Python or running work wait."""
         if values is not None and to is not None:
             to[: len(values)].copy_(values.pin_memory(), non_blocking=True)
 
@@ -182,6 +181,6 @@ def _snapshot(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tens
 
 @torch.no_grad()
 def _restore(model: ProtoNet, optimizer: torch.optim.Adam, before: dict[object, Tensor]) -> None:
-    """In place: the graph holds these very tensors. Optimizer state that was not there was zero."""
+    """Restore in place: the graph uses these tensors. Optimizer state that is not in `before` was zero."""
     for name, tensor in _tensors(model, optimizer).items():
         tensor.copy_(before[name]) if name in before else tensor.zero_()

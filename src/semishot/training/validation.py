@@ -23,14 +23,14 @@ from semishot.training.config import FleetConfig
 from semishot.training.episode_streams import streams_of
 
 TIMES = 10
-"""Validations in a training, at most."""
+"""The most validations in a training."""
 SHARE = 0.05
-"""Images embedded for validation over images trained on, at most. Without a backward pass they take a
-third of that share of the time, and far less in a training of full length."""
+"""The most images embedded for validation, as a share of those trained on. Without a backward pass they
+take a third of that share of the time, and far less in a training of full length."""
 CLASSES, IMAGES = 20, 15
 """Validation classes, and images of each; more only if an episode needs more."""
 EPISODES, TOGETHER = 20, 10
-"""Episodes in a validation, and scored at a time."""
+"""Episodes in a validation, and how many are scored at a time."""
 AT_ONCE = 50
 """Images embedded at a time, or as many as in an update: few enough to fit, enough to be fast."""
 QUERY = 5
@@ -42,16 +42,16 @@ class Seen:
     """The predictions of a fleet on the episodes."""
 
     accuracy: list[float]
-    """Of each run."""
+    """The accuracy of each run."""
     masks: dict[int, Tensor]
-    """(E, U) by run, for those of Masked: the largest mask of each unlabeled image over the classes."""
+    """(E, U) for each Masked run: the largest mask of each unlabeled image over the classes."""
     predicted: Tensor
     """(R, Q), the class of each query of the first episode."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The same episodes at every time and for every run, shaped as in training but for the queries."""
+    """The same episodes each time and for every run, shaped as in training except for the queries."""
 
     shape: EpisodeShape
     every: int
@@ -59,12 +59,12 @@ class Validation:
     pixels: Tensor
     """uint8 (I, C, H, W), on the device."""
     places: Tensor
-    """(E, B), which of them make up each episode."""
+    """(E, B), which of these images make up each episode."""
     at_once: int
 
     @torch.inference_mode()
     def look(self, model: ProtoNet) -> Seen:
-        """By the moving averages, as at test. The model is left unchanged, and nothing is drawn."""
+        """Uses the moving averages, as at test. The model is unchanged, and no random numbers are drawn."""
         training, runs = model.training, model.encoder.runs
         model.eval()
         batches = self.pixels.split(self.at_once)
@@ -102,8 +102,8 @@ class Validation:
 def fixed_episodes(
     config: FleetConfig, pool: ImagePool, device: torch.device, every: int
 ) -> Validation | None:
-    """The episodes of a training whose log has a line every so many updates; None, with a warning, if
-    the pool has too few images. Classes are drawn across groups, even where training stays within one.
+    """The validation episodes of a training whose log has a line every `every` updates; None, with a
+    warning, if the pool has too few images. Classes are drawn across groups, even if training is within one.
     """
     shape = replace(config.shape, query=QUERY, within_group=False)
     try:

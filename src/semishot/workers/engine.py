@@ -1,6 +1,6 @@
-"""Independent tasks on several devices: largest first, retried if a worker is lost, split for memory.
+"""Independent tasks on several devices: largest first, retried if a worker dies, split to save memory.
 
-The rules, and processes of this machine; `ray_cluster.py` does the same for many machines.
+This file has the rules, and workers on this machine; `ray_cluster.py` has workers on many machines.
 """
 
 import multiprocessing
@@ -28,7 +28,7 @@ from semishot.system.memory import keep_freed_memory
 
 POLL_SECONDS = 0.25
 LOSSES = 5
-"""A task that lost so many workers is split in two: a killed process cannot report why."""
+"""A task that has lost this many workers is split in two: a killed process cannot report why."""
 Array = NDArray[Any]
 
 
@@ -38,13 +38,13 @@ class Task:
 
     name: str
     size: float
-    """Larger ones begin first."""
+    """Larger tasks start first."""
     work: Callable[..., Iterator[Any]]
-    """`work(shared, device, *arguments())` in a worker, which imports it by its name."""
+    """Called as `work(shared, device, *arguments())` in a worker, which imports it by name."""
     arguments: Callable[[], tuple[Any, ...]]
     """Called in this process before every attempt, so that the next can resume from the last checkpoint."""
     halves: Callable[[], list["Task"]]
-    """Smaller tasks in its place; none if it cannot be split."""
+    """Smaller tasks to replace it; none if it cannot be split."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class NoMemory:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error of the work itself: trying again would not help."""
+    """An error in the work itself: trying again would not help."""
 
     error: Exception
 
@@ -87,13 +87,13 @@ class Place(Protocol):
     def submit(self, task: Task) -> None: ...
 
     def poll(self, seconds: float) -> list[tuple[Task, Message]]:
-        """The messages of the tasks; an empty list if there are none for so long."""
+        """The messages of the tasks; an empty list if none arrive in this time."""
 
     def close(self) -> None: ...
 
 
 def run(tasks: Iterable[Task], place: Place) -> Generator[list[tuple[Task, Any]]]:
-    """Run all tasks and yield the values they yield, now and then an empty list, until all have ended."""
+    """Run all tasks to the end and yield the values they yield, or an empty list while there are none."""
     losses: Counter[Task] = Counter()
     running: set[Task] = set()
 
@@ -107,10 +107,8 @@ def run(tasks: Iterable[Task], place: Place) -> Generator[list[tuple[Task, Any]]
         while running:
             news = place.poll(POLL_SECONDS)
             yield [(task, message.value) for task, message in news if isinstance(message, Yielded)]
-            for (
-                task,
-                message,
-            ) in news:  # after the caller has kept the values: there may be a checkpoint
+            # now the caller has saved the values, which may hold a checkpoint
+            for task, message in news:
                 if isinstance(message, Failed):
                     raise message.error
                 if not isinstance(message, Yielded):
@@ -148,7 +146,7 @@ def run_in_worker(
     device: str,
     arguments: tuple[Any, ...],
 ) -> Iterator[Message]:
-    """In a worker: run the work, and report memory that ran out apart from other errors."""
+    """In a worker: run the work, and distinguish lack of memory from other errors."""
     keep_freed_memory()
     try:
         for value in work(shared, device, *arguments):
@@ -162,7 +160,7 @@ def run_in_worker(
 
 
 class Processes:
-    """Workers on this machine, one for each device; `cpu` may be there several times."""
+    """Workers on this machine, one for each device; `cpu` may occur several times."""
 
     def __init__(self, devices: Sequence[str], threads: int, shared: Array | None = None) -> None:
         self.threads = threads
@@ -261,7 +259,7 @@ def serve(pipe: Connection, device: str, threads: int, shared: Path | None, scra
 
 
 def array_file(array: Array, folder: Path) -> Path:
-    """The file behind a memory map, or a new one: workers map it instead of holding copies."""
+    """The file of a memory map, or a new one: workers map it instead of holding copies."""
     if isinstance(array, np.memmap) and str(array.filename).endswith(".npy"):
         return Path(str(array.filename))
     np.save(folder / "shared.npy", array)

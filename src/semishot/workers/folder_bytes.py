@@ -1,4 +1,4 @@
-"""A folder as bytes, sent to a worker and back: no disk is shared."""
+"""A folder as bytes, sent to a worker and back without a shared disk."""
 
 from functools import partial
 from pathlib import Path
@@ -9,7 +9,7 @@ from semishot.system.tensor_files import MOST_BYTES
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE
 
 ORDER = ("config.json", "log.jsonl", STATE_FILE, MODEL_FILE, "result.json")
-"""The order in which files are written: interrupted anywhere, it leaves a folder that can be resumed."""
+"""The order in which files are written: if interrupted at any point, the folder can be resumed."""
 
 Files = dict[str, bytes]
 
@@ -26,7 +26,7 @@ def pack(folder: Path) -> Files:
 
 
 def unpack(files: Files, folder: Path) -> None:
-    """Write the files, those that others rely on first; older checkpoints and event files are deleted."""
+    """Write the files in the order of `ORDER`; older checkpoints and event files are deleted."""
     for name in sorted(files, key=lambda name: ORDER.index(name) if name in ORDER else -1):
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):

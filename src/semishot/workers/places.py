@@ -12,7 +12,7 @@ from semishot.workers.engine import Array, Place, Processes
 from semishot.workers.ray_cluster import RayCluster
 
 OpenPlace = Callable[[Array | None, int], Place]
-"""Takes the array that workers share, and the number of tasks."""
+"""Called with the array that workers share, and the number of tasks."""
 
 
 def place_of(
@@ -21,7 +21,7 @@ def place_of(
     device: str,
     keep_workers: bool = False,
 ) -> OpenPlace | None:
-    """A function that opens the place where tasks run; None is this process itself."""
+    """A function that opens the place where tasks run; None means this process itself."""
     if address is not None and engine != "ray":
         raise InputError("--address is a Ray cluster's: it goes with --engine ray")
     if engine == "ray":

@@ -1,4 +1,4 @@
-"""A Ray cluster as a place for tasks (extra `ray`): each a Ray task, its messages a stream of objects."""
+"""A Ray cluster as a place for tasks (extra `ray`): each is a Ray task that streams its messages."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ from semishot.workers.engine import (
 
 CONNECT_SECONDS = 10.0
 TIDY_SECONDS = 5.0
-"""How long a worker may take to end by itself."""
+"""Seconds a worker may take to end by itself."""
 AHEAD = 16
 """Tasks submitted beyond those that can run: their arguments are held in the cluster's memory."""
 
@@ -56,7 +56,7 @@ def connect(ray: ModuleType, address: str | None) -> None:
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**settings)
-    except SystemExit as ended:  # what Ray makes of SIGTERM
+    except SystemExit as ended:  # raised by Ray on SIGTERM
         raise Terminated from ended
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(
@@ -66,11 +66,11 @@ def connect(ray: ModuleType, address: str | None) -> None:
     finally:
         signal.signal(
             signal.SIGTERM, on_terminate
-        )  # Ray's own would end this process without a message
+        )  # Ray's own handler would end this process without a message
 
 
 def check_address(address: str) -> None:
-    """Fail within seconds; Ray waits minutes for a machine that does not answer."""
+    """Fail within seconds; Ray would wait minutes for a machine that does not answer."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return
@@ -148,7 +148,7 @@ class RayCluster:
             return message
         except StopIteration:
             return Done()
-        except errors.OutOfMemoryError as error:  # Ray kills the largest when a machine is full
+        except errors.OutOfMemoryError as error:  # Ray kills the largest when memory runs out
             return NoMemory(str(error).splitlines()[0])
         except errors.RayTaskError as error:
             return Failed(error.cause if isinstance(error.cause, InputError) else error)

@@ -1,4 +1,4 @@
-"""Which workers a command uses: each field is a flag, the text below it its help. No torch here."""
+"""Which workers a command uses: each field is a flag, the text below it is its help. Imports no torch."""
 
 from dataclasses import dataclass
 from typing import Literal

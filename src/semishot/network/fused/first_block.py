@@ -1,6 +1,6 @@
 """The first block from uint8 images: convolution, pool, shift, ReLU, and the patches' moments.
 
-The four 3x3 patches under a 2x2 pooling window lie in one 4x4 window of pixels, which is loaded once.
+The four 3x3 patches under a 2x2 pooling window are in one 4x4 window of pixels, which is loaded once.
 Letters as in `encoder.py`; T = taps of such a window, 16 C, rounded up to a power of two.
 """
 
@@ -16,10 +16,10 @@ from torch.nn import functional as F
 from semishot.network.fused.layout import channels_last, empty_activations, slices
 
 GRAM, FORWARD, BACKWARD = (128, 4), (64, 4), (64, 4)
-"""Rows of a program and its warps: the fastest measured that fit into registers."""
+"""Rows per program, and its warps: the fastest measured values that fit into registers."""
 PROGRAMS = 1024
-NOBODY = tl.constexpr(4)
-"""In place of the winner of a window where the ReLU lets nothing through."""
+NO_WINNER = tl.constexpr(4)
+"""Marks a window without a winner, whose output the ReLU sets to 0."""
 OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """Where the 3x3 patches begin in the 4x4 window, in the order in which the pool compares them."""
 
@@ -83,7 +83,7 @@ def _first_forward_kernel(
     place = ((b * cells + cell[:, None]) * runs + run) * F + f
     valid = (cell < cells)[:, None]
     tl.store(out + place, tl.maximum(value, 0).to(tl.bfloat16), mask=valid)
-    tl.store(winner + place, tl.where(value > 0, which, NOBODY).to(tl.uint8), mask=valid)
+    tl.store(winner + place, tl.where(value > 0, which, NO_WINNER).to(tl.uint8), mask=valid)
 
 
 @triton.jit(do_not_specialize=["runs", "batch", "height", "width", "parts"])
@@ -107,9 +107,9 @@ def _first_backward_kernel(
         taps = tl.trans((window.to(tl.float32) / 256).to(tl.bfloat16))  # (T, rows), exact
         place = ((b * cells + cell[:, None]) * runs + run) * F + f
         valid = (cell < cells)[:, None]
-        which = tl.load(winner + place, mask=valid, other=NOBODY)
+        which = tl.load(winner + place, mask=valid, other=NO_WINNER)
         g = tl.load(grad + place, mask=valid, other=0)
-        shifts += tl.where(which == NOBODY, 0, g).to(tl.float32)
+        shifts += tl.where(which == NO_WINNER, 0, g).to(tl.float32)
         total0 = tl.dot(taps, tl.where(which == 0, g, 0), total0)
         total1 = tl.dot(taps, tl.where(which == 1, g, 0), total1)
         total2 = tl.dot(taps, tl.where(which == 2, g, 0), total2)
@@ -127,7 +127,7 @@ class FirstBlock(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
-        """`weight` (R, 4, T, F) is for pixels over 256; float16 has as many digits as TF32."""
+        """`weight` (R, 4, T, F) is for pixels divided by 256; float16 has as many digits as TF32."""
         runs, batch, channels, height, width = images.shape
         taps, filters = weight.shape[2:]
         shape = (batch, runs * filters, height // 2, width // 2)

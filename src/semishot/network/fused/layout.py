@@ -1,6 +1,6 @@
-"""What the kernels share: how activations lie, and how work is cut.
+"""Shared by the kernels: the layout of activations, and how work is divided.
 
-Activations lie as (B, H, W, R * F). A program handles some rows (pixels) of the F filters of one run.
+Activations are (B, H, W, R * F) in memory. A program handles some rows (pixels) of the F filters of one run.
 """
 
 import torch

@@ -38,7 +38,7 @@ def _fold_kernel(
     parts, scale, shift, moving_mean, moving_var, norm, rows, channels, eps, momentum,
     F: tl.constexpr, SLICES: tl.constexpr,
 ):  # fmt: skip
-    """Sums -> mean, 1 / deviation, and the affine map; the moving averages take their step."""
+    """Sums -> mean, 1 / deviation, and the affine map; the moving averages are updated."""
     f = tl.program_id(0) * F + tl.arange(0, F)
     s = tl.arange(0, SLICES)[:, None] * 2 * channels + f[None, :]
     mean = tl.sum(tl.load(parts + s), 0) / rows
@@ -160,7 +160,7 @@ def _pool_backward_kernel(
 
 
 class NormReluPool(torch.autograd.Function):
-    """Batch norm by the batch's statistics, ReLU, max-pool; the moving averages take their step."""
+    """Batch norm by the batch's statistics, ReLU, max-pool; the moving averages are updated."""
 
     @staticmethod
     def forward(
