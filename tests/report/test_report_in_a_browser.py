@@ -130,7 +130,7 @@ def test_on_paper_everything_is_open_and_the_list_of_sections_is_gone(browser, p
 
 
 def test_a_hostile_record_runs_nothing(browser, tmp_path):
-    words = ("dataset", "preset", "model", "device", "date", "split")
+    words = ("dataset", "preset", "model", "device", "date")
     hostile = read_records(TABLE1)[0] | dict.fromkeys(words, HOSTILE)
     (tmp_path / "r.json").write_text(json.dumps([hostile]))
     write_report(tmp_path / "r.json", tmp_path / "report.html", tmp_path)

@@ -57,6 +57,7 @@ def test_fields_are_converted_and_absent_ones_have_their_defaults():
         ({**RIGHT, "part": 3}, "part must be an object, not 3"),
         ({**RIGHT, "name": 5}, "name must be a string, not 5"),
         ({**RIGHT, "weight": "2"}, "weight must be a finite number, not '2'"),
+        ({**RIGHT, "weight": True}, "weight must be a finite number, not True"),
         ({**RIGHT, "weight": float("nan")}, "weight must be a finite number, not nan"),
         ({**RIGHT, "weight": 10**400}, f"weight must be a finite number, not {'1' + '0' * 39}"),
         ({**RIGHT, "part": {"size": True}}, "part.size must be an integer, not True"),
@@ -84,5 +85,8 @@ def test_plain_types_can_be_tested_alone():
     assert fits(3, int)
     assert fits(3, float)
     assert not fits(None, float)
+    assert not fits(True, float)
+    assert fits(True, float | bool)
+    assert not fits(False, int)
     assert fits({}, dict)
     assert not fits([], dict)

@@ -101,6 +101,14 @@ def test_every_kind_of_record_is_accepted_and_each_field_is_needed(kind):
         (record(within_group=3), "within_group must be true or false, not 3"),
         (record(options=[]), "options must be an object, not []"),
         (record(versions={"torch": 2}), "versions.torch must be a string, not 2"),
+        (record(accuracy=True), "accuracy must be a finite number, not True"),
+        (record(accuracy=93.5), "accuracy must be from 0 to 1, not 93.5"),
+        (record(accuracy_ci95=-0.01), "accuracy_ci95 must be from 0 to 1, not -0.01"),
+        (record(split="all"), "split must be one of train, val, test, not 'all'"),
+        (
+            record(episode_accuracies=[1, 1.5]),
+            "episode_accuracies[1] must be from 0 to 1, not 1.5",
+        ),
         (record(episode_accuracies=0.5), "episode_accuracies must be a list, not 0.5"),
         (
             record(episode_accuracies=[1, "x"]),

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from semishot.commands.flags import DataRoot, Flags, Json
+from semishot.commands.flags import Flags, Json
+from semishot.system.flags import DataRoot
 
 Name = Annotated[
     tyro.conf.Positional[str],

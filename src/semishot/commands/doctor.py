@@ -5,7 +5,8 @@ import os
 import platform
 from pathlib import Path
 
-from semishot.commands.flags import DataRoot, Json
+from semishot.commands.flags import Json
+from semishot.system.flags import DataRoot
 
 
 def doctor(data_root: DataRoot = None, as_json: Json = False) -> None:

@@ -1,4 +1,4 @@
-"""Flags that several commands share, each with its help, and how a request becomes flags."""
+"""How a request becomes flags, and what only commands ask: tyro lists these dataclasses last."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,20 +6,32 @@ from typing import Annotated, TypeVar
 
 import tyro
 
+from semishot.system.flags import DataRoot, Device
+
 T = TypeVar("T")
 
 Flags = Annotated[T, tyro.conf.arg(name="")]
 """`request: Flags[TrainRequest]`: each field of the dataclass is a flag of the command."""
-DataRoot = Annotated[
-    Path | None,
-    tyro.conf.arg(help="Where prepared data are; else $SEMISHOT_DATA, else the cache folder."),
-]
-Device = Annotated[str, tyro.conf.arg(help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON.")]
 Picture = Annotated[Path, tyro.conf.arg(help="The picture: .png, .pdf or .svg.")]
 Tensorboard = Annotated[
     bool, tyro.conf.arg(help="Leave event files in the run folders too, for TensorBoard.")
 ]
+
+
+@dataclass(frozen=True)
+class DataAndDevice:
+    """For a command that leaves no runs."""
+
+    data_root: DataRoot = None
+    device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class Printing:
+    """How a result is printed."""
+
+    as_json: Json = False
 
 
 @dataclass(frozen=True)
@@ -29,3 +41,19 @@ class Output:
     publish: Path | None = None
     """Add the records to the result files in this folder, for `semishot results`."""
     as_json: Json = False
+
+
+@dataclass(frozen=True)
+class TrainingOutput(Output):
+    """Of a command that trains fleets."""
+
+    tensorboard: Tensorboard = False
+
+
+@dataclass(frozen=True)
+class FigureOutput(Output):
+    """Of a command that draws one figure."""
+
+    out: Annotated[Path, tyro.conf.arg(help="The figure: .png, .pdf or .svg.")] = Path(
+        "figure-masks.png"
+    )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from semishot.commands.flags import DataRoot
+from semishot.system.flags import DataRoot
 
 
 def results(folder: Path = Path("results"), out: Path = Path("docs/results.md")) -> None:

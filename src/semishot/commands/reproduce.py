@@ -1,16 +1,25 @@
 """`semishot demo` and `semishot reproduce ...`: parse, call one function, print."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import tyro
-
-from semishot.commands.flags import DataRoot, Flags, Json, Output, Tensorboard
+from semishot.commands.flags import (
+    FigureOutput,
+    Flags,
+    Json,
+    Output,
+    Tensorboard,
+    TrainingOutput,
+)
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
+from semishot.system.flags import DataRoot
 from semishot.training.requests import Where
 from semishot.workers.requests import Workers
+
+if TYPE_CHECKING:
+    from semishot.training.records import Record
 
 
 def demo(
@@ -28,17 +37,14 @@ def demo(
     """
     from semishot import datasets
     from semishot.paper import published, reproduce
-    from semishot.report import page, rendering, tables
+    from semishot.report import rendering, tables
 
     where, request = Where(runs, data_root, "cpu"), TableRequest(datasets.EMBEDDED, "demo", splits)
     records = reproduce.table("table1", request, where, tensorboard=tensorboard)
     table = published.table("table1", datasets.EMBEDDED)
-    if as_json:
-        print(tables.table_as_json(table, records))
-    else:
-        shown = [record for record in records if record["unlabeled"] == 5]
-        print(rendering.as_text(tables.table_section("table1", table, shown)))
-    page.report_on_runs(runs, data_root)
+    shown = [record for record in records if record["unlabeled"] == 5]
+    text = rendering.as_text(tables.table_section("table1", table, shown))
+    hand_out(tables.table_as_json(table, records) if as_json else text, records, where)
 
 
 def table_command(name: str, title: str) -> Callable[..., None]:
@@ -48,26 +54,22 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         request: Flags[TableRequest],
         where: Flags[Where],
         workers: Flags[Workers],
-        output: Flags[Output],
-        tensorboard: Tensorboard = False,
+        output: Flags[TrainingOutput],
     ) -> None:
         from semishot.paper import published, reproduce
-        from semishot.report import curves, page, rendering, tables
-        from semishot.training.records import publish as publish_records
+        from semishot.report import curves, rendering, tables
 
         dataset = request.dataset or published.dataset_of(name)
         table = published.table(name, dataset)
-        records = reproduce.table(name, request, where, workers, tensorboard)
+        records = reproduce.table(name, request, where, workers, output.tensorboard)
         if output.as_json:
-            print(tables.table_as_json(table, records))
+            text = tables.table_as_json(table, records)
         elif name in published.TABLES:
-            print(rendering.as_text(tables.table_section(name, table, records)))
+            text = rendering.as_text(tables.table_section(name, table, records))
         else:
-            print(rendering.as_text(curves.curves_section(records)))
-        if output.publish is not None:
-            file = f"{name}-{request.preset}{_with_updates(request.updates)}.json"
-            publish_records(records, output.publish / dataset / file)
-        page.report_on_runs(where.runs, where.data_root)
+            text = rendering.as_text(curves.curves_section(records))
+        file = f"{dataset}/{name}-{request.preset}{_with_updates(request.updates)}.json"
+        hand_out(text, records, where, [output.publish], file)
 
     command.__doc__ = f"{title}: train and test what is missing; print it beside the paper's."
     return command
@@ -80,60 +82,65 @@ def table5(
 ) -> None:
     """1-NN and logistic regression on pixels and on Conv-4 features, beside the paper's Table 5."""
     from semishot.paper import table5
-    from semishot.report import baseline_tables, page, rendering
-    from semishot.training.records import publish as publish_records
+    from semishot.report import baseline_tables, rendering
 
     records = table5.table5(request, where)
     words = rendering.as_text(baseline_tables.table5_section(records))
-    print(baseline_tables.table5_as_json(records) if output.as_json else words)
-    if output.publish is not None:
-        file = f"table5{_with_updates(request.updates)}.json"
-        publish_records(records, output.publish / request.dataset / file)
-    page.report_on_runs(where.runs, where.data_root)
+    text = baseline_tables.table5_as_json(records) if output.as_json else words
+    file = f"{request.dataset}/table5{_with_updates(request.updates)}.json"
+    hand_out(text, records, where, [output.publish], file)
 
 
 def figure_masks(
     request: Flags[MasksRequest],
     where: Flags[Where],
-    output: Flags[Output],
-    out: Annotated[Path, tyro.conf.arg(help="The figure: .png, .pdf or .svg.")] = Path(
-        "figure-masks.png"
-    ),
+    output: Flags[FigureOutput],
 ) -> None:
     """Draw the mask values of distractors and others, and say what tells them apart (Figure 7)."""
     from semishot.paper import masks
-    from semishot.report import mask_tables, page, plots, rendering
-    from semishot.training.records import publish as publish_records
+    from semishot.report import mask_tables, plots, rendering
 
     records = masks.figure_masks(request, where)
-    plots.draw_masks(records, out)
+    plots.draw_masks(records, output.out)
     words = rendering.as_text(mask_tables.masks_section(records))
-    print(json.dumps(records, indent=1) if output.as_json else words)
-    for folder in (where.runs, output.publish):  # the report reads the first
-        if folder is not None:
-            publish_records(records, folder / records[0]["dataset"] / "figure-masks.json")
-    page.report_on_runs(where.runs, where.data_root)
+    text = json.dumps(records, indent=1) if output.as_json else words
+    folders = [where.runs, output.publish]  # the report reads the first
+    hand_out(text, records, where, folders, f"{records[0]['dataset']}/figure-masks.json")
 
 
 def ablations(
     request: Flags[AblationRequest],
     where: Flags[Where],
     workers: Flags[Workers],
-    output: Flags[Output],
-    tensorboard: Tensorboard = False,
+    output: Flags[TrainingOutput],
 ) -> None:
     """Train and test what happens when one thing is changed at a time."""
     from semishot.paper import ablations
-    from semishot.report import ablation_tables, page, rendering
-    from semishot.training.records import publish as publish_records
+    from semishot.report import ablation_tables, rendering
 
-    records = ablations.ablations(request, where, workers, tensorboard)
+    records = ablations.ablations(request, where, workers, output.tensorboard)
     words = rendering.as_text(ablation_tables.ablations_section(records))
-    print(json.dumps(records, indent=1) if output.as_json else words)
-    if output.publish is not None:
-        file = f"ablations-{request.only.replace(' ', '-')}".rstrip("-") + ".json"
-        publish_records(records, output.publish / request.dataset / file)
-    page.report_on_runs(where.runs, where.data_root)
+    text = json.dumps(records, indent=1) if output.as_json else words
+    file = f"ablations-{request.only.replace(' ', '-')}".rstrip("-") + ".json"
+    hand_out(text, records, where, [output.publish], f"{request.dataset}/{file}")
+
+
+def hand_out(
+    text: str,
+    records: "Sequence[Record]",
+    where: Where,
+    folders: Iterable[Path | None] = (),
+    file: str = "",
+) -> None:
+    """Print the text, add the records to `file` in each folder, and write the report of all runs."""
+    from semishot.report.page import report_on_runs
+    from semishot.training.records import publish
+
+    print(text)
+    for folder in folders:
+        if folder is not None:
+            publish(records, folder / file)
+    report_on_runs(where.runs, where.data_root)
 
 
 def _with_updates(updates: int | None) -> str:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from semishot.commands.flags import DataRoot, Flags, Picture
+from semishot.commands.flags import Flags, Picture
 from semishot.paper.requests import REFINEMENT_PICTURE, SceneRequest
+from semishot.system.flags import DataRoot
 
 REFINEMENT = SceneRequest(shape=REFINEMENT_PICTURE)
 

@@ -7,23 +7,23 @@ from typing import Annotated
 
 import tyro
 
-from semishot.commands.flags import Flags, Json
+from semishot.commands.flags import Flags, Printing
 from semishot.errors import InputError, printable
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 
 
-def classify(request: Flags[ClassifyRequest], as_json: Json = False) -> None:
+def classify(request: Flags[ClassifyRequest], printing: Flags[Printing]) -> None:
     """Sort a pile of images by a few labeled ones: predictions, a page to look at, a saved model."""
     from semishot.sorter.classify import classify
 
     done = classify(request)
-    print(json.dumps(done.as_json(), indent=1) if as_json else "\n".join(done.lines()))
+    print(json.dumps(done.as_json(), indent=1) if printing.as_json else "\n".join(done.lines()))
 
 
 def predict(
     request: tyro.conf.PositionalRequiredArgs[Flags[PredictRequest]],
+    printing: Flags[Printing],
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
-    as_json: Json = False,
 ) -> None:
     """Say what new images are, by a model that `semishot classify` has saved. Prints a CSV.
 
@@ -36,7 +36,7 @@ def predict(
     found, skipped = predict(request)
     for one in skipped:
         print(f"skipped {printable(one.shown)}: {printable(one.reason)}", file=sys.stderr)
-    text = predictions.as_json(found) if as_json else predictions.as_csv(found)
+    text = predictions.as_json(found) if printing.as_json else predictions.as_csv(found)
     if out is not None:
         predictions.write_text(out, text)
         print(out)

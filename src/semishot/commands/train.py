@@ -1,50 +1,53 @@
 """The commands for fleets: `train`, `evaluate` and `pick`."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from semishot.commands.flags import DataRoot, Device, Flags, Json, Tensorboard
+from semishot.commands.flags import DataAndDevice, Flags, Printing, Tensorboard
 from semishot.training.requests import EvaluationRequest, FleetRequest, PickRequest, Where
+
+
+@dataclass(frozen=True)
+class FleetOutput:
+    """What a training leaves."""
+
+    out: Path | None = None
+    """The run folder; by default a folder below --runs named after the settings."""
+    tensorboard: Tensorboard = False
 
 
 def train(
     request: Flags[FleetRequest],
     where: Flags[Where],
-    out: Path | None = None,
-    tensorboard: Tensorboard = False,
+    output: Flags[FleetOutput],
 ) -> None:
-    """Train a fleet: one method, one run per split seed, side by side. Prints the run folder.
-
-    Args:
-        out: The run folder; by default a folder below --runs named after the settings.
-    """
+    """Train a fleet: one method, one run per split seed, side by side. Prints the run folder."""
     from semishot.paper.reproduce import train_fleet
 
-    print(train_fleet(request, where, out, tensorboard))
+    print(train_fleet(request, where, output.out, output.tensorboard))
 
 
 def evaluate(
     request: Flags[EvaluationRequest],
-    data_root: DataRoot = None,
-    device: Device = "auto",
-    as_json: Json = False,
+    place: Flags[DataAndDevice],
+    printing: Flags[Printing],
 ) -> None:
     """Test a trained run folder on episodes of any shape."""
     from semishot.report.tables import records_as_text
     from semishot.training.evaluation import evaluate_folder
 
-    records = evaluate_folder(request, Where(data_root=data_root, device=device))
-    print(json.dumps(records, indent=1) if as_json else records_as_text(records))
+    records = evaluate_folder(request, Where(data_root=place.data_root, device=place.device))
+    print(json.dumps(records, indent=1) if printing.as_json else records_as_text(records))
 
 
 def pick(
     run: tyro.conf.Positional[Path],
     out: tyro.conf.Positional[Path],
     request: Flags[PickRequest],
-    data_root: DataRoot = None,
-    device: Device = "auto",
+    place: Flags[DataAndDevice],
 ) -> None:
     """Save the run of a fleet that is best on the validation classes as one small file.
 
@@ -54,5 +57,5 @@ def pick(
     """
     from semishot.training.evaluation import pick_best
 
-    where = Where(data_root=data_root, device=device)
+    where = Where(data_root=place.data_root, device=place.device)
     print(json.dumps(pick_best(run, out, request, where), indent=1))

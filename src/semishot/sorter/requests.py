@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from semishot.sorter.journal import How
+from semishot.system.flags import Address, Device
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,11 @@ class ClassifyRequest:
     """Sort the files too, into OUT/sorted/CLASS; `semishot undo OUT` undoes it."""
     cache: Path | None = None
     """Keep features here, for other runs too; by default in OUT/embeddings."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    device: Device = "auto"
     engine: Literal["local", "ray"] | None = None
     """local embeds on every GPU of this machine, or on its cores, a process each; ray on the
     machines of a Ray cluster."""
-    address: str | None = None
-    """The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."""
+    address: Address = None
 
     @property
     def with_features(self) -> bool:
@@ -56,5 +55,4 @@ class PredictRequest:
     """Image files, or folders of them; or .npy features, as the model was given."""
     cache: Path | None = None
     """Keep features here, and use those that are."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    device: Device = "auto"

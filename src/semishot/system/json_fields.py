@@ -111,8 +111,8 @@ def _test(kind: Any) -> Callable[[Any], bool]:
         return lambda value: True
     if kind is int:
         return lambda value: type(value) is int and -LARGEST < value < LARGEST
-    if kind is float:  # NaN fails both comparisons
-        return lambda value: isinstance(value, int | float) and -LARGEST < value < LARGEST
+    if kind is float:  # NaN fails both comparisons; a bool is not a number
+        return lambda value: type(value) in (int, float) and -LARGEST < value < LARGEST
     if origin is Literal:
         return lambda value: value in inner
     if origin is UnionType:

@@ -89,7 +89,7 @@ class Member:
         if "runs" in self.options:
             raise InputError(f"{self.model}: `runs` is not an option, it follows from the fleet")
         for name, value in self.options.items():
-            if not fits(value, float):
+            if not fits(value, float | bool):
                 raise InputError(f"option {name} must be a finite number, not {value!r:.40}")
 
 

@@ -42,7 +42,7 @@ class RecordFields(TypedDict):
     unlabeled: int
     distractors: int
     within_group: NotRequired[bool]
-    split: str
+    split: Split
     split_seed: int
     episodes: int
     accuracy: float
@@ -261,7 +261,14 @@ def check_record(content: object, where: object) -> Record:
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: kind must be one of {', '.join(KINDS)}, not {kind!r:.40}")
-    return cast(Record, from_json(KINDS[kind], content, where))
+    record = cast(Record, from_json(KINDS[kind], content, where))
+    shares = {"accuracy": record["accuracy"], "accuracy_ci95": record["accuracy_ci95"]}
+    of_episodes = enumerate(record.get("episode_accuracies", ()))
+    shares |= {f"episode_accuracies[{place}]": share for place, share in of_episodes}
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise InputError(f"{where}: {name} must be from 0 to 1, not {share!r:.40}")
+    return record
 
 
 # Read

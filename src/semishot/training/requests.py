@@ -12,6 +12,7 @@ import tyro
 
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
+from semishot.system.flags import DataRoot, Device
 
 EPISODES = 600
 """Test episodes of a record, as in the paper."""
@@ -27,10 +28,8 @@ class Where:
 
     runs: Path = Path("runs")
     """Where runs are kept, resumed and found again."""
-    data_root: Path | None = None
-    """Where prepared data are; else $SEMISHOT_DATA, else the cache folder."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    data_root: DataRoot = None
+    device: Device = "auto"
 
 
 @dataclass(frozen=True)

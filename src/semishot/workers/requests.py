@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from semishot.system.flags import Address
+
 
 @dataclass(frozen=True)
 class Workers:
@@ -11,8 +13,7 @@ class Workers:
     engine: Literal["local", "ray"] | None = None
     """local trains on every GPU of this machine, or on its cores, a process each; ray on the
     machines of a cluster. Without it, this process, or local where there are several GPUs."""
-    address: str | None = None
-    """The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."""
+    address: Address = None
 
 
 THIS_PROCESS = Workers()
