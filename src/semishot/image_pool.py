@@ -1,12 +1,29 @@
-"""The prepared data set on disk: the public import path of `semishot.data.pool`."""
+"""The prepared data set on disk: `semishot.data.pool` under the path that others rely on."""
 
 from semishot.data.pool import (
+    SPLITS,
     ImageClass,
     ImagePool,
+    Indices,
     Split,
     changed_classes,
+    data_root,
+    gather,
+    make_room,
     open_pool,
     save_pool,
 )
 
-__all__ = ["ImageClass", "ImagePool", "Split", "changed_classes", "open_pool", "save_pool"]
+__all__ = [
+    "SPLITS",
+    "ImageClass",
+    "ImagePool",
+    "Indices",
+    "Split",
+    "changed_classes",
+    "data_root",
+    "gather",
+    "make_room",
+    "open_pool",
+    "save_pool",
+]

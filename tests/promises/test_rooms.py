@@ -18,6 +18,14 @@ ORDER = [room for room, _, _ in TABLE]
 WITHOUT_TORCH = [room for room, _, torch in TABLE if torch == "no"]
 DOORS = {"__init__", "__main__", "image_pool", "image_encoders", "next_labels"}
 """They hand on names of the rooms, and nothing imports them."""
+LETTERS = {
+    "R": "runs",
+    "U": "unlabeled",
+    "N": "classes",
+    "D": ("features", "dimensions"),
+    "B": "images",
+}
+"""One meaning each in all files; N is the way where an episode is drawn."""
 PUBLISHED_SIGNATURES = {"query_log_probs"}
 """Part of the public mathematics."""
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
@@ -159,3 +167,16 @@ def test_settings_that_travel_together_have_a_name(path):
             names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
             given = [name for name in names if name not in ("self", "cls")]
             assert len(given) <= 5 or "fused" in path.parts, f"{named(path)}: {node.name}"
+
+
+@every_file
+def test_letters_mean_one_thing(path):
+    docstring = ast.get_docstring(parsed(path)) or ""
+    letters = re.search(r"Letters: ((?:.|\n)*?)\.(?:\s|$)", docstring)
+    for part in re.split(r"[,;]\s", letters[1]) if letters else ():
+        letter, _, meaning = part.strip().partition(" ")
+        words = LETTERS.get(letter, "")
+        for_episodes = letter == "N" and meaning == "way"
+        if words and meaning and len(meaning) > 1 and not for_episodes:
+            known = (words,) if isinstance(words, str) else words
+            assert any(word in meaning for word in known), f"{named(path)}: {part}"

@@ -1,6 +1,6 @@
 """Splitting images into labeled and unlabeled, and the random streams for it: pure functions of a seed.
 
-Letters: C classes, I images of these classes.
+Letters: N classes, I images of these classes.
 """
 
 import zlib

@@ -1,7 +1,7 @@
 """Any number of examples, processed in blocks: scaled, and reduced to N + 1 coordinates for refiners.
 
-Letters: M examples, B examples of a block, N classes, D features.
-Nothing here holds more than M x N numbers and one block.
+Letters: P examples, L examples of a block, N classes, D features.
+Nothing here holds more than P x N numbers and one block.
 """
 
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def blocks(features: Array) -> Iterator[tuple[slice, Tensor]]:
 
 
 def mean_direction(features: Array) -> Tensor:
-    """(M, D) -> (D,), the mean of the features at unit length."""
+    """(P, D) -> (D,), the mean of the features at unit length."""
     total = torch.zeros(features.shape[1], dtype=torch.float64)
     for _, block in blocks(features):
         total += F.normalize(block, dim=-1).sum(0)
@@ -85,7 +85,7 @@ def mean_direction(features: Array) -> Tensor:
 
 
 def coordinates(features: Array, space: Space, prototypes: Tensor) -> tuple[Tensor, Tensor]:
-    """(M, D), (N, D) -> (M, N + 1), (N, N + 1) with the same distances to prototypes and origin.
+    """(P, D), (N, D) -> (P, N + 1), (N, N + 1) with the same distances to prototypes and origin.
 
     The prototypes span at most N dimensions. Of the rest of an example only the length matters for
     these distances, and it becomes the last coordinate. A refiner that uses only these distances gives
@@ -96,16 +96,16 @@ def coordinates(features: Array, space: Space, prototypes: Tensor) -> tuple[Tens
         len(features), basis.shape[1] + 1
     )  # allocated once: concatenation would fragment memory
     for part, block in blocks(features):
-        scaled = space(block)  # (B, D)
-        along = scaled @ basis  # (B, N)
+        scaled = space(block)  # (L, D)
+        along = scaled @ basis  # (L, N)
         seen[part, :-1] = along
-        rest = scaled.square().sum(-1) - along.square().sum(-1)  # (B,)
+        rest = scaled.square().sum(-1) - along.square().sum(-1)  # (L,)
         seen[part, -1] = rest.clamp_min(0).sqrt()
     return seen, F.pad(prototypes @ basis, (0, 1))
 
 
 def log_probs_in_blocks(features: Array, space: Space, prototypes: Tensor) -> Tensor:
-    """Eq. 2: (M, D), (N, D) -> (M, N)."""
+    """Eq. 2: (P, D), (N, D) -> (P, N)."""
     found = prototypes.new_empty(len(features), len(prototypes))
     for part, block in blocks(features):
         found[part] = class_log_probs(space(block.to(found)), prototypes)
@@ -113,7 +113,7 @@ def log_probs_in_blocks(features: Array, space: Space, prototypes: Tensor) -> Te
 
 
 def nearest_in_blocks(features: Array, space: Space, prototypes: Tensor) -> tuple[Tensor, Tensor]:
-    """(M, D), (N, D) -> the squared distance to the nearest prototype and which it is, (M,) and (M,)."""
+    """(P, D), (N, D) -> the squared distance to the nearest prototype and which it is, (P,) and (P,)."""
     distances = prototypes.new_empty(len(features))
     places = torch.empty(len(features), dtype=torch.int64)
     for part, block in blocks(features):
@@ -124,7 +124,7 @@ def nearest_in_blocks(features: Array, space: Space, prototypes: Tensor) -> tupl
 
 
 def prototypes_in_blocks(features: Array, space: Space, weights: Tensor) -> Tensor:
-    """Eqs. 1, 4, 9: (M, D), (M, N) -> (N, D), what `class_prototypes` gives for the scaled features.
+    """Eqs. 1, 4, 9: (P, D), (P, N) -> (N, D), what `class_prototypes` gives for the scaled features.
 
     The weighted mean of a whole is the weighted mean of its blocks' means.
     """
@@ -142,8 +142,8 @@ def prototypes_in_blocks(features: Array, space: Space, weights: Tensor) -> Tens
 def refined_in_blocks(
     refiner: nn.Module | None, features: Array, labels: Tensor, space: Space, steps: int
 ) -> Tensor:
-    """`refine.refined_prototypes` for (M, D), (M, N) -> (N, D): rows of zeros are the unlabeled ones."""
-    unlabeled = labels.sum(-1) == 0  # (M,)
+    """`refine.refined_prototypes` for (P, D), (P, N) -> (N, D): rows of zeros are the unlabeled ones."""
+    unlabeled = labels.sum(-1) == 0  # (P,)
     support = torch.from_numpy(np.array(features[~unlabeled.numpy()]))
     prototypes = space.settle(class_prototypes(space(support), labels[~unlabeled]))  # Eq. 1
     if refiner is None or not unlabeled.any():

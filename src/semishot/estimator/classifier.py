@@ -1,6 +1,6 @@
 """PrototypeClassifier: prototypes refined by a pile of unlabeled features, as a scikit-learn estimator.
 
-Letters: M examples, S labeled examples, N classes, D features.
+Letters: P examples, S labeled examples, N classes, D features.
 """
 
 import copy
@@ -53,7 +53,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     Each class has a prototype, the mean of its labeled examples, which unlabeled examples (`y == -1`)
     refine. Some of them may belong to none of the classes. A scikit-learn estimator: it can be cloned,
-    put into a pipeline and searched over. N is the number of classes, D of features, M of examples.
+    put into a pipeline and searched over. N is the number of classes, D of features, P of examples.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     prototypes_ : ndarray of shape (N, D)
         The refined prototype of each class, in normalized features divided by the square root of the
         temperature.
-    transduction_ : ndarray of shape (M,)
+    transduction_ : ndarray of shape (P,)
         The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`.
     pile_helps_ : bool or None
         False if held-out labeled examples are predicted worse with the unlabeled examples than without;
@@ -96,7 +96,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     held_out_ : HeldOut or None
         How well held-out labeled examples were predicted. None if nothing could be held out.
     space_ : Space
-        Where distances are measured: `space_(features)` normalizes and scales features of shape (M, D).
+        Where distances are measured: `space_(features)` normalizes and scales features of shape (P, D).
     members_ : Members or None
         How far members of a class lie from its prototype. None if nothing could be held out to tell.
     temperature_ : float
@@ -140,9 +140,9 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X
-            Features of shape (M, D): an array, a tensor or a DataFrame.
+            Features of shape (P, D): an array, a tensor or a DataFrame.
         y
-            Labels of shape (M,), numbers or strings, and -1 where there is no label. With string labels,
+            Labels of shape (P,), numbers or strings, and -1 where there is no label. With string labels,
             give an object array.
 
         Returns
@@ -166,7 +166,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             check_classification_targets(answers[labeled])
         self.classes_, codes = np.unique(answers[labeled], return_inverse=True)
         labels = torch.zeros(len(answers), len(self.classes_), dtype=tensor(features[:0]).dtype)
-        labels[np.flatnonzero(labeled), codes] = 1  # (M, N), a row of zeros for the unlabeled
+        labels[np.flatnonzero(labeled), codes] = 1  # (P, N), a row of zeros for the unlabeled
         refiner = copy.deepcopy(refiner).to(labels) if refiner is not None else None
         self._learn(refiner, temperature, features, labels, labeled)
         self.transduction_ = self._decide(features)
@@ -214,18 +214,18 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     @one_thread()
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """(M, D) -> (M,): the class of the nearest prototype. With `reject`, -1 for none of the classes."""
+        """(P, D) -> (P,): the class of the nearest prototype. With `reject`, -1 for none of the classes."""
         return self._decide(self._check(X))
 
     @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
-        """(M, D) -> (M, N): the probability of each class, given that it is one of them (Eq. 2)."""
+        """(P, D) -> (P, N): the probability of each class, given that it is one of them (Eq. 2)."""
         features = self._check(X)
         return log_probs_in_blocks(features, self.space_, self._prototypes()).exp().numpy()
 
     @one_thread()
     def distractor_score(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
-        """(M, D) -> (M,): the share of members that lie nearer to their prototype than this example does.
+        """(P, D) -> (P,): the share of members that lie nearer to their prototype than this example does.
 
         0.5 is ordinary; a value near 1 means that the example probably belongs to none of the classes.
         """
@@ -354,7 +354,7 @@ def check_large(features: Array) -> float:
 
 
 def is_labeled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """(M,) -> (M,): where y is not -1."""
+    """(P,) -> (P,): where y is not -1."""
     if y.dtype.kind in "US":
         if (y == str(UNLABELED)).any():
             raise InputError(

@@ -1,6 +1,6 @@
 """Image files -> rows of features: decoded by threads, encoded in batches, cached by content.
 
-Letters: M rows, D features, B images.
+Letters: P rows, D features, B images.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ _one_large_at_a_time = threading.Lock()
 
 @dataclass
 class Rows:
-    """Features (M, D) in a file, and what each row is."""
+    """Features (P, D) in a file, and what each row is."""
 
     features: NDArray[np.float32]
     items: list[Item] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Precomputed features in .npy files -> rows, a block at a time.
 
-Letters: M rows, D features.
+Letters: P rows, D features.
 """
 
 import sys
@@ -23,7 +23,7 @@ BLOCK = 4096
 
 
 def read_features(path: Path) -> NDArray[Any]:
-    """(M, D), left on the disk."""
+    """(P, D), left on the disk."""
     array = _read_array(path)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
         raise InputError(

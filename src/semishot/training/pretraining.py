@@ -1,6 +1,7 @@
 """Pre-training: a Conv-4 with a linear head classifies all training classes (Appendix C, "CNN pre").
 
-Letters: R runs, E updates, B images of a batch, I labeled images, C classes, D embedding dimensions.
+Letters: R runs, E updates, B images of a batch, I labeled images, N classes, C channels, H x W pixels,
+D embedding dimensions.
 """
 
 import hashlib
@@ -160,13 +161,13 @@ class Classifier(nn.Module):
         runs, batch = labels.shape
         pixels = images.to(self.encoder.weights[0].dtype) / self.white
         features = self.encoder.plain_forward(pixels).reshape(batch, runs, -1).transpose(0, 1)
-        scores = self.head(features)  # (R, B, C)
+        scores = self.head(features)  # (R, B, N)
         loss = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
         return loss.view(runs, batch).mean(1)
 
 
 class LinearHead(nn.Module):
-    """(R, B, D) -> (R, B, C), one linear layer per run; discarded after training."""
+    """(R, B, D) -> (R, B, N), one linear layer per run; discarded after training."""
 
     def __init__(
         self, encoder: ConvEncoder, classes: int, size: Sequence[int], seeds: Sequence[int]
