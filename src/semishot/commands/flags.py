@@ -24,7 +24,7 @@ Tensorboard = Annotated[
 
 @dataclass(frozen=True)
 class Output:
-    """What becomes of the records of a command."""
+    """Where the records of a command go."""
 
     publish: Path | None = None
     """Add the records to the result files in this folder, for `semishot results`."""

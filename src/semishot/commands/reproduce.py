@@ -100,7 +100,7 @@ def figure_masks(
         "figure-masks.png"
     ),
 ) -> None:
-    """Draw the mask values of distractors and others, and say what tells them apart (Figure 7)."""
+    """Draw the mask values of distractors and others, and print how well they separate (Figure 7)."""
     from semishot.paper import masks
     from semishot.report import mask_tables, page, plots, rendering
     from semishot.training.records import publish as publish_records
