@@ -43,9 +43,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if received or isinstance(
-            error, KeyboardInterrupt
-        ):  # libraries may turn it into errors of their own
+        if received or isinstance(error, KeyboardInterrupt):  # libraries may convert it
             terminated = signal.SIGTERM in received or isinstance(error, Terminated)
             _end(INTERRUPTED_LINE, TERMINATED if terminated else INTERRUPTED)
         if isinstance(error, InputError):
