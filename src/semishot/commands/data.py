@@ -18,16 +18,16 @@ Name = Annotated[
 
 @dataclass(frozen=True)
 class PrepareRequest:
-    """Where the files of a data set come from, and which of them are taken."""
+    """Where the files of a data set come from, and which of them are used."""
 
     source: Path | None = None
     """The folder that holds its published files."""
     download: bool = False
     """Fetch the published files, checked by their checksums. The only use of the network."""
     splits: str | None = None
-    """Only these splits, as in `train,test`, where a data set may be held in part."""
+    """Only these splits, as in `train,test`, if the data set can be prepared in part."""
     partial: bool = False
-    """Go without the classes that the source lacks, where a data set may be held in part."""
+    """Accept a source that lacks classes, if the data set can be prepared in part."""
 
 
 def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = None) -> None:
@@ -41,7 +41,7 @@ def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = No
 
 
 def verify(name: Name, data_root: DataRoot = None) -> None:
-    """Recompute a pool's fingerprint and say what it holds, what is missing and what differs."""
+    """Recompute a pool's fingerprint and print what it holds, what is missing and what differs."""
     from semishot import datasets
 
     print("\n".join(datasets.verify(name, data_root)))

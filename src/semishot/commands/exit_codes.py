@@ -12,16 +12,16 @@ from typing import NoReturn
 from semishot.errors import InputError, Terminated, printable
 
 LONGEST = 1000
-"""Characters of the line."""
+"""The most characters of the line."""
 INTERRUPTED_LINE = "interrupted; the same command continues from the last checkpoint"
 REFUSED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
-"""The machine refused (disk full, no permission); wrong input; Ctrl-C; SIGTERM."""
+"""An error of the system (disk full, no permission); wrong input; Ctrl-C; SIGTERM."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_SUCH_PATH = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTEMPTY, errno.EEXIST),
 }
-"""Errors of a path that was given, not of the machine."""
+"""Errors about a given path, not about the system."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -43,14 +43,14 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if received or isinstance(error, KeyboardInterrupt):  # libraries may turn it into their own
+        if received or isinstance(error, KeyboardInterrupt):  # libraries may convert it
             terminated = signal.SIGTERM in received or isinstance(error, Terminated)
             _end(INTERRUPTED_LINE, TERMINATED if terminated else INTERRUPTED)
         if isinstance(error, InputError):
             _end(str(error), WRONG_USE)
         if isinstance(error, OSError):
             _end(_refusal(error), WRONG_USE if error.errno in NO_SUCH_PATH else REFUSED)
-        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch's
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch's message
             _end("not enough memory for what was asked; ask for less at a time", REFUSED)
         raise
     finally:
@@ -60,7 +60,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _end(line: str, code: int) -> NoReturn:
-    """Exit with one line, whatever characters names in it contain."""
+    """Exit with one line, whatever characters the names in it contain."""
     shown = printable(line)
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} … {shown[-LONGEST // 2 :]}"

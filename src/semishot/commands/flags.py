@@ -36,7 +36,7 @@ class Printing:
 
 @dataclass(frozen=True)
 class Output:
-    """What becomes of the records of a command."""
+    """Where the records of a command go."""
 
     publish: Path | None = None
     """Add the records to the result files in this folder, for `semishot results`."""

@@ -1,4 +1,4 @@
-"""The command `semishot`: the table of its commands, and the entry. `--help` imports no torch."""
+"""The command `semishot`: the table of its commands, and the entry point. `--help` imports no torch."""
 
 import io
 import sys
@@ -18,7 +18,7 @@ Command = Callable[..., None]
 
 @dataclass(frozen=True)
 class Group:
-    """Commands below a common word, as in `semishot data list`."""
+    """A group of commands, as in `semishot data list`."""
 
     summary: str
     commands: Mapping[str, Command]
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper
-        ):  # a name that it cannot show must not end a command
+        ):  # a name that cannot be printed must not end a command
             stream.reconfigure(errors="backslashreplace")
     with one_line_errors():
         app_of(COMMANDS).cli(

@@ -96,7 +96,7 @@ def figure_masks(
     where: Flags[Where],
     output: Flags[FigureOutput],
 ) -> None:
-    """Draw the mask values of distractors and others, and say what tells them apart (Figure 7)."""
+    """Draw the mask values of distractors and others, and print how well they separate (Figure 7)."""
     from semishot.paper import masks
     from semishot.report import mask_tables, plots, rendering
 

@@ -1,4 +1,4 @@
-"""The commands for one's own images: `classify`, `predict`, `export` and `undo`."""
+"""The commands for a user's own images: `classify`, `predict`, `export` and `undo`."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ def predict(
     printing: Flags[Printing],
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
 ) -> None:
-    """Say what new images are, by a model that `semishot classify` has saved. Prints a CSV.
+    """Predict the classes of new images with a model saved by `semishot classify`. Prints a CSV.
 
     Args:
         out: Write the CSV, or the JSON, to this file instead.
@@ -41,7 +41,7 @@ def predict(
         predictions.write_text(out, text)
         print(out)
         return
-    if sys.stdout.isatty():  # a name may hold what a terminal would obey
+    if sys.stdout.isatty():  # a name may contain terminal escape sequences
         text = "\n".join(map(printable, text.split("\n")))
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
 
@@ -51,8 +51,8 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
 
     Args:
         out: The --out of that command.
-        below: The folder the files came from, if they were sorted on another machine or by somebody
-            else: none is put anywhere else.
+        below: The folder the files came from, if they were sorted on another machine or by another
+            user: files are put back only there.
     """
     from semishot.sorter.journal import JOURNAL
     from semishot.sorter.move_files import undo
@@ -72,7 +72,7 @@ def export(
     model: tyro.conf.Positional[Path],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("model.onnx"),
 ) -> None:
-    """Write a saved model as one ONNX file, tried beside torch before it appears.
+    """Write a saved model as one ONNX file, compared with torch before it is written.
 
     Args:
         model: OUT/model of `semishot classify`, or OUT; or a file that PrototypeClassifier.save wrote.

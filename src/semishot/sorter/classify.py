@@ -51,7 +51,7 @@ from semishot.system.locks import Lock
 __all__ = ["classify"]
 
 LOOKED_AT = 20
-"""Labeled images that are looked at, to see whether they are drawings."""
+"""How many labeled images are checked for being drawings."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Fitted:
     encoder: ImageEncoder | None
     classifier: PrototypeClassifier
     predictions: list[Prediction]
-    """Of the pile."""
+    """The predictions for the pile."""
     reject: float
 
     @property
@@ -87,9 +87,9 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
     with Lock(out / LOCK):
-        if read_journal(out) is not None:  # of a process that we have waited for
+        if read_journal(out) is not None:  # written by a process that this one waited for
             return _complete(out, apply)
-        check_out(out, request.cache)  # only now: another process may have been replacing its model
+        check_out(out, request.cache)  # only now: another process may just have replaced its model
         try:
             rows = _rows(request, listing, encoder, fill_cache)
             write_skipped(out / SKIPPED, rows.skipped)
@@ -103,7 +103,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
 
 
 def _check(request: ClassifyRequest) -> None:
-    """What can be refused before anything is read."""
+    """Check the request before anything is read."""
     features, reject = request.with_features, request.reject
     if not 0 < reject < 1:
         raise InputError(f"--reject must be between 0 and 1, not {reject}")
@@ -119,19 +119,19 @@ def _check(request: ClassifyRequest) -> None:
 
 
 def _fill_cache(request: ClassifyRequest) -> FillCache:
-    """Who embeds: this process, or workers."""
+    """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         return partial(in_this_process, pick_device(request.device))
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of
 
     open_place = place_of(request.engine, request.address, request.device, keep_workers=True)
-    assert open_place is not None  # place_of has refused an address without an engine
+    assert open_place is not None  # place_of has rejected an address without an engine
     return partial(by_workers, open_place)
 
 
 def _complete(out: Path, apply: How | None) -> Completed:
-    """Complete a sorting that was interrupted, if asked; refuse to sort over a complete one."""
+    """Complete an interrupted sorting, if requested; refuse to sort over a complete one."""
     before = read_journal(out)
     if before is None:
         raise InputError(f"the sorting in {out} has just been undone; run this again to sort anew")
@@ -192,7 +192,7 @@ def _rows(
 
 
 def _notes(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
-    """What people should know about their files."""
+    """Notes for the user about the files."""
     notes = []
     named = {item.label for item in listing.items} - {None}
     for label in sorted(str(label) for label in named - {item.label for item in rows.items}):
@@ -217,7 +217,7 @@ def _look_drawn(items: Sequence[Item]) -> bool:
     paths = [item.path for item in items if item.label is not None and item.path][:LOOKED_AT]
     try:
         return bool(paths) and all(is_drawing(read_image(path), str(path)) for path in paths)
-    except InputError:  # it has changed since: there will be no hint
+    except InputError:  # it has changed meanwhile: give no hint
         return False
 
 
@@ -238,7 +238,7 @@ def _fit(rows: Rows, encoder: ImageEncoder | None, reject: float) -> Fitted:
 def _write(out: Path, fitted: Fitted, notes: Sequence[str], begun: float) -> PileSummary:
     """The saved model, the predictions, the page and `result.json`."""
     rows, first = fitted.rows, fitted.labeled
-    check_saved_model(out / SAVED_MODEL)  # again: it may have been filled meanwhile
+    check_saved_model(out / SAVED_MODEL)  # again: other files may have been added meanwhile
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(fitted.encoder, folder)
         fitted.classifier.save(folder / CLASSIFIER)

@@ -34,10 +34,10 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 MANY_PIXELS = 8_000_000
-"""Larger images are decoded one at a time, except JPEGs, which shrink while they are decoded."""
+"""Larger images are decoded one at a time, except JPEGs, which are reduced while decoding."""
 MOST_THREADS = 8
 BATCH, BATCH_ON_GPU = 4, 64
-"""On a CPU small batches stay in the cache: 4 takes half the time of 32."""
+"""On a CPU small batches stay in the cache: batches of 4 take half the time of batches of 32."""
 
 _one_large_at_a_time = threading.Lock()
 
@@ -59,7 +59,7 @@ class Rows:
 
 
 class ReadFile(NamedTuple):
-    """A file that was read: its digest, and its pixels if they are needed; or why it was not."""
+    """A file: its digest, and its pixels if they are needed; or why it could not be read."""
 
     item: Item
     digest: bytes = b""
@@ -78,7 +78,7 @@ def embed(
     scratch: Path,
     fill_cache: FillCache,
 ) -> Rows:
-    """One row for each image that can be read. `scratch` is the file that holds them."""
+    """One row for each readable image. `scratch` is the file that holds them."""
     skipped, read = [], []
     with quiet(), meter("looking at images", len(items), "images") as progress:
         for seen in fill_cache(items, encoder, cache, progress):
@@ -119,9 +119,9 @@ def in_this_process(
 
 
 class Batches:
-    """Images one by one -> features in batches of one size: sums of another size round differently.
+    """Images one by one -> features in batches of a fixed size: other sizes round differently.
 
-    So, on a CPU, an image has the same features whatever is encoded beside it, and wherever.
+    So, on a CPU, an image has the same features in any batch and at any position.
     """
 
     def __init__(self, encoder: ImageEncoder, device: torch.device) -> None:
@@ -130,7 +130,7 @@ class Batches:
         self.waiting: dict[bytes, Pixels] = {}
 
     def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
-        """The features of a whole batch, when there is one."""
+        """The features of a full batch, once there is one."""
         self.waiting[digest] = pixels
         return self.rest() if len(self.waiting) == self.size else {}
 
@@ -151,7 +151,7 @@ def most_threads() -> int:
 
 
 def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator[S]:
-    """`map` by threads that work a little ahead of the consumer."""
+    """`map` with threads that work slightly ahead of the consumer."""
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[S]] = deque()
         try:
@@ -190,7 +190,7 @@ def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
     """The pixels that the encoder takes from a file's bytes, or why there are none."""
     try:
         with opened(data, "it") as image:
-            shrinks = image.format in ("JPEG", "MPO")  # MPO: a telephone's JPEG
+            shrinks = image.format in ("JPEG", "MPO")  # MPO: a JPEG of some phones
             large = image.width * image.height > MANY_PIXELS and not shrinks
             with _one_large_at_a_time if large else nullcontext():
                 return encoder.prepare(image)

@@ -1,4 +1,4 @@
-"""Features cached by the content of the image, in segments written whole: a kill loses seconds.
+"""Features cached by image content, in segments written atomically: a kill loses seconds of work.
 
 A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file, and `features` (n, D).
 """
@@ -18,9 +18,9 @@ from semishot.system.files import check_regular, sweep, write_whole
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
-"""A segment is written when it has so many rows, or when so much time has passed."""
+"""A segment is written when it has this many rows, or after this many seconds."""
 MOST_BYTES = 2**30
-"""Of a segment: a larger file was not written here."""
+"""The largest segment: a larger file was not written by semishot."""
 
 
 class EmbeddingCache:
@@ -83,7 +83,7 @@ class EmbeddingCache:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is new as a segment, named by what it holds."""
+        """Write the new features as a segment, named by its content."""
         if not self.new:
             return
         name = hashlib.sha256(b"".join(self.new)).hexdigest()[:32]
@@ -92,7 +92,7 @@ class EmbeddingCache:
             "digests": np.frombuffer(b"".join(self.new), np.uint8).reshape(-1, 32),
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
-        content = save(tensors)  # save_file would put another file in the place of the locked one
+        content = save(tensors)  # save_file would replace the locked file by another one
         write_whole(path, lambda temporary: temporary.write_bytes(content))
         self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))
         self.new.clear()

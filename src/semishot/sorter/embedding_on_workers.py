@@ -1,6 +1,6 @@
 """Images embedded by several devices or machines: their bytes are sent there, features come back.
 
-No disk is shared. Features are cached as they arrive, so a lost worker costs seconds of its task.
+No disk is shared. Features are cached as they arrive, so a lost worker loses seconds of work.
 """
 
 import tempfile
@@ -26,11 +26,11 @@ from semishot.workers.places import OpenPlace
 __all__ = ["by_workers"]
 
 MOST_IMAGES, MOST_BYTES = 256, 32 * 2**20
-"""Of a task: photographs take a core about ten seconds, and a few tasks wait in memory."""
+"""The size of a task: photographs take a core about ten seconds, and a few tasks wait in memory."""
 TELL_SECONDS = 1.0
 
 Found = dict[bytes, Row | str]
-"""By the digest of a file: its features, or why it has none."""
+"""The digest of a file -> its features, or why it has none."""
 
 
 def by_workers(
@@ -40,7 +40,7 @@ def by_workers(
     cache: EmbeddingCache,
     progress: Meter,
 ) -> Iterator[ReadFile]:
-    """As `embedding.in_this_process`, by workers."""
+    """Like `embedding.in_this_process`, on workers."""
     images = ImageTasks(items, packed(encoder), cache, progress)
     tasks = [images.task(first, last) for first, last in parts(items)]
     with closing(run(tasks, open_place(None, len(tasks)))) as running:
@@ -68,7 +68,7 @@ def _size(item: Item) -> int:
     assert item.path is not None
     try:
         return item.path.stat().st_size
-    except (OSError, ValueError):  # which is said when it is read
+    except (OSError, ValueError):  # reported when it is read
         return 0
 
 
@@ -99,7 +99,7 @@ class ImageTasks:
         )
 
     def unknown(self, first: int, last: int) -> dict[bytes, bytes]:
-        """The files of a part of which nothing is known yet, by their digests."""
+        """The files of a task that have no result yet, by their digests."""
         new, wanted = self.read[first:last].count(None), {}
         for place in range(first, last):
             seen, data = read(self.items[place])

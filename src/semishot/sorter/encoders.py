@@ -31,7 +31,7 @@ FORMAT = 1
 DEFAULT = "photos"
 OMNIGLOT = "omniglot"
 FEATURES = "features"
-"""In `encoder.json`: there is none, the classifier was given features."""
+"""In `encoder.json`: there is no encoder, since the classifier was given features."""
 TRAINED = "trained by semishot"
 DESCRIPTION, WEIGHTS = "encoder.json", "encoder.safetensors"
 AGAIN = "run `semishot classify` again"
@@ -42,7 +42,7 @@ class ImageEncoder:
     """An encoder: it turns an opened image into features."""
 
     name: str
-    """As given to `--encoder`."""
+    """The name, as given to `--encoder`."""
     height: int
     width: int
     channels: int
@@ -52,9 +52,9 @@ class ImageEncoder:
     prepare: Callable[[Image.Image], NDArray[np.uint8]]
     """An opened image -> (H, W, C)."""
     identity: str
-    """A digest of the weights and of how images are prepared: it changes when features do."""
+    """A digest of the weights and of how images are prepared: it changes if the features do."""
     trained: tuple[FleetConfig, ProtoNet] | None = None
-    """Of an encoder trained by semishot: what is saved with a model."""
+    """What is saved with a model, for an encoder trained by semishot."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def open_encoder(name: str) -> ImageEncoder:
     """Open an encoder by name.
 
     `photos`, `omniglot`, `timm:NAME`, or the path of a run folder or of a file by `semishot pick`; `#2` at
-    the end of a path names the third run.
+    the end of a path selects the third run.
     """
     kind, _, rest = name.partition(":")
     if name == DEFAULT:
@@ -126,7 +126,7 @@ def _of_run(name: str, config: FleetConfig, model: ProtoNet) -> ImageEncoder:
 
 
 def _framing_in_0_1(dataset: str, channels: int) -> Framing:
-    """Models of version 0.1 do not say how images were prepared: it followed from their data set."""
+    """Models of version 0.1 do not store how images were prepared: it depended on their data set."""
     if channels == 1:
         return Ink() if dataset in ("omniglot", "glyphs") else Whole(28, 28, 1)
     return Whole(84, 84, 3, bicubic=dataset == "tiered-imagenet")
@@ -145,7 +145,7 @@ def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
 
 
 def _saved_timm(name: str, weights: Path) -> ImageEncoder:
-    """By its saved weights: opening a model must not download anything."""
+    """Open an encoder by its saved weights: opening a model must not download anything."""
     module, framing = timm_network(name.removeprefix("timm:"), pretrained=False)
     try:
         tensors, _ = read_tensors(weights)
@@ -157,7 +157,7 @@ def _saved_timm(name: str, weights: Path) -> ImageEncoder:
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
-    """Write `encoder.json`, and weights that do not come with a package: no other file is needed.
+    """Write `encoder.json`, and weights unless they come with a package: no other file is needed.
 
     None: there is no encoder, the classifier was given features.
     """
@@ -175,7 +175,7 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
 
 
 def load_encoder(folder: Path) -> ImageEncoder | None:
-    """Read what `save_encoder` wrote; None if the model was given features. Other weights are refused."""
+    """Read what `save_encoder` wrote; None if the model was given features. Different weights are refused."""
     path = folder / DESCRIPTION
     try:
         saved = from_json(Description, read_json(path), path)

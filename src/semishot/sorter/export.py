@@ -38,7 +38,7 @@ from semishot.system.files import write_whole
 __all__ = ["Exported", "export", "export_classifier"]
 
 STEPS = 4096
-"""Steps of the table of Student's distribution, interpolated linearly: within 1e-6 of the exact value."""
+"""Steps of the table of Student's distribution, interpolated linearly: its error is below 1e-6."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Head(nn.Module):
             self.mean, self.spread = members.mean, members.spread
             u = np.linspace(-1, 1, STEPS + 1)
             with np.errstate(divide="ignore"):
-                z = u / (1 - np.abs(u))  # -1 and 1 are the infinities
+                z = u / (1 - np.abs(u))  # -1 and 1 map to the infinities
             shares = members.share_nearer(members.mean + members.spread * z)
             if classifier.reject is not None:
                 z_at_reject = float(stdtrit(members.freedom, 1 - classifier.reject))
@@ -123,7 +123,7 @@ def export_classifier(
 ) -> Exported:
     """Write `out`, which takes images, or features if there is no encoder.
 
-    The graph is run by onnxruntime beside torch before the file appears.
+    The graph is compared with torch by onnxruntime before the file is written.
     """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         imported(name)
@@ -141,8 +141,8 @@ def export_classifier(
 def checked_graph(
     classifier: PrototypeClassifier, encoder: ImageEncoder | None
 ) -> tuple[bytes, float]:
-    """The graph, and its largest difference from torch. The head is compared alone too: the test images
-    are seldom near a class."""
+    """The graph, and its largest difference from torch. The head is also compared alone: the test images
+    are rarely near a class."""
     head, rows = Head(classifier), feature_trials(classifier)
     data = as_onnx(head, "features", rows, about(classifier, None))
     difference = compare(data, "features", rows, classifier, lambda x: x)
@@ -194,7 +194,7 @@ def as_onnx(module: nn.Module, takes: str, trial: NDArray[Any], metadata: dict[s
 
 
 def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict[str, str]:
-    """What a program that runs the graph must know."""
+    """The metadata that a program needs to run the graph."""
     facts = {
         "semishot": __version__,
         "classes": json.dumps(classifier.classes_.tolist()),

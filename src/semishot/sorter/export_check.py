@@ -68,7 +68,7 @@ def compare(
     """The largest difference between onnxruntime and the classifier; InputError if it is too large."""
     runtime = imported("onnxruntime")
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1  # a few images: threads would only wait for each other
+    options.intra_op_num_threads = 1  # with few images, threads would only wait for each other
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     features = embed(trials).astype(classifier.prototypes_.dtype)
     expected, scores = classifier.predict_proba(features), np.full(len(features), np.nan)
@@ -82,7 +82,7 @@ def compare(
     worst = float(np.abs(probabilities - expected).max())
     worst = max(worst, float(np.nan_to_num(np.abs(score - scores)).max()))
     top = np.sort(np.column_stack([expected, np.zeros(len(expected))]), 1)
-    close = top[:, -1] - top[:, -2] < TOLERANCE  # a tie may fall either way
+    close = top[:, -1] - top[:, -2] < TOLERANCE  # a tie may be resolved either way
     if classifier.reject is not None:
         close |= np.abs(scores - (1 - classifier.reject)) < TOLERANCE
     agree = [known[place] == name for place, name in zip(label, classes.tolist(), strict=True)]

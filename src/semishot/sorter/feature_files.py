@@ -23,7 +23,7 @@ BLOCK = 4096
 
 
 def read_features(path: Path) -> NDArray[Any]:
-    """(P, D), left on the disk."""
+    """(P, D), memory-mapped."""
     array = _read_array(path)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
         raise InputError(
@@ -33,7 +33,7 @@ def read_features(path: Path) -> NDArray[Any]:
 
 
 def read_labels(path: Path, rows: int) -> list[str | None]:
-    """A label for each row: .npy with -1, or .csv with an empty cell, where there is none."""
+    """A label for each row; -1 in a .npy file or an empty cell in a .csv file means unlabeled."""
     labels: list[str | None]
     if path.suffix.lower() == ".npy":
         array = _read_array(path)
@@ -41,7 +41,7 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
             raise InputError(
                 f"{path} holds {array.dtype} {array.shape}; labels are whole numbers or strings (rows,)"
             )
-        if array.dtype.kind == "U":  # numpy takes any four bytes for a character
+        if array.dtype.kind == "U":  # numpy accepts any four bytes as a character
             characters = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
             if characters.max(initial=0) > sys.maxunicode:
                 raise InputError(f"{path} holds strings that are not text")

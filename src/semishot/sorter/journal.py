@@ -1,4 +1,4 @@
-"""The journal of a sorting, OUT/undo.json: which file goes where, sealed by the user who wrote it."""
+"""The journal of a sorting, OUT/undo.json: which file goes where, signed by the user who wrote it."""
 
 import json
 import os
@@ -70,8 +70,8 @@ def write_journal(sorting: Sorting) -> None:
 def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
     """The sorting of OUT, if there is one.
 
-    A journal says which files are moved where, so its author could move files from and to anywhere. It
-    is trusted if this user sealed it on this machine, or if all the files it names lie in `below`.
+    A journal says which files are moved where, so its author could move any file to any place. It is
+    trusted if this user signed it on this machine, or if all the files it names are in `below`.
     """
     path = out / JOURNAL
     try:
@@ -97,7 +97,7 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
 
 
 def _step(number: int, saved: tuple[str, ...]) -> Step:
-    """A step that leads to nowhere but OUT/sorted/FOLDER/NAME."""
+    """A step whose target can only be OUT/sorted/FOLDER/NAME."""
     where = f"steps[{number}]"
     if len(saved) != 4:
         raise InputError(f"{where} must be four strings, not {list(saved)!r:.40}")
@@ -114,7 +114,7 @@ def _step(number: int, saved: tuple[str, ...]) -> Step:
 
 def _check_below(sorting: Sorting, folder: Path) -> None:
     for step in sorting.steps:
-        place = step.source.parent.resolve()  # links in it followed
+        place = step.source.parent.resolve()  # follows links
         if not place.is_relative_to(folder) or step.source.name in ("", ".", ".."):
             raise InputError(
                 f"{sorting.out / JOURNAL} names {step.source}, which is not below {folder}; nothing was "

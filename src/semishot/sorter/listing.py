@@ -1,4 +1,4 @@
-"""Which of a user's files are to be looked at, and as what: folders, or a table of paths and labels."""
+"""Which of a user's files to read, and their labels: from folders, or a table of paths and labels."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ class Item:
     """An image, or a row of features."""
 
     shown: str
-    """As people see it: the path as given, or the number of the row."""
+    """How it is shown: the path as given, or the number of the row."""
     label: str | None = None
     path: Path | None = None
 
@@ -37,7 +37,7 @@ class Skipped:
 
 @dataclass
 class Listing:
-    """Labeled items first, then the others; what was passed over; and what people should know."""
+    """Labeled items first, then the others; skipped files; and notes for the user."""
 
     items: list[Item] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -45,9 +45,9 @@ class Listing:
 
 
 def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Path] = ()) -> Listing:
-    """Images below labeled/CLASS with that label, and below each of `pile`, which may be files, without.
+    """Images below labeled/CLASS with that label, and images below each of `pile`, or files in it, without.
 
-    A folder that lies in another of these, or in `apart`, is not part of that other one.
+    A folder inside another of these, or inside `apart`, is not part of that other one.
     """
     pile = list(pile)
     listing = Listing()
@@ -99,12 +99,12 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
 
 
 def _add(listing: Listing, path: Path, label: str | None) -> bool:
-    """Take a file if it may be an image; else say why not."""
+    """Add a file if it may be an image; else record why not."""
     ending = path.suffix.lower()
     reason = ""
     if ending in TO_CONVERT:
         reason = f"{ending} files cannot be read; convert it to JPEG or PNG"
-    elif ending and ending not in EXTENSIONS:  # without one, it may be an image
+    elif ending and ending not in EXTENSIONS:  # without an extension, it may be an image
         reason = "no image, by its name"
     if reason:
         listing.skipped.append(Skipped(str(path), reason))
@@ -114,7 +114,7 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
 
 
 def _files(listing: Listing, root: Path, ends: set[Path]) -> Iterator[Path]:
-    """Every file below a folder, hidden ones left out."""
+    """Every file below a folder, except hidden ones."""
     for entry in walk(root, ends):
         if entry.problem:
             listing.skipped.append(Skipped(str(entry.path), entry.problem))
@@ -123,7 +123,7 @@ def _files(listing: Listing, root: Path, ends: set[Path]) -> Iterator[Path]:
 
 
 def from_table(table: Path) -> Listing:
-    """A CSV with the columns path and label; paths are relative to it, no label is unlabeled."""
+    """A CSV with the columns path and label; paths are relative to it, and an empty label means unlabeled."""
     labeled, others = Listing(), Listing()
     for line, row in table_rows(table, ("path", "label")):
         name, label = row["path"], row["label"] or None

@@ -23,19 +23,19 @@ __all__ = ["complete", "plan", "undo"]
 
 IRRELEVANT_FOLDER = "_irrelevant"
 LOCK = ".lock"
-"""In OUT, while a command works there."""
+"""The lock file in OUT, while a command works there."""
 BLOCK = 2**20
 LONGEST = 255
-"""Bytes of a file's name."""
+"""The longest file name, in bytes."""
 OF_ONE_FILE = {
     *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
     *(errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.ELOOP),
 }
-"""Errors of one file, which is reported and skipped; any other, such as a full disk, ends the work."""
+"""Errors of a single file, which is reported and skipped; others, such as a full disk, are raised."""
 
 
 def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) -> Sorting:
-    """A target for each (file, class or None for irrelevant, digest); written before anything moves."""
+    """A target for each (file, class or None for irrelevant, digest); written before any file is moved."""
     names = folder_names({label for _, label, _ in wanted if label is not None}, IRRELEVANT_FOLDER)
     taken: dict[tuple[str, str], int] = {}
     steps = []
@@ -49,7 +49,7 @@ def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) ->
 
 
 def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> str:
-    """The name, or name~2 and so on; `taken` counts how often a name was asked for."""
+    """The name, or name~2 and so on; `taken` counts how often a name was requested."""
     path, found = Path(name), name
     while (folder.name, folded(found)) in taken or os.path.lexists(folder / found):
         number = taken[folder.name, folded(name)] = taken.get((folder.name, folded(name)), 1) + 1
@@ -79,7 +79,7 @@ def complete(sorting: Sorting) -> list[str]:
 
 
 def _ready(sorting: Sorting, step: Step) -> Path:
-    """The target; its folder is made if needed, and must not be a link."""
+    """The target; its folder is created if needed, and must not be a link."""
     target = sorting.target(step)
     for folder in (target.parent.parent, target.parent):
         if folder.is_symlink():
@@ -89,7 +89,7 @@ def _ready(sorting: Sorting, step: Step) -> Path:
 
 
 def _do(how: How, source: Path, target: Path, digest: str) -> None:
-    """One step. What an earlier attempt has done is recognized; nothing is overwritten."""
+    """Do one step. The work of an earlier attempt is recognized; nothing is overwritten."""
     if how == "link":
         if not (target.is_symlink() and target.readlink() == source):
             target.symlink_to(source)
@@ -115,7 +115,7 @@ def _part(target: Path, digest: str) -> Path:
 
 
 def _place(source: Path, target: Path, digest: str, share: bool) -> None:
-    """Hard-link a file, or where that is not possible copy it, whole or not at all."""
+    """Hard-link a file or, if that is not possible, copy it atomically."""
     if share:
         with suppress(OSError):
             os.link(source, target, follow_symlinks=False)  # never onto another file
@@ -123,7 +123,7 @@ def _place(source: Path, target: Path, digest: str, share: bool) -> None:
         if os.path.lexists(target):
             raise FileExistsError(17, f"{target} exists")
     part = _part(target, digest)
-    part.unlink(missing_ok=True)  # of a kill
+    part.unlink(missing_ok=True)  # left by a killed process
     try:
         _copy(source, part, target)
         try:
@@ -145,21 +145,21 @@ def _copy(source: Path, part: Path, target: Path) -> None:
             written.flush()
             os.fsync(written.fileno())
         except OSError as error:
-            error.filename = str(target)  # a full disk has no name
+            error.filename = str(target)  # the error of a full disk has no file name
             raise
     shutil.copystat(source, part)
 
 
 def undo(out: Path, below: Path | None = None) -> tuple[int, list[str]]:
-    """Put everything back; return how many files were, and which could not be, and why.
+    """Put all files back; return how many were put back, and which could not be, and why.
 
-    below: the folder that files may go back to. Required for a journal that another user wrote.
+    below: the only folder that files may be put back to. Required for a journal of another user.
     """
     if read_journal(out, below) is None:
         raise InputError(f"nothing to undo in {out}: it has no {JOURNAL}")
     with Lock(out / LOCK):
         sorting = read_journal(out, below)
-        return (0, []) if sorting is None else _put_back(sorting)  # another process was at it
+        return (0, []) if sorting is None else _put_back(sorting)  # another process has undone it
 
 
 def _put_back(sorting: Sorting) -> tuple[int, list[str]]:
@@ -209,7 +209,7 @@ def _undo(how: How, source: Path, target: Path, digest: str) -> bool:
 def _remove_empty(sorting: Sorting) -> None:
     folders = {sorting.target(step).parent for step in sorting.steps}
     for folder in (*sorted(folders), sorting.out / SORTED):
-        with suppress(OSError):  # somebody has put something in, or it never was
+        with suppress(OSError):  # it holds other files, or does not exist
             folder.rmdir()
 
 

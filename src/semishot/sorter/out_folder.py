@@ -1,4 +1,4 @@
-"""The files of OUT, and which of them `classify` may replace: its own, never a user's, none by a link."""
+"""The files of OUT, and which of them `classify` may replace: its own, never a user's or links."""
 
 import stat
 from pathlib import Path
@@ -16,11 +16,11 @@ PREDICTIONS, REPORT, RESULT, SKIPPED = (
 EMBEDDINGS, SCRATCH = "embeddings", ".features.npy"
 OF_A_MODEL = (DESCRIPTION, WEIGHTS, CLASSIFIER)
 NOT_COUNTED = {".DS_Store"}
-"""A file manager leaves it in every folder that it shows."""
+"""Created by a file manager in every folder that it shows."""
 
 
 def check_out(out: Path, cache: Path | None = None) -> None:
-    """Refuse an OUT where our files would replace others, or lead to them."""
+    """Refuse an OUT where semishot's files would replace others, or be written through links."""
     check_saved_model(out / SAVED_MODEL)
     if cache is None and (out / EMBEDDINGS).is_symlink():
         raise InputError(

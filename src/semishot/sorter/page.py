@@ -18,34 +18,34 @@ __all__ = ["PilePage", "write_page", "write_pile_page"]
 
 FOLDER = Path(__file__).parent
 LABELED_SHOWN = 6
-"""Labeled examples at the head of a class, at most."""
+"""The most labeled examples shown at the head of a class."""
 MOST_IN_GROUP, MOST_TILES, MOST_GROUPS = 60, 1200, 300
 MOST_PICTURE_BYTES = 6_000_000
-"""They keep the page below 10 MB, whatever the pile."""
+"""Limits that keep the page below 10 MB, whatever the size of the pile."""
 LONGEST = 160
-"""Characters of a name or path that are shown."""
+"""The most characters of a name or path that are shown."""
 LONGEST_SENTENCE = 2000
 UNSURE = 0.5
 
 
 @dataclass(frozen=True)
 class PilePage:
-    """What the page shows."""
+    """The content of the page."""
 
     predictions: Sequence[Prediction]
     labeled: Mapping[str, Sequence[bytes]]
     """Every class in the order of the page, with thumbnails of its first labeled examples."""
     next_to_label: Sequence[int]
-    """Places in `predictions`."""
+    """Indices into `predictions`."""
     thumbnail_of: Callable[[Item], bytes | None]
-    """Asked for the images that are shown; None where there is no image to show."""
+    """Called for the images that are shown; returns None if there is no image to show."""
     about: Mapping[str, str]
-    """Name and text of each fact about the whole, as in {"Encoder": "photos"}."""
+    """The name and text of each fact about the pile, as in {"Encoder": "photos"}."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A prediction, with names that a page can show."""
+    """A prediction, with printable names."""
 
     prediction: Prediction
     source: str | None
@@ -76,7 +76,7 @@ class Tile:
 class Group:
     name: str
     count: int
-    """Of all its images, shown or not."""
+    """The number of all its images, shown or not."""
     labeled: Sequence[str]
     """Data URIs."""
     first: Sequence[Tile]
@@ -92,7 +92,7 @@ def write_pile_page(
     next_to_label: Sequence[int],
     summary: PileSummary,
 ) -> None:
-    """The page of a classified pile; the images it shows are read once more."""
+    """The page of a classified pile; the images it shows are read again."""
     with quiet():
         examples: dict[str, list[bytes]] = {name: [] for name in summary.accepted}
         for item in labeled:
@@ -108,7 +108,7 @@ def write_pile_page(
 
 
 def thumbnail_of(item: Item) -> bytes | None:
-    """None for a row of features, and for a file that has changed since."""
+    """None for a row of features, and for a file that has changed meanwhile."""
     if item.path is None:
         return None
     try:

@@ -50,9 +50,9 @@ class LastMapsMean(nn.Module):
 
 
 def efficientnet_lite0() -> tuple[nn.Module, Framing]:
-    """1,280 features, trained on ImageNet; the weights come in a package of their own.
+    """1,280 features, trained on ImageNet; the weights come in a separate package.
 
-    It sees the middle of an image, seven eighths of its shorter side, as when it was tested.
+    It sees the middle of an image, seven eighths of its shorter side, as in its original tests.
     """
     try:
         package = importlib.import_module("efficientnet_lite_pytorch")
@@ -65,14 +65,14 @@ def efficientnet_lite0() -> tuple[nn.Module, Framing]:
     network = package.EfficientNet.from_name("efficientnet-lite0")
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    network._fc = nn.Identity()  # ImageNet's classes: not used
+    network._fc = nn.Identity()  # ImageNet's classes are not used
     network.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
     encoder = PixelEncoder(LastMapsMean(network), [127.0] * 3, [128.0] * 3)
     return encoder, Middle(SIDE, SIDE, SHARE)
 
 
 def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing]:
-    """Any model of timm, without its classes; timm downloads its weights once."""
+    """Any model of timm, without its classification layer; timm downloads its weights once."""
     if not re.fullmatch(r"[\w.-]+", name):
         raise InputError(
             f"timm:{name} is not a name in timm's list of models; no others are fetched"

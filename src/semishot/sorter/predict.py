@@ -21,7 +21,7 @@ __all__ = ["predict", "read_saved_model"]
 
 
 def read_saved_model(folder: Path) -> tuple[PrototypeClassifier, ImageEncoder | None]:
-    """What `semishot classify` has left in OUT/model; OUT will do."""
+    """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
     if not (folder / CLASSIFIER).exists() and (folder / SAVED_MODEL / CLASSIFIER).exists():
         folder = folder / SAVED_MODEL
     encoder = load_encoder(folder)
@@ -36,7 +36,7 @@ def read_saved_model(folder: Path) -> tuple[PrototypeClassifier, ImageEncoder | 
 
 
 def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
-    """Of image files and folders of them, or of .npy features if the model has learned from such."""
+    """Predict image files and folders of them, or .npy features if the model was given features."""
     if not request.images:
         raise InputError("name the images, or a folder of them")
     classifier, encoder = read_saved_model(request.model)

@@ -24,18 +24,18 @@ ACCEPT: Final = "accept"
 IRRELEVANT: Final = "irrelevant"
 COLUMNS = ("path", "label", "probability", "runner_up", "distractor_score", "decision")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""First characters of a cell that a spreadsheet would run."""
+"""First characters of a cell that a spreadsheet would execute."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is predicted for one image, or one row of features."""
+    """The prediction for one image, or one row of features."""
 
     item: Item
     label: str
     """The nearest class, also of an irrelevant image."""
     probability: float
-    """Of that class, if the image belongs to one of them."""
+    """The probability of that class, if the image belongs to one of the classes."""
     runner_up: str
     """The second nearest class, if there are two."""
     distractor_score: float | None
@@ -94,7 +94,7 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """In UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are written as escapes."""
+    """Write UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are escaped."""
     data = text.encode("utf-8", "backslashreplace")
     write_whole(path, lambda temporary: temporary.write_bytes(data))
 
@@ -109,5 +109,5 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _harmless(cell: object, prefix: str) -> object:
-    """A path that begins like a formula stays the same path as ./path; a label gets a quote."""
+    """A path that begins like a formula becomes ./path, which is the same path; a label gets a quote."""
     return prefix + cell if isinstance(cell, str) and cell.startswith(FORMULA) else cell

@@ -1,6 +1,6 @@
-"""What a person asks of the sorter: the settings of `classify` and `predict`.
+"""The settings of `classify` and `predict`.
 
-Each field is a flag of the command, the text below it its help. Nothing here imports torch.
+Each field is a flag of the command; the text below it is its help. Nothing here imports torch.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class ClassifyRequest:
     """Sort a pile of images by a few labeled ones."""
 
     labeled: Path
-    """A folder with one folder of images per class; or a .csv of path,label, where no label is
+    """A folder with one folder of images per class; or a .csv of path,label, where an empty label means
     unlabeled; or .npy features."""
     out: Path
     """The folder for predictions.csv, report.html, skipped.csv, result.json and the model."""
     unlabeled: Path | None = None
-    """The folder of the pile, with folders in it or not; or .npy features."""
+    """The folder of the pile, which may have subfolders; or .npy features."""
     labels: Path | None = None
-    """Of .npy features: a .csv with the column label, or .npy; empty or -1 is unlabeled."""
+    """The labels of .npy features: a .csv with the column label, or .npy; empty or -1 means unlabeled."""
     encoder: str | None = None
     """photos (the default), omniglot for small line drawings, timm:NAME, or a folder left by
     `semishot train` (FOLDER#2 is its third run)."""
@@ -54,5 +54,5 @@ class PredictRequest:
     images: tuple[Path, ...]
     """Image files, or folders of them; or .npy features, as the model was given."""
     cache: Path | None = None
-    """Keep features here, and use those that are."""
+    """Keep features here, and use those already there."""
     device: Device = "auto"

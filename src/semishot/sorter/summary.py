@@ -1,4 +1,4 @@
-"""What `classify` has done: for programs as JSON, for people as a few lines."""
+"""The results of `classify`: as JSON for programs, as a few lines for people."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
