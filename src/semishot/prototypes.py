@@ -35,7 +35,7 @@ def check_finite(distances: Tensor) -> None:
         kind = str(distances.dtype).removeprefix("torch.")
         raise InputError(
             f"distances between embeddings are not finite in {kind}: an embedding holds NaN or infinity, "
-            "or is so large that its square overflows; mend or rescale the embeddings"
+            "or is so large that its square overflows; correct or rescale the embeddings"
         )
 
 

@@ -161,7 +161,10 @@ def test_a_fleet_that_finds_no_memory_is_reported_split_and_found_again(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--address", "10.0.0.1:6379"], "--address is a Ray cluster's: it goes with --engine ray"),
+        (
+            ["--address", "10.0.0.1:6379"],
+            "--address is the address of a Ray cluster: it needs --engine ray",
+        ),
         (
             ["--engine", "ray", "--device", "cuda:1"],
             "with --engine ray, --device is auto, cpu or cuda",

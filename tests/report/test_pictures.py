@@ -112,7 +112,7 @@ def test_without_matplotlib_the_message_says_what_to_install(tiny_root, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["episode", "--model", "pixels"], "pixels belong to no data set: name one with --dataset"),
+        (["episode", "--model", "pixels"], "--model pixels needs --dataset"),
         (["episode", "--model", "FLEET", "--dataset", "glyphs"], "brings its own data set; drop"),
         (["refinement", "--model", "FLEET", "--run", "2"], "has runs 0 to 1, not 2"),
         (["refinement", "--model", "FLEET", "--episode", "-1"], "counts from 0; -1 is before"),

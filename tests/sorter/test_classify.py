@@ -84,7 +84,7 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     assert "2 files were skipped: out/skipped.csv says why." in said
     assert "Look at out/report.html" in said
     skipped = {Path(row["path"]).name: row["reason"] for row in table("out/skipped.csv")}
-    assert skipped["notes.txt"] == "no image, by its name"
+    assert skipped["notes.txt"] == "the file name has no image extension"
     assert skipped["broken.png"].startswith("it is not a readable image")
     page = Path("out/report.html").read_text(encoding="utf-8")
     assert "data:image/jpeg;base64," in page
@@ -406,7 +406,7 @@ def test_copies_conflicts_and_empty_classes_are_noted(capsys, tmp_path):
         "class nothing has no images: left out",
         "class broken has no readable image: left out",
         "1 labeled image(s) lie in more than one class",
-        "1 of the pile are labeled images once more",
+        "1 of the pile are copies of labeled images",
         "1 of the pile are copies of others in it",
     ):
         assert f"Note: {note}." in said
@@ -556,7 +556,10 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
         ([*both, "--reject", "1.5"], "--reject must be between 0 and 1, not 1.5"),
         ([*both, "--encoder", "photo"], "no encoder 'photo': choose photos, omniglot"),
         ([*both, "--labels", "l.npy"], "--labels belong to .npy features"),
-        ([*both, "--address", "x"], "--address is a Ray cluster's: it goes with --engine ray"),
+        (
+            [*both, "--address", "x"],
+            "--address is the address of a Ray cluster: it needs --engine ray",
+        ),
         (["--labeled", labeled], "is a folder: pass --unlabeled"),
         (["--labeled", "all.csv"], "no images to sort in all.csv"),
         (["--labeled", "all.csv", "--unlabeled", "file"], "--unlabeled file is not a folder"),
@@ -638,7 +641,7 @@ def test_an_undo_that_cannot_be_whole_says_so(capsys, tmp_path):
     assert caught.value.code == 2
     err = capsys.readouterr().err
     assert f"not undone: {changed}: it has changed since it was sorted" in err
-    assert "1 of 6 files are not as they were left" in err
+    assert "1 of 6 files have changed since they were sorted" in err
     assert changed.read_text() == "edited"
     assert read_journal(Path("out")) is not None
 

@@ -61,8 +61,8 @@ def test_what_is_no_image_is_named_with_its_reason(tree):
     os.mkfifo(tree / "pile/pipe.jpg")
     listing = from_folders(tree / "labeled", [tree / "pile"])
     assert reasons(listing, tree) == {
-        "labeled/readme.jpg": "lies in no class folder",
-        "pile/notes.txt": "no image, by its name",
+        "labeled/readme.jpg": "is not in the folder of a class",
+        "pile/notes.txt": "the file name has no image extension",
         "pile/IMG_1.HEIC": ".heic files cannot be read; convert it to JPEG or PNG",
         "pile/gone.jpg": "cannot be opened (No such file or directory)",
         "pile/pipe.jpg": "not a regular file",

@@ -182,7 +182,7 @@ def test_what_has_changed_is_left_and_named(tmp_path):
     wanted[3][0].unlink()
     problems = complete(ready)
     assert len(problems) == 2
-    assert "it has changed since it was looked at" in problems[0]
+    assert "it has changed since it was read" in problems[0]
     assert wanted[0][0].read_text() == "edited before the sorting"
     (tmp_path / "out/sorted/dog/c.jpg").write_text("edited after it")
     wanted[1][0].write_text("another one in the old place")

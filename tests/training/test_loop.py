@@ -380,7 +380,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     row = row_of(config)
     train(config, tiny_pool, tmp_path, CPU, row)
     said = capsys.readouterr().err
-    assert "state.pt is damaged: its checksum differs; going on from state.before.pt" in said
+    assert "state.pt is damaged: its checksum differs; continuing from state.before.pt" in said
     assert row.skipped == FEW
     assert left(tmp_path) == left(whole)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in whole.iterdir())

@@ -252,7 +252,7 @@ def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
 @pytest.mark.parametrize(
     ("names", "kept", "said"),
     [
-        (["state.pt"], 2, "its checksum differs; going on from state.before.pt"),
+        (["state.pt"], 2, "its checksum differs; continuing from state.before.pt"),
         (["state.pt", "state.before.pt"], 0, "its checksum differs; training from the start"),
     ],
 )

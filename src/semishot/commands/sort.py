@@ -62,8 +62,8 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
         print(f"not undone: {printable(problem)}", file=sys.stderr)
     if problems:
         raise InputError(
-            f"{len(problems)} of {count + len(problems)} files are not as they were left; see to them and "
-            f"undo again, or delete {out / JOURNAL} to leave them"
+            f"{len(problems)} of {count + len(problems)} files have changed since they were sorted; "
+            f"restore them and undo again, or delete {out / JOURNAL} to leave them"
         )
     print(f"{count:,} files put back")
 

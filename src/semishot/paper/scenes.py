@@ -97,7 +97,7 @@ def open_run(request: SceneRequest, root: Path | None) -> tuple[ProtoNet | None,
     source, dataset, run = request.model, request.dataset, request.run
     if source == PIXELS:
         if dataset is None:
-            raise InputError("pixels belong to no data set: name one with --dataset")
+            raise InputError("--model pixels needs --dataset")
         return None, datasets.load(dataset, root), "nearest prototype in pixels"
     if dataset is not None:
         raise InputError("a trained model brings its own data set; drop --dataset")

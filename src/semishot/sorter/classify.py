@@ -134,7 +134,7 @@ def _complete(out: Path, apply: How | None) -> Completed:
     """Complete an interrupted sorting, if requested; refuse to sort over a complete one."""
     before = read_journal(out)
     if before is None:
-        raise InputError(f"the sorting in {out} has just been undone; run this again to sort anew")
+        raise InputError(f"the sorting in {out} has just been undone; run this again to sort it")
     if before.done:
         raise InputError(
             f"{before.out} holds a sorted pile: `semishot undo {before.out}` puts the files back, or "
@@ -205,7 +205,7 @@ def _notes(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
         notes.append(f"{torn} labeled image(s) lie in more than one class")
     pile = [d for i, d in zip(rows.items, rows.digests, strict=True) if d and i.label is None]
     if same := sum(digest in labels for digest in pile):
-        notes.append(f"{same} of the pile are labeled images once more")
+        notes.append(f"{same} of the pile are copies of labeled images")
     if twice := len(pile) - len(set(pile)):
         notes.append(f"{twice} of the pile are copies of others in it")
     if encoder is None and _look_drawn(rows.items):

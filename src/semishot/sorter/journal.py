@@ -90,7 +90,7 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
     elif not verify(json.dumps(saved), seal):
         raise InputError(
             f"{path} was not written by you on this machine, or has been changed, and it may name any "
-            f"file: `semishot undo {out} --below FOLDER` believes it for files of FOLDER, your pile; or "
+            f"file: `semishot undo {out} --below FOLDER` trusts it for files below FOLDER, your pile; or "
             "delete it"
         )
     return sorting

@@ -85,7 +85,7 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
     for path in _files(listing, labeled, inner):
         parts = path.relative_to(labeled).parts
         if len(parts) == 1:
-            listing.skipped.append(Skipped(str(path), "lies in no class folder"))
+            listing.skipped.append(Skipped(str(path), "is not in the folder of a class"))
         else:
             found[parts[0]] = found.get(parts[0], 0) + _add(listing, path, parts[0])
     for entry in sorted(labeled.iterdir()):
@@ -105,7 +105,7 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
     if ending in TO_CONVERT:
         reason = f"{ending} files cannot be read; convert it to JPEG or PNG"
     elif ending and ending not in EXTENSIONS:  # without an extension, it may be an image
-        reason = "no image, by its name"
+        reason = "the file name has no image extension"
     if reason:
         listing.skipped.append(Skipped(str(path), reason))
         return False

@@ -96,7 +96,7 @@ def _do(how: How, source: Path, target: Path, digest: str) -> None:
         return
     if not os.path.lexists(target):
         if _digest(source) != digest:
-            raise OSError("it has changed since it was looked at")
+            raise OSError("it has changed since it was read")
         _place(source, target, digest, share=how == "move")
     elif not _is(target, digest):
         raise FileExistsError(17, f"{target} exists and is another file")
@@ -104,7 +104,7 @@ def _do(how: How, source: Path, target: Path, digest: str) -> None:
         _part(target, digest).unlink(missing_ok=True)  # a kill may have come between its two names
     if how == "move" and os.path.lexists(source):
         if not _is(source, digest):
-            raise OSError("it has changed since it was looked at")
+            raise OSError("it has changed since it was read")
         source.unlink()
 
 

@@ -65,7 +65,7 @@ def last_good_state(folder: Path, device: torch.device) -> dict[str, Any] | None
         try:
             return load_state(path, device)
         except DamagedError as error:
-            then = f"going on from {next_best.name}" if next_best else "training from the start"
+            then = f"continuing from {next_best.name}" if next_best else "training from the start"
             print(f"{error}; {then}", file=sys.stderr)
     return None
 

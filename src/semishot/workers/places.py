@@ -23,7 +23,7 @@ def place_of(
 ) -> OpenPlace | None:
     """A function that opens the place where tasks run; None means this process itself."""
     if address is not None and engine != "ray":
-        raise InputError("--address is a Ray cluster's: it goes with --engine ray")
+        raise InputError("--address is the address of a Ray cluster: it needs --engine ray")
     if engine == "ray":
         if device not in ("auto", "cpu", "cuda"):
             raise InputError(f"with --engine ray, --device is auto, cpu or cuda, not {device}")
