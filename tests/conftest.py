@@ -35,6 +35,8 @@ THOROUGH_FILES = {
     *("test_faults", "test_messages", "test_odd_files", "test_security", "test_site"),
     *("test_on_workers", "test_embedding_on_workers", "test_pool_builder", "test_reproduce"),
     *("test_extremes", "test_glyphs", "test_results", "test_tensorboard"),
+    *("test_loop", "test_evaluation", "test_masks", "test_pictures", "test_pretraining"),
+    *("test_tiered_imagenet", "test_folder", "test_framing", "test_second_generation_experiment"),
 }
 """Folders and files that `make quick` leaves out: they start processes or train for seconds."""
 THOROUGH_FIXTURES = {"browser", "cluster", "demo", "real"}
