@@ -38,7 +38,7 @@ class PilePage:
     next_to_label: Sequence[int]
     """Indices into `predictions`."""
     thumbnail_of: Callable[[Item], bytes | None]
-    """Called for the images that are shown; returns None if there is no image to show."""
+    """Called for the images that are shown; returns None if it cannot be shown."""
     about: Mapping[str, str]
     """The name and text of each fact about the pile, as in {"Encoder": "photos"}."""
 
