@@ -55,14 +55,15 @@ class Command:
 
 
 def older_pool(shared: Path, folder: Path) -> None:
-    """A pool of other images, which the command replaces."""
+    """A pool of what the source held before, which the command replaces."""
     import numpy as np
 
     from semishot.data.pool import ImageClass, save_pool
 
     classes = [ImageClass(split, "old", split, i, 1) for i, split in enumerate(("train", "test"))]
     images = np.zeros((2, 1, 28, 28), np.uint8)
-    save_pool(folder / "data" / "folder", "folder", images, classes, {})
+    about = {"source": str((shared / "images").resolve())}
+    save_pool(folder / "data" / "folder", "folder", images, classes, about)
 
 
 def own_pile(shared: Path, folder: Path) -> None:
