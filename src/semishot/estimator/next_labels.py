@@ -3,7 +3,7 @@
 Facility location: a chosen example covers its neighborhood by a kernel, prototypes already cover theirs,
 and each choice is the one that adds most coverage. Every example is weighted by its uncertainty and by
 the probability that it is a member.
-Letters: U unlabeled examples, C candidates, V examples to cover, N classes, D features.
+Letters: U unlabeled examples, S labeled examples, C candidates, V examples to cover, N classes, D features.
 """
 
 import numpy as np
@@ -27,6 +27,9 @@ def next_to_label(
     X: ArrayLike,  # noqa: N803
     classifier: PrototypeClassifier,
     count: int = 10,
+    *,
+    labeled: ArrayLike | None = None,
+    leave_out: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
     """The rows of `X` whose labels would help most, the most helpful first.
 
@@ -42,11 +45,18 @@ def next_to_label(
     count
         How many rows to return. Fewer are returned if the remaining ones are copies of those already
         chosen, or certain.
+    labeled
+        Features of examples that have a label already, named strangers too, of shape (S, D): copies of
+        them are not returned.
+    leave_out
+        True for rows that are not returned, of shape (U,).
     """
     features = np.asarray(as_array(X))
     if not len(features):
         return np.empty(0, np.int64)
     worth = worth_of_a_label(features, classifier)  # (U,)
+    free = np.ones(len(worth), bool) if leave_out is None else ~np.asarray(leave_out, bool)
+    worth = np.where(free, worth, 0.0)
     spaced = np.arange(0, len(worth), max(1, -(-len(worth) // COVERED)))
     most = np.sort(np.argpartition(-worth, min(CANDIDATES, len(worth)) - 1)[:CANDIDATES])
     space, prototypes = classifier.space_, torch.from_numpy(classifier.prototypes_)
@@ -58,7 +68,11 @@ def next_to_label(
     kernel = (-squared_distances(candidates, covered) / reach).exp()  # (C, V)
     cover = (-nearest / reach).exp()  # (V,)
     weights = torch.from_numpy(worth[spaced]).to(kernel)  # (V,)
-    left = torch.ones(len(most), dtype=torch.bool)
+    left = torch.from_numpy(free[most])
+    if labeled is not None and len(known := np.asarray(as_array(labeled))):
+        for rows in np.array_split(known, -(-len(known) // COVERED)):
+            there = space(torch.from_numpy(np.array(rows)).to(prototypes))
+            left &= squared_distances(candidates, there).amin(-1) > COPY * reach
     chosen: list[int] = []
     while len(chosen) < count and left.any():
         gains = ((kernel - cover).clamp_min(0) @ weights) * left  # (C,)
