@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from semishot.data.framing import is_drawing
@@ -23,6 +24,8 @@ LOOKED_AT = 20
 """How many labeled images are checked for being drawings."""
 NAMED = 10
 """How many doubtful labels, and images in two classes, are named."""
+KNOWN = -1
+BLOCK = 4096
 ENOUGH_HELD_OUT, CHANCE = 12, 0.05
 """Held-out images from which on it is judged whether they are predicted better than by chance, and how
 probable their accuracy may be by chance."""
@@ -38,6 +41,8 @@ class FittedPile:
     predictions: list[Prediction]
     """The predictions for the pile."""
     reject: float
+    fitted_as: list[int]
+    """The row of `rows.features` of each image of the pile; KNOWN for a copy of a labeled one."""
 
     @property
     def first(self) -> int:
@@ -57,46 +62,56 @@ class FittedPile:
 
     def next_to_label(self) -> list[int]:
         """Places in `predictions`: never a copy of what is labeled, and of several copies one."""
-        labeled = set(self.rows.digests[: self.first]) - {b""}
-        seen: set[bytes] = set()
-        leave_out = np.zeros(len(self.predictions), bool)
-        for place, digest in enumerate(self.rows.digests[self.first :]):
-            leave_out[place] = digest in labeled or digest in seen
-            if digest:
-                seen.add(digest)
-        features = self.rows.features
-        found = next_to_label(
-            features[self.first :],
-            self.classifier,
-            labeled=features[: self.first],
-            leave_out=leave_out,
-        )
-        return [int(place) for place in found]
+        features, first = self.rows.features, self.first
+        found = next_to_label(features[first:], self.classifier, labeled=features[:first])
+        place_of = {row: place for place, row in reversed(list(enumerate(self.fitted_as)))}
+        return [place_of[first + int(row)] for row in found]
 
 
 def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedPile:
-    """Fit the default classifier; the images of the pile take the answers it has for them."""
-    numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
-    labels = np.array([numbers.get(i.label, i.label) for i in rows.items], object)
-    pile = np.array([item.label is None for item in rows.items], bool)
+    """Fit the default classifier; the images of the pile take the answers it has for them.
+
+    Each image counts once: copies within the pile, and of labeled images, take the answer of the first.
+    """
     if all(item.label in (None, STRANGER) for item in rows.items):
         raise InputError("no labeled image can be read; skipped.csv says why")
-    if not pile.any():
+    first = sum(item.label is not None for item in rows.items)  # the labeled rows come first
+    if first == len(rows.items):
         raise InputError("no image of the pile can be read; skipped.csv says why")
-    classifier = PrototypeClassifier(reject=reject).fit(rows.features, labels)
-    first = int(pile.argmax())  # the labeled rows come first
+    known, kept, fitted_as = known_labels(rows), list(range(first)), []
+    row_of: dict[bytes, int] = {}
+    for place, digest in enumerate(rows.digests[first:], first):
+        row = KNOWN if digest in known else row_of.get(digest, len(kept))
+        if row == len(kept):
+            kept.append(place)
+        if digest and row != KNOWN:
+            row_of[digest] = row
+        fitted_as.append(row)
+    rows.features = keep_rows(rows.features, kept)
+    numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
+    labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
+    classifier = PrototypeClassifier(reject=reject)
+    classifier.fit(rows.features, np.array(labels, object))
     answers = Answers(
-        classifier.label_distributions_[first:],
-        classifier.stranger_proba_[first:],
-        classifier.distractor_score_[first:],
+        classifier.label_distributions_, classifier.stranger_proba_, classifier.distractor_score_
     )
-    predictions = predictions_of(classifier, answers, rows.items[first:])
-    known = known_labels(rows)
+    items = rows.items[first:]
+    predictions = predictions_of(classifier, answers.of_rows(fitted_as), items)
     predictions = [
-        _known(one, known[digest]) if digest in known else one
-        for one, digest in zip(predictions, rows.digests[first:], strict=True)
+        _known(one, known[digest]) if row == KNOWN else one
+        for one, row, digest in zip(predictions, fitted_as, rows.digests[first:], strict=True)
     ]
-    return FittedPile(rows, encoder, classifier, predictions, reject)
+    return FittedPile(rows, encoder, classifier, predictions, reject, fitted_as)
+
+
+def keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
+    """These rows of a file, in order, moved to its beginning: a copy might not fit into memory."""
+    if len(kept) == len(features):
+        return features
+    for start in range(0, len(kept), BLOCK):
+        block = list(kept[start : start + BLOCK])
+        features[start : start + len(block)] = features[block]
+    return features[: len(kept)]
 
 
 def _known(prediction: Prediction, label: str) -> Prediction:

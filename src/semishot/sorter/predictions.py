@@ -96,6 +96,9 @@ class Answers(NamedTuple):
     scores: NDArray[np.float64]
     """(B,): distractor scores; NaN: not known."""
 
+    def of_rows(self, rows: list[int]) -> "Answers":
+        return Answers(self.classes[rows], self.stranger[rows], self.scores[rows])
+
 
 def answers_for(classifier: PrototypeClassifier, features: NDArray[np.float32]) -> Answers:
     """(B, D) of images that the classifier was not fitted to."""
