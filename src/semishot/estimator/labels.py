@@ -92,7 +92,7 @@ def check_stranger_label(label: Any) -> None:
     if isinstance(label, str):
         valid = label not in RESERVED
     else:
-        valid = isinstance(label, Real) and float(label).is_integer() and abs(label) < 2**63
+        valid = isinstance(label, Real) and float(label).is_integer() and abs(float(label)) < 2**63
     if not valid or type(label) is bool:
         raise InputError(
             f"stranger_label must be 'auto', a string other than '-1' and '-2', or a whole number, "
