@@ -10,7 +10,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from semishot.errors import InputError
-from semishot.estimator.labels import read_labels, rejected
+from semishot.estimator.labels import label_weights, read_labels, rejected
 
 NAN = float("nan")
 
@@ -30,6 +30,7 @@ STRINGS = {
     "string Series": pd.Series(["dog", None, "cat", pd.NA, NAN, "dog", "stranger"], dtype="string"),
     "str Series": pd.Series(["dog", None, "cat", None, NAN, "dog", "stranger"]),
     "Categorical": pd.Series(["dog", None, "cat", None, NAN, "dog", "stranger"], dtype="category"),
+    "str array": np.array(["dog", "", "cat", "", "", "dog", "stranger"]),
     "Index": pd.Index(["dog", None, "cat", None, NAN, "dog", "stranger"], dtype=object),
     "masked array": np.ma.array(
         ["dog", "x", "cat", "x", "x", "dog", "stranger"], mask=[0, 1, 0, 1, 1, 0, 0]
@@ -117,7 +118,12 @@ def test_rows_without_any_class_are_read_too():
 
 def test_a_class_may_have_any_other_name():
     """In a list, nothing was turned into strings; -3 is a number like others."""
-    assert read_labels(["nan", "None", "", "auto"]).classes.tolist() == ["", "None", "auto", "nan"]
+    assert read_labels(["nan", "None", "auto", " "]).classes.tolist() == [
+        " ",
+        "None",
+        "auto",
+        "nan",
+    ]
     assert read_labels([-3, 0, -1]).classes.tolist() == [-3, 0]
 
 
@@ -223,3 +229,41 @@ def test_a_million_labels_are_read_at_once():
     labels = read_labels(y)
     assert (labels.codes[y == "dog"] == 1).all()
     assert (labels.codes < 0).sum() == sum(v is None or v == -1 for v in y)
+
+
+# Weights
+
+
+def test_weights_belong_to_labels():
+    labels = read_labels(["b", "a", None, "a", -2, -2, "b"])
+    found, weights = label_weights(labels, [1, 0, 9, 0.5, 3, 0, 2])
+    assert weights.tolist() == [[0, 1], [0, 0], [0, 0], [0.5, 0], [0, 0], [0, 0], [0, 2]]
+    assert found.codes.tolist() == [1, -1, -1, 0, -2, -1, 1]
+    assert found.classes is labels.classes
+    for given in (None, 1, np.ones(7), torch.ones(7), pd.Series(np.ones(7)), [1] * 7):
+        same, weights = label_weights(labels, given)
+        assert (same.codes == labels.codes).all()
+        assert (weights.argmax(1) == np.maximum(labels.codes, 0)).all()
+        assert (weights.sum(1) == (labels.codes >= 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("weights", "line"),
+    [
+        ([1, 2], "sample_weight must have one number for each of 3 rows, not shape (2,)"),
+        (
+            np.ones((3, 2)),
+            "sample_weight must have one number for each of 3 rows, not shape (3, 2)",
+        ),
+        ([1, 1, -1], "sample_weight must be finite and at least 0, not -1 (row 2)"),
+        ([1, NAN, 1], "sample_weight must be finite and at least 0, not nan (row 1)"),
+        ([1, np.inf, 1], "sample_weight must be finite and at least 0, not inf (row 1)"),
+        (["a", 1, 1], "sample_weight must be numbers: could not convert string to float: 'a'"),
+        ([0, 1, 1], "sample_weight is 0 for all rows of class 'a': give one of them a weight, or"),
+    ],
+    ids=str,
+)
+def test_wrong_weights_are_refused_in_one_sentence(weights, line):
+    with pytest.raises(InputError) as refused:
+        label_weights(read_labels(["a", "b", None]), weights)
+    assert line in str(refused.value)

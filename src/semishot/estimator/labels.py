@@ -16,11 +16,14 @@ from torch import Tensor
 
 from semishot.errors import InputError
 
-__all__ = ["NAMED_STRANGER", "UNLABELED", "Labels", "read_labels", "rejected"]
+__all__ = ["NAMED_STRANGER", "UNLABELED", "Labels", "label_weights", "read_labels", "rejected"]
 
 UNLABELED = -1
 NAMED_STRANGER = -2
-RESERVED = {"-1": "unlabeled rows by None or", "-2": "strangers by"}
+RESERVED = {
+    "-1": "unlabeled rows by '', None or the number -1",
+    "-2": "strangers by the stranger_label or the number -2",
+}
 """As strings they are refused: they were numbers once. How such rows are marked instead."""
 MISSING_AS_TEXT = {"nan", "None", "<NA>"}
 """What NumPy makes of missing labels when it turns them into strings."""
@@ -47,9 +50,9 @@ class Labels:
 def read_labels(y: Any, stranger_label: Label = "auto") -> Labels:
     """Labels from a list, tuple, array, tensor or Series of P numbers or strings.
 
-    -1, None, NaN and pandas' NA mean unlabeled. -2 names a stranger: a row that belongs to none of the
-    classes; so does the value of `stranger_label`, unless it is -1. `"auto"` is -1 for numbers and
-    `"stranger"` for strings: then no class can be called "stranger".
+    -1, None, NaN, pandas' NA and the empty string mean unlabeled. -2 names a stranger: a row that belongs
+    to none of the classes; so does the value of `stranger_label`, unless it is -1. `"auto"` is -1 for
+    numbers and `"stranger"` for strings: then no class can be called "stranger".
     """
     check_stranger_label(stranger_label)
     values = _one_dimensional(y)
@@ -87,6 +90,27 @@ def rejected(
     return result
 
 
+def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, NDArray[np.float64]]:
+    """(P,) weights, one number, or None for 1 -> (P, N), the weight of each row's label; zeros without one.
+
+    A label of weight 0 is not used: in the labels returned, its row is unlabeled. Weights of unlabeled rows
+    are ignored, those of named strangers as far as they are not 0.
+    """
+    rows = len(labels.codes)
+    weights = _checked_weights(sample_weight, rows)
+    codes = np.where(weights > 0, labels.codes, UNLABELED)
+    found = np.zeros((rows, len(labels.classes)))
+    labeled = np.flatnonzero(codes >= 0)
+    found[labeled, codes[labeled]] = weights[labeled]
+    for name, total in zip(labels.classes.tolist(), found.sum(0).tolist(), strict=True):
+        if total == 0:
+            raise InputError(
+                f"sample_weight is 0 for all rows of class {name!r}: give one of them a weight, or leave "
+                "the class out of y"
+            )
+    return Labels(labels.classes, codes, labels.stranger_label), found
+
+
 def check_stranger_label(label: Any) -> None:
     """An error unless it is "auto" or can be a label."""
     if isinstance(label, str):
@@ -98,6 +122,30 @@ def check_stranger_label(label: Any) -> None:
             f"stranger_label must be 'auto', a string other than '-1' and '-2', or a whole number, "
             f"not {label!r:.40}"
         )
+
+
+def _checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
+    """(P,), finite and not negative."""
+    if sample_weight is None:
+        return np.ones(rows)
+    if isinstance(sample_weight, Tensor):
+        sample_weight = sample_weight.detach().cpu().double().numpy()
+    try:
+        weights = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight must be numbers: {error}") from error
+    if weights.ndim == 0:
+        weights = np.full(rows, weights)
+    if weights.shape != (rows,):
+        raise InputError(
+            f"sample_weight must have one number for each of {rows} rows, not shape {weights.shape}"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise InputError(
+            f"sample_weight must be finite and at least 0, not {weights[wrong[0]]:g} (row {wrong[0]})"
+        )
+    return weights
 
 
 def _one_dimensional(y: Any) -> NDArray[Any]:
@@ -135,10 +183,10 @@ def _distinct(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[np.int64]]:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, pandas' NA and NaT."""
+    """None, NaN, pandas' NA and NaT, and the empty string, which fits into an array of strings."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, Real) and bool(value != value)
+    return value == "" if isinstance(value, str) else isinstance(value, Real) and value != value
 
 
 def _checked(value: Any) -> Label:
@@ -162,13 +210,13 @@ def _check_names(names: Sequence[str], from_text: bool) -> None:
     for name in names:
         if name in RESERVED:
             raise InputError(
-                f"y holds the string {name!r}; with string labels mark {RESERVED[name]} the number "
-                f"{name}, in a list, a Series or an object array"
+                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays a number in "
+                "a list and in an object array"
             )
         if from_text and name in MISSING_AS_TEXT:
             raise InputError(
                 f"y is an array of strings and holds {name!r}, which was a missing label before it became "
-                "a string; give a list, a Series or an object array with None"
+                "a string; mark unlabeled rows by ''"
             )
 
 
