@@ -210,8 +210,8 @@ def _check_names(names: Sequence[str], from_text: bool) -> None:
     for name in names:
         if name in RESERVED:
             raise InputError(
-                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays a number in "
-                "a list and in an object array"
+                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays a "
+                "number in a list and in an object array"
             )
         if from_text and name in MISSING_AS_TEXT:
             raise InputError(
