@@ -179,8 +179,6 @@ def use_names(data: bytes, folder: Path) -> None:
             listing.items,
             [(first, second, Decision.ACCEPT), (second, first, Decision.STRANGER)] * 99,
             strict=False,
-            [(first, second, Decision.ACCEPT), (second, first, Decision.STRANGER)] * 99,
-            strict=False,
         )
     ]
     out = folder / "out"

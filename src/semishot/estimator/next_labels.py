@@ -1,8 +1,8 @@
 """Which unlabeled examples to label next: uncertain ones that represent many others and differ.
 
 Facility location: a chosen example covers its neighborhood by a kernel, prototypes already cover theirs,
-and each choice is the one that adds most coverage. Every example is weighted by its uncertainty and by
-the probability that it is a member.
+and each choice is the one that adds most coverage. Every example is weighted by how uncertain its label is,
+where "stranger" is one of the labels.
 Letters: U unlabeled examples, S labeled examples, C candidates, V examples to cover, N classes, D features.
 """
 
@@ -18,6 +18,8 @@ __all__ = ["next_to_label"]
 
 CANDIDATES, COVERED = 1000, 2000
 """Of a larger pile, only the examples of most weight may be chosen, and evenly spaced ones are covered."""
+MEMBER = 0.1
+"""What a member's label is worth, in nats, however certain it is: the classes should be covered, too."""
 COPY = 1e-3
 """As a share of the usual distance to a prototype: an example nearer to a chosen one is a copy of it."""
 
@@ -34,7 +36,8 @@ def next_to_label(
     """The rows of `X` whose labels would help most, the most helpful first.
 
     Chooses examples that the classifier is unsure about, that represent many others, and that differ
-    from each other. Examples that probably belong to no class are rarely chosen.
+    from each other. Examples that may or may not belong to a class are among them; those that surely do
+    not are rarely chosen.
 
     Parameters
     ----------
@@ -88,12 +91,22 @@ def next_to_label(
 def worth_of_a_label(
     features: NDArray[np.floating], classifier: PrototypeClassifier
 ) -> NDArray[np.float64]:
-    """(U, D) -> (U,), the entropy of Eq. 2 times the share of members that lie farther out."""
-    probabilities = classifier.predict_proba(features)  # (U, N)
-    entropy: NDArray[np.float64] = -(probabilities * np.log(np.maximum(probabilities, 1e-12))).sum(
-        1, dtype=np.float64
-    )
-    if classifier.members_ is None:  # how far members lie is not known
+    """(U, D) -> (U,): the entropy of the answer, one of the classes or a stranger; some more for members.
+
+    With the probability s of a stranger, and q of each class given that it is none, that is
+    h(s) + (1 - s) (H(q) + MEMBER).
+    """
+    entropy = _entropy(classifier.predict_proba(features))  # (U,)
+    if classifier.members_ is None or classifier.strangers_ is None:
         return entropy
-    worth: NDArray[np.float64] = entropy * (1 - classifier.distractor_score(features))
+    stranger = classifier.stranger_proba(features)  # (U,)
+    either = _entropy(np.stack([stranger, 1 - stranger], 1))
+    worth: NDArray[np.float64] = either + (1 - stranger) * (entropy + MEMBER)
     return worth
+
+
+def _entropy(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
+    """(U, N) -> (U,)."""
+    logs = np.log(np.maximum(probabilities, 1e-12))
+    found: NDArray[np.float64] = -(probabilities * logs).sum(1, dtype=np.float64)
+    return found
