@@ -455,7 +455,7 @@ def learned(
     refiner, steps, normalize, temperature = settings
     if not isinstance(refiner, str):
         if refiner is not None:
-            refiner = refiner.to(torch.from_numpy(features[:0]).dtype)
+            refiner = refiner.to(tensor_dtype(features))
         options = by_prototypes.Options(refiner, steps or 1, normalize, temperature)
         return by_prototypes.fit_prototypes(features, labels, named, options)
     if normalize == "auto":
@@ -463,6 +463,10 @@ def learned(
     space = lift_of(features) if normalize == "none" else Space(normalize, mean_direction(features))
     given = pile.Given(features, labels, named, space)
     return by_graph.fit_graph(given, pile.Options(steps or pile.STEPS, temperature))
+
+
+def tensor_dtype(features: Array) -> torch.dtype:
+    return torch.float64 if features.dtype == np.float64 else torch.float32
 
 
 def check_small(features: Array, largest: float) -> None:

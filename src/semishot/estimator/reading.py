@@ -122,7 +122,9 @@ class OffTheGraph:
 @torch.no_grad()
 def read_in_blocks(model: Model, features: Array) -> tuple[Tensor, Tensor]:
     """(P, D) -> logits (P, N) and scores (P,), a block at a time."""
-    like = model.space.center
-    parts = [model(block.to(like)) for _, block in blocks(features)]
-    logits, scores = (torch.cat(each) for each in zip(*parts, strict=True))
+    like = model.prototypes
+    logits = like.new_empty(len(features), len(like))  # allocated once: parts would fragment memory
+    scores = like.new_empty(len(features))
+    for part, block in blocks(features):
+        logits[part], scores[part] = model(block.to(like))
     return logits, scores
