@@ -191,9 +191,11 @@ def test_a_column_is_read_with_the_warning_of_scikit_learn():
         assert read_labels([["a"], [None]]).codes.tolist() == [0, -1]
 
 
-@pytest.mark.parametrize("label", [None, 0.5, NAN, True, "-1", "-2", ["stranger"], 2**70])
+@pytest.mark.parametrize("label", [None, 0.5, NAN, True, "", "-1", "-2", ["stranger"], 2**70])
 def test_a_stranger_label_that_cannot_be_one_is_refused(label):
-    with pytest.raises(InputError, match="stranger_label must be 'auto', a string other than '-1'"):
+    with pytest.raises(
+        InputError, match="stranger_label must be 'auto', a string other than '', '-1'"
+    ):
         read_labels([0, 1], label)
 
 

@@ -114,12 +114,12 @@ def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, ND
 def check_stranger_label(label: Any) -> None:
     """An error unless it is "auto" or can be a label."""
     if isinstance(label, str):
-        valid = label not in RESERVED
+        valid = label not in RESERVED and label != ""
     else:
         valid = isinstance(label, Real) and float(label).is_integer() and abs(float(label)) < 2**63
     if not valid or type(label) is bool:
         raise InputError(
-            f"stranger_label must be 'auto', a string other than '-1' and '-2', or a whole number, "
+            f"stranger_label must be 'auto', a string other than '', '-1' and '-2', or a whole number, "
             f"not {label!r:.40}"
         )
 
@@ -210,8 +210,8 @@ def _check_names(names: Sequence[str], from_text: bool) -> None:
     for name in names:
         if name in RESERVED:
             raise InputError(
-                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays a number in "
-                "a list and in an object array"
+                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays "
+                "a number in a list and in an object array"
             )
         if from_text and name in MISSING_AS_TEXT:
             raise InputError(
