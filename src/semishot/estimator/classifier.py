@@ -98,6 +98,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (N,)
         The labels seen by `fit`, sorted, without -1 and strangers.
+    stranger_label_ : int or str
+        What `predict` returns for a rejected example.
     transduction_ : ndarray of shape (P,)
         The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`,
         nor are the next three. For the examples given to `fit` they are better than `predict`.
@@ -123,6 +125,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         How well held-out labeled examples were predicted. None if nothing could be held out.
     members_ : Members or None
         How members score. None if nothing tells.
+    strangers_ : Strangers or None
+        How strangers score. None if nothing tells.
     model_ : Model
         What answers for new examples.
     prototypes_ : ndarray of shape (N, D)
