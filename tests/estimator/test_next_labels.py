@@ -43,24 +43,28 @@ def test_each_choice_adds_most_cover_by_literal_loops():
     rng = np.random.default_rng(1)
     pile = 12 * rng.random((40, 3))
     classifier = fitted(pile, rng)
-    worth, prototypes = worth_of_a_label(pile, classifier), classifier.prototypes_
+    found, prototypes = worth_of_a_label(pile, classifier), classifier.prototypes_
     points = pile / 10**0.5  # over the length, the root of the temperature
     nearest = [min(((x - p) ** 2).sum() for p in prototypes) for x in points]
     reach = sorted(nearest)[19]  # torch's median is the lower one
-    cover = [np.exp(-d / reach) for d in nearest]
     expected: list[int] = []
-    for _ in range(5):
-        gains = [
-            sum(
-                worth[j] * max(0.0, np.exp(-((x - points[j]) ** 2).sum() / reach) - cover[j])
-                for j in range(40)
-            )
-            for x in points
-        ]
-        best = int(np.argmax(gains))
-        expected.append(best)
-        for j in range(40):
-            cover[j] = max(cover[j], np.exp(-((points[best] - points[j]) ** 2).sum() / reach))
+    cover = [np.exp(-d / reach) for d in nearest]
+    for worth, count in ((found.unsure, 2), (found.typical, 3)):
+        free = [j for j in range(40) if j not in expected]
+        for _ in range(count):
+            gains = {
+                i: sum(
+                    worth[j]
+                    * max(0.0, np.exp(-((points[i] - points[j]) ** 2).sum() / reach) - cover[j])
+                    for j in free
+                )
+                for i in range(40)
+                if i not in expected
+            }
+            best = max(gains, key=lambda i: gains[i])
+            expected.append(best)
+            for j in range(40):
+                cover[j] = max(cover[j], np.exp(-((points[best] - points[j]) ** 2).sum() / reach))
     assert next_to_label(pile, classifier, 5).tolist() == expected
 
 
@@ -112,11 +116,14 @@ def test_worth_is_the_entropy_of_the_answer_by_literal_loops():
     classifier = fitted(pile, rng)
     worth = worth_of_a_label(pile, classifier)
     probabilities, strangers = classifier.predict_proba(pile), classifier.stranger_proba(pile)
+    scores = classifier.distractor_score(pile)
     for row in range(15):
         s = strangers[row]
         outcomes = [s, *((1 - s) * q for q in probabilities[row])]
         expected = -sum(p * np.log(p) for p in outcomes if p > 0) + MEMBER * (1 - s)
-        assert worth[row] == pytest.approx(expected, abs=1e-6)
+        assert worth.unsure[row] == pytest.approx(expected, abs=1e-6)
+        entropy = -sum(q * np.log(q) for q in probabilities[row] if q > 0)
+        assert worth.typical[row] == pytest.approx(entropy * (1 - scores[row]), abs=1e-6)
 
 
 def test_what_is_labeled_or_left_out_is_not_asked_about():
