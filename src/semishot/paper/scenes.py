@@ -72,7 +72,9 @@ def scene_of(request: SceneRequest, root: Path | None = None) -> Scene:
     if model is not None and model.refiner is not None and len(unlabeled):
         inputs = support[None], labels[None], unlabeled[None]  # one run: a leading axis of 1
         after = refine.refined_prototypes(model.refiner, *inputs, model.steps)[0]
-        weights = model.refiner(unlabeled[None], before[None])[0].sum(-1)  # (U,)
+        weights = refine.weights_of(
+            model.refiner, unlabeled[None], before[None], support[None], labels[None]
+        )[0].sum(-1)  # (U,)
     n, h = shape.way, shape.distractors
     grid = ((n, shape.shot), (n + h, shape.unlabeled), (n, shape.query))
     predicted = [class_log_probs(query, p).argmax(-1).numpy() for p in (before, after)]
