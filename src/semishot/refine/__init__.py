@@ -4,8 +4,9 @@ A method is a module called as `refiner(unlabeled, prototypes) -> weights`, for 
 and N classes (..., U, D), (..., N, D) -> (..., U, N); the file name is its name. U may be 0. Built with
 `runs=R` its parameters carry a leading axis R, and so do its inputs: one slice per run of a fleet.
 
-A method whose class has `needs_support = True` is called as `refiner(unlabeled, prototypes, support, labels)`,
-with the labeled examples (..., S, D) and their one-hot classes (..., S, N). `weights_of` calls either kind.
+A method whose class has `needs_support = True` is called as `refiner(unlabeled, prototypes, support,
+labels)`, with the labeled examples (..., S, D) and their one-hot classes (..., S, N). `weights_of` calls
+either kind.
 
 A method outside this folder is known by MODULE:CLASS once `add` has imported it, and never before: a
 configuration or a saved model that names a module does not import it.
@@ -13,13 +14,13 @@ configuration or a saved model that names a module does not import it.
 
 import difflib
 import math
-import os
 import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module, invalidate_caches
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -83,13 +84,16 @@ def add(name: str) -> str:
         with _working_folder_last():
             module = import_module(parts[1])
     except Exception as error:
+        said = " ".join(str(error).split())
         raise InputError(
-            f"cannot import {parts[1]!r} for {name!r}: {type(error).__name__}: {error}; it must be "
-            f"installed, or in the working folder {os.getcwd()}"
+            f"cannot import {parts[1]!r} for {name!r} ({type(error).__name__}: {said}); it must be "
+            "installed, or in the working folder"
         ) from error
     refiner = getattr(module, parts[2], None)
     if not (isinstance(refiner, type) and issubclass(refiner, nn.Module)):
-        raise InputError(f"{name!r}: {parts[2]} is not a class of {parts[1]} derived from nn.Module")
+        raise InputError(
+            f"{name!r}: {parts[2]} is not a class of {parts[1]} derived from nn.Module"
+        )
     _ADDED[name] = refiner
     return name
 
@@ -102,7 +106,7 @@ def added() -> list[str]:
 @contextmanager
 def _working_folder_last() -> Iterator[None]:
     """Only while the module is imported, and after all others: nothing installed is hidden by it."""
-    folder = os.getcwd()
+    folder = str(Path.cwd())
     sys.path.append(folder)
     invalidate_caches()
     try:

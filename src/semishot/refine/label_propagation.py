@@ -38,9 +38,7 @@ class Refiner(nn.Module):
 
     needs_support = True
 
-    def __init__(
-        self, runs: int | None = None, neighbors: int = 15, spread: float = 0.8
-    ) -> None:
+    def __init__(self, runs: int | None = None, neighbors: int = 15, spread: float = 0.8) -> None:
         super().__init__()
         if not (isinstance(neighbors, int) and neighbors >= 1):
             raise InputError(f"label_propagation: neighbors must be at least 1, not {neighbors}")
