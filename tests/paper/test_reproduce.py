@@ -327,7 +327,9 @@ def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, mo
         ({"models": ("x",)}, "--models x is not a method: choose from supervised, semi_.*, oslo"),
     ],
 )
-def test_shots_that_a_table_has_not_and_unknown_models_are_refused(choice, message, tiny_pool, tmp_path):
+def test_shots_that_a_table_has_not_and_unknown_models_are_refused(
+    choice, message, tiny_pool, tmp_path
+):
     with pytest.raises(InputError, match=message):
         table1(tiny_pool, tmp_path, 1, **choice)
 

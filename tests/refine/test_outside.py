@@ -59,7 +59,10 @@ def test_what_is_installed_comes_before_the_working_folder(tmp_path):
         ("{}:Nothing", "'{}:Nothing': Nothing is not a class of {} derived from nn.Module"),
         ("{}:function", "function is not a class of {} derived from nn.Module"),
         ("{}:torch", "torch is not a class of {}"),
-        ("no_such_module:A", r"cannot import 'no_such_module' .*No module named.*; it must be inst"),
+        (
+            "no_such_module:A",
+            r"cannot import 'no_such_module' .*No module named.*; it must be inst",
+        ),
         ("{}:A:B", "'{}:A:B' is not a name of the form MODULE:CLASS"),
         (".{}:A", "is not a name of the form MODULE:CLASS"),
         ("a/b:A", "is not a name of the form MODULE:CLASS"),

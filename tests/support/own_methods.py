@@ -48,7 +48,9 @@ def function(runs=None):
 
 
 @contextmanager
-def own_module(folder: Path, name: str = "own_methods_of_a_test", text: str = MODULE) -> Iterator[str]:
+def own_module(
+    folder: Path, name: str = "own_methods_of_a_test", text: str = MODULE
+) -> Iterator[str]:
     """The module's name; the working folder holds it. Forgotten in the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refine, "_ADDED", {})

@@ -124,7 +124,8 @@ def resolve(name: str) -> str:
     if ":" in name:
         raise InputError(
             f"the refiner {name!r} is not part of semishot, and a file that names it does not import it: "
-            f"allow it by `--allow {name}`, or in Python by `semishot.refine.add({name!r})`"
+            f"allow it by `--allow {name}` (evaluate, pick, show), or in Python by "
+            f"`semishot.refine.add({name!r})`"
         )
     choices = ["supervised", *names(), *ALIASES]
     near = difflib.get_close_matches(name, choices, n=1)
