@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from semishot.errors import InputError
+from semishot.prototypes import directions
 
 SHARPNESS = 3
 """The power of cosines and of shares."""
@@ -60,8 +61,8 @@ class Refiner(nn.Module):
                 f"not {total:,}: give it fewer unlabeled ones, or choose another method"
             )
         examples = torch.cat([support, unlabeled], -2)  # (..., P, D)
-        x = F.normalize(examples - examples.mean(-2, keepdim=True), dim=-1)
-        arrived = propagated(self.graph(x), F.pad(labels, (0, 0, 0, count)), self.spread)
+        graph = self.graph(directions(examples))  # (..., P, P)
+        arrived = propagated(graph, F.pad(labels, (0, 0, 0, count)), self.spread)
         return shares(arrived[..., -count:, :])  # (..., U, N)
 
     def graph(self, x: Tensor) -> Tensor:

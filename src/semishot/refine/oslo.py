@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from semishot.errors import InputError
-from semishot.prototypes import class_prototypes
+from semishot.prototypes import class_prototypes, directions
 
 MOST_STEPS = 100
 """A model from an untrusted source must not run forever."""
@@ -54,7 +54,7 @@ class Refiner(nn.Module):
         self, unlabeled: Tensor, prototypes: Tensor, support: Tensor, labels: Tensor
     ) -> Tensor:
         examples = torch.cat([support, unlabeled], -2)  # (..., S + U, D)
-        x = F.normalize(examples - examples.mean(-2, keepdim=True), dim=-1)
+        x = directions(examples)
         labeled, pile = x.split([support.shape[-2], unlabeled.shape[-2]], -2)
         w = class_prototypes(labeled, labels)  # (..., N, D)
         z = x.new_full((*pile.shape[:-1], labels.shape[-1]), 1 / labels.shape[-1])  # (..., U, N)
