@@ -48,8 +48,10 @@ def directions(examples: Tensor) -> Tensor:
     if not (examples.requires_grad or torch.compiler.is_compiling()):
         check_finite(size.square() * examples.shape[-1])
     x = (examples - examples.mean(-2, keepdim=True)) / torch.where(size > 0, size, 1)
-    length, least = x.norm(dim=-1, keepdim=True), 8 * torch.finfo(x.dtype).eps
-    return x / length.clamp_min(least) * (length > least)
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (..., P, 1)
+    least = 8 * torch.finfo(x.dtype).eps
+    found: Tensor = x / length.clamp_min(least) * (length > least)
+    return found
 
 
 def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:

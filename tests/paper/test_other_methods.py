@@ -21,6 +21,7 @@ from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import load_model
 from semishot.training.log import read_log
+from semishot.training.tensorboard import run_names
 from support.commands import refusal
 from support.fleets import fleet_config, train_fleet
 from support.own_methods import forget, own_module
@@ -109,6 +110,11 @@ def test_at_test_they_stand_in_for_another_method_and_the_record_says_so(
     assert {record["model"] for record in records} == {"oslo"}
     assert [record["trained_as"] for record in records] == [m for m in ALL for _ in range(2)]
     assert not any(map(grouping.is_by_its_preset, records))
+
+
+def test_names_of_runs_are_in_characters_that_tensorboard_accepts():
+    (name,) = run_names([Member("my.own:HardKMeans", 3, {"start": 0.5})])
+    assert name == "my.own.HardKMeans-start0.5-seed3"
 
 
 # Rows of a table
