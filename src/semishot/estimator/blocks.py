@@ -27,7 +27,7 @@ MOST_NUMBERS = 2**28
 NORMALIZATIONS = ("centered", "unit", "none")
 """Directions relative to their mean; directions; unchanged features."""
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
