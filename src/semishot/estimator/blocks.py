@@ -149,8 +149,8 @@ def in_memory(features: Array, chosen: Tensor, space: Space) -> Tensor:
     if count * width > MOST_NUMBERS:
         raise InputError(
             f"this refiner needs the features of all unlabeled examples at once, at most "
-            f"{MOST_NUMBERS // width:,} of {width:,} numbers, not {count:,}: give fewer, or choose a "
-            "refiner that works in blocks, such as 'fitted_mask'"
+            f"{MOST_NUMBERS // width:,} of {width:,} numbers, not {count:,}: give fewer, or choose "
+            "'graph' or 'fitted_mask', which work in blocks"
         )
     pile = space.center.new_empty(count, width)
     first = 0
