@@ -74,7 +74,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         How unlabeled examples are used. `"graph"`: labels spread over a graph of nearest neighbours, and
         prototypes are refined by what they reach. Or a method of `semishot.refine` without learned
         parameters, by name: `"fitted_mask"` ignores examples that seem to belong to no class (the default
-        of version 0.1), `"soft_kmeans"` uses all of them. A module, such as a trained
+        of version 0.1), `"soft_kmeans"` uses all of them; `"oslo"` and `"label_propagation"` compare
+        examples with each other, and take a smaller pile. A module, such as a trained
         `semishot.refine.build("masked_soft_kmeans")`, is used as it is. None ignores the unlabeled
         examples and uses the means of the labeled ones.
     steps

@@ -100,7 +100,7 @@ def open_encoder(name: str) -> ImageEncoder:
             f"no encoder {name!r}: choose photos, omniglot, timm:NAME, or a folder that `semishot "
             "train` has left"
         )
-    config, fleet = load_model(path, torch.device("cpu"))
+    config, fleet = load_model(path, torch.device("cpu"), refiners=False)
     run = _chosen_run(name, place, len(config.members))
     alone = replace(config, members=(config.members[run],))
     return _of_run(name, alone, take_run(fleet, run))
@@ -187,7 +187,7 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     if name == FEATURES:
         return None
     if name == TRAINED:
-        config, model = load_model(folder / WEIGHTS, torch.device("cpu"))
+        config, model = load_model(folder / WEIGHTS, torch.device("cpu"), refiners=False)
         encoder = _of_run(TRAINED, config, model)
     elif name in (DEFAULT, OMNIGLOT):
         encoder = open_encoder(name)
