@@ -72,8 +72,11 @@ CAUTION = 0.5
 """Of the weights 1 and 12 by which rows were shared out: what the class probabilities take of them."""
 MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
 PULLS = np.array([0.0, 0.17, 0.33, 0.67, 1.0, 1.33, 2.0])
-LOG_SPREAD = 0.45
+LOG_SPREAD = 0.9
 """How far, in natural logarithms, held-out labels are expected to move these two."""
+ROUGHER = 0.015
+"""The share of edges that prototypes part, beyond those that the graph parts: from here on only the graph
+counts."""
 
 
 class Options(NamedTuple):
@@ -212,9 +215,10 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     members = members_by(held.scores, prior)
     known = scores.best[pile], scores.second[others]
     strangers = strangers_by(*known, members, scores.best[seen.named])
-    graph_weight, pull = graph_and_pull(held, options.temperature)
-    logits = graph_weight * logarithm(spread.arrived)
-    logits += pull * cosines_without_itself(rows, shares)  # (L, N)
+    cosines = cosines_without_itself(rows, shares)  # (L, N)
+    expected = PULL * roundness(graph, spread.arrived, cosines, member)
+    graph_weight, pull = graph_and_pull(held, options.temperature, expected)
+    logits = graph_weight * logarithm(spread.arrived) + pull * cosines  # (L, N)
     weighing = Weighing(shares, lean, graph_weight, pull)
     model = reader(seen, spread, scores, given.space, weighing)
     logits, every_score = all_rows(model, finder, places, logits[copy_of], scores.best[copy_of])
@@ -414,20 +418,38 @@ def held_out(seen: Evidence, spread: Spread, full: WithAll) -> Trials:
     return Trials(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def graph_and_pull(held: Trials, temperature: float | None) -> tuple[float, float]:
-    """How much log Z and the cosines count in the class probabilities.
+def roundness(graph: Graph, arrived: Array, cosines: Array, member: Array) -> float:
+    """Z (L, N), cosines with prototypes (L, N), probability of a member (L,) -> 1 for blobs, 0 for shapes.
+
+    Neighbours mostly are of one class. Where prototypes part more neighbours than the graph's own answer
+    does, classes have a shape that prototypes do not follow.
+    """
+    edges = graph.weights.tocoo()
+    row, column = edges.coords
+    weights = edges.data * member[row] * member[column]
+    by_graph, by_prototype = arrived.argmax(1), cosines.argmax(1)
+    parted = (by_prototype[row] != by_prototype[column]).astype(np.float64)
+    parted -= by_graph[row] != by_graph[column]
+    more = float(weights @ parted / max(weights.sum(), SMALLEST))
+    return min(1.0, max(0.0, 1 - more / ROUGHER))
+
+
+def graph_and_pull(held: Trials, temperature: float | None, expected: float) -> tuple[float, float]:
+    """How much log Z and the cosines count in the class probabilities; `expected` is the pull without trials.
 
     Where classes are not blobs, held-out labels find the graph right and prototypes wrong: the pull shrinks.
     A given temperature divides squared distances, which are 2 - 2 cos.
     """
     if temperature is not None:
         return 2 / temperature / PULL, 2 / temperature
-    best, least = (CAUTION, CAUTION * PULL), np.inf
+    best, least = (CAUTION, CAUTION * expected), np.inf
+    if not len(held.classes):
+        return best
     for move in MOVES:
         for share in PULLS:
             g, pull = CAUTION * move, CAUTION * move * share * PULL
             loss = loss_of(g * held.by_graph + pull * held.cosines, held.classes)
-            prior = np.log(move) ** 2 + (np.log((PULL * share + 1) / (PULL + 1))) ** 2
+            prior = np.log(move) ** 2 + (np.log((PULL * share + 1) / (expected + 1))) ** 2
             if loss + prior / (2 * LOG_SPREAD**2) < least:
                 best, least = (float(g), float(pull)), loss + prior / (2 * LOG_SPREAD**2)
     return best
