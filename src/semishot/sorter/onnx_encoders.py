@@ -23,7 +23,11 @@ __all__ = ["OnnxModule", "Preparation", "chosen", "framing_of", "open_onnx"]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CROP = 0.875
-FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+FLOATS = {
+    "tensor(float)": torch.float32,
+    "tensor(float16)": torch.float16,
+    "tensor(double)": torch.float64,
+}
 PIXELS = "tensor(uint8)"
 POOLED = ("image_embeds", "pooler_output", "image_features", "embedding", "embeddings", "features")
 """Outputs that are taken for the features, the first of these that a file has."""
@@ -64,15 +68,16 @@ class Preparation:
 class Scaling(nn.Module):
     """uint8 (B, H, W, C) -> what the file takes: scaled, in its layout."""
 
-    def __init__(self, preparation: Preparation, channels_last: bool) -> None:
+    def __init__(self, preparation: Preparation, dtype: torch.dtype, channels_last: bool) -> None:
         super().__init__()
-        self.channels_last = channels_last
+        self.dtype, self.channels_last = dtype, channels_last
         self.mean = [255 * value for value in preparation.mean]
         self.std = [255 * value for value in preparation.std]
 
     def forward(self, images: Tensor) -> Tensor:
         if self.mean:
             images = (images.float() - torch.tensor(self.mean)) / torch.tensor(self.std)
+        images = images.to(self.dtype)
         return images if self.channels_last else images.permute(0, 3, 1, 2)
 
 
@@ -112,7 +117,8 @@ class OnnxModule(nn.Module):
     def prepare(self, preparation: Preparation) -> None:
         """Set how images are prepared, and try it on noise."""
         self.preparation = preparation
-        self.scaling = Scaling(preparation, self.channels_last)
+        dtype = FLOATS.get(self.takes.type, torch.uint8)
+        self.scaling = Scaling(preparation, dtype, self.channels_last)
         self.pooling = Pooling(preparation.tokens, self.channels_last)
         shape = (2, preparation.height, preparation.width, preparation.channels)
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
@@ -125,8 +131,7 @@ class OnnxModule(nn.Module):
             )
 
     def forward(self, images: Tensor) -> Tensor:
-        dtype = np.uint8 if self.takes.type == PIXELS else FLOATS[self.takes.type]
-        scaled = self.scaling(images.cpu()).contiguous().numpy().astype(dtype, copy=False)
+        scaled = self.scaling(images.cpu()).contiguous().numpy()
         size = self.batch or len(scaled)
         parts = []
         for start in range(0, len(scaled), size):

@@ -85,8 +85,8 @@ def weights_beside(path: Path, tensor: Any) -> bytes:
     """The bytes of a tensor that is kept in a file of the same folder."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     name = told.get("location", "")
-    plain = name == PurePosixPath(name).name == PureWindowsPath(name).name
-    if not plain or "\0" in name or (path.parent / name).is_symlink():
+    plain = name == PurePosixPath(name).name == PureWindowsPath(name).name and "\0" not in name
+    if not plain or name in ("", "..") or (path.parent / name).is_symlink():
         raise InputError(
             f"{path}: its weights are in {name!r:.80}, which is not a file of the same folder; save it "
             "as one file"
