@@ -146,7 +146,7 @@ def test_what_is_no_saved_encoder_is_refused(text, message, tmp_path):
 
 
 def test_an_encoder_that_is_not_there_is_one_line(run_folder, monkeypatch):
-    with pytest.raises(InputError, match="no encoder 'photo': choose photos, omniglot, timm:NAME"):
+    with pytest.raises(InputError, match="no encoder 'photo': choose photos, omniglot, onnx:FILE, timm:NAME"):
         open_encoder("photo")
     for place in ("", "#2", "#x", "#-1"):
         with pytest.raises(InputError, match="holds 2 runs: name one, as in .*#1"):

@@ -16,13 +16,16 @@ pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
 pytest.importorskip("onnxscript", reason="the extra `onnx` is not installed")
 
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from semishot import PrototypeClassifier
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.sorter import onnx_files
 from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
-from semishot.sorter.export import quiet
+from semishot.sorter.export import export, quiet
+from semishot.sorter.predict import read_saved_model
 from semishot.sorter.requests import OnnxOptions
 from support.commands import printed, refusal
 from support.own_images import folders
@@ -542,3 +545,82 @@ def test_classify_then_predict_from_the_saved_model_alone(network, tmp_path, cap
     }
     assert labels == held
     main(["classify", *map(str, given[:-1]), f"onnx:{out / 'model' / 'encoder.onnx'}"])
+
+
+# Exported
+
+
+def saved_model(path: Path, out: Path, options: OnnxOptions | None = None) -> Path:
+    """What `classify` leaves, of colored noise seen by an ONNX file."""
+    encoder = open_encoder(f"onnx:{path}", options)
+    colors = np.repeat([[230, 20, 20], [20, 20, 230], [20, 230, 20]], 10, 0)
+    given = colors[:, None, None] + RNG.integers(-20, 20, (30, SIDE, SIDE, 3))
+    features = encoder.module(torch.from_numpy(given.clip(0, 255).astype(np.uint8))).numpy()
+    labels = np.where(np.arange(30) % 10 < 4, np.repeat([0, 1, 2], 10), -1)
+    out.mkdir()
+    PrototypeClassifier(reject=0.05).fit(features, labels).save(out / "classifier.safetensors")
+    save_encoder(encoder, out)
+    return out
+
+
+def last(path: Path) -> Path:
+    return means(path, (1, 2), ("b", SIDE, SIDE, 3))
+
+
+def maps(path: Path) -> Path:
+    return identity(path, outputs={"y": ["b", 3, SIDE, SIDE]})
+
+
+def old_operators(path: Path) -> Path:
+    """In opset 11 the axes were an attribute."""
+    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[2, 3], keepdims=0)
+    model = onnx.load(graph(path, [node], {"y": ["b", 3]}))
+    model.opset_import[0].version, model.ir_version = 11, 6
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def new_operators(path: Path) -> Path:
+    model = onnx.load(means(path))
+    model.opset_import[0].version = 21
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    "make",
+    [None, tokens, last, maps, old_operators, new_operators],
+    ids=lambda m: m and m.__name__,
+)
+def test_the_exported_file_holds_the_encoder_too(make, network, tmp_path):
+    path = make(tmp_path / "m.onnx") if make else network
+    model = saved_model(path, tmp_path / "model")
+    said = str(export(model, tmp_path / "all.onnx"))
+    assert "3 classes, takes uint8 images (20 x 20 x 3), " in said
+    classifier, encoder = read_saved_model(model)
+    session = onnxruntime.InferenceSession(str(tmp_path / "all.onnx"))
+    about = session.get_modelmeta().custom_metadata_map
+    assert about["encoder"] == f"onnx:{path.name}"
+    assert json.loads(about["resize"])["rule"] == "middle"
+    for count in (1, 6):
+        given = images(count)
+        probabilities = session.run(["probabilities"], {"images": given.numpy()})[0]
+        expected = classifier.predict_proba(encoder.module(given).numpy())
+        assert np.allclose(probabilities, expected, atol=1e-3)
+
+
+def test_an_encoder_that_cannot_be_joined_is_one_line(tmp_path, monkeypatch):
+    one = saved_model(means(tmp_path / "one.onnx", shape=(1, 3, SIDE, SIDE)), tmp_path / "one")
+    with pytest.raises(InputError, match="takes 1 image.s. at once, .* and a dynamic batch"):
+        export(one, tmp_path / "all.onnx")
+    two = saved_model(old_operators(tmp_path / "two.onnx"), tmp_path / "two")
+
+    def convert_version(model, target):
+        raise RuntimeError("No Adapter\nfor it")
+
+    monkeypatch.setattr("onnx.version_converter.convert_version", convert_version)
+    with pytest.raises(
+        InputError, match="cannot be joined .* .No Adapter for it.: export the encoder"
+    ):
+        export(two, tmp_path / "all.onnx")
+    assert not (tmp_path / "all.onnx").exists()
