@@ -287,6 +287,14 @@ def custom_operator(path: Path) -> Path:
     return path
 
 
+def not_utf8(path: Path) -> Path:
+    node = helper.make_node("GlobalAveragePool", ["x"], ["zzzz"])
+    path.write_bytes(
+        graph(path, [node], {"zzzz": ["b", 3, 1, 1]}).read_bytes().replace(b"zzzz", b"\xfd" * 4)
+    )
+    return path
+
+
 def not_finite(path: Path) -> Path:
     nodes = [
         helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=0),
@@ -344,6 +352,7 @@ def wrong_inside(path: Path) -> Path:
         ),
         (lambda p: means(p, shape=(5000, 3, 4, 4)), "takes 5,000 images at once, not 1 to 1024"),
         (custom_operator, "onnxruntime cannot open"),
+        (not_utf8, "m.onnx ('utf-8' codec can't decode"),
         (not_finite, "its output 'y' is not finite for an image of noise; check --encoder-mean"),
         (counted, "its output 'y' is tensor(int64), not float"),
         (one_axis, "its output 'y' has the shape (2,) for 2 images, not (images, features)"),

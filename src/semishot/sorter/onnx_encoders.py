@@ -166,9 +166,19 @@ def session_of(data: bytes, name: str) -> Any:
     options.log_severity_level = 4  # errors are raised; they need not be printed too
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        return runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(
+            data, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
+        read_names(session)
+        return session
     except Exception as error:
         raise InputError(f"onnxruntime cannot open {name} ({one_line(error)})") from error
+
+
+def read_names(session: Any) -> list[Any]:
+    """All that is read later: names that are not UTF-8 are an error now."""
+    about = session.get_modelmeta().custom_metadata_map
+    return [about, *((o.name, o.shape) for o in (*session.get_inputs(), *session.get_outputs()))]
 
 
 def single_input(session: Any, name: str) -> Any:
