@@ -36,7 +36,8 @@ from tasks import Cell, Task, draw
 RESULT = Path(__file__).parents[1] / "results" / "encoders.json"
 REJECT, BATCH, TASKS, ROUNDS, TIMED = 0.05, 4, 40, 15, 8
 WAYS, SHOTS, EACH = (5, 10), (1, 3, 5), 20
-FIGURES = ("accuracy", "auroc", "found", "lost")
+FIGURES = ("sorted", "accuracy", "auroc", "found", "lost")
+"""Sorted right: a member in its class and not rejected, a stranger rejected."""
 
 Array = NDArray[Any]
 
@@ -136,8 +137,10 @@ def judged(task: Task) -> dict[str, float]:
     truth, scores = task.truth[pile], answer.scores[pile]
     member = truth >= 0
     rejected = scores < cutoff(model.members, REJECT)
+    right = answer.classes[pile].argmax(1) == truth
     return {
-        "accuracy": float((answer.classes[pile].argmax(1) == truth)[member].mean()),
+        "sorted": float(np.where(member, right & ~rejected, rejected).mean()),
+        "accuracy": float(right[member].mean()),
         "auroc": float(roc_auc_score(~member, -scores)),
         "found": float(rejected[~member].mean()),
         "lost": float(rejected[member].mean()),

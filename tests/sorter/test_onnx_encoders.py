@@ -1,10 +1,12 @@
 """`--encoder onnx:FILE`: the features are what the file says of images, and wrong files are one line."""
 
 import json
+import re
 import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ from support.own_images import folders
 
 RNG = np.random.default_rng(0)
 SIDE = 20
+DOCUMENT = Path(__file__).parents[2] / "docs" / "encoders.md"
 
 
 class SmallNetwork(nn.Module):
@@ -633,3 +636,37 @@ def test_an_encoder_that_cannot_be_joined_is_one_line(tmp_path, monkeypatch):
     ):
         export(two, tmp_path / "all.onnx")
     assert not (tmp_path / "all.onnx").exists()
+
+
+# The document
+
+
+class TwoOutputs(nn.Module):
+    """In place of a transformer: tokens, and a pooled output of another size."""
+
+    def __init__(self, pooled_first: bool) -> None:
+        super().__init__()
+        self.pooled_first, self.convolution = pooled_first, nn.Conv2d(3, 6, 32, 32)
+
+    def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = self.convolution(pixel_values).flatten(2).transpose(1, 2)
+        outputs = tokens, tokens.mean(1)[:, :5]
+        return outputs[::-1] if self.pooled_first else outputs
+
+
+@pytest.mark.parametrize("name", ["dino", "clip"])
+def test_the_exports_of_the_document_are_encoders(name, tmp_path, monkeypatch):
+    """Their weights cannot be downloaded here: a small network stands in for each."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    (code,) = (c for c in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if name in c)
+    transformers = ModuleType("transformers")
+    for kind in ("AutoModel", "CLIPVisionModelWithProjection"):
+        stand_in = SimpleNamespace(from_pretrained=lambda _: TwoOutputs(name == "clip"))
+        setattr(transformers, kind, stand_in)
+    monkeypatch.setitem(sys.modules, "transformers", transformers)
+    monkeypatch.chdir(tmp_path)
+    with quiet():
+        exec(compile(code, str(DOCUMENT), "exec"), {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.onnx", f"{name}.onnx.data"]
+    encoder = open_encoder(f"onnx:{name}.onnx")
+    assert (encoder.height, encoder.width, encoder.features) == (224, 224, 5)

@@ -34,6 +34,9 @@ __all__ = ["DEFAULT", "ImageEncoder", "load_encoder", "open_encoder", "save_enco
 
 FORMAT = 1
 DEFAULT = "photos"
+PHOTOS = {"photos-lite0": 0, "photos-lite2": 2}
+"""EfficientNet-Lite by number; `photos` is `BEST_PHOTOS`, and in models of version 0.1 Lite0."""
+BEST_PHOTOS, PHOTOS_IN_0_1 = "photos-lite2", "photos-lite0"
 OMNIGLOT = "omniglot"
 FEATURES = "features"
 """In `encoder.json`: there is no encoder, since the classifier was given features."""
@@ -94,8 +97,8 @@ class FleetOfOne(nn.Module):
 def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
     """Open an encoder by name.
 
-    `photos`, `omniglot`, `onnx:FILE`, `timm:NAME`, or the path of a run folder or of a file by `semishot
-    pick`; `#2` at the end of a path selects the third run.
+    `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, `timm:NAME`, or the path of a run folder or of a file
+    by `semishot pick`; `#2` at the end of a path selects the third run.
     """
     kind, _, rest = name.partition(":")
     if kind == "onnx":
@@ -104,8 +107,9 @@ def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
         raise InputError(
             "--encoder-size, -mean, -std, -crop, -output and -tokens are for onnx:FILE"
         )
-    if name == DEFAULT:
-        return _assembled(name, *efficientnet_lite(0))
+    name = BEST_PHOTOS if name == DEFAULT else name
+    if name in PHOTOS:
+        return _assembled(name, *efficientnet_lite(PHOTOS[name]))
     if kind == "timm":
         return _assembled(name, *timm_network(rest))
     source, _, place = (f"pretrained:{OMNIGLOT}" if name == OMNIGLOT else name).partition("#")
@@ -231,8 +235,8 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     if name == TRAINED:
         config, model = load_model(folder / WEIGHTS, torch.device("cpu"))
         encoder = _of_run(TRAINED, config, model)
-    elif name in (DEFAULT, OMNIGLOT):
-        encoder = open_encoder(name)
+    elif name in (DEFAULT, *PHOTOS, OMNIGLOT):
+        encoder = open_encoder(PHOTOS_IN_0_1 if name == DEFAULT else name)
     elif name.startswith("timm:"):
         encoder = _saved_timm(name, folder / WEIGHTS)
     elif name.startswith(ONNX):
