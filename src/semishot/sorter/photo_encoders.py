@@ -1,4 +1,4 @@
-"""Pretrained encoders for photographs: EfficientNet-Lite0 (extra `photos`), and timm's (extra `timm`).
+"""Pretrained encoders for photographs: EfficientNet-Lite (extra `photos`), and timm's (extra `timm`).
 
 Letters: B images, H x W pixels, C channels, D features.
 """
