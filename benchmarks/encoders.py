@@ -1,7 +1,7 @@
 """Encoders for photographs on 40 kinds of birds: accuracy, strangers and images per second.
 
-    PYTHONPATH=src:experiments python benchmarks/encoders.py birds40.zip FOLDER --half choose
-    PYTHONPATH=src:experiments python benchmarks/encoders.py birds40.zip FOLDER --half report
+    python benchmarks/encoders.py birds40.zip FOLDER --half choose
+    python benchmarks/encoders.py birds40.zip FOLDER --half report
     python benchmarks/encoders_page.py
 
 FOLDER keeps the features. The first 20 kinds are for choosing; the last 20 are reported, once. A task has 5
@@ -28,7 +28,9 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from measurement import about_tasks
+from semishot import PrototypeClassifier
 from semishot.data.framing import Framing
+from semishot.estimator.classifier import UNLABELED
 from semishot.sorter.photo_encoders import SIDES, efficientnet_lite
 from semishot.system.files import read_json, write_json, write_whole
 from tasks import Cell, Task, draw
@@ -128,20 +130,15 @@ def save(features: Array, path: Path) -> None:
 
 
 def judged(task: Task) -> dict[str, float]:
-    """The pile of a task, sorted by the estimator's rule."""
-    from strangers import rule
-    from strangers.scores import cutoff
-
-    pile = task.labels == -1
-    model, answer = rule.learn_and_read(task.features, task.labels)
-    truth, scores = task.truth[pile], answer.scores[pile]
-    member = truth >= 0
-    rejected = scores < cutoff(model.members, REJECT)
-    right = answer.classes[pile].argmax(1) == truth
+    """The pile of a task, sorted by the default of PrototypeClassifier."""
+    found, pile = PrototypeClassifier().fit(task.features, task.labels), task.labels == UNLABELED
+    truth, scores = task.truth[pile], found.distractor_score_[pile]
+    member, rejected = truth >= 0, scores > 1 - REJECT
+    right = found.label_distributions_[pile].argmax(1) == truth
     return {
         "sorted": float(np.where(member, right & ~rejected, rejected).mean()),
         "accuracy": float(right[member].mean()),
-        "auroc": float(roc_auc_score(~member, -scores)),
+        "auroc": float(roc_auc_score(~member, scores)),
         "found": float(rejected[~member].mean()),
         "lost": float(rejected[member].mean()),
     }
