@@ -7,11 +7,13 @@ Nothing here holds more than P x N numbers and one block.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -63,9 +65,16 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with blas_libraries().limit(limits=1):
+            yield
     finally:
         torch.set_num_threads(before)
+
+
+@cache
+def blas_libraries() -> ThreadpoolController:
+    """Those that NumPy and SciPy have loaded."""
+    return ThreadpoolController()
 
 
 def blocks(features: Array) -> Iterator[tuple[slice, Tensor]]:

@@ -53,12 +53,17 @@ EXACT, LANDMARKS = 2000, 500
 """Rows of the pile up to which all are in the graph, and how many are beyond that."""
 MOST_LABELED = 2000
 """Labeled rows in the graph, at most."""
-BELOW, DECLINE = 2.0, 0.7
-"""Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels."""
+MORE_PULL = 4.0
+"""Where refined prototypes take part in the score."""
+CROWDED, SINGLE = 0.3, 0.45
+"""Correlation of score and density in the pile: strangers are crowds below, single above."""
+BELOW, NEARER, DECLINE = 2.0, 0.5, 0.7
+"""Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels;
+0.5 less where refined prototypes take part."""
 USUAL_MEAN, USUAL_GROWTH = 3.0, 1.5
 """Where labels have no neighbours in the pile: at one label per class, and what each e-fold adds."""
 LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
-"""Of members' scores: 4 + 2 / K."""
+"""Of members' scores: 4 + 2 / K, and up to 6 where refined prototypes take part."""
 STEPS = 3
 FOLDS = 5
 HARM = 4.0
@@ -103,15 +108,36 @@ class Spread(NamedTuple):
     fold: Array  # (L,), in which a label is held out, -1 for never
     by_fold: Array  # (L, F + 1, N), what arrives of each fold's labels, the last for those never held out
     from_named: Array  # (L,), what arrives from named strangers
-    raw: Array  # (L, N), scores of each class before smoothing
-    scores: Array  # (L,)
-    second: Array  # (L,), as if the row's own class were not there
 
     @property
     def arrived(self) -> Array:
         """(L, N), Z."""
         found: Array = self.by_fold.sum(1)
         return found
+
+
+class Scores(NamedTuple):
+    raw: Array  # (L, N), of each class before smoothing
+    best: Array  # (L,)
+    second: Array  # (L,), as if the row's own class were not there
+
+
+class WithAll(NamedTuple):
+    """What all labels together gave."""
+
+    member: Array  # (L,)
+    scores: Array  # (L,)
+    lean: float
+    steps: int
+
+
+class Weighing(NamedTuple):
+    """What counts how much."""
+
+    shares: Array  # (L, N), of each row in each prototype
+    lean: float
+    graph_weight: float
+    pull: float
 
 
 class Trials(NamedTuple):
@@ -181,24 +207,32 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     copy_of = copy_of.reshape(-1)  # (K,)
     seen = evidence(rows, given.labels[places], given.named[places], copy_of)
     spread = spread_labels(seen)
-    scores, second, pile, named = spread.scores, spread.second, seen.pile, spread.scores[seen.named]
-    count = seen.labels.shape[1]
+    pile, count = seen.pile, seen.labels.shape[1]
     others = (pile if pile.any() else ~seen.named) & (count > 1)
-    prior = prior_of(seen, scores, pile)
-    member = membership(seen, spread, prior, others)  # (L,)
-    if seen.named.any():
-        prior = prior_with_named(seen, spread, member * pile)
-        member = membership(seen, spread, prior, others)
+    by_labels = scores_of(seen, spread, pulls(seen, spread.arrived, spread.arrived, 0.0))
+    member = membership(seen, by_labels, prior_of(seen, by_labels.best, pile, 0.0), others)  # (L,)
     shares = shared_out(seen, spread.arrived, seen.labels, member, options.steps)  # (L, N)
 
-    held = held_out(seen, spread, member, options.steps)
+    lean = apart(seen, by_labels.best)
+    pulled = pulls(seen, spread.arrived, shares, lean)  # (L, N)
+    scores = scores_of(seen, spread, pulled)
+    prior = prior_of(seen, scores.best, pile, lean)
+    if seen.named.any():
+        plain = scores_of(seen, spread._replace(from_named=0 * spread.from_named), pulled)
+        prior = prior_with_named(seen, plain.best, scores.best, member * pile, lean)
+    full = WithAll(member, scores.best, lean, options.steps)
+    held = held_out(seen, spread, full)
     members = members_by(held.scores, prior)
-    strangers = strangers_by(scores[pile], second[others], members, named)
+    known = scores.best[pile], scores.second[others]
+    strangers = strangers_by(*known, members, scores.best[seen.named])
     graph_weight, pull = graph_and_pull(held, options.temperature)
     logits = graph_weight * logarithm(spread.arrived)
     logits += pull * cosines_without_itself(rows, shares)  # (L, N)
-    model = reader(seen, spread, shares, given.space, (graph_weight, pull))
-    logits, every_score = all_rows(model, given.features, places, logits[copy_of], scores[copy_of])
+    weighing = Weighing(shares, lean, graph_weight, pull)
+    model = reader(seen, spread, scores, given.space, weighing)
+    logits, every_score = all_rows(
+        model, given.features, places, logits[copy_of], scores.best[copy_of]
+    )
     answer = Answer(
         softmax(logits, 1), every_score, stranger_probability(every_score, members, strangers)
     )
@@ -207,7 +241,7 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     found = count_strangers(
         every_score[unknown],
         members,
-        lambda moved: strangers_by(scores[pile], second[others], moved, named),
+        lambda moved: strangers_by(*known, moved, scores.best[seen.named]),
         error,
     )
     gain, right = help_of_the_pile(held, graph_weight, pull)
@@ -240,8 +274,7 @@ def spread_labels(seen: Evidence) -> Spread:
     each = fold[:, None] == np.array([*range(fold.max() + 1), -1])  # (L, F + 1)
     by_fold = propagate(graph, each[:, :, None] * labels[:, None])  # (L, F + 1, N)
     from_named = propagate(graph, seen.named[:, None].astype(np.float64))[:, 0]  # (L,)
-    raw = class_scores(graph, by_fold.sum(1), from_named)  # (L, N)
-    return Spread(fold, by_fold, from_named, raw, *two_best(graph, raw))
+    return Spread(fold, by_fold, from_named)
 
 
 def folds(graph: Graph, labels: Array) -> Array:
@@ -266,24 +299,42 @@ def logarithm(arrived: Array) -> Array:
     return found
 
 
-def class_scores(graph: Graph, arrived: Array, from_named: Array) -> Array:
-    """Z (L, N), and what arrives from named strangers (L,) -> (L, N), log Z + 12 cos with Z's prototypes.
+def apart(seen: Evidence, scores: Array) -> float:
+    """Scores (L,) -> 0 where strangers are crowds, 1 where they are single.
+
+    Rows of low score are strangers, if any are. Where they have as many near neighbours as others have,
+    they could pull a prototype, and the score keeps to what labels reach. Where they lie apart, or there
+    are none, prototypes made of the whole pile know the classes better.
+    """
+    dense = np.log(np.maximum(seen.graph.degree[seen.pile], SMALLEST))
+    own = scores[seen.pile]
+    if len(own) < 3 or dense.std() * own.std() < SMALLEST:
+        return 0.0
+    alike = float(np.corrcoef(own, dense)[0, 1])
+    return min(1.0, max(0.0, (alike - CROWDED) / (SINGLE - CROWDED)))
+
+
+def pulls(seen: Evidence, arrived: Array, shares: Array, lean: float) -> Array:
+    """Z (L, N), shares (L, N) -> (L, N): cosines with prototypes of both, times 12 to 16."""
+    found = cosines_without_itself(seen.graph.rows, arrived)
+    if lean > 0:
+        found = (1 - lean) * found + lean * cosines_without_itself(seen.graph.rows, shares)
+    return (PULL + MORE_PULL * lean) * found
+
+
+def scores_of(seen: Evidence, spread: Spread, pulled: Array) -> Scores:
+    """`pulls` (L, N) -> log Z + pulls, the best of each row, and that of its second-best class.
 
     Where more arrives from named strangers than from the class, Z shrinks: Z' = Z / (1 + 0.4 z_named / Z).
     """
-    found = logarithm(arrived) + PULL * cosines_without_itself(graph.rows, arrived)
-    found -= np.log1p(NAMED * from_named[:, None] / np.maximum(arrived, SMALLEST))
-    return found
+    arrived = np.maximum(spread.arrived, SMALLEST)
+    raw = np.log(arrived) + pulled - np.log1p(NAMED * spread.from_named[:, None] / arrived)
+    ordered = np.sort(raw, 1)
+    best, second = ordered[:, -1], ordered[:, -min(2, raw.shape[1])]
+    return Scores(raw, smoothed(seen.graph, best, SHARE), smoothed(seen.graph, second, SHARE))
 
 
-def two_best(graph: Graph, scores: Array) -> tuple[Array, Array]:
-    """(L, N) -> the score (L,), and that of the second-best class (L,): how a stranger might score."""
-    ordered = np.sort(scores, 1)
-    best, second = ordered[:, -1], ordered[:, -min(2, scores.shape[1])]
-    return smoothed(graph, best, SHARE), smoothed(graph, second, SHARE)
-
-
-def prior_of(seen: Evidence, scores: Array, pile: Array) -> Prior:
+def prior_of(seen: Evidence, scores: Array, pile: Array, lean: float) -> Prior:
     """Scores (L,), rows of the pile (L,) -> how members are expected to score.
 
     A labeled row is a member like any other, but its score holds its own label. Those of its neighbours in
@@ -296,23 +347,23 @@ def prior_of(seen: Evidence, scores: Array, pile: Array) -> Prior:
     around = (seen.graph.weights @ (pile * scores))[beside] / weight[beside]
     mean = USUAL_MEAN + USUAL_GROWTH * np.log(shots)
     if len(around):
-        mean = around.mean() - BELOW / shots**DECLINE
-    variance = LEAST_VARIANCE + MORE_VARIANCE / shots
+        mean = around.mean() - (BELOW - NEARER * lean) / shots**DECLINE
+    variance = LEAST_VARIANCE + MORE_VARIANCE * max(1 / shots, lean)
     return Prior(float(mean), variance, MEAN_WORTH * labels.shape[1])
 
 
-def prior_with_named(seen: Evidence, spread: Spread, member: Array) -> Prior:
-    """The prior of scores that named strangers have lowered; likely members (L,), zero outside the pile.
+def prior_with_named(
+    seen: Evidence, plain: Array, scores: Array, member: Array, lean: float
+) -> Prior:
+    """The prior of scores (L,) that named strangers have lowered, from those without them (L,).
 
     Neighbours of labels are lowered less than other members. So the prior is made without named strangers,
-    and moved by what they take from likely members.
+    and moved by what they take from likely members (L,), zero outside the pile.
     """
-    nobody = np.zeros_like(spread.from_named)
-    plain, _ = two_best(seen.graph, class_scores(seen.graph, spread.arrived, nobody))
-    prior = prior_of(seen, plain, member > 0)
+    prior = prior_of(seen, plain, member > 0, lean)
     weights = member / max(member.sum(), SMALLEST)
-    moved = float(weights @ (spread.scores - plain))
-    wider = variance_of(spread.scores, weights) - variance_of(plain, weights)
+    moved = float(weights @ (scores - plain))
+    wider = variance_of(scores, weights) - variance_of(plain, weights)
     return prior._replace(mean=prior.mean + moved, variance=prior.variance + max(wider, 0.0))
 
 
@@ -321,13 +372,13 @@ def variance_of(scores: Array, weights: Array) -> float:
     return float(weights @ (scores - weights @ scores) ** 2)
 
 
-def membership(seen: Evidence, spread: Spread, prior: Prior, others: Array) -> Array:
+def membership(seen: Evidence, scores: Scores, prior: Prior, others: Array) -> Array:
     """(L,), the probability that a row is a member; labeled rows are."""
-    pile, scores = seen.pile, spread.scores
+    own, named = scores.best[seen.pile], scores.best[seen.named]
     members = members_by(np.empty(0), prior)
-    strangers = strangers_by(scores[pile], spread.second[others], members, scores[seen.named])
+    strangers = strangers_by(own, scores.second[others], members, named)
     member = np.where(seen.named, 0.0, 1.0)
-    member[pile] -= stranger_probability(scores[pile], members, strangers)
+    member[seen.pile] -= stranger_probability(own, members, strangers)
     return member
 
 
@@ -345,32 +396,33 @@ def shared_out(seen: Evidence, arrived: Array, labels: Array, member: Array, ste
     return shares
 
 
-def held_out(seen: Evidence, spread: Spread, member: Array, steps: int) -> Trials:
+def held_out(seen: Evidence, spread: Spread, full: WithAll) -> Trials:
     """All of scoring once more for each fold, without its labels: Z is a sum over folds, so that is cheap.
 
     Fewer labels score lower. The pile's surer half shows by how much, and held-out scores are raised by it.
     """
-    graph, labels, arrived = seen.graph, seen.labels, spread.arrived
-    count = labels.shape[1]
-    none = np.empty((0, count))
+    rows, labels = seen.graph.rows, seen.labels
+    none = np.empty((0, labels.shape[1]))
     parts = [Trials(np.empty(0, np.int64), np.empty(0), none, none, none, np.empty(0, np.int64))]
     unlabeled = labels.sum(1) == 0
     surer = ~unlabeled
     if unlabeled.any():
-        surer = unlabeled & (spread.scores >= np.median(spread.scores[unlabeled]))
+        surer = unlabeled & (full.scores >= np.median(full.scores[unlabeled]))
     for number in range(spread.fold.max() + 1):
         out = spread.fold == number
-        fewer, kept = arrived - spread.by_fold[:, number], labels * ~out[:, None]
-        lower, _ = two_best(graph, class_scores(graph, fewer, spread.from_named))
-        raised = lower[out] + (spread.scores - lower)[surer].mean()
-        shares = shared_out(seen, fewer, kept, np.where(out, 1.0, member), steps)
+        kept = labels * ~out[:, None]
+        others = np.arange(spread.by_fold.shape[1]) != number
+        fewer = spread._replace(by_fold=spread.by_fold[:, others])
+        member = np.where(out, 1.0, full.member)
+        shares = shared_out(seen, fewer.arrived, kept, member, full.steps)
+        lower = scores_of(seen, fewer, pulls(seen, fewer.arrived, shares, full.lean)).best
         parts.append(
             Trials(
                 np.flatnonzero(out),
-                raised,
-                logarithm(fewer[out]),
-                cosines_without_itself(graph.rows, shares)[out],
-                graph.rows[out] @ unit(summed(graph.rows, kept)).T,
+                lower[out] + (full.scores - lower)[surer].mean(),
+                logarithm(fewer.arrived[out]),
+                cosines_without_itself(rows, shares)[out],
+                rows[out] @ unit(summed(rows, kept)).T,
                 labels[out].argmax(1),
             )
         )
@@ -409,23 +461,25 @@ def help_of_the_pile(held: Trials, graph_weight: float, pull: float) -> tuple[fl
 
 
 def reader(
-    seen: Evidence, spread: Spread, shares: Array, space: Space | Lift, weights: tuple[float, float]
+    seen: Evidence, spread: Spread, scores: Scores, space: Space | Lift, weighing: Weighing
 ) -> OffTheGraph:
     """What answers for rows that are not in the graph."""
     graph, arrived = seen.graph, spread.arrived
     scale = SPREAD / np.sqrt(np.maximum(graph.degree, SMALLEST))[:, None]  # (L, 1)
+    reached, refined = unit(summed(graph.rows, arrived)), unit(summed(graph.rows, weighing.shares))
+    lean = weighing.lean
     held = (
         graph.rows,
         scale * np.column_stack([arrived, spread.from_named]),
-        spread.raw.max(1),
-        unit(summed(graph.rows, arrived)),
-        unit(summed(graph.rows, shares)),
+        scores.raw.max(1),
+        (PULL + MORE_PULL * lean) * ((1 - lean) * reached + lean * refined),
+        refined,
     )
-    like = space.center
-    rows, passed, best, reached, refined = (
-        torch.from_numpy(np.ascontiguousarray(each)).to(like) for each in held
+    rows, passed, best, scoring, prototypes = (
+        torch.from_numpy(np.ascontiguousarray(each)).to(space.center) for each in held
     )
-    return OffTheGraph(space, rows, passed, best, reached, refined, *weights)
+    weights = weighing.graph_weight, weighing.pull
+    return OffTheGraph(space, rows, passed, best, scoring, prototypes, *weights)
 
 
 def all_rows(
