@@ -178,9 +178,9 @@ def with_onnx_encoder(
     """The user's graph between two of torch's: what prepares pixels, and pooling with the head."""
     opset = opset_for(module)
     pixels = module.scaling(torch.from_numpy(images)).contiguous().numpy()
-    before = as_onnx(module.scaling, "images", images, {}, [PIXELS], opset)
+    before = as_onnx(module.scaling, "images", images, {}, outputs=[PIXELS], opset=opset)
     after = as_onnx(
-        EncoderAndHead(module.pooling, head), FOUND, module.run(pixels), {}, OUTPUTS, opset
+        EncoderAndHead(module.pooling, head), FOUND, module.run(pixels), {}, opset=opset
     )
     return described(merged(module, before, after, OUTPUTS), metadata)
 
@@ -203,6 +203,7 @@ def as_onnx(
     takes: str,
     trial: NDArray[Any],
     metadata: dict[str, str],
+    *,
     outputs: Sequence[str] = OUTPUTS,
     opset: int | None = None,
 ) -> bytes:
