@@ -81,7 +81,9 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
     begun = time.monotonic()
     fill_cache = _fill_cache(request)
     listing = Listing() if request.with_features else _listed(request)
-    encoder = None if request.with_features else open_encoder(request.encoder or DEFAULT)
+    encoder = None
+    if not request.with_features:
+        encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -93,7 +95,11 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
         try:
             rows = _rows(request, listing, encoder, fill_cache)
             write_skipped(out / SKIPPED, rows.skipped)
-            notes = [*listing.notes, *_notes(listing, rows, request.encoder)]
+            notes = [
+                *listing.notes,
+                *(encoder.notes if encoder else ()),
+                *_notes(listing, rows, request.encoder),
+            ]
             fitted = _fit(rows, encoder, request.reject)
             summary = _write(out, fitted, notes, begun)
         finally:
