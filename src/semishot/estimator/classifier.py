@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from semishot import refine
 from semishot.errors import InputError
-from semishot.estimator import by_graph, by_prototypes, pile
+from semishot.estimator import by_graph, by_prototypes, graph_rule
 from semishot.estimator.blocks import NORMALIZATIONS, Array, Space, mean_direction, one_thread
 from semishot.estimator.fitted import Fitted
 from semishot.estimator.labels import (
@@ -74,7 +74,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         How unlabeled examples are used. `"graph"`: labels spread over a graph of nearest neighbours, and
         prototypes are refined by what they reach. Or a method of `semishot.refine` without learned
         parameters, by name: `"fitted_mask"` ignores examples that seem to belong to no class (the default
-        of version 0.1), `"soft_kmeans"` uses all of them. A module, such as a trained
+        of version 0.1), `"soft_kmeans"` uses all of them; `"oslo"` and `"label_propagation"` compare
+        examples with each other, and take a smaller pile. A module, such as a trained
         `semishot.refine.build("masked_soft_kmeans")`, is used as it is. None ignores the unlabeled
         examples and uses the means of the labeled ones.
     steps
@@ -467,8 +468,8 @@ def learned(
     if normalize == "auto":
         normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
     space = lift_of(features) if normalize == "none" else Space(normalize, mean_direction(features))
-    given = pile.Given(features, labels, named, space)
-    return by_graph.fit_graph(given, pile.Options(steps or pile.STEPS, temperature))
+    given = graph_rule.Given(features, labels, named, space)
+    return by_graph.fit_graph(given, graph_rule.Options(steps or graph_rule.STEPS, temperature))
 
 
 def tensor_dtype(features: Array) -> torch.dtype:

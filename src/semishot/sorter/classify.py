@@ -75,7 +75,9 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
     fill_cache = _fill_cache(request)
     if before is None and not request.with_features:
         _listed(request, None)  # what is wrong with it is said before anything is written
-    encoder = None if request.with_features else open_encoder(request.encoder or DEFAULT)
+    encoder = None
+    if not request.with_features:
+        encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -91,7 +93,11 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             listing = Listing() if request.with_features else _listed(request, pile)
             rows = _rows(request, listing, encoder, fill_cache)
             write_skipped(out / SKIPPED, rows.skipped)
-            notes = [*listing.notes, *notes_on_files(listing, rows, request.encoder)]
+            notes = [
+                *listing.notes,
+                *(encoder.notes if encoder else ()),
+                *notes_on_files(listing, rows, request.encoder),
+            ]
             fitted = fit_pile(rows, encoder, request.reject)
             planned = None if apply is None else _plan(request, fitted, pile)
             summary = _write(out, fitted, notes, planned, begun)

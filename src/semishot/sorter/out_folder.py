@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.sorter.encoders import DESCRIPTION, WEIGHTS
+from semishot.sorter.encoders import DESCRIPTION, GRAPH, WEIGHTS
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
 PREDICTIONS, REPORT, RESULT, SKIPPED = (
@@ -14,7 +14,7 @@ PREDICTIONS, REPORT, RESULT, SKIPPED = (
     "skipped.csv",
 )
 EMBEDDINGS, PICTURES, SCRATCH = "embeddings", "pictures", ".features.npy"
-OF_A_MODEL = (DESCRIPTION, WEIGHTS, CLASSIFIER)
+OF_A_MODEL = (DESCRIPTION, WEIGHTS, GRAPH, CLASSIFIER)
 NOT_COUNTED = {".DS_Store"}
 """Created by a file manager in every folder that it shows."""
 
