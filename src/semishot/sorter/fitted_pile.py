@@ -221,9 +221,11 @@ def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
         return None
     out = sum(one.stranger for one in fitted.predictions)
     lost = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - out)
-    expected = max(float(found.expected), out - lost)
-    high = max(float(found.high), expected)
-    likely = {"expected": expected, "low": float(found.low), "high": high}
+    pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
+    known = sum(one.stranger and row == KNOWN for one, row in pairs)  # copies of named strangers
+    expected = max(known + float(found.expected), out - lost)
+    high = max(known + float(found.high), expected)
+    likely = {"expected": expected, "low": known + float(found.low), "high": high}
     return {name: round(count, 1) for name, count in likely.items()}
 
 
