@@ -292,6 +292,7 @@ def open_log(data: bytes, folder: Path) -> None:
 def journals() -> Sequence[bytes]:
     digest = hashlib.sha256(b"a").hexdigest()
     steps = [[f"@@/pile/{n}.png", "cat", f"{n}.png", digest] for n in (1, 2, 3)]
+    steps.append(["@@/pile/4.png", "dog", "4.png", digest, "cat", "2.png"])
     hostile = [
         ["@@/outside/secret", "cat", "3.png", digest],
         ["@@/outside/new", "cat", "2.png", digest],

@@ -105,7 +105,7 @@ def shipped_models() -> list[tuple[str, str, int]]:
 
 
 def is_prepared(dataset: str, root: Path | None) -> bool:
-    known = dataset in datasets.names()
+    known = dataset in (*datasets.names(), *datasets.own_names(root))
     return known and (datasets.pool_folder(dataset, root) / "pool.json").exists()
 
 

@@ -62,8 +62,8 @@ class ClassifyRequest:
     """Sort a pile of images by a few labeled ones."""
 
     labeled: Path
-    """A folder with one folder of images per class; or a .csv of path,label, where an empty label means
-    unlabeled; or .npy features."""
+    """A folder with one folder of images per class, and one named `stranger` for images of none; or a .csv
+    of path,label, where an empty label means unlabeled; or OUT/predictions.csv; or .npy features."""
     out: Path
     """The folder for predictions.csv, report.html, skipped.csv, result.json and the model."""
     unlabeled: Path | None = None
@@ -75,7 +75,7 @@ class ClassifyRequest:
     onnx:FILE, timm:NAME, or a folder left by `semishot train` (FOLDER#2 is its third run)."""
     onnx: OnnxOptions = OnnxOptions()
     reject: float = 0.05
-    """The share of true members that may be taken for irrelevant."""
+    """The share of true members that may be taken for strangers."""
     apply: How | None = None
     """Sort the files too, into OUT/sorted/CLASS; `semishot undo OUT` undoes it."""
     cache: Path | None = None
