@@ -37,7 +37,10 @@ class Lift(NamedTuple):
 
 
 def lift_of(features: Array) -> Lift:
-    """(M, D) -> how to lift these rows and new ones. Candidates are evenly spaced in distance from the center."""
+    """(M, D) -> how to lift these rows and new ones.
+
+    Candidates are evenly spaced in the ranking by distance from the center.
+    """
     center = features.mean(0, dtype=np.float64)
     apart = ((features - center) ** 2).sum(1)  # (M,)
     places = np.argsort(apart, kind="stable")
@@ -65,7 +68,7 @@ def lift_of(features: Array) -> Lift:
 
 
 def lifted(lift: Lift, features: Array) -> Array:
-    """(M, D) -> (M, P + 1), of length 1. The last number is what no pivot explains: large far from all of them."""
+    """(M, D) -> (M, P + 1), of length 1. The last is what no pivot explains: large far from all of them."""
     scaled = (features - lift.center) / lift.width
     kernel = np.exp(-squared(lift.pivots, scaled) / 2)  # (P, M)
     rows = solve_triangular(lift.factor, kernel, lower=True).T  # (M, P)
