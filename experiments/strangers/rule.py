@@ -28,11 +28,12 @@ from strangers.reading import Answer, Model, cosines_with, mean_direction, read
 from strangers.scores import (
     FOLDS,
     Members,
+    Prior,
     class_scores,
     cutoff,
     graph_and_pull,
     members_by,
-    prior_mean,
+    prior_of,
     refined,
     stranger_probability,
     strangers_by,
@@ -84,14 +85,17 @@ def learned(features: Array, labels: Array, landmarks: int) -> tuple[Model, Arra
 
     raw = class_scores(graph, arrived, named)  # (L, N)
     scores, second = two_best(graph, raw)  # (L,), (L,)
-    shots = float(np.exp(np.log(one_hot.sum(0)).mean()))  # labels per class
-    prior, classes = prior_mean(scores[pile], shots), one_hot.shape[1]
-    expected = members_by(np.empty(0), prior, classes)
-    member = membership(scores, second, expected, pile, is_named)  # (L,)
+    prior = prior_of(graph, scores, one_hot, pile)
+    member = membership(scores, second, members_by(np.empty(0), prior), pile, is_named)  # (L,)
+    if is_named.any():
+        prior = prior_with_named(
+            graph, class_scores(graph, arrived), scores, one_hot, member * pile
+        )
+        member = membership(scores, second, members_by(np.empty(0), prior), pile, is_named)
     weights = refined(graph, arrived, one_hot, member)  # (L, N)
 
     held = held_out(graph, by_fold, one_hot, fold, named, member, scores)
-    members = members_by(held.scores, prior, classes)
+    members = members_by(held.scores, prior)
     others = pile if pile.any() else ~is_named
     strangers = strangers_by(scores[pile], second[others], members, scores[is_named])
     graph_weight, pull = graph_and_pull(held.by_graph, held.cosines, held.classes)
@@ -156,6 +160,29 @@ def held_out(
         by_graph = np.log(np.maximum(fewer[out], SMALLEST))
         parts.append(HeldOut(raised, by_graph, cosines, one_hot[out].argmax(1)))
     return HeldOut(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def prior_with_named(
+    graph: Graph, without: Array, scores: Array, one_hot: Array, member: Array
+) -> Prior:
+    """The prior of scores (L,) that named strangers have lowered, from class scores (L, N) without them.
+
+    Labels' neighbours are lowered less than other members, so the prior is made without named strangers
+    and moved by what they take from rows that are likely members (L,), zero outside the pile.
+    """
+    plain, _ = two_best(graph, without)
+    prior = prior_of(graph, plain, one_hot, member > 0)
+    weights = member / max(member.sum(), SMALLEST)
+    moved = weights @ (scores - plain)
+    wider = spread_of(scores, weights) - spread_of(plain, weights)
+    return prior._replace(
+        mean=float(prior.mean + moved), variance=float(prior.variance + max(wider, 0.0))
+    )
+
+
+def spread_of(scores: Array, weights: Array) -> Array:
+    """(L,), weights (L,) that sum to 1 -> the variance."""
+    return weights @ (scores - weights @ scores) ** 2
 
 
 def membership(

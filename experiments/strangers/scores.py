@@ -28,11 +28,13 @@ FOLDS = 5
 NAMED = 0.4
 """How much a label of a named stranger takes away, beside one of a class."""
 
-MEMBER_MEAN, MEMBER_GROWTH, MEMBER_VARIANCE = 3.0, 1.5, 5.3
-"""How members score at one label per class, what each e-fold of labels adds, and their variance."""
-TOP, BELOW_TOP, TOP_SHARE = 0.97, 3.3, 0.6
-"""The pile's own word on it: members score 3.3 below its 97 % quantile, and this counts six tenths."""
-MEAN_WORTH, VARIANCE_WORTH = 0.3, 10.0
+BELOW, DECLINE = 2.0, 0.7
+"""Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels."""
+USUAL_MEAN, USUAL_GROWTH = 3.0, 1.5
+"""Where labels have no neighbours in the pile: at one label per class, and what each e-fold of labels adds."""
+LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
+"""Of members' scores: 4 + 2.5 / K."""
+MEAN_WORTH, VARIANCE_WORTH = 0.7, 20.0
 """Held-out labels that the prior is worth: of the mean, for each class; of the variance."""
 STRANGER_VARIANCE, STRANGER_WORTH = 7.0, 10.0
 ANCHOR = 0.3
@@ -78,22 +80,41 @@ def two_best(graph: Graph, scores: Array) -> tuple[Array, Array]:
     return smoothed(graph, best, SHARE), smoothed(graph, second, SHARE)
 
 
-def prior_mean(pile: Array, labels_per_class: float) -> float:
-    """Of members' scores, from those of the pile (U,), whose best are members, and the number of labels."""
-    usual = MEMBER_MEAN + MEMBER_GROWTH * float(np.log(labels_per_class))
-    if not len(pile):
-        return usual
-    return TOP_SHARE * (float(np.quantile(pile, TOP)) - BELOW_TOP) + (1 - TOP_SHARE) * usual
+class Prior(NamedTuple):
+    """How members are expected to score before any label is held out."""
+
+    mean: float
+    variance: float
+    worth: float
+    """Held-out labels that the mean is worth."""
 
 
-def members_by(held_out: Array, prior: float, classes: int) -> Members:
-    """Held-out scores (H,), a prior mean: the prediction of one more, of unknown mean and variance."""
-    count, own = len(held_out), MEAN_WORTH * classes
-    mean = held_out.mean() if count else prior
+def prior_of(graph: Graph, scores: Array, labels: Array, pile: Array) -> Prior:
+    """Scores (L,), one-hot (L, N), which rows are the pile's (L,) -> the prior.
+
+    A labeled row is a member like any other, but its own score holds its own label. The scores of its
+    neighbours in the pile do not, and those of members lie below them by a number that is much the same in
+    all data: the neighbours of a label are nearer to a label than members are.
+    """
+    shots = float(np.exp(np.log(labels.sum(0)).mean()))  # labels per class
+    beside = graph.weights[np.flatnonzero(labels.sum(1) > 0)] * pile  # (S, L)
+    total = beside.sum(1)  # (S,)
+    around = (beside @ scores)[total > 0] / total[total > 0]
+    mean = USUAL_MEAN + USUAL_GROWTH * np.log(shots)
+    if len(around):
+        mean = around.mean() - BELOW / shots**DECLINE
+    variance = LEAST_VARIANCE + MORE_VARIANCE / shots
+    return Prior(float(mean), variance, MEAN_WORTH * labels.shape[1])
+
+
+def members_by(held_out: Array, prior: Prior) -> Members:
+    """Held-out scores (H,), the prior: the prediction of one more, of unknown mean and variance."""
+    count, own = len(held_out), prior.worth
+    mean = held_out.mean() if count else prior.mean
     worth = own + count
-    squares = ((held_out - mean) ** 2).sum() + own * count / worth * (mean - prior) ** 2
-    variance = (VARIANCE_WORTH * MEMBER_VARIANCE + squares) / (VARIANCE_WORTH + count)
-    center = (own * prior + count * mean) / worth
+    squares = ((held_out - mean) ** 2).sum() + own * count / worth * (mean - prior.mean) ** 2
+    variance = (VARIANCE_WORTH * prior.variance + squares) / (VARIANCE_WORTH + count)
+    center = (own * prior.mean + count * mean) / worth
     spread = np.sqrt(variance * (1 + 1 / worth))
     return Members(float(center), float(spread), VARIANCE_WORTH + count, np.sort(held_out))
 
