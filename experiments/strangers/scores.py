@@ -31,9 +31,9 @@ NAMED = 0.4
 BELOW, DECLINE = 2.0, 0.7
 """Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels."""
 USUAL_MEAN, USUAL_GROWTH = 3.0, 1.5
-"""Where labels have no neighbours in the pile: at one label per class, and what each e-fold of labels adds."""
+"""Where labels have no neighbours in the pile: at one label, and what each e-fold of labels adds."""
 LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
-"""Of members' scores: 4 + 2.5 / K."""
+"""Of members' scores: 4 + 2 / K."""
 MEAN_WORTH, VARIANCE_WORTH = 0.7, 20.0
 """Held-out labels that the prior is worth: of the mean, for each class; of the variance."""
 STRANGER_VARIANCE, STRANGER_WORTH = 7.0, 10.0
