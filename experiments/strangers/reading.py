@@ -13,7 +13,6 @@ from scipy.special import softmax
 from strangers.graph import NEIGHBOURS, SMALLEST, SPREAD, Array, nearest
 from strangers.scores import (
     NAMED,
-    PULL,
     SHARE,
     Members,
     Strangers,
@@ -33,7 +32,7 @@ class Model(NamedTuple):
     arrived: Array  # (L, N), Z
     named: Array  # (L,), what arrives from named strangers
     best: Array  # (L,), the score before smoothing
-    reached: Array  # (N, D), prototypes by Z, unit length
+    reached: Array  # (N, D), what a row's direction is multiplied with for the score's second part
     refined: Array  # (N, D), prototypes by class and membership, unit length
     graph_weight: float
     pull: float
@@ -107,7 +106,7 @@ def read(model: Model, features: Array) -> Answer:
         arrived = np.maximum(z[:, :-1], SMALLEST)
         by_graph = np.log(arrived)  # (B, N)
         logits[part] = model.graph_weight * by_graph + model.pull * refined
-        raw = by_graph + PULL * reached - np.log1p(NAMED * z[:, -1:] / arrived)  # (B, N)
+        raw = by_graph + reached - np.log1p(NAMED * z[:, -1:] / arrived)  # (B, N)
         around = (weights * model.best[places]).sum(1) / total
         scores[part] = (1 - SHARE) * raw.max(1) + SHARE * around
     stranger = stranger_probability(scores, model.members, model.strangers)

@@ -27,13 +27,17 @@ from strangers.graph import (
 from strangers.reading import Answer, Model, cosines_with, mean_direction, read
 from strangers.scores import (
     FOLDS,
+    MORE_PULL,
+    PULL,
     Members,
     Prior,
+    apart,
     class_scores,
     cutoff,
     graph_and_pull,
     members_by,
     prior_of,
+    pulls,
     refined,
     stranger_probability,
     strangers_by,
@@ -83,18 +87,21 @@ def learned(features: Array, labels: Array, landmarks: int) -> tuple[Model, Arra
     arrived = by_fold.sum(1)  # (L, N)
     named = propagate(graph, is_named[:, None].astype(np.float64))[:, 0]  # (L,)
 
-    raw = class_scores(graph, arrived, named)  # (L, N)
-    scores, second = two_best(graph, raw)  # (L,), (L,)
+    by_labels = pulls(graph, arrived, arrived, 0)  # (L, N)
+    scores, second = two_best(graph, class_scores(arrived, by_labels, named))  # (L,), (L,)
     prior = prior_of(graph, scores, one_hot, pile)
     member = membership(scores, second, members_by(np.empty(0), prior), pile, is_named)  # (L,)
-    if is_named.any():
-        prior = prior_with_named(
-            graph, class_scores(graph, arrived), scores, one_hot, member * pile
-        )
-        member = membership(scores, second, members_by(np.empty(0), prior), pile, is_named)
     weights = refined(graph, arrived, one_hot, member)  # (L, N)
 
-    held = held_out(graph, by_fold, one_hot, fold, named, member, scores)
+    lean = apart(graph, scores, pile)
+    pulled = pulls(graph, arrived, weights, lean)  # (L, N)
+    raw = class_scores(arrived, pulled, named)
+    scores, second = two_best(graph, raw)
+    prior = prior_of(graph, scores, one_hot, pile, lean)
+    if is_named.any():
+        plain, _ = two_best(graph, class_scores(arrived, pulled))
+        prior = prior_with_named(graph, plain, scores, one_hot, member * pile, lean)
+    held = held_out(graph, by_fold, one_hot, fold, named, member, scores, lean)
     members = members_by(held.scores, prior)
     others = pile if pile.any() else ~is_named
     strangers = strangers_by(scores[pile], second[others], members, scores[is_named])
@@ -109,7 +116,11 @@ def learned(features: Array, labels: Array, landmarks: int) -> tuple[Model, Arra
         arrived,
         named,
         raw.max(1),
-        unit(prototypes(graph.rows, arrived)),
+        (PULL + MORE_PULL * lean)
+        * (
+            (1 - lean) * unit(prototypes(graph.rows, arrived))
+            + lean * unit(prototypes(graph.rows, weights))
+        ),
         unit(prototypes(graph.rows, weights)),
         graph_weight,
         pull,
@@ -136,6 +147,7 @@ def held_out(
     named: Array,
     member: Array,
     scores: Array,
+    lean: float,
 ) -> HeldOut:
     """All of scoring once more for each fold, without its labels: Z is a sum over folds, so that is cheap.
 
@@ -153,9 +165,9 @@ def held_out(
         fewer, labels = arrived - by_fold[:, number], one_hot * ~out[:, None]
         if number == 0:  # its part also holds the labels that are never held out
             fewer = fewer + propagate(graph, one_hot * (fold < 0)[:, None])
-        lower, _ = two_best(graph, class_scores(graph, fewer, named))
-        raised = lower[out] + (scores - lower)[surer].mean()
         weights = refined(graph, fewer, labels, np.where(out, 1.0, member))
+        lower, _ = two_best(graph, class_scores(fewer, pulls(graph, fewer, weights, lean), named))
+        raised = lower[out] + (scores - lower)[surer].mean()
         cosines = cosines_without_itself(graph.rows, weights)[out]
         by_graph = np.log(np.maximum(fewer[out], SMALLEST))
         parts.append(HeldOut(raised, by_graph, cosines, one_hot[out].argmax(1)))
@@ -163,15 +175,14 @@ def held_out(
 
 
 def prior_with_named(
-    graph: Graph, without: Array, scores: Array, one_hot: Array, member: Array
+    graph: Graph, plain: Array, scores: Array, one_hot: Array, member: Array, lean: float
 ) -> Prior:
-    """The prior of scores (L,) that named strangers have lowered, from class scores (L, N) without them.
+    """The prior of scores (L,) that named strangers have lowered, from those without them (L,).
 
     Labels' neighbours are lowered less than other members, so the prior is made without named strangers
     and moved by what they take from rows that are likely members (L,), zero outside the pile.
     """
-    plain, _ = two_best(graph, without)
-    prior = prior_of(graph, plain, one_hot, member > 0)
+    prior = prior_of(graph, plain, one_hot, member > 0, lean)
     weights = member / max(member.sum(), SMALLEST)
     moved = weights @ (scores - plain)
     wider = spread_of(scores, weights) - spread_of(plain, weights)

@@ -21,6 +21,10 @@ from strangers.graph import (
 
 PULL = 12.0
 """Of a cosine with a prototype, beside the logarithm of what the graph brings."""
+MORE_PULL = 4.0
+"""Where refined prototypes take part in the score."""
+CROWDED, SINGLE = 0.3, 0.45
+"""Correlation of score and density in the pile: strangers are crowds below, single above."""
 SHARE = 0.6
 """Of a score that is its neighbours'."""
 STEPS = 3
@@ -28,12 +32,12 @@ FOLDS = 5
 NAMED = 0.4
 """How much a label of a named stranger takes away, beside one of a class."""
 
-BELOW, DECLINE = 2.0, 0.7
+BELOW, NEARER, DECLINE = 2.0, 0.5, 0.7
 """Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels."""
 USUAL_MEAN, USUAL_GROWTH = 3.0, 1.5
 """Where labels have no neighbours in the pile: at one label, and what each e-fold of labels adds."""
 LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
-"""Of members' scores: 4 + 2 / K."""
+"""Of members' scores: 4 + 2 / K, and up to 6 where refined prototypes take part."""
 MEAN_WORTH, VARIANCE_WORTH = 0.7, 20.0
 """Held-out labels that the prior is worth: of the mean, for each class; of the variance."""
 STRANGER_VARIANCE, STRANGER_WORTH = 7.0, 10.0
@@ -60,14 +64,36 @@ class Strangers(NamedTuple):
     share: float
 
 
-def class_scores(graph: Graph, arrived: Array, named: Array | None = None) -> Array:
-    """Z (L, N), and what arrives from named strangers (L,) -> (L, N), log Z + 12 cos with Z's prototypes.
+def apart(graph: Graph, scores: Array, pile: Array) -> float:
+    """Scores (L,), which rows are the pile's (L,) -> 0 where strangers are crowds, 1 where single.
+
+    Rows of low score are strangers, if any are. Where they have as many near neighbours as others have,
+    they could pull a prototype, and prototypes keep to what labels reach. Where they lie apart, or there are
+    none, prototypes made of the whole pile know the classes better.
+    """
+    if pile.sum() < 3:
+        return 0.0
+    dense = np.log(np.maximum(graph.degree[pile], SMALLEST))
+    if dense.std() * scores[pile].std() < SMALLEST:
+        return 0.0
+    alike = np.corrcoef(scores[pile], dense)[0, 1]
+    return float(np.clip((alike - CROWDED) / (SINGLE - CROWDED), 0, 1))
+
+
+def pulls(graph: Graph, arrived: Array, refined: Array, lean: float) -> Array:
+    """Z (L, N), refined weights (L, N) -> (L, N): cosines with prototypes of both, times 12 to 16."""
+    found = cosines_without_itself(graph.rows, arrived)
+    if lean > 0:
+        found = (1 - lean) * found + lean * cosines_without_itself(graph.rows, refined)
+    return (PULL + MORE_PULL * lean) * found
+
+
+def class_scores(arrived: Array, pulled: Array, named: Array | None = None) -> Array:
+    """Z (L, N), `pulls` (L, N), what arrives from named strangers (L,) -> (L, N), log Z + 12 cos.
 
     Where more arrives from named strangers than from the class, Z shrinks: Z' = Z / (1 + z_named / Z).
     """
-    found = np.log(np.maximum(arrived, SMALLEST)) + PULL * cosines_without_itself(
-        graph.rows, arrived
-    )
+    found = np.log(np.maximum(arrived, SMALLEST)) + pulled
     if named is not None:
         found -= np.log1p(NAMED * named[:, None] / np.maximum(arrived, SMALLEST))
     return found
@@ -89,7 +115,7 @@ class Prior(NamedTuple):
     """Held-out labels that the mean is worth."""
 
 
-def prior_of(graph: Graph, scores: Array, labels: Array, pile: Array) -> Prior:
+def prior_of(graph: Graph, scores: Array, labels: Array, pile: Array, lean: float = 0.0) -> Prior:
     """Scores (L,), one-hot (L, N), which rows are the pile's (L,) -> the prior.
 
     A labeled row is a member like any other, but its own score holds its own label. The scores of its
@@ -102,8 +128,8 @@ def prior_of(graph: Graph, scores: Array, labels: Array, pile: Array) -> Prior:
     around = (beside @ scores)[total > 0] / total[total > 0]
     mean = USUAL_MEAN + USUAL_GROWTH * np.log(shots)
     if len(around):
-        mean = around.mean() - BELOW / shots**DECLINE
-    variance = LEAST_VARIANCE + MORE_VARIANCE / shots
+        mean = around.mean() - (BELOW - NEARER * lean) / shots**DECLINE
+    variance = LEAST_VARIANCE + MORE_VARIANCE * max(1 / shots, lean)
     return Prior(float(mean), variance, MEAN_WORTH * labels.shape[1])
 
 
