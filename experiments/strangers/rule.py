@@ -39,6 +39,7 @@ from strangers.scores import (
     prior_of,
     pulls,
     refined,
+    roundness,
     stranger_probability,
     strangers_by,
     two_best,
@@ -105,9 +106,10 @@ def learned(features: Array, labels: Array, landmarks: int) -> tuple[Model, Arra
     members = members_by(held.scores, prior)
     others = pile if pile.any() else ~is_named
     strangers = strangers_by(scores[pile], second[others], members, scores[is_named])
-    graph_weight, pull = graph_and_pull(held.by_graph, held.cosines, held.classes)
-    logits = graph_weight * np.log(np.maximum(arrived, SMALLEST))
-    logits += pull * cosines_without_itself(graph.rows, weights)
+    cosines = cosines_without_itself(graph.rows, weights)  # (L, N)
+    expected = roundness(graph, arrived, cosines, member)
+    graph_weight, pull = graph_and_pull(held.by_graph, held.cosines, held.classes, expected)
+    logits = graph_weight * np.log(np.maximum(arrived, SMALLEST)) + pull * cosines
     answer = Answer(softmax(logits, 1), scores, stranger_probability(scores, members, strangers))
     model = Model(
         center,

@@ -218,22 +218,44 @@ CAUTION = 0.5
 """Of the weights 1 and 12 by which rows were shared out: what the class probabilities take of them."""
 MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
 PULLS = np.array([0.0, 0.17, 0.33, 0.67, 1.0, 1.33, 2.0])
-LOG_SPREAD = 0.45
+LOG_SPREAD = 0.9
 """How far, in natural logarithms, held-out labels are expected to move these two."""
+ROUGHER = 0.015
+"""Share of edges, more than the graph's own, that prototypes must cut to be trusted no longer."""
 
 
-def graph_and_pull(by_graph: Array, cosines: Array, classes: Array) -> tuple[float, float]:
+def roundness(graph: Graph, arrived: Array, cosines: Array, member: Array) -> float:
+    """Z (L, N), cosines with prototypes (L, N), probability of a member (L,) -> 1 for blobs, 0 for shapes.
+
+    Neighbours mostly are of one class. Where prototypes part more neighbours than the graph's own answer
+    does, classes have a shape that prototypes do not follow.
+    """
+    edges = graph.weights.tocoo()
+    row, column = edges.coords
+    weights = edges.data * member[row] * member[column]
+    by_graph, by_prototype = arrived.argmax(1), cosines.argmax(1)
+    parted = (by_prototype[row] != by_prototype[column]).astype(float)
+    parted -= by_graph[row] != by_graph[column]
+    return float(np.clip(1 - weights @ parted / max(weights.sum(), SMALLEST) / ROUGHER, 0, 1))
+
+
+def graph_and_pull(
+    by_graph: Array, cosines: Array, classes: Array, round_: float = 1.0
+) -> tuple[float, float]:
     """Held-out log Z (H, N), cosines (H, N), classes (H,) -> how much each counts in the class probabilities.
 
-    Where classes are no blobs, held-out labels find the graph right and prototypes wrong: the pull shrinks.
+    The expectation is `roundness` of the whole pull; held-out labels move both from there.
     """
-    best, least = (CAUTION, CAUTION * PULL), np.inf
+    expected = PULL * round_
+    best, least = (CAUTION, CAUTION * expected), np.inf
+    if not len(classes):
+        return best
     here = np.arange(len(classes))
     for move in MOVES:
         for share in PULLS:
             g, pull = CAUTION * move, CAUTION * move * share * PULL
             loss = -log_softmax(g * by_graph + pull * cosines, 1)[here, classes].sum()
-            prior = np.log(move) ** 2 + (np.log((PULL * share + 1) / (PULL + 1))) ** 2
+            prior = np.log(move) ** 2 + (np.log((PULL * share + 1) / (expected + 1))) ** 2
             if loss + prior / (2 * LOG_SPREAD**2) < least:
                 best, least = (float(g), float(pull)), loss + prior / (2 * LOG_SPREAD**2)
     return best
