@@ -53,12 +53,17 @@ EXACT, LANDMARKS = 2000, 500
 """Rows of the pile up to which all are in the graph, and how many are beyond that."""
 MOST_LABELED = 2000
 """Labeled rows in the graph, at most."""
-BELOW, DECLINE = 2.0, 0.7
-"""Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels."""
+BELOW, NEARER, DECLINE = 2.0, 0.5, 0.7
+"""Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels; half a
+point nearer where refined prototypes take part."""
 USUAL_MEAN, USUAL_GROWTH = 3.0, 1.5
 """Where labels have no neighbours in the pile: at one label per class, and what each e-fold adds."""
 LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
-"""Of members' scores: 4 + 2 / K."""
+"""Of members' scores: 4 + 2 / K, and up to 6 where refined prototypes take part."""
+CROWDED, SINGLE = 0.3, 0.45
+"""Correlation of score and density in the pile: strangers are crowds below, single above."""
+MORE_PULL = 4.0
+"""Of a cosine, where refined prototypes take part in the score."""
 STEPS = 3
 FOLDS = 5
 HARM = 4.0
@@ -67,8 +72,10 @@ CAUTION = 0.5
 """Of the weights 1 and 12 by which rows were shared out: what the class probabilities take of them."""
 MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
 PULLS = np.array([0.0, 0.17, 0.33, 0.67, 1.0, 1.33, 2.0])
-LOG_SPREAD = 0.45
+LOG_SPREAD = 0.9
 """How far, in natural logarithms, held-out labels are expected to move these two."""
+ROUGHER = 0.015
+"""The share of edges, more than the graph itself, that prototypes part where they do not count any more."""
 
 
 class Options(NamedTuple):
@@ -106,6 +113,8 @@ class Spread(NamedTuple):
     raw: Array  # (L, N), scores of each class before smoothing
     scores: Array  # (L,)
     second: Array  # (L,), as if the row's own class were not there
+    lean: float = 0.0
+    """The share of refined prototypes in the scores."""
 
     @property
     def arrived(self) -> Array:
@@ -180,23 +189,25 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     rows, first, copy_of = np.unique(chosen, axis=0, return_index=True, return_inverse=True)
     copy_of = copy_of.reshape(-1)  # (K,)
     seen = evidence(rows, given.labels[places], given.named[places], copy_of)
-    spread = spread_labels(seen)
-    scores, second, pile, named = spread.scores, spread.second, seen.pile, spread.scores[seen.named]
+    spread, pile = spread_labels(seen), seen.pile
     count = seen.labels.shape[1]
     others = (pile if pile.any() else ~seen.named) & (count > 1)
-    prior = prior_of(seen, scores, pile)
+    prior = prior_of(seen, spread.scores, pile, 0)
     member = membership(seen, spread, prior, others)  # (L,)
-    if seen.named.any():
-        prior = prior_with_named(seen, spread, member * pile)
-        member = membership(seen, spread, prior, others)
     shares = shared_out(seen, spread.arrived, seen.labels, member, options.steps)  # (L, N)
 
+    spread = spread_again(seen, spread, shares)
+    scores, second, named = spread.scores, spread.second, spread.scores[seen.named]
+    prior = prior_of(seen, scores, pile, spread.lean)
+    if seen.named.any():
+        prior = prior_with_named(seen, spread, shares, member * pile)
     held = held_out(seen, spread, member, options.steps)
     members = members_by(held.scores, prior)
     strangers = strangers_by(scores[pile], second[others], members, named)
-    graph_weight, pull = graph_and_pull(held, options.temperature)
-    logits = graph_weight * logarithm(spread.arrived)
-    logits += pull * cosines_without_itself(rows, shares)  # (L, N)
+    cosines = cosines_without_itself(rows, shares)  # (L, N)
+    expected = PULL * roundness(seen.graph, spread.arrived, cosines, member)
+    graph_weight, pull = graph_and_pull(held, options.temperature, expected)
+    logits = graph_weight * logarithm(spread.arrived) + pull * cosines
     model = reader(seen, spread, shares, given.space, (graph_weight, pull))
     logits, every_score = all_rows(model, given.features, places, logits[copy_of], scores[copy_of])
     answer = Answer(
@@ -240,8 +251,42 @@ def spread_labels(seen: Evidence) -> Spread:
     each = fold[:, None] == np.array([*range(fold.max() + 1), -1])  # (L, F + 1)
     by_fold = propagate(graph, each[:, :, None] * labels[:, None])  # (L, F + 1, N)
     from_named = propagate(graph, seen.named[:, None].astype(np.float64))[:, 0]  # (L,)
-    raw = class_scores(graph, by_fold.sum(1), from_named)  # (L, N)
+    arrived = by_fold.sum(1)
+    raw = class_scores(arrived, pulls(graph, arrived, arrived, 0), from_named)  # (L, N)
     return Spread(fold, by_fold, from_named, raw, *two_best(graph, raw))
+
+
+def spread_again(seen: Evidence, spread: Spread, shares: Array) -> Spread:
+    """The scores with refined prototypes, made of these shares (L, N), where they can be trusted."""
+    lean = apart(seen.graph, spread.scores, seen.pile)
+    if lean == 0:
+        return spread
+    pulled = pulls(seen.graph, spread.arrived, shares, lean)
+    raw = class_scores(spread.arrived, pulled, spread.from_named)
+    scores, second = two_best(seen.graph, raw)
+    return spread._replace(raw=raw, scores=scores, second=second, lean=lean)
+
+
+def apart(graph: Graph, scores: Array, pile: Array) -> float:
+    """Scores (L,), rows of the pile (L,) -> 0 where strangers are crowds, 1 where they are single.
+
+    Rows of low score are strangers, if any are. If they have as many near neighbours as others, they could
+    pull a prototype, and prototypes are made of what labels reach. If they lie apart, or if there are
+    none, prototypes made of the whole pile know the classes better.
+    """
+    dense = np.log(np.maximum(graph.degree[pile], SMALLEST))
+    if len(dense) < 3 or dense.std() * scores[pile].std() < SMALLEST:
+        return 0.0
+    alike = np.corrcoef(scores[pile], dense)[0, 1]
+    return float(np.clip((alike - CROWDED) / (SINGLE - CROWDED), 0, 1))
+
+
+def pulls(graph: Graph, arrived: Array, shares: Array, lean: float) -> Array:
+    """Z (L, N), refined shares (L, N) -> (L, N): cosines with prototypes made of both, times 12 to 16."""
+    found = cosines_without_itself(graph.rows, arrived)
+    if lean > 0:
+        found = (1 - lean) * found + lean * cosines_without_itself(graph.rows, shares)
+    return (PULL + MORE_PULL * lean) * found
 
 
 def folds(graph: Graph, labels: Array) -> Array:
@@ -266,14 +311,13 @@ def logarithm(arrived: Array) -> Array:
     return found
 
 
-def class_scores(graph: Graph, arrived: Array, from_named: Array) -> Array:
-    """Z (L, N), and what arrives from named strangers (L,) -> (L, N), log Z + 12 cos with Z's prototypes.
+def class_scores(arrived: Array, pulled: Array, from_named: Array) -> Array:
+    """Z (L, N), `pulls` (L, N), what arrives from named strangers (L,) -> (L, N), log Z + 12 cos.
 
     Where more arrives from named strangers than from the class, Z shrinks: Z' = Z / (1 + 0.4 z_named / Z).
     """
-    found = logarithm(arrived) + PULL * cosines_without_itself(graph.rows, arrived)
-    found -= np.log1p(NAMED * from_named[:, None] / np.maximum(arrived, SMALLEST))
-    return found
+    less = np.log1p(NAMED * from_named[:, None] / np.maximum(arrived, SMALLEST))
+    return logarithm(arrived) + pulled - less
 
 
 def two_best(graph: Graph, scores: Array) -> tuple[Array, Array]:
@@ -283,7 +327,7 @@ def two_best(graph: Graph, scores: Array) -> tuple[Array, Array]:
     return smoothed(graph, best, SHARE), smoothed(graph, second, SHARE)
 
 
-def prior_of(seen: Evidence, scores: Array, pile: Array) -> Prior:
+def prior_of(seen: Evidence, scores: Array, pile: Array, lean: float) -> Prior:
     """Scores (L,), rows of the pile (L,) -> how members are expected to score.
 
     A labeled row is a member like any other, but its score holds its own label. Those of its neighbours in
@@ -296,20 +340,21 @@ def prior_of(seen: Evidence, scores: Array, pile: Array) -> Prior:
     around = (seen.graph.weights @ (pile * scores))[beside] / weight[beside]
     mean = USUAL_MEAN + USUAL_GROWTH * np.log(shots)
     if len(around):
-        mean = around.mean() - BELOW / shots**DECLINE
-    variance = LEAST_VARIANCE + MORE_VARIANCE / shots
+        mean = around.mean() - (BELOW - NEARER * lean) / shots**DECLINE
+    variance = LEAST_VARIANCE + MORE_VARIANCE * max(1 / shots, lean)
     return Prior(float(mean), variance, MEAN_WORTH * labels.shape[1])
 
 
-def prior_with_named(seen: Evidence, spread: Spread, member: Array) -> Prior:
+def prior_with_named(seen: Evidence, spread: Spread, shares: Array, member: Array) -> Prior:
     """The prior of scores that named strangers have lowered; likely members (L,), zero outside the pile.
 
     Neighbours of labels are lowered less than other members. So the prior is made without named strangers,
     and moved by what they take from likely members.
     """
     nobody = np.zeros_like(spread.from_named)
-    plain, _ = two_best(seen.graph, class_scores(seen.graph, spread.arrived, nobody))
-    prior = prior_of(seen, plain, member > 0)
+    pulled = pulls(seen.graph, spread.arrived, shares, spread.lean)
+    plain, _ = two_best(seen.graph, class_scores(spread.arrived, pulled, nobody))
+    prior = prior_of(seen, plain, member > 0, spread.lean)
     weights = member / max(member.sum(), SMALLEST)
     moved = float(weights @ (spread.scores - plain))
     wider = variance_of(spread.scores, weights) - variance_of(plain, weights)
@@ -361,9 +406,10 @@ def held_out(seen: Evidence, spread: Spread, member: Array, steps: int) -> Trial
     for number in range(spread.fold.max() + 1):
         out = spread.fold == number
         fewer, kept = arrived - spread.by_fold[:, number], labels * ~out[:, None]
-        lower, _ = two_best(graph, class_scores(graph, fewer, spread.from_named))
-        raised = lower[out] + (spread.scores - lower)[surer].mean()
         shares = shared_out(seen, fewer, kept, np.where(out, 1.0, member), steps)
+        pulled = pulls(graph, fewer, shares, spread.lean)
+        lower, _ = two_best(graph, class_scores(fewer, pulled, spread.from_named))
+        raised = lower[out] + (spread.scores - lower)[surer].mean()
         parts.append(
             Trials(
                 np.flatnonzero(out),
@@ -377,20 +423,38 @@ def held_out(seen: Evidence, spread: Spread, member: Array, steps: int) -> Trial
     return Trials(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def graph_and_pull(held: Trials, temperature: float | None) -> tuple[float, float]:
-    """How much log Z and the cosines count in the class probabilities.
+def roundness(graph: Graph, arrived: Array, cosines: Array, member: Array) -> float:
+    """Z (L, N), cosines with prototypes (L, N), probability of a member (L,) -> 1 for blobs, 0 for shapes.
+
+    Neighbours mostly are of one class. Where prototypes part more neighbours than the graph's own answer
+    does, classes have a shape that prototypes do not follow.
+    """
+    edges = graph.weights.tocoo()
+    row, column = edges.coords
+    weights = edges.data * member[row] * member[column]
+    by_graph, by_prototype = arrived.argmax(1), cosines.argmax(1)
+    parted = (by_prototype[row] != by_prototype[column]).astype(np.float64)
+    parted -= by_graph[row] != by_graph[column]
+    more = weights @ parted / max(weights.sum(), SMALLEST)
+    return float(np.clip(1 - more / ROUGHER, 0, 1))
+
+
+def graph_and_pull(held: Trials, temperature: float | None, expected: float) -> tuple[float, float]:
+    """How much log Z and the cosines count in the class probabilities; the expected pull, 12 for blobs.
 
     Where classes are not blobs, held-out labels find the graph right and prototypes wrong: the pull shrinks.
     A given temperature divides squared distances, which are 2 - 2 cos.
     """
     if temperature is not None:
         return 2 / temperature / PULL, 2 / temperature
-    best, least = (CAUTION, CAUTION * PULL), np.inf
+    best, least = (CAUTION, CAUTION * expected), np.inf
+    if not len(held.classes):
+        return best
     for move in MOVES:
         for share in PULLS:
             g, pull = CAUTION * move, CAUTION * move * share * PULL
             loss = loss_of(g * held.by_graph + pull * held.cosines, held.classes)
-            prior = np.log(move) ** 2 + (np.log((PULL * share + 1) / (PULL + 1))) ** 2
+            prior = np.log(move) ** 2 + (np.log((PULL * share + 1) / (expected + 1))) ** 2
             if loss + prior / (2 * LOG_SPREAD**2) < least:
                 best, least = (float(g), float(pull)), loss + prior / (2 * LOG_SPREAD**2)
     return best
@@ -414,18 +478,20 @@ def reader(
     """What answers for rows that are not in the graph."""
     graph, arrived = seen.graph, spread.arrived
     scale = SPREAD / np.sqrt(np.maximum(graph.degree, SMALLEST))[:, None]  # (L, 1)
+    reached, refined = (unit(summed(graph.rows, each)) for each in (arrived, shares))  # (N, D)
     held = (
         graph.rows,
         scale * np.column_stack([arrived, spread.from_named]),
         spread.raw.max(1),
-        unit(summed(graph.rows, arrived)),
-        unit(summed(graph.rows, shares)),
+        (1 + MORE_PULL / PULL * spread.lean)
+        * ((1 - spread.lean) * reached + spread.lean * refined),
+        refined,
     )
     like = space.center
-    rows, passed, best, reached, refined = (
+    rows, passed, best, for_scores, prototypes = (
         torch.from_numpy(np.ascontiguousarray(each)).to(like) for each in held
     )
-    return OffTheGraph(space, rows, passed, best, reached, refined, *weights)
+    return OffTheGraph(space, rows, passed, best, for_scores, prototypes, *weights)
 
 
 def all_rows(

@@ -82,7 +82,7 @@ class OffTheGraph:
     best: Tensor
     """(L,), the score before smoothing."""
     reached: Tensor
-    """(N, D), prototypes of all that labels reach, unit length."""
+    """(N, D), prototypes of all that labels reach and of members, mixed, 1 to 1.33 long: for the score."""
     prototypes: Tensor
     """(N, D), of members, unit length."""
     graph_weight: float
