@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    encoder = open_encoder("photos")
+    encoder = open_encoder("photos-lite0")
     torch.set_num_threads(1)
     wanted = {"birds40": lambda: birds(given.data)}
     for split in ("val", "test", "train"):

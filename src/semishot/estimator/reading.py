@@ -81,8 +81,8 @@ class OffTheGraph:
     """(L, N + 1), what a neighbour passes on of each class and of named strangers: a Z / sqrt(degree)."""
     best: Tensor
     """(L,), the score before smoothing."""
-    reached: Tensor
-    """(N, D), prototypes of all that labels reach and of members, mixed, 1 to 1.33 long: for the score."""
+    scoring: Tensor
+    """(N, D), what a row is multiplied with in its score: prototypes, times their weight."""
     prototypes: Tensor
     """(N, D), of members, unit length."""
     graph_weight: float
@@ -95,7 +95,7 @@ class OffTheGraph:
     def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
         x = self.space(features)  # (C, D)
         places, weights = self.neighbours(x)
-        return self.combined(places, weights, x @ self.reached.mT, x @ self.prototypes.mT)
+        return self.combined(places, weights, x @ self.scoring.mT, x @ self.prototypes.mT)
 
     def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(C, D) -> places (C, k) and edge weights (C, k) of the nearest rows of the graph."""
@@ -103,9 +103,9 @@ class OffTheGraph:
         return places, cosines.clamp_min(0) ** POWER
 
     def combined(
-        self, places: Tensor, weights: Tensor, reached: Tensor, refined: Tensor
+        self, places: Tensor, weights: Tensor, scoring: Tensor, refined: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Neighbours (C, k), cosines with prototypes (C, N) -> logits (C, N) and scores (C,).
+        """Neighbours (C, k), products with `scoring` and prototypes (C, N) -> logits (C, N), scores (C,).
 
         An edge of the graph counts in both directions, hence the 2: z = a sum_j 2 w_j Z_j / sqrt(d d_j).
         """
@@ -113,7 +113,7 @@ class OffTheGraph:
         z = (weights.unsqueeze(-1) * self.passed[places]).sum(-2) * (2 / total).sqrt()  # (C, N + 1)
         arrived, named = z[:, :-1].clamp_min(SMALLEST), z[:, -1:]
         by_graph = arrived.log()  # (C, N)
-        raw = by_graph + PULL * reached - (NAMED * named / arrived).log1p()  # (C, N)
+        raw = by_graph + scoring - (NAMED * named / arrived).log1p()  # (C, N)
         around = (weights * self.best[places]).sum(-1, keepdim=True) / total  # (C, 1)
         scores = (1 - SHARE) * raw.amax(-1) + SHARE * around[:, 0]
         return self.graph_weight * by_graph + self.pull * refined, scores
@@ -122,7 +122,9 @@ class OffTheGraph:
 @torch.no_grad()
 def read_in_blocks(model: Model, features: Array) -> tuple[Tensor, Tensor]:
     """(P, D) -> logits (P, N) and scores (P,), a block at a time."""
-    like = model.space.center
-    parts = [model(block.to(like)) for _, block in blocks(features)]
-    logits, scores = (torch.cat(each) for each in zip(*parts, strict=True))
+    like = model.prototypes
+    logits = like.new_empty(len(features), len(like))  # allocated once: parts would fragment memory
+    scores = like.new_empty(len(features))
+    for part, block in blocks(features):
+        logits[part], scores[part] = model(block.to(like))
     return logits, scores

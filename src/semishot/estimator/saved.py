@@ -27,7 +27,7 @@ from semishot.system.tensor_files import read_tensors, write_tensors
 FORMAT = "semishot.PrototypeClassifier"
 
 
-GRAPH = ("rows", "passed", "best", "reached")
+GRAPH = ("rows", "passed", "best", "scoring")
 """Tensors of a graph, beside its prototypes."""
 
 
@@ -143,13 +143,13 @@ def _model(about: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: int
     count = len(rows)
     shapes = ((count, width), (count, classes + 1), (count,), (classes, width))
     named = zip(GRAPH, shapes, strict=True)
-    rows, passed, best, reached = (_shaped(tensors, name, shape) for name, shape in named)
+    rows, passed, best, scoring = (_shaped(tensors, name, shape) for name, shape in named)
     return OffTheGraph(
         space,
         rows,
         passed,
         best,
-        reached,
+        scoring,
         prototypes,
         field(about, "graph_weight", "a positive number", is_positive),
         field(about, "pull", "a number from 0", lambda n: is_number(n) and n >= 0),
