@@ -66,8 +66,8 @@ LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
 """Of members' scores: 4 + 2 / K, and up to 6 where refined prototypes take part."""
 STEPS = 3
 FOLDS = 5
-HARM = 4.0
-"""Held-out log-probability, times labels per class, that the pile may cost before it is ignored."""
+HARM, HARM_EACH = 4.0, 0.1
+"""Held-out log-probability that the pile may cost before it is ignored: in all, and for each label."""
 CAUTION = 0.5
 """Of the weights 1 and 12 by which rows were shared out: what the class probabilities take of them."""
 MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
@@ -182,10 +182,8 @@ def learn(given: Given, options: Options) -> Learned:
     """Learn with the pile, or without it where held-out labels are predicted much worse with it."""
     places = graph_rows(given, options.landmarks)  # (K,)
     found = learned_on(given, places, options)
-    labels = given.labels[places]
-    per_class = (labels.sum(1) > 0).sum() / labels.shape[1]
-    if found.gain < -HARM / per_class:
-        special = places[given.named[places] | (labels.sum(1) > 0)]
+    if found.gain < -HARM - HARM_EACH * len(found.held_out.classes):
+        special = places[given.named[places] | (given.labels[places].sum(1) > 0)]
         alone = learned_on(given, special, options)
         return alone._replace(pile_used=False, gain=found.gain)
     return found
