@@ -66,8 +66,8 @@ LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
 """Of members' scores: 4 + 2 / K, and up to 6 where refined prototypes take part."""
 STEPS = 3
 FOLDS = 5
-HARM = 4.0
-"""Held-out log-probability, times labels per class, that the pile may cost before it is ignored."""
+HARM, HARM_EACH = 4.0, 0.1
+"""Held-out log-probability that the pile may cost before it is ignored: in all, and for each label."""
 CAUTION = 0.5
 """Of the weights 1 and 12 by which rows were shared out: what the class probabilities take of them."""
 MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
@@ -143,6 +143,7 @@ class Weighing(NamedTuple):
     lean: float
     graph_weight: float
     pull: float
+    answers: Array  # (L, N + 1), logits and scores
 
 
 class Trials(NamedTuple):
@@ -181,10 +182,8 @@ def learn(given: Given, options: Options) -> Learned:
     """Learn with the pile, or without it where held-out labels are predicted much worse with it."""
     places = graph_rows(given, options.landmarks)  # (K,)
     found = learned_on(given, places, options)
-    labels = given.labels[places]
-    per_class = (labels.sum(1) > 0).sum() / labels.shape[1]
-    if found.gain < -HARM / per_class:
-        special = places[given.named[places] | (labels.sum(1) > 0)]
+    if found.gain < -HARM - HARM_EACH * len(found.held_out.classes):
+        special = places[given.named[places] | (given.labels[places].sum(1) > 0)]
         alone = learned_on(given, special, options)
         return alone._replace(pile_used=False, gain=found.gain)
     return found
@@ -219,7 +218,7 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     expected = PULL * roundness(graph, spread.arrived, cosines, member)
     graph_weight, pull = graph_and_pull(held, options.temperature, expected)
     logits = graph_weight * logarithm(spread.arrived) + pull * cosines  # (L, N)
-    weighing = Weighing(shares, lean, graph_weight, pull)
+    weighing = Weighing(shares, lean, graph_weight, pull, np.column_stack([logits, scores.best]))
     model = reader(seen, spread, scores, given.space, weighing)
     logits, every_score = all_rows(model, finder, places, logits[copy_of], scores.best[copy_of])
     answer = Answer(
@@ -479,14 +478,15 @@ def reader(
         graph.rows,
         scale * np.column_stack([arrived, spread.from_named]),
         scores.raw.max(1),
+        weighing.answers,
         (PULL + MORE_PULL * lean) * ((1 - lean) * reached + lean * refined),
         refined,
     )
-    rows, passed, best, scoring, prototypes = (
+    rows, passed, best, answers, scoring, prototypes = (
         torch.from_numpy(np.ascontiguousarray(each)).to(space.center) for each in held
     )
     weights = weighing.graph_weight, weighing.pull
-    return OffTheGraph(space, rows, passed, best, scoring, prototypes, *weights)
+    return OffTheGraph(space, rows, passed, best, answers, scoring, prototypes, *weights)
 
 
 def all_rows(
