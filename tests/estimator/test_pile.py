@@ -301,6 +301,19 @@ def test_a_label_of_weight_2_is_the_row_twice():
     assert not np.allclose(one.predict_proba(x), plain.predict_proba(x))
 
 
+def test_a_row_of_the_graph_is_predicted_as_in_the_graph(tmp_path):
+    x, y, _ = task(noise=4.0)
+    fitted = PrototypeClassifier(reject=0.05).fit(x, y)
+    pile = y == -1
+    assert (fitted.predict(x) == fitted.transduction_)[pile].all()
+    assert np.allclose(fitted.predict_proba(x)[pile], fitted.label_distributions_[pile])
+    assert np.allclose(fitted.stranger_proba(x)[pile], fitted.stranger_proba_[pile])
+    near = fitted.predict_proba(x + 0.05)
+    assert (
+        np.abs(near - fitted.predict_proba(x)).max() > 0.01
+    )  # others are read off their neighbours
+
+
 def test_named_strangers_are_no_class_and_lower_their_like():
     x, y, truth = task(shot=2, strangers=30, noise=3.0)
     known = np.flatnonzero(truth == -1)[:6]

@@ -103,7 +103,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         What `predict` returns for a rejected example.
     transduction_ : ndarray of shape (P,)
         The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`,
-        nor are the next three. For the examples given to `fit` they are better than `predict`.
+        nor are the next three.
     label_distributions_ : ndarray of shape (P, N)
         The probability of each class, given that the example belongs to one of them.
     stranger_proba_ : ndarray of shape (P,)

@@ -143,6 +143,7 @@ class Weighing(NamedTuple):
     lean: float
     graph_weight: float
     pull: float
+    answers: Array  # (L, N + 1), logits and scores
 
 
 class Trials(NamedTuple):
@@ -217,7 +218,7 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     expected = PULL * roundness(graph, spread.arrived, cosines, member)
     graph_weight, pull = graph_and_pull(held, options.temperature, expected)
     logits = graph_weight * logarithm(spread.arrived) + pull * cosines  # (L, N)
-    weighing = Weighing(shares, lean, graph_weight, pull)
+    weighing = Weighing(shares, lean, graph_weight, pull, np.column_stack([logits, scores.best]))
     model = reader(seen, spread, scores, given.space, weighing)
     logits, every_score = all_rows(model, finder, places, logits[copy_of], scores.best[copy_of])
     answer = Answer(
@@ -477,14 +478,15 @@ def reader(
         graph.rows,
         scale * np.column_stack([arrived, spread.from_named]),
         scores.raw.max(1),
+        weighing.answers,
         (PULL + MORE_PULL * lean) * ((1 - lean) * reached + lean * refined),
         refined,
     )
-    rows, passed, best, scoring, prototypes = (
+    rows, passed, best, answers, scoring, prototypes = (
         torch.from_numpy(np.ascontiguousarray(each)).to(space.center) for each in held
     )
     weights = weighing.graph_weight, weighing.pull
-    return OffTheGraph(space, rows, passed, best, scoring, prototypes, *weights)
+    return OffTheGraph(space, rows, passed, best, answers, scoring, prototypes, *weights)
 
 
 def all_rows(

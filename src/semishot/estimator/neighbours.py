@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from semishot.estimator.blocks import Array, Space, blocks
-from semishot.estimator.graph import NEIGHBOURS, POWER, Graph, graph_of, neighbour_graph
+from semishot.estimator.graph import NEIGHBOURS, Graph, graph_of, neighbour_graph
 from semishot.estimator.lift import Lift
 from semishot.estimator.reading import OffTheGraph, read_in_blocks
 
@@ -179,9 +179,11 @@ class Remembered:
                 best = np.argpartition(-cosines, NEIGHBOURS - 1, 1)[:, :NEIGHBOURS]
                 cosines = np.take_along_axis(cosines, best, 1)
                 places = np.take_along_axis(places, best, 1)
-            weights = torch.from_numpy(cosines.clip(0)).to(logits) ** POWER
             mine = torch.from_numpy(both[part]).to(logits)
             logits[part], scores[part] = model.combined(
-                torch.from_numpy(places.clip(0)), weights, mine[:, :count], mine[:, count:]
+                torch.from_numpy(places.clip(0)),
+                torch.from_numpy(cosines).to(logits),
+                mine[:, :count],
+                mine[:, count:],
             )
         return logits, scores
