@@ -131,3 +131,8 @@ def test_the_stored_results_hold_all_cells(name: str) -> None:
     held = {tuple(cell[key] for key in strangers.CELL) for cell in found["cells"]}
     assert held == {tuple(vars(cell).values()) for cell in wanted}
     assert path.stat().st_size < 300_000
+
+
+def test_the_page_shows_the_stored_results() -> None:
+    page = (ROOT / "docs" / "strangers.md").read_text(encoding="utf-8")
+    assert tables.markdown(RESULTS) in page
