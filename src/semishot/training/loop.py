@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -136,7 +137,11 @@ def build_optimizer(
     if not captured:
         return torch.optim.Adam(groups, lr=recipe.learning_rate)
     rate = torch.tensor(recipe.learning_rate, device=decayed[0].device)  # read at every replay
-    return torch.optim.Adam(groups, lr=rate, fused=True, capturable=True)
+    if not find_spec("triton"):
+        return torch.optim.Adam(groups, lr=rate, fused=True, capturable=True)
+    from semishot.network.fused.adam import OneKernelAdam
+
+    return OneKernelAdam(groups, lr=rate, fused=True, capturable=True)
 
 
 def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, updates: int) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 def slices(runs: int, programs: int) -> int:
     """Partial sums per run, added up in a fixed order: about `programs` in all to fill the chip."""
-    return min(128, max(4, int(triton.next_power_of_2(triton.cdiv(programs, runs)))))
+    return min(512, max(4, int(triton.next_power_of_2(triton.cdiv(programs, runs)))))
 
 
 def empty_activations(like: Tensor, *shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
