@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from semishot.errors import InputError
+from semishot.network.adam import Adam
 from semishot.network.encoder import ConvEncoder
 from semishot.training.checkpoints import last_good_state, save_state
 from semishot.training.chunks import Pace
@@ -135,11 +136,11 @@ def build_optimizer(
         {"params": others, "weight_decay": 0.0},
     ]
     if not captured:
-        return torch.optim.Adam(groups, lr=recipe.learning_rate)
+        return Adam(groups, lr=recipe.learning_rate)
     rate = torch.tensor(recipe.learning_rate, device=decayed[0].device)  # read at every replay
     if not find_spec("triton"):
-        return torch.optim.Adam(groups, lr=rate, fused=True, capturable=True)
-    from semishot.network.fused.adam import OneKernelAdam
+        return Adam(groups, lr=rate, fused=True, capturable=True)
+    from semishot.network.fused import OneKernelAdam
 
     return OneKernelAdam(groups, lr=rate, fused=True, capturable=True)
 

@@ -3,18 +3,18 @@
 The plain reference is in `encoder.py`, `prototypes.py` and `refine`.
 """
 
+from semishot.network.fused.adam import OneKernelAdam
 from semishot.network.fused.block import block
 from semishot.network.fused.episode import Sizes, episode_losses
 from semishot.network.fused.first_block import first_block
 from semishot.network.fused.methods import Methods, methods_of
-from semishot.network.fused.norm_relu_pool import norm_relu_pool
 
 __all__ = [
     "Methods",
+    "OneKernelAdam",
     "Sizes",
     "block",
     "episode_losses",
     "first_block",
     "methods_of",
-    "norm_relu_pool",
 ]

@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from semishot.network.adam import Adam
+
 BLOCK = 1024
 
 
@@ -67,7 +69,7 @@ def _adam_kernel(
     tl.store(parameters, p - size_of_step * first / root, mask=real)
 
 
-class OneKernelAdam(torch.optim.Adam):
+class OneKernelAdam(Adam):
     """Adam on one CUDA device, in graphs or not: float32, and the first of two groups decays."""
 
     @torch.no_grad()

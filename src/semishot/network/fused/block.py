@@ -6,9 +6,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from semishot.network.fused import convolution, norm_relu_pool
+from semishot.network.fused.convolution import convolve, input_grad, pack, weight_grad
 from semishot.network.fused.layout import channels_last
-from semishot.network.fused.norm_relu_pool import BatchNorm
+from semishot.network.fused.norm_relu_pool import (
+    BatchNorm,
+    check_size,
+    normalize_and_pool,
+    normalize_and_pool_backward,
+)
 
 
 class Block(torch.autograd.Function):
@@ -27,12 +32,12 @@ class Block(torch.autograd.Function):
         momentum: float,
         dtype: torch.dtype,
     ) -> Tensor:
-        norm_relu_pool.check_size(x, len(weight))
+        check_size(x, len(weight))
         x = channels_last(x)
-        packed = convolution.pack(weight)
-        convolved, sums = convolution.convolve(x, packed, len(weight))
+        packed = pack(weight)
+        convolved, sums = convolve(x, packed, len(weight))
         by = BatchNorm(scale, shift, moving_mean, moving_var, eps, momentum)
-        out, norm = norm_relu_pool.forward(convolved, sums, by, dtype)
+        out, norm = normalize_and_pool(convolved, sums, by, dtype)
         ctx.save_for_backward(x, packed, convolved, norm)
         ctx.runs = len(weight)
         return out
@@ -41,10 +46,10 @@ class Block(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, packed, convolved, norm = ctx.saved_tensors
-        grad, *norm_grads = norm_relu_pool.backward(convolved, norm, grad, ctx.runs)
-        weight_grad = convolution.weight_grad(grad, x, packed, ctx.runs)
-        x_grad = convolution.input_grad(grad, x, packed, ctx.runs)
-        return x_grad, weight_grad, *norm_grads, None, None, None, None, None
+        grad, *norm_grads = normalize_and_pool_backward(convolved, norm, grad, ctx.runs)
+        of_weight = weight_grad(grad, x, packed, ctx.runs)
+        of_input = input_grad(grad, x, packed, ctx.runs)
+        return of_input, of_weight, *norm_grads, None, None, None, None, None
 
 
 def block(

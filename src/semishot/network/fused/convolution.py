@@ -15,20 +15,11 @@ from semishot.network.fused.norm_relu_pool import statistics
 
 FORWARD, BACK, WEIGHT = (128, 4, 3), (128, 8, 3), (64, 4, 3)
 """Rows per step, warps and stages of a program: the fastest measured."""
-WEIGHT_PROGRAMS = 256
+WEIGHT_PROGRAMS, LEAST_ROWS = 256, 1024
+"""About so many programs, each with at least so many rows."""
 MOST_ROWS, MOST_ROWS_OF_WEIGHT, FEW_RUNS = 2**16, 20_000, 8
 """With more rows (pixels of a run) cuDNN is faster, except for few runs."""
 FILTERS_AT_ONCE = tl.constexpr(16)
-
-
-@triton.jit
-def _pack_kernel(weight, packed, F: tl.constexpr, M: tl.constexpr):
-    """(F out, F in, 9) -> (F out, 9, F in), in bf16, for some filters of one run."""
-    o = tl.program_id(1) * FILTERS_AT_ONCE + tl.arange(0, FILTERS_AT_ONCE)[:, None]
-    row = (tl.program_id(0) * F + o) * 9 * F
-    m = tl.arange(0, M)[None, :]
-    value = tl.load(weight + row + m, mask=m < 9 * F, other=0)
-    tl.store(packed + row + (m % 9) * F + m // 9, value.to(tl.bfloat16), mask=m < 9 * F)
 
 
 @triton.jit(do_not_specialize=["rows", "height", "width"])
@@ -113,14 +104,8 @@ def _unpack_kernel(parts, out, slices, F: tl.constexpr, M: tl.constexpr):
 
 
 def pack(weight: Tensor) -> Tensor:
-    """(R, F out, F in, 3, 3) -> (R * F out, F in, 3, 3), the last but one axis innermost, in bf16."""
-    runs, filters = weight.shape[:2]
-    packed = torch.empty(runs * filters, 3, 3, filters, dtype=torch.bfloat16, device=weight.device)
-    numbers = int(triton.next_power_of_2(9 * filters))
-    _pack_kernel[(runs, filters // FILTERS_AT_ONCE.value)](
-        weight, packed, filters, numbers, num_warps=8
-    )
-    return packed.permute(0, 3, 1, 2)
+    """(R, F out, F in, 3, 3) -> (R * F out, F in, 3, 3) in bf16, the inputs innermost."""
+    return weight.flatten(0, 1).to(torch.bfloat16, memory_format=torch.channels_last)
 
 
 def convolve(x: Tensor, packed: Tensor, runs: int) -> tuple[Tensor, Tensor]:
@@ -162,8 +147,7 @@ def weight_grad(grad: Tensor, x: Tensor, packed: Tensor, runs: int) -> Tensor:
     if rows > MOST_ROWS_OF_WEIGHT:
         found = _by_cudnn(grad, x, packed, runs, (False, True, False))[1]
         return found.to(torch.float32, memory_format=torch.contiguous_format).view(shape)
-    wanted = int(triton.next_power_of_2(triton.cdiv(WEIGHT_PROGRAMS, 3 * runs)))
-    slices = max(1, min(wanted, rows // (4 * tile)))
+    slices = max(1, min(triton.cdiv(WEIGHT_PROGRAMS, 3 * runs), rows // LEAST_ROWS))
     parts = torch.empty(runs, slices, 9, filters, filters, device=x.device)
     _weight_grad_kernel[(3 * runs, slices)](
         x, grad, parts, rows, height, width, channels, slices, filters, tile,

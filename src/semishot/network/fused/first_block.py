@@ -1,9 +1,9 @@
 """The first block from uint8 images: convolution, batch norm, ReLU and max-pool, forward and backward.
 
 Batch norm takes its statistics from the moments of the 3x3 patches (`ConvEncoder.first_statistics`) and is
-folded into the convolution. The four patches under a 2x2 pooling window are in one 4x4 window of pixels,
-which is loaded once. Letters as in `encoder.py`; K = 9 C numbers of a patch, T = 16 C taps of a window, each
-rounded up to a power of two.
+folded into the convolution. The four patches under a 2x2 pooling window are in one 4x4 window of pixels; all
+windows are laid out one after the other, because three kernels read them. Letters as in `encoder.py`; K = 9 C
+numbers of a patch, T = 16 C taps of a window, each rounded up to a power of two.
 """
 
 from typing import Any
@@ -16,9 +16,10 @@ from torch.autograd.function import once_differentiable
 
 from semishot.network.fused.layout import channels_last, empty_activations, slices
 
-GRAM = (128, 4, 512)
-FORWARD = {16: (32, 2, 4096), 64: (64, 4, 1024)}
-BACKWARD = {16: (32, 4, 256), 64: (64, 4, 512)}
+WINDOWS = 128
+GRAM = (128, 4, 396)
+FORWARD = {16: (32, 2, 2112), 64: (64, 4, 1056)}
+BACKWARD = {16: (32, 4, 528), 64: (64, 4, 264)}
 """Rows per step, warps, and programs in all, by T: the fastest measured values that fit into registers."""
 NO_WINNER = tl.constexpr(4)
 """Marks a window without a winner, whose output the ReLU sets to 0."""
@@ -26,37 +27,50 @@ PIXEL = tl.constexpr(256 / 255)
 """Pixels are divided by 256, which is exact, not by 255: weights make up for it."""
 
 
-@triton.jit
-def _windows(images, window, height, width, windows, C: tl.constexpr, T: tl.constexpr):
-    """(rows, T): the 4x4 pixels around each pooling window of a run, channel by channel, then zeros.
-
-    The windows are those of all images, one after the other.
-    """
-    cells = (height // 2) * (width // 2)
-    image, cell = window // cells, window % cells
-    t = tl.arange(0, T)[None, :]
-    y = 2 * (cell // (width // 2))[:, None] - 1 + (t % 16) // 4
-    x = 2 * (cell % (width // 2))[:, None] - 1 + t % 4
-    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width) & (t < 16 * C)
-    inside = inside & (window < windows)[:, None]
-    at = (image[:, None] * C + t // 16) * height * width + y * width + x
-    return tl.load(images + at, mask=inside, other=0)
-
-
-@triton.jit(do_not_specialize=["batch", "height", "width", "parts"])
-def _gram_kernel(
-    images, grams, batch, height, width, parts,
-    C: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr,
+@triton.jit(do_not_specialize=["batch", "height", "width"])
+def _window_kernel(
+    pairs, windows, batch, height, width,
+    C: tl.constexpr, WORDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
+    """The 4x4 pixels around each pooling window of a run, channel by channel, then zeros.
+
+    A window is WORDS words of four pixels in a row, which are read from three pairs of pixels.
+    """
+    run = tl.program_id(1)
+    half = width // 2
+    cells = (height // 2) * half
+    window = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    image, cell = (window // cells)[:, None], window % cells
+    word = tl.arange(0, WORDS)[None, :]
+    y = 2 * (cell // half)[:, None] - 1 + word % 4
+    x = (cell % half)[:, None]
+    inside = (y >= 0) & (y < height) & (word < 4 * C) & (window < batch * cells)[:, None]
+    pairs += run.to(tl.int64) * batch * C * height * half
+    at = pairs + ((image * C + word // 4) * height + y) * half + x
+    left = tl.load(at - 1, mask=inside & (x > 0), other=0).to(tl.int32) & 0xFFFF
+    middle = tl.load(at, mask=inside, other=0).to(tl.int32) & 0xFFFF
+    right = tl.load(at + 1, mask=inside & (x < half - 1), other=0).to(tl.int32) & 0xFFFF
+    windows += run.to(tl.int64) * batch * cells * WORDS
+    out = (left >> 8) | (middle << 8) | ((right & 0xFF) << 24)
+    tl.store(windows + window[:, None] * WORDS + word, out, mask=(window < batch * cells)[:, None])
+
+
+@triton.jit
+def _rows(windows, row, count, T: tl.constexpr):
+    """(rows, T): some windows, as float32."""
+    at = row[:, None] * T + tl.arange(0, T)[None, :]
+    return tl.load(windows + at, mask=(row < count)[:, None], other=0).to(tl.float32)
+
+
+@triton.jit(do_not_specialize=["count", "parts"])
+def _gram_kernel(windows, grams, count, parts, T: tl.constexpr, ROWS: tl.constexpr):
     """A slice of a run's windows w: the sums of w w^T and, in one more row, of w."""
     run, part = tl.program_id(0), tl.program_id(1)
-    images += run.to(tl.int64) * batch * C * height * width
-    windows = batch * (height // 2) * (width // 2)
+    windows += run.to(tl.int64) * count * T
     gram = tl.zeros((T, T), tl.float32)
     total = tl.zeros((ROWS, T), tl.float32)
-    for first in range(part * ROWS, windows, parts * ROWS):
-        w = _windows(images, first + tl.arange(0, ROWS), height, width, windows, C, T)
-        w = w.to(tl.float32)
+    for first in range(part * ROWS, count, parts * ROWS):
+        w = _rows(windows, first + tl.arange(0, ROWS), count, T)
         total += w
         w = w.to(tl.bfloat16)  # 0..255 are exact
         gram = tl.dot(tl.trans(w), w, gram)
@@ -120,25 +134,23 @@ def _fold_kernel(
         tl.store(placed + place, value.to(placed.dtype.element_ty))
 
 
-@triton.jit(do_not_specialize=["runs", "batch", "height", "width", "parts"])
+@triton.jit(do_not_specialize=["runs", "count", "parts"])
 def _first_forward_kernel(
-    images, weight, shift, out, winner, runs, batch, height, width, parts,
-    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
+    windows, weight, shift, out, winner, runs, count, parts,
+    T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """The largest convolution output in each window, shifted, above 0; and which of the four it was."""
     part, run = tl.program_id(0), tl.program_id(1)
-    windows = batch * (height // 2) * (width // 2)
-    images += run.to(tl.int64) * batch * C * height * width
+    windows += run.to(tl.int64) * count * T
     f = tl.arange(0, F)[None, :]
     weight += run * 4 * T * F
     taps = weight + tl.arange(0, T)[:, None] * F + f
     weight0, weight1 = tl.load(taps), tl.load(taps + T * F)
     weight2, weight3 = tl.load(taps + 2 * T * F), tl.load(taps + 3 * T * F)
     down = tl.load(shift + run * F + f)
-    for first in range(part * ROWS, windows, parts * ROWS):
+    for first in range(part * ROWS, count, parts * ROWS):
         row = first + tl.arange(0, ROWS)
-        window = _windows(images, row, height, width, windows, C, T)
-        window = (window.to(tl.float32) / 256).to(tl.float16)  # exact
+        window = (_rows(windows, row, count, T) / 256).to(tl.float16)  # exact
         best = tl.dot(window, weight0)
         value = tl.dot(window, weight1)
         which = tl.where(value > best, 1, 0)
@@ -150,31 +162,30 @@ def _first_forward_kernel(
         which = tl.where(value > best, 3, which)
         best = tl.maximum(value, best) + down
         place = (row[:, None] * runs + run) * F + f
-        valid = (row < windows)[:, None]
+        valid = (row < count)[:, None]
         tl.store(out + place, tl.maximum(best, 0).to(tl.bfloat16), mask=valid)
         tl.store(winner + place, tl.where(best > 0, which, NO_WINNER).to(tl.uint8), mask=valid)
 
 
-@triton.jit(do_not_specialize=["runs", "batch", "height", "width", "parts"])
+@triton.jit(do_not_specialize=["runs", "count", "parts"])
 def _first_backward_kernel(
-    images, winner, grad, grads, runs, batch, height, width, parts,
-    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
+    windows, winner, grad, grads, runs, count, parts,
+    T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """A slice of a run's windows: the gradients (4 T, F) of the placed weight and, in one more row, of the
     shift."""
     run, part = tl.program_id(0), tl.program_id(1)
-    windows = batch * (height // 2) * (width // 2)
-    images += run.to(tl.int64) * batch * C * height * width
+    windows += run.to(tl.int64) * count * T
     t, f = tl.arange(0, T), tl.arange(0, F)[None, :]
     zero = tl.zeros((T, F), tl.float32)
     total0, total1, total2, total3 = zero, zero, zero, zero
     shifts = tl.zeros((ROWS, F), tl.float32)
-    for first in range(part * ROWS, windows, parts * ROWS):
+    for first in range(part * ROWS, count, parts * ROWS):
         row = first + tl.arange(0, ROWS)
-        window = _windows(images, row, height, width, windows, C, T)
-        taps = tl.trans((window.to(tl.float32) / 256).to(tl.bfloat16))  # (T, rows), exact
+        window = (_rows(windows, row, count, T) / 256).to(tl.bfloat16)  # exact
+        taps = tl.trans(window)  # (T, rows)
         place = (row[:, None] * runs + run) * F + f
-        valid = (row < windows)[:, None]
+        valid = (row < count)[:, None]
         which = tl.load(winner + place, mask=valid, other=NO_WINNER)
         g = tl.load(grad + place, mask=valid, other=0)
         shifts += tl.where(which == NO_WINNER, 0, g).to(tl.float32)
@@ -247,16 +258,20 @@ class FirstBlock(torch.autograd.Function):
         filters = weight.shape[1]
         taps, numbers = (int(triton.next_power_of_2(n * channels)) for n in (16, 9))
         sizes = channels, taps, numbers, filters
-        rows, warps, programs = GRAM
-        parts = slices(runs, programs)
 
         def empty(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(size, dtype=dtype, device=images.device)
 
+        count = batch * (height // 2) * (width // 2)
+        windows = empty(runs, count, taps, dtype=torch.uint8)
+        _window_kernel[(triton.cdiv(count, WINDOWS), runs)](
+            images.contiguous().view(torch.int16), windows.view(torch.int32), batch, height, width,
+            channels, taps // 4, WINDOWS,
+        )  # fmt: skip
+        rows, warps, programs = GRAM
+        parts = slices(runs, programs)
         grams = empty(runs, parts, taps + 1, taps)
-        _gram_kernel[(runs, parts)](
-            images, grams, batch, height, width, parts, channels, taps, rows, num_warps=warps
-        )
+        _gram_kernel[(runs, parts)](windows, grams, count, parts, taps, rows, num_warps=warps)
         means, covariances = empty(runs, numbers), empty(runs, numbers, numbers)
         norm, offset = empty(runs, 4, filters), empty(runs, filters)
         placed = empty(runs, 4, taps, filters, dtype=torch.float16)
@@ -269,27 +284,27 @@ class FirstBlock(torch.autograd.Function):
         out = empty_activations(images, *shape)
         winner = empty_activations(images, *shape, dtype=torch.uint8)
         rows, warps, programs = FORWARD.get(taps, FORWARD[64])
-        parts = min(slices(runs, programs), triton.cdiv(batch * height * width, 4 * rows))
+        parts = slices(runs, programs)
         _first_forward_kernel[(parts, runs)](
-            images, placed, offset, out, winner,
-            runs, batch, height, width, parts, channels, taps, filters, rows, num_warps=warps,
+            windows, placed, offset, out, winner, runs, count, parts, taps, filters, rows,
+            num_warps=warps,
         )  # fmt: skip
-        ctx.save_for_backward(images, winner, weight, scale, means, covariances, norm)
+        ctx.save_for_backward(windows, winner, weight, scale, means, covariances, norm)
         ctx.sizes = sizes
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        images, winner, weight, scale, means, covariances, norm = ctx.saved_tensors
-        runs, batch, _, height, width = images.shape
-        channels, taps, _, filters = ctx.sizes
+        windows, winner, weight, scale, means, covariances, norm = ctx.saved_tensors
+        runs, count, taps = windows.shape
+        filters = weight.shape[1]
         rows, warps, programs = BACKWARD.get(taps, BACKWARD[64])
         parts = slices(runs, programs)
         grads = torch.empty(runs, parts, 4 * taps + 1, filters, device=grad.device)
         _first_backward_kernel[(runs, parts)](
-            images, winner, channels_last(grad), grads,
-            runs, batch, height, width, parts, channels, taps, filters, rows, num_warps=warps,
+            windows, winner, channels_last(grad), grads, runs, count, parts, taps, filters, rows,
+            num_warps=warps,
         )  # fmt: skip
         weight_grad = torch.empty_like(weight)
         scale_grad, shift_grad = torch.empty_like(scale), torch.empty_like(scale)

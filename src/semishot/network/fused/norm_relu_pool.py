@@ -4,13 +4,11 @@ Letters as in `encoder.py`.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from semishot.errors import InputError
 from semishot.network.fused.layout import channels_last, empty_activations, slices
@@ -201,7 +199,9 @@ class BatchNorm:
     momentum: float
 
 
-def forward(x: Tensor, parts: Tensor, by: BatchNorm, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def normalize_and_pool(
+    x: Tensor, parts: Tensor, by: BatchNorm, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """(B, R * F, H, W) with its sums -> (B, R * F, H / 2, W / 2), and what the backward pass needs."""
     batch, channels, height, width = x.shape
     groups, filters = by.scale.shape
@@ -218,7 +218,9 @@ def forward(x: Tensor, parts: Tensor, by: BatchNorm, dtype: torch.dtype) -> tupl
     return out, norm
 
 
-def backward(x: Tensor, norm: Tensor, grad: Tensor, groups: int) -> tuple[Tensor, Tensor, Tensor]:
+def normalize_and_pool_backward(
+    x: Tensor, norm: Tensor, grad: Tensor, groups: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, scale and shift."""
     grad = channels_last(grad)
     batch, channels, height, width = x.shape
@@ -238,48 +240,3 @@ def backward(x: Tensor, norm: Tensor, grad: Tensor, groups: int) -> tuple[Tensor
         x, norm, grads, grad, out, batch, height, width, channels, filters, ROWS
     )
     return out, grads[0].view(groups, filters), grads[1].view(groups, filters)
-
-
-class NormReluPool(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        scale: Tensor,
-        shift: Tensor,
-        moving_mean: Tensor,
-        moving_var: Tensor,
-        eps: float,
-        momentum: float,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        check_size(x, len(scale))
-        x = channels_last(x)
-        by = BatchNorm(scale, shift, moving_mean, moving_var, eps, momentum)
-        out, norm = forward(x, statistics(x, len(scale)), by, dtype)
-        ctx.save_for_backward(x, norm)
-        ctx.groups = len(scale)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, norm = ctx.saved_tensors
-        return *backward(x, norm, grad, ctx.groups), None, None, None, None, None
-
-
-def norm_relu_pool(
-    x: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    moving_mean: Tensor,
-    moving_var: Tensor,
-    eps: float,
-    momentum: float,
-    dtype: torch.dtype = torch.bfloat16,
-) -> Tensor:
-    """(B, R * F, H, W) in bf16 -> (B, R * F, H / 2, W / 2) in `dtype`."""
-    out: Tensor = NormReluPool.apply(  # type: ignore[no-untyped-call]
-        x, scale, shift, moving_mean, moving_var, eps, momentum, dtype
-    )
-    return out
