@@ -7,6 +7,7 @@ from semishot.network.fused.adam import OneKernelAdam
 from semishot.network.fused.block import block
 from semishot.network.fused.episode import Sizes, episode_losses
 from semishot.network.fused.first_block import first_block
+from semishot.network.fused.launching import compiled_ahead
 from semishot.network.fused.methods import Methods, methods_of
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "OneKernelAdam",
     "Sizes",
     "block",
+    "compiled_ahead",
     "episode_losses",
     "first_block",
     "methods_of",

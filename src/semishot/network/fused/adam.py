@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from semishot.network.adam import Adam
+from semishot.network.fused.launching import launch
 
 BLOCK = 1024
 
@@ -83,7 +84,7 @@ class OneKernelAdam(Adam):
         group = self.param_groups[0]
         beta1, beta2 = group["betas"]
         blocks, table = self._table(len(decayed), tuple(p.numel() for p in parameters))
-        _adam_kernel[(blocks,)](
+        launch(_adam_kernel, (blocks,))(
             tuple(parameters),
             tuple(_aligned(p.grad) for p in parameters if p.grad is not None),
             tuple(state["exp_avg"] for state in states),

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last, empty_activations
 from semishot.network.fused.norm_relu_pool import statistics
 
@@ -118,7 +119,7 @@ def convolve(x: Tensor, packed: Tensor, runs: int) -> tuple[Tensor, Tensor]:
     tiles = triton.cdiv(rows, tile)
     out = empty_activations(x, *x.shape)
     parts = torch.empty(tiles, 2, channels, device=x.device)
-    _convolve_kernel[(tiles, runs)](
+    launch(_convolve_kernel, (tiles, runs))(
         x, packed, out, parts, rows, height, width, channels, channels // runs, tile, False,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
@@ -131,7 +132,7 @@ def input_grad(grad: Tensor, x: Tensor, packed: Tensor, runs: int) -> Tensor:
     if rows > MOST_ROWS and runs >= FEW_RUNS:
         return _by_cudnn(grad, x, packed, runs, (True, False, False))[0]
     out = empty_activations(grad, *grad.shape)
-    _convolve_kernel[(triton.cdiv(rows, tile), runs)](
+    launch(_convolve_kernel, (triton.cdiv(rows, tile), runs))(
         grad, packed, out, out, rows, height, width, channels, channels // runs, tile, True,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
@@ -149,13 +150,13 @@ def weight_grad(grad: Tensor, x: Tensor, packed: Tensor, runs: int) -> Tensor:
         return found.to(torch.float32, memory_format=torch.contiguous_format).view(shape)
     slices = max(1, min(triton.cdiv(WEIGHT_PROGRAMS, 3 * runs), rows // LEAST_ROWS))
     parts = torch.empty(runs, slices, 9, filters, filters, device=x.device)
-    _weight_grad_kernel[(3 * runs, slices)](
+    launch(_weight_grad_kernel, (3 * runs, slices))(
         x, grad, parts, rows, height, width, channels, slices, filters, tile,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
     out = torch.empty(shape, device=x.device)
     numbers = int(triton.next_power_of_2(9 * filters))
-    _unpack_kernel[(runs, filters // FILTERS_AT_ONCE.value)](
+    launch(_unpack_kernel, (runs, filters // FILTERS_AT_ONCE.value))(
         parts, out, slices, filters, numbers, num_warps=8
     )
     return out

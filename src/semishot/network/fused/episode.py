@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from semishot.network.fused import shares
+from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last
 from semishot.network.fused.methods import Methods
 
@@ -334,21 +335,21 @@ class EpisodeLosses(torch.autograd.Function):
         prototypes, query_parts = empty(runs, places, n, filters), empty(runs, places, q, n)
         if sizes.unlabeled:
             distance_parts, square_parts = empty(runs, places, u, n), empty(runs, places, u)
-            _distance_kernel[(runs, places, triton.cdiv(sizes.unlabeled, ut))](
+            launch(_distance_kernel, (runs, places, triton.cdiv(sizes.unlabeled, ut)))(
                 maps, distance_parts, square_parts, *shape, runs, places, n, u, ut, filters,
                 num_warps=WARPS,
             )  # fmt: skip
-            _shares_kernel[(runs,)](
+            launch(_shares_kernel, (runs,))(
                 distance_parts, square_parts, settings, *parameters,
                 distances, squares, weights, totals, *shape, places, n, u, *flags,
                 num_warps=sizes.warps,
             )  # fmt: skip
-        _refine_kernel[(runs, places)](
+        launch(_refine_kernel, (runs, places))(
             maps, weights, totals, prototypes, query_parts,
             *shape, sizes.queries, runs, places, n, u, ut, q, qt, filters, num_warps=WARPS,
         )  # fmt: skip
         losses, query_grads = empty(runs), empty(runs, q, n)
-        _loss_kernel[(runs,)](
+        launch(_loss_kernel, (runs,))(
             query_parts, losses, query_grads, sizes.way, sizes.queries, places, n, q,
             num_warps=sizes.warps,
         )  # fmt: skip
@@ -380,7 +381,7 @@ class EpisodeLosses(torch.autograd.Function):
         shape = sizes.way, sizes.shot, sizes.unlabeled
         maps_grad, prototype_grads = torch.empty_like(maps), torch.empty_like(prototypes)
         weight_parts = torch.empty(runs, places, u, n, device=maps.device)
-        _query_backward_kernel[(runs, places)](
+        launch(_query_backward_kernel, (runs, places))(
             maps, prototypes, totals, query_grads, grad.contiguous(), maps_grad, prototype_grads,
             weight_parts, *shape, sizes.queries, runs, places, n, u, ut, q, qt, filters,
             num_warps=WARPS,
@@ -389,11 +390,11 @@ class EpisodeLosses(torch.autograd.Function):
             return maps_grad, *[None] * (3 + len(parameters))
         distance_grads, square_grads = torch.empty_like(distances), torch.empty_like(squares)
         grads = [torch.empty_like(parameter) for parameter in parameters]
-        _shares_backward_kernel[(runs,)](
+        launch(_shares_backward_kernel, (runs,))(
             weight_parts, distances, squares, settings, *parameters, distance_grads, square_grads,
             *grads, sizes.way, sizes.unlabeled, places, n, u, *ctx.flags, num_warps=sizes.warps,
         )  # fmt: skip
-        _refine_backward_kernel[(runs, places)](
+        launch(_refine_backward_kernel, (runs, places))(
             maps, weights, prototype_grads, distance_grads, square_grads, maps_grad,
             *shape, runs, places, n, u, ut, filters, num_warps=WARPS,
         )  # fmt: skip

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last, empty_activations, slices
 
 WINDOWS = 128
@@ -264,18 +265,20 @@ class FirstBlock(torch.autograd.Function):
 
         count = batch * (height // 2) * (width // 2)
         windows = empty(runs, count, taps, dtype=torch.uint8)
-        _window_kernel[(triton.cdiv(count, WINDOWS), runs)](
+        launch(_window_kernel, (triton.cdiv(count, WINDOWS), runs))(
             images.contiguous().view(torch.int16), windows.view(torch.int32), batch, height, width,
             channels, taps // 4, WINDOWS,
         )  # fmt: skip
         rows, warps, programs = GRAM
         parts = slices(runs, programs)
         grams = empty(runs, parts, taps + 1, taps)
-        _gram_kernel[(runs, parts)](windows, grams, count, parts, taps, rows, num_warps=warps)
+        launch(_gram_kernel, (runs, parts))(
+            windows, grams, count, parts, taps, rows, num_warps=warps
+        )
         means, covariances = empty(runs, numbers), empty(runs, numbers, numbers)
         norm, offset = empty(runs, 4, filters), empty(runs, filters)
         placed = empty(runs, 4, taps, filters, dtype=torch.float16)
-        _fold_kernel[(runs,)](
+        launch(_fold_kernel, (runs,))(
             grams.sum(1), weight, scale, shift, moving_mean, moving_var,
             means, covariances, norm, placed, offset, batch * height * width, eps, momentum,
             *sizes,
@@ -285,7 +288,7 @@ class FirstBlock(torch.autograd.Function):
         winner = empty_activations(images, *shape, dtype=torch.uint8)
         rows, warps, programs = FORWARD.get(taps, FORWARD[64])
         parts = slices(runs, programs)
-        _first_forward_kernel[(parts, runs)](
+        launch(_first_forward_kernel, (parts, runs))(
             windows, placed, offset, out, winner, runs, count, parts, taps, filters, rows,
             num_warps=warps,
         )  # fmt: skip
@@ -302,13 +305,13 @@ class FirstBlock(torch.autograd.Function):
         rows, warps, programs = BACKWARD.get(taps, BACKWARD[64])
         parts = slices(runs, programs)
         grads = torch.empty(runs, parts, 4 * taps + 1, filters, device=grad.device)
-        _first_backward_kernel[(runs, parts)](
+        launch(_first_backward_kernel, (runs, parts))(
             windows, winner, channels_last(grad), grads, runs, count, parts, taps, filters, rows,
             num_warps=warps,
         )  # fmt: skip
         weight_grad = torch.empty_like(weight)
         scale_grad, shift_grad = torch.empty_like(scale), torch.empty_like(scale)
-        _fold_backward_kernel[(runs,)](
+        launch(_fold_backward_kernel, (runs,))(
             grads.sum(1), weight, scale, means, covariances, norm,
             weight_grad, scale_grad, shift_grad, *ctx.sizes,
         )  # fmt: skip

@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from semishot.errors import InputError
+from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last, empty_activations, slices
 
 ROWS = 32
@@ -181,7 +182,7 @@ def statistics(x: Tensor, runs: int) -> Tensor:
     batch, channels, height, width = x.shape
     count = slices(runs, PROGRAMS)
     parts = torch.empty(count, 2, channels, device=x.device)
-    _statistics_kernel[(runs, count)](
+    launch(_statistics_kernel, (runs, count))(
         x, parts, batch * height * width, channels, count, channels // runs, ROWS
     )
     return parts
@@ -206,13 +207,13 @@ def normalize_and_pool(
     batch, channels, height, width = x.shape
     groups, filters = by.scale.shape
     norm = torch.empty(4, channels, device=x.device)
-    _fold_kernel[(groups,)](
+    launch(_fold_kernel, (groups,))(
         parts, by.scale, by.shift, by.moving_mean, by.moving_var, norm, batch * height * width,
         channels, len(parts), by.eps, by.momentum, filters,
     )  # fmt: skip
     out = empty_activations(x, batch, channels, height // 2, width // 2, dtype=dtype)
     cells = batch * (height // 2) * (width // 2)
-    _pool_forward_kernel[(triton.cdiv(cells, ROWS), groups)](
+    launch(_pool_forward_kernel, (triton.cdiv(cells, ROWS), groups))(
         x, norm, out, batch, height, width, channels, filters, ROWS
     )
     return out, norm
@@ -228,15 +229,15 @@ def normalize_and_pool_backward(
     count = slices(groups, PROGRAMS)
     parts = torch.empty(count, 2, channels, device=x.device)
     grads = torch.empty(4, channels, device=x.device)
-    _pool_sums_kernel[(groups, count)](
+    launch(_pool_sums_kernel, (groups, count))(
         x, norm, grad, parts, batch, height, width, channels, count, filters, ROWS
     )
-    _fold_backward_kernel[(groups,)](
+    launch(_fold_backward_kernel, (groups,))(
         parts, norm, grads, batch * height * width, channels, count, filters
     )
     out = torch.empty_like(x)
     cells = batch * ((height + 1) // 2) * ((width + 1) // 2)
-    _pool_backward_kernel[(triton.cdiv(cells, ROWS), groups)](
+    launch(_pool_backward_kernel, (triton.cdiv(cells, ROWS), groups))(
         x, norm, grads, grad, out, batch, height, width, channels, filters, ROWS
     )
     return out, grads[0].view(groups, filters), grads[1].view(groups, filters)
