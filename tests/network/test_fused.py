@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -30,6 +31,11 @@ if not torch.cuda.is_available():
 from semishot.network import fused
 from semishot.network.fused import convolution
 
+FIRST_BLOCK = [
+    kernel
+    for name, kernel in vars(import_module("semishot.network.fused.first_block")).items()
+    if name.endswith("_kernel")
+]
 CUDA = torch.device("cuda")
 RUNS, BATCH = 3, 10
 
@@ -39,10 +45,17 @@ def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
     return float((found - exact).norm() / exact.norm())
 
 
-def plain_block(x, weight, scale, shift, averages):
-    """Convolution, batch norm, ReLU, max-pool."""
+@pytest.fixture(autouse=True)
+def same_numbers_each_time():
+    torch.manual_seed(0)
+
+
+def plain_block(x, weight, scale, shift, averages, rounded=False):
+    """Convolution, rounded to bf16 or not, batch norm, ReLU, max-pool."""
     runs = len(weight)
     x = F.conv2d(x, weight.flatten(0, 1), padding=1, groups=runs)
+    if rounded:  # else another pixel may win
+        x = x + (x.bfloat16() - x).detach()
     x = F.batch_norm(x, *averages, scale.flatten(), shift.flatten(), True, 0.1, 1e-5)
     return F.max_pool2d(F.relu(x), 2)
 
@@ -128,6 +141,22 @@ def test_convolutions_match_float64_whoever_computes_them(monkeypatch):
         assert relative(sums.sum(0)[1], out.double().square().sum((0, 2, 3))) < 1e-5
         assert relative(into, exact[0].grad) < 5e-3
         assert relative(weights.flatten(0, 1), exact[1].grad) < 5e-3
+
+
+def test_kernels_compiled_ahead_are_not_run_and_serve_later():
+    images = torch.randint(0, 256, (RUNS, BATCH, 2, 28, 28), device=CUDA).byte()
+    weight = torch.randn(RUNS, 16, 2, 3, 3, device=CUDA, requires_grad=True)
+    scale, shift = torch.ones(RUNS, 16, device=CUDA), torch.zeros(RUNS, 16, device=CUDA)
+    mean, var = torch.zeros(RUNS, 16, device=CUDA), torch.ones(RUNS, 16, device=CUDA)
+    with fused.compiled_ahead():
+        fused.first_block(images, weight, scale, shift, mean, var, 1e-5, 0.1).sum().backward()
+    assert not mean.any()
+    assert (var == 1).all()
+    cached = [len(kernel.device_caches[0][0]) for kernel in FIRST_BLOCK]
+    assert min(cached) > 0
+    fused.first_block(images, weight, scale, shift, mean, var, 1e-5, 0.1).sum().backward()
+    assert mean.any()
+    assert [len(kernel.device_caches[0][0]) for kernel in FIRST_BLOCK] == cached
 
 
 def test_one_kernel_adam_steps_as_pytorchs():
@@ -217,7 +246,7 @@ def test_episode_losses_match_float64(shape, side, filters, methods):
     (losses * weight.double()).sum().backward()
     own = [p.grad for n, p in exact.named_parameters() if n.startswith("refiner")]
     for one, other in zip(found[0], [losses, rows.grad, *own], strict=True):
-        assert relative(one, other) < 2e-5
+        assert relative(one, other) < 1e-4
 
 
 def test_activations_that_kernels_cannot_count_are_refused():
