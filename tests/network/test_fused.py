@@ -1,6 +1,8 @@
 """The CUDA path against the plain one: kernels, the captured update, and where it runs at all."""
 
 import contextlib
+import gc
+import weakref
 from dataclasses import replace
 from importlib import import_module
 
@@ -285,6 +287,25 @@ def test_a_replayed_graph_does_what_the_plain_loop_does(precision):
         found.append((*losses, model.encoder.weights[2].detach().clone()))
     for plain, captured in zip(*found, strict=True):
         assert relative(captured, plain) < (5e-2 if precision == "bf16" else 1e-2)
+
+
+def test_a_graph_holds_its_fleet():
+    """Else others' tensors take the place of its buffers and settings, and a replay reads those."""
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2)
+    chunk = Chunk(torch.randint(0, 50, (2, 1, shape.images)), None, [1e-3] * 2)
+    pool = torch.randint(0, 256, (50, 1, 28, 28), device=CUDA).byte()
+    recipe = Recipe(filters=16, init_std=0.1)
+    model = build_fleet((Member("masked_soft_kmeans", 0),), recipe, 1).to(CUDA).train()
+    model.encoder.fused = True
+    run = captured_chunk(model, fleet_optimizer(recipe, model), pool, shape, chunk)
+    held = weakref.ref(model)
+    del model
+    gc.collect()
+    assert held() is not None
+    assert run(chunk)().isfinite().all()
+    del run
+    gc.collect()
+    assert held() is None
 
 
 def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():

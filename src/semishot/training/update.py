@@ -146,7 +146,8 @@ def captured_chunk(
         if values is not None and to is not None:
             to[: len(values)].copy_(values.pin_memory(), non_blocking=True)
 
-    def run(chunk: Chunk) -> Callable[[], Tensor]:
+    def run(chunk: Chunk, _held: object = (model, optimizer)) -> Callable[[], Tensor]:
+        """It holds the fleet, whose tensors the graph reads and writes, whoever else forgets it."""
         count, last = len(chunk), None
         with torch.cuda.stream(stream):
             send(chunk.images, images)
