@@ -1,22 +1,23 @@
 """Labels spread over a graph of neighbours, and prototypes made of where they arrive.
 
-Letters: L rows of the graph, B other rows, N classes, F folds, D features, k neighbours. Rows are directions
-seen from the center of the pile, so scale and rotation of the features change nothing, nor does order.
+Rows have unit length, and only their cosines count: rotation of the features changes nothing, nor does the
+order of rows.
+Letters: L rows of the graph, C rows compared with them, N classes, D features, k neighbours.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-Array = NDArray[Any]
+from semishot.estimator.blocks import Array
 
 NEIGHBOURS = 7
 POWER = 3
 """Of the cosine: the weight of an edge."""
 SPREAD = 0.8
-"""What a label passes on from row to row; the rest returns to where it began."""
+"""The share of a label that is passed on from row to row."""
 ROUNDS = 20
 SMALLEST = 1e-7
 """Of what arrives: below it nothing has. The logarithm stays finite where no path leads."""
@@ -26,30 +27,25 @@ BLOCK = 4096
 
 class Graph(NamedTuple):
     rows: Array
-    """(L, D) directions seen from the center."""
+    """(L, D), unit length."""
     weights: csr_array
     """(L, L), symmetric: cos^3 in both directions, for the k nearest of each row."""
     degree: Array
-    """(L,) the weights' sums."""
-
-
-def directions(features: Array, center: Array) -> Array:
-    """(..., D) -> (..., D): unit length, seen from the center, unit length again."""
-    return unit(unit(features) - center)
-
-
-def unit(features: Array) -> Array:
-    lengths = np.linalg.norm(features, axis=-1, keepdims=True)
-    return features / np.where(lengths > 0, lengths, 1)
+    """(L,), sums of the weights."""
 
 
 def neighbour_graph(rows: Array) -> Graph:
-    """(L, D) -> the graph of k nearest neighbours, by cosines in blocks."""
+    """(L, D) -> the graph of k nearest neighbours."""
+    return graph_of(rows, lambda part: rows[part] @ rows.T)
+
+
+def graph_of(rows: Array, cosines_of: Callable[[slice], Array]) -> Graph:
+    """(L, D) -> the graph of k nearest neighbours, by cosines (C, L) of a part of the rows with all."""
     parts = []
     for first in range(0, len(rows), BLOCK):
-        cosines = rows[first : first + BLOCK] @ rows.T  # (B, L)
+        cosines = cosines_of(slice(first, first + BLOCK))  # (C, L), a copy
         here = np.arange(len(cosines))
-        cosines[here, first + here] = -1  # no row is its own neighbour
+        cosines[here, first + here] = -1  # a row is not its own neighbour
         parts.append(nearest(cosines, min(NEIGHBOURS, len(rows) - 1)))
     places, values = (np.concatenate(each) for each in zip(*parts, strict=True))  # (L, k), (L, k)
     starts = np.arange(len(rows) + 1) * places.shape[1]
@@ -59,8 +55,8 @@ def neighbour_graph(rows: Array) -> Graph:
 
 
 def nearest(cosines: Array, count: int) -> tuple[Array, Array]:
-    """(B, L) -> places (B, k) and edge weights cos^3 (B, k) of the nearest rows."""
-    if count == 0:  # one row alone
+    """(C, L) -> places (C, k) and edge weights cos^3 (C, k) of the nearest rows."""
+    if count == 0:  # a graph of one row
         return np.empty((len(cosines), 0), np.int64), np.empty((len(cosines), 0))
     places = np.argpartition(cosines, cosines.shape[1] - count, 1)[:, cosines.shape[1] - count :]
     values = np.take_along_axis(cosines, places, 1).clip(0).astype(np.float64) ** POWER
@@ -68,7 +64,7 @@ def nearest(cosines: Array, count: int) -> tuple[Array, Array]:
 
 
 def propagate(graph: Graph, labels: Array) -> Array:
-    """(L, ...) one-hot labels -> (L, ...) what arrives: Z = (I - a D^-1/2 W D^-1/2)^-1 Y, by its series."""
+    """(L, ...) labels -> (L, ...) what arrives: Z = (I - a D^-1/2 W D^-1/2)^-1 Y, by its series."""
     scale = 1 / np.sqrt(np.maximum(graph.degree, SMALLEST))[:, None]  # (L, 1)
     flat = labels.reshape(len(labels), -1)
     arrived = flat
@@ -83,8 +79,13 @@ def smoothed(graph: Graph, scores: Array, share: float) -> Array:
     return np.where(graph.degree > 0, (1 - share) * scores + share * around, scores)
 
 
-def prototypes(rows: Array, weights: Array) -> Array:
-    """(L, D), (L, N) -> (N, D), Eq. 1 up to length: sums of rows."""
+def unit(rows: Array) -> Array:
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
+def summed(rows: Array, weights: Array) -> Array:
+    """(L, D), (L, N) -> (N, D), Eq. 1 up to length: weighted sums of rows."""
     return (weights.T.astype(rows.dtype) @ rows).astype(np.float64)
 
 
@@ -92,11 +93,10 @@ def cosines_without_itself(rows: Array, weights: Array) -> Array:
     """(L, D), (L, N) -> (L, N): of each row with the prototypes made without that row.
 
     For p = sum_j w_j x_j and unit rows, x.(p - w x) = x.p - w and |p - w x|^2 = |p|^2 - 2 w x.p + w^2.
-    A row that has taken part in a prototype would else lie nearer to it than a new one.
+    A row that takes part in a prototype lies nearer to it than a new row would.
     """
-    p = prototypes(rows, weights)  # (N, D)
+    p = summed(rows, weights)  # (N, D)
     along = (rows @ p.T.astype(rows.dtype)).astype(np.float64)  # (L, N)
     squares = (p**2).sum(-1) - 2 * weights * along + weights**2  # (L, N)
-    return np.where(
-        squares > SMALLEST, (along - weights) / np.sqrt(np.maximum(squares, SMALLEST)), 0
-    )
+    found = (along - weights) / np.sqrt(np.maximum(squares, SMALLEST))
+    return np.where(squares > SMALLEST, found, 0)
