@@ -22,7 +22,7 @@ from semishot.estimator.graph import (
 from semishot.estimator.graph_rule import Evidence
 from semishot.estimator.lift import lift_of
 from semishot.estimator.pile import Pile
-from semishot.estimator.reading import NAMED, PULL, SHARE
+from semishot.estimator.reading import NAMED, PULL
 from semishot.estimator.strangers import (
     Members,
     Prior,
@@ -123,7 +123,7 @@ def test_the_score_of_a_row_is_what_the_page_says(noise):
             s = math.log(max(z[i, c], 1e-7)) + row @ scoring[c]
             each.append(s - math.log(1 + NAMED * named[i] / max(z[i, c], 1e-7)))
         best.append(max(each))
-    expected = smoothed(graph, np.array(best), SHARE)
+    expected = smoothed(graph, np.array(best), 0.6 * min(1, (y == -1).sum() / N / 20))
     assert np.corrcoef(found.answer.scores, expected)[0, 1] > 0.98
     assert (found.answer.scores <= expected + 1e-6).all()  # its own part draws a prototype nearer
 
@@ -152,6 +152,34 @@ def test_strangers_lie_apart_where_score_and_density_go_together():
     assert piles.apart(seen._replace(pile=np.arange(40) < 2), dense) == 0
 
 
+@pytest.mark.parametrize("pile", [0, 6, 31])
+def test_members_are_expected_below_the_neighbours_of_labels_where_classes_are_large(pile):
+    rows, scores = rows_of(40), np.random.default_rng(1).normal(size=40)
+    in_pile = (np.arange(40) >= N) & (np.arange(40) < N + pile)
+    seen = Evidence(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), in_pile)
+    w, around = plain_graph(rows), []
+    for i in range(N):
+        near = [j for j in range(40) if in_pile[j] and w[i, j] > 0]
+        if near:
+            around.append(sum(w[i, j] * scores[j] for j in near) / sum(w[i, j] for j in near))
+    below = 2 * min(1, pile / N / 20)
+    expected = np.mean(around) - below if around else 3
+    assert piles.prior_of(seen, scores, in_pile, 0.0).mean == pytest.approx(expected)
+
+
+def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
+    """Of each class 2 rows in the pile: all 7 neighbours of a stranger are members."""
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(20, 64))
+    x = np.concatenate([*[centers + 0.4 * rng.normal(size=(20, 64)) for _ in range(3)]])
+    x = np.concatenate([x, rng.normal(size=(20, 64))])
+    y = np.where(np.arange(80) < 20, np.arange(80), -1)
+    found = Pile(x).learn(y)
+    rejected = found.answer.scores < found.cutoff(0.05)
+    assert rejected[60:].mean() > 0.8
+    assert rejected[20:60].mean() < 0.1
+
+
 def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
     """z = 0.8 sum_j 2 w_j Z_j / sqrt(d d_j), with d = 2 sum_j w_j: the graph's own equation."""
     x, y, _ = task()
@@ -169,7 +197,9 @@ def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
     assert np.allclose(logits[0].numpy(), expected)
     raw = by_graph + model.scoring.numpy() @ place
     around = (w * model.best.numpy()[near]).sum() / w.sum()
-    assert scores[0].item() == pytest.approx((1 - SHARE) * raw.max() + SHARE * around)
+    share = 0.6 * min(1, (y == -1).sum() / N / 20)
+    assert model.share == pytest.approx(share)
+    assert scores[0].item() == pytest.approx((1 - share) * raw.max() + share * around)
 
 
 # How members and strangers score
@@ -230,9 +260,20 @@ def test_strangers_are_found_by_expectation_maximization():
     found = strangers_by(scores, np.full(400, -6.0), Members(3.0, 2.0, 100.0), np.empty(0))
     assert found.share == pytest.approx(0.25, abs=0.03)
     assert found.mean == pytest.approx(-6, abs=0.5)
-    count = count_strangers(scores, Members(3.0, 2.0, 100.0), lambda _: found, 0.1)
+
+
+def test_strangers_are_counted_by_their_probabilities_and_by_the_median_of_members():
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.normal(3, 2, 300), rng.normal(-6, 2, 100)])
+    stranger = np.where(np.arange(400) < 300, 0.02, 0.9)
+    count = count_strangers(scores, stranger, Members(3.0, 2.0, 1e9), 0.1)
+    left = 400 - 2 * sum(s > 3.0 for s in scores)
+    assert count.expected == pytest.approx((96 + left) / 2)
+    low, high = (400 - 2 * sum(s > 3.0 + d for s in scores) for d in (-0.1645, 0.1645))
+    chance = 1.645 * math.sqrt(400 - left)
+    assert count.low == pytest.approx(min(left - math.hypot(chance, left - low), 96))
+    assert count.high == pytest.approx(max(left + math.hypot(chance, high - left), 96))
     assert count.low < 100 < count.high
-    assert count.high - count.low < 40
 
 
 # Promises
@@ -333,9 +374,11 @@ def test_how_many_strangers_there_are_and_how_many_are_missed():
     found = PrototypeClassifier().fit(x, y)
     count = found.n_strangers_
     assert count.low <= (truth == -1).sum() <= count.high
-    kept = (y == -1) & (found.distractor_score_ <= 0.95)
-    assert found.missed_strangers(0.05) == pytest.approx(found.stranger_proba_[kept].sum())
-    assert found.missed_strangers() == pytest.approx(found.stranger_proba_[y == -1].sum())
+    rejected = ((y == -1) & (found.distractor_score_ > 0.95)).sum()
+    members = (y == -1).sum() - count.expected
+    expected = max(0, count.expected - max(0, rejected - 0.05 * members))
+    assert found.missed_strangers(0.05) == pytest.approx(expected)
+    assert found.missed_strangers() == count.expected
     assert found.set_params(reject=0.05).missed_strangers() == found.missed_strangers(0.05)
 
 

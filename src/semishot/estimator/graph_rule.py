@@ -59,7 +59,9 @@ CROWDED, SINGLE = 0.3, 0.45
 """Correlation of score and density in the pile: strangers are crowds below, single above."""
 BELOW, NEARER, DECLINE = 2.0, 0.5, 0.7
 """Members score 2 below the neighbours of labeled rows at one label per class, 2 / K^0.7 at K labels;
-0.5 less where refined prototypes take part."""
+0.5 less where refined prototypes take part, and less where there is little `room`."""
+ROOMY = 20.0
+"""Rows of the pile for each class: with fewer, a class hardly reaches beyond the neighbours of one row."""
 USUAL_MEAN, USUAL_GROWTH = 3.0, 1.5
 """Where labels have no neighbours in the pile: at one label per class, and what each e-fold adds."""
 LEAST_VARIANCE, MORE_VARIANCE = 4.0, 2.0
@@ -212,8 +214,8 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     full = WithAll(member, scores.best, lean, options.steps)
     held = held_out(seen, spread, full)
     members = members_by(held.scores, prior)
-    known = scores.best[pile], scores.second[others]
-    strangers = strangers_by(*known, members, scores.best[seen.named])
+    named = scores.best[seen.named]
+    strangers = strangers_by(scores.best[pile], scores.second[others], members, named)
     cosines = cosines_without_itself(rows, shares)  # (L, N)
     expected = PULL * roundness(graph, spread.arrived, cosines, member)
     graph_weight, pull = graph_and_pull(held, options.temperature, expected)
@@ -221,17 +223,11 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     weighing = Weighing(shares, lean, graph_weight, pull, np.column_stack([logits, scores.best]))
     model = reader(seen, spread, scores, given.space, weighing)
     logits, every_score = all_rows(model, finder, places, logits[copy_of], scores.best[copy_of])
-    answer = Answer(
-        softmax(logits, 1), every_score, stranger_probability(every_score, members, strangers)
-    )
+    stranger = stranger_probability(every_score, members, strangers)  # (P,)
+    answer = Answer(softmax(logits, 1), every_score, stranger)
     unknown = ~given.named & (given.labels.sum(1) == 0)  # (P,)
     error = members.spread / (1 + prior.worth + len(held.scores)) ** 0.5
-    found = count_strangers(
-        every_score[unknown],
-        members,
-        lambda moved: strangers_by(*known, moved, scores.best[seen.named]),
-        error,
-    )
+    found = count_strangers(every_score[unknown], stranger[unknown], members, error)
     gain, right = help_of_the_pile(held, graph_weight, pull)
     return Learned(
         model,
@@ -310,6 +306,18 @@ def pulls(seen: Evidence, arrived: Array, shares: Array, lean: float) -> Array:
     return (PULL + MORE_PULL * lean) * found
 
 
+def room(seen: Evidence) -> float:
+    """0 to 1: how far classes reach beyond the neighbours of one row.
+
+    In a large class all neighbours are of it, and their scores tell. Where the pile has few rows of each
+    class, neighbours are of other classes too: those of a single stranger are members, and it must not be
+    scored by them. Also, all members are then neighbours of a label. Strangers are counted with the rows,
+    as nothing is known of them yet.
+    """
+    each: float = seen.pile.sum() / seen.labels.shape[1]
+    return min(1.0, float(each) / ROOMY)
+
+
 def scores_of(seen: Evidence, spread: Spread, pulled: Array) -> Scores:
     """`pulls` (L, N) -> log Z + pulls, the best of each row, and that of its second-best class.
 
@@ -319,14 +327,16 @@ def scores_of(seen: Evidence, spread: Spread, pulled: Array) -> Scores:
     raw = np.log(arrived) + pulled - np.log1p(NAMED * spread.from_named[:, None] / arrived)
     ordered = np.sort(raw, 1)
     best, second = ordered[:, -1], ordered[:, -min(2, raw.shape[1])]
-    return Scores(raw, smoothed(seen.graph, best, SHARE), smoothed(seen.graph, second, SHARE))
+    share = SHARE * room(seen)
+    return Scores(raw, smoothed(seen.graph, best, share), smoothed(seen.graph, second, share))
 
 
 def prior_of(seen: Evidence, scores: Array, pile: Array, lean: float) -> Prior:
     """Scores (L,), rows of the pile (L,) -> how members are expected to score.
 
     A labeled row is a member like any other, but its score holds its own label. Those of its neighbours in
-    the pile do not, and members score lower than these by a number that is much the same in all data.
+    the pile do not, and members score lower than these by a number that is much the same in all data
+    where classes are large.
     """
     labels = seen.labels
     shots = float(np.exp(np.log(labels.sum(0)).mean()))  # labels per class
@@ -335,7 +345,7 @@ def prior_of(seen: Evidence, scores: Array, pile: Array, lean: float) -> Prior:
     around = (seen.graph.weights @ (pile * scores))[beside] / weight[beside]
     mean = USUAL_MEAN + USUAL_GROWTH * np.log(shots)
     if len(around):
-        mean = around.mean() - (BELOW - NEARER * lean) / shots**DECLINE
+        mean = around.mean() - room(seen) * (BELOW - NEARER * lean) / shots**DECLINE
     variance = LEAST_VARIANCE + MORE_VARIANCE * max(1 / shots, lean)
     return Prior(float(mean), variance, MEAN_WORTH * labels.shape[1])
 
@@ -485,7 +495,7 @@ def reader(
     rows, passed, best, answers, scoring, prototypes = (
         torch.from_numpy(np.ascontiguousarray(each)).to(space.center) for each in held
     )
-    weights = weighing.graph_weight, weighing.pull
+    weights = weighing.graph_weight, weighing.pull, SHARE * room(seen)
     return OffTheGraph(space, rows, passed, best, answers, scoring, prototypes, *weights)
 
 
