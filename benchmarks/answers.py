@@ -18,7 +18,7 @@ Errors are standard errors over tasks.
 import argparse
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,11 +161,14 @@ def one_task(folder: Path, half: str, of: tuple[Cell, str, str, int]) -> Found:
     torch.set_num_threads(1)
     threadpool_limits(1)
     cell, start, rule, seed = of
-    return play(draw(source(folder, half, cell), cell, seed), start, rule, seed)
+    found = all_sources(folder, half)[cell.data, cell.way]
+    return play(draw(found, cell, seed), start, rule, seed)
 
 
-def source(folder: Path, half: str, cell: Cell) -> Source:
-    return sources(folder, half)[cell.data, cell.way]
+@cache
+def all_sources(folder: Path, half: str) -> dict[tuple[str, int], Source]:
+    """Read once by each process."""
+    return sources(folder, half)
 
 
 def mean_and_error(name: str, values: Sequence[float]) -> Found:
@@ -293,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("features", type=Path, nargs="?", help="of stranger_tasks.features")
     parser.add_argument("--half", choices=("choose", "report"), default="choose")
-    parser.add_argument("--tasks", type=int, default=12)
+    parser.add_argument("--tasks", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="default for report: results/answers.json")
     parser.add_argument("--page", action="store_true", help="fill the page from stored results")

@@ -120,10 +120,8 @@ def worth_asking(
     known = None if others is None else Rows.of(others)
     worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
     new = np.ones(len(best))  # (C,), how unlike all chosen rows
-    for row in chosen:
-        new = np.minimum(
-            new, different(rows.apart(seen(features[[row]], space)[0] - origin) / usual)
-        )
+    for row in seen(features[chosen], space) - origin if chosen else ():
+        new = np.minimum(new, different(rows.apart(row) / usual))
     while len(chosen) < count and (worth * new).max() > 0:
         place = int((worth * new).argmax())
         row = rows.values[place]
