@@ -154,7 +154,9 @@ def written(path: Path, content: object) -> Path:
 def test_files_of_version_01_are_given_the_kind_of_their_records():
     """The committed files are of 0.1."""
     kinds = {"figure-masks": "masks", "table5": "baseline", "ablations": "ablation"}
-    for path in PUBLISHED.glob("*/[aft]*.json"):
+    for path in [
+        p for name in ("omniglot", "mini-imagenet") for p in PUBLISHED.glob(f"{name}/[aft]*.json")
+    ]:
         assert "kind" not in path.read_text(encoding="utf-8")
         expected = next((kinds[name] for name in kinds if path.stem.startswith(name)), "accuracy")
         assert {r["kind"] for r in rec.read_records(path)} == {expected}, path
