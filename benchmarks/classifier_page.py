@@ -10,7 +10,6 @@ from summarize import markdown, number
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS = ROOT / "docs" / "estimator.md", ROOT / "results" / "classifier"
 BEGIN, END = "<!-- classifier tables -->", "<!-- /classifier tables -->"
-NEXT_BEGIN, NEXT_END = "<!-- next labels -->", "<!-- /next labels -->"
 THEIRS = ("LabelSpreading", "LabelPropagation", "SelfTraining")
 COLUMNS = ("supervised", "ours", "version 0.1", "ours, soft_kmeans", "ours, learned mask", *THEIRS)
 FEATURES = {
@@ -108,25 +107,8 @@ def section(result: Result) -> str:
     )
 
 
-def next_labels(result: Result) -> str:
-    """Accuracy after ten more labels, by who chose them; the difference is over random."""
-    names = list(dict.fromkeys(row["contender"] for row in result["rows"]))
-    head = ["shots, pile, distractors", *names, "ours - random", "tasks"]
-    rows = []
-    for (shot, pile, share), held in cells(result).items():
-        ours = held["ours"]
-        gain = f"{100 * ours['gain']:+.2f} ± {100 * ours['gain_ci95']:.2f}"
-        values = [f"{100 * held[name]['accuracy']:.2f}" for name in names]
-        rows.append([f"{shot}, {pile:,}, {share:.0%}", *values, gain, str(ours["tasks"])])
-    return f"{FEATURES[result['dataset']]}; {result['date']}:\n\n{markdown(head, rows)}"
-
-
 def fill(document: str, results: Sequence[Result]) -> str:
     return between(document, BEGIN, END, [section(result) for result in results])
-
-
-def fill_next(document: str, results: Sequence[Result]) -> str:
-    return between(document, NEXT_BEGIN, NEXT_END, [next_labels(result) for result in results])
 
 
 def between(document: str, begin: str, end: str, parts: Sequence[str]) -> str:
@@ -135,13 +117,13 @@ def between(document: str, begin: str, end: str, parts: Sequence[str]) -> str:
     return "\n\n".join([before + begin, *parts, end + after])
 
 
-def published(benchmark: str = "classifier_accuracy") -> list[Result]:
+def published() -> list[Result]:
     paths = sorted(RESULTS.glob("*.json"), reverse=True)  # Omniglot first
     results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    return [result for result in results if result["benchmark"] == benchmark]
+    return [result for result in results if result["benchmark"] == "classifier_accuracy"]
 
 
 if __name__ == "__main__":
     text = fill(PAGE.read_text(encoding="utf-8"), published())
-    PAGE.write_text(fill_next(text, published("next_labels")), encoding="utf-8")
+    PAGE.write_text(text, encoding="utf-8")
     print(PAGE)
