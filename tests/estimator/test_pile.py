@@ -8,10 +8,11 @@ import torch
 from scipy import stats
 
 from semishot import PrototypeClassifier
+from semishot.estimator import evidence as evidences
 from semishot.estimator import graph as graphs
-from semishot.estimator import graph_rule as piles
-from semishot.estimator import neighbours, pile
+from semishot.estimator import graph_rule, graph_scores, neighbours, pile
 from semishot.estimator.blocks import Space, mean_direction
+from semishot.estimator.evidence import Evidence, Given
 from semishot.estimator.graph import (
     cosines_without_itself,
     neighbour_graph,
@@ -19,7 +20,6 @@ from semishot.estimator.graph import (
     smoothed,
     unit,
 )
-from semishot.estimator.graph_rule import Evidence
 from semishot.estimator.lift import lift_of
 from semishot.estimator.pile import Pile
 from semishot.estimator.reading import NAMED, PULL
@@ -133,7 +133,7 @@ def test_prototypes_of_labels_and_of_members_pull_together(lean):
     rows = rows_of(11)
     seen = Evidence(neighbour_graph(rows), np.eye(11, N), np.zeros(11, bool), np.ones(11, bool))
     z, shares = np.random.default_rng(1).random((2, 11, N))
-    found = piles.pulls(seen, z, shares, lean)
+    found = graph_scores.pulls(seen, z, shares, lean)
     for i in range(11):
         for c in range(N):
             a, b = (sum(w[j, c] * rows[j] for j in range(11) if j != i) for w in (z, shares))
@@ -146,10 +146,10 @@ def test_strangers_lie_apart_where_score_and_density_go_together():
     rows = rows_of(40)
     seen = Evidence(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), np.ones(40, bool))
     dense = np.log(seen.graph.degree)
-    assert piles.apart(seen, dense) == 1
-    assert piles.apart(seen, -dense) == 0
-    assert piles.apart(seen, np.zeros(40)) == 0
-    assert piles.apart(seen._replace(pile=np.arange(40) < 2), dense) == 0
+    assert graph_scores.apart(seen, dense) == 1
+    assert graph_scores.apart(seen, -dense) == 0
+    assert graph_scores.apart(seen, np.zeros(40)) == 0
+    assert graph_scores.apart(seen._replace(pile=np.arange(40) < 2), dense) == 0
 
 
 @pytest.mark.parametrize("pile", [0, 6, 31])
@@ -164,7 +164,7 @@ def test_members_are_expected_below_the_neighbours_of_labels_where_classes_are_l
             around.append(sum(w[i, j] * scores[j] for j in near) / sum(w[i, j] for j in near))
     below = 2 * min(1, pile / N / 20)
     expected = np.mean(around) - below if around else 3
-    assert piles.prior_of(seen, scores, in_pile, 0.0).mean == pytest.approx(expected)
+    assert graph_scores.prior_of(seen, scores, in_pile, 0.0).mean == pytest.approx(expected)
 
 
 def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
@@ -283,15 +283,15 @@ def test_strangers_are_counted_by_their_probabilities_and_by_the_median_of_membe
 def judged(request, monkeypatch):
     """Features and labels -> the answer for all rows."""
     if request.param == "a part of it":
-        for module in (piles, pile):
+        for module in (evidences, pile):
             monkeypatch.setattr(module, "EXACT", 20)
-        monkeypatch.setattr(piles, "MOST_LABELED", 6)
+        monkeypatch.setattr(evidences, "MOST_LABELED", 6)
 
     def answer(x, y):
         weights = (y[:, None] == np.arange(N)).astype(float)
         space = Space("centered", mean_direction(x))
-        given = piles.Given(x, weights, y == -2, space)
-        return piles.learn(given, piles.Options(landmarks=20)).answer
+        given = Given(x, weights, y == -2, space)
+        return graph_rule.learn(given, graph_rule.Options(landmarks=20)).answer
 
     return answer
 
@@ -442,7 +442,7 @@ def test_a_small_pile_remembers_its_graph():
 
 
 def test_many_labels_are_thinned_evenly(monkeypatch):
-    monkeypatch.setattr(piles, "MOST_LABELED", 30)
+    monkeypatch.setattr(evidences, "MOST_LABELED", 30)
     x, y, truth = task(shot=100, members=10, strangers=0)
     found = Pile(x).learn(y)
     assert len(found.model.rows) == 30 + 30
