@@ -126,7 +126,7 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
         rows.append({"build": "images of one pixel", "images": tiny, **fake})
     for row in rows:
         row["images_per_second"] = row["images"] / row["seconds"]
-        row["minutes_for_all"] = IMAGES / row["images_per_second"] / 60
+        row["minutes_for_all"] = IMAGES / max(row["images_per_second"], 1e-9) / 60
     settings = {
         "width": width,
         "height": height,
