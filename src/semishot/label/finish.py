@@ -1,0 +1,225 @@
+"""What comes out of labeling: sorted files, tables and a saved model, from a snapshot."""
+
+import csv
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from semishot.errors import InputError
+from semishot.label.images import GIVEN, Library
+from semishot.label.session import Session, Snapshot, decisions
+from semishot.sorter import move_files
+from semishot.sorter.encoders import save_encoder
+from semishot.sorter.journal import SORTED, How, read_journal
+from semishot.sorter.move_files import IRRELEVANT_FOLDER, LOCK
+from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
+from semishot.sorter.predictions import FORMULA, write_text
+from semishot.system.files import whole_folder
+from semishot.system.folder_names import folder_names
+from semishot.system.locks import Lock
+
+__all__ = ["TABLES", "Which", "apply", "plan", "save_model", "sorting_of", "table", "undo_sorting"]
+
+Which = Literal["all", "confirmed"]
+
+
+class Decided(NamedTuple):
+    """A file, and what is to become of it."""
+
+    image: int
+    file: str
+    label: str | None
+    """None: none of the classes."""
+    probability: float
+    stranger: float
+    source: Literal["confirmed", "guessed"]
+    digest: bytes
+    given: bool
+    """Whether it lies in --labeled."""
+
+
+def decided(session: Session, which: Which) -> Iterator[Decided]:
+    """Every file of which something is known, in the order of names."""
+    snapshot, library = session.snapshot, session.library
+    found, confirmed = decisions(snapshot)
+    names = list(snapshot.state.classes.values())
+    rows = []
+    with library.lock:
+        for row, image in enumerate(snapshot.images.tolist()):
+            if found[row] == -1 or (which == "confirmed" and not confirmed[row]):
+                continue
+            label = names[found[row]] if found[row] >= 0 else None
+            source: Literal["confirmed", "guessed"] = "confirmed" if confirmed[row] else "guessed"
+            chance, stranger = _chances(snapshot, row, bool(confirmed[row]), label is None)
+            digest = library.digest_of[image]
+            given = bool(library.flags(image) & GIVEN)
+            for file in library.rows.files.get(image, ()):
+                rows.append(Decided(image, file, label, chance, stranger, source, digest, given))
+    yield from sorted(rows, key=lambda one: one.file)
+
+
+def _chances(snapshot: Snapshot, row: int, confirmed: bool, is_stranger: bool) -> tuple[float, float]:
+    """The probability of the label, strangers taken into account, and of a stranger."""
+    if confirmed:
+        return 1.0, float(is_stranger)
+    stranger = float(snapshot.stranger[row])
+    return (stranger if is_stranger else float(snapshot.sure[row])), stranger
+
+
+def labels_csv(session: Session, which: Which) -> str:
+    """path, label, probability, stranger_probability, source; none of the classes is an empty label."""
+    rows = (
+        (d.file, d.label or "", round(d.probability, 4), round(d.stranger, 4), d.source)
+        for d in decided(session, which)
+    )
+    return _csv(("path", "label", "probability", "stranger_probability", "source"), rows)
+
+
+def metadata_csv(session: Session, which: Which) -> str:
+    """file_name, label: for Hugging Face's ImageFolder, beside the images of the pile, without strangers."""
+    rows = (
+        (session.library.shown(d.file), d.label)
+        for d in decided(session, which)
+        if d.label is not None and not d.given
+    )
+    return _csv(("file_name", "label"), rows)
+
+
+TABLES: dict[str, Callable[[Session, Which], str]] = {
+    "labels.csv": labels_csv,
+    "metadata.csv": metadata_csv,
+}
+
+
+def table(session: Session, name: str, which: Which) -> str:
+    return TABLES[name](session, which)
+
+
+def write_table(session: Session, name: str, which: Which) -> Path:
+    path = session.library.request.folder / name
+    write_text(path, table(session, name, which))
+    return path
+
+
+def _csv(columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    for path, label, *rest in rows:
+        path = f"./{path}" if path.startswith(FORMULA) else path
+        label = f"'{label}" if label.startswith(FORMULA) else label
+        writer.writerow([path, label, *rest])
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What sorting would do."""
+
+    folders: dict[str, int]
+    """Folder below OUT/sorted -> files."""
+    left: int
+    """Files of the pile that stay where they are, as nothing is known or confirmed of them."""
+    links: int
+    """Files that are links, or behind links, and are not moved."""
+    wanted: list[tuple[Path, str | None, str]]
+    bytes: int
+
+
+def plan(session: Session, how: How, which: Which) -> Plan:
+    """Every file of the pile, with where it would go. The target of a link is not moved."""
+    pile = session.library.request.pile
+    wanted: list[tuple[Path, str | None, str]] = []
+    links, size = 0, 0
+    for one in decided(session, which):
+        path = Path(one.file)
+        if one.given and not path.is_relative_to(pile):
+            continue
+        if how == "move" and _behind_link(path, pile):
+            links += 1
+            continue
+        wanted.append((path, one.label, one.digest.hex()))
+        size += (session.library.status.get(one.file) or (0, 0))[0]
+    names = folder_names({label for _, label, _ in wanted if label is not None}, IRRELEVANT_FOLDER)
+    counts = Counter(IRRELEVANT_FOLDER if label is None else names[label] for _, label, _ in wanted)
+    left = _files_of_pile(session.library) - len(wanted) - links
+    return Plan(dict(sorted(counts.items())), max(0, left), links, wanted, size)
+
+
+def _files_of_pile(library: Library) -> int:
+    pile = library.request.pile
+    with library.lock:
+        return sum(
+            Path(name).is_relative_to(pile) for names in library.rows.files.values() for name in names
+        )
+
+
+def _behind_link(path: Path, pile: Path) -> bool:
+    between = len(path.parts) - len(pile.parts)
+    return any(one.is_symlink() for one in [path, *path.parents][:between])
+
+
+def sorting_of(session: Session) -> dict[str, Any] | None:
+    """The sorting in OUT, if there is one."""
+    sorting = read_journal(session.library.request.folder)
+    if sorting is None:
+        return None
+    return {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done}
+
+
+def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
+    """Sort the files; how many were sorted, and which could not be, and why."""
+    out = session.library.request.folder
+    with Lock(out / LOCK):
+        before = read_journal(out)
+        if before is not None and before.done:
+            raise InputError(f"{out / SORTED} holds a sorting already: undo it first")
+        if before is not None and before.how != how:
+            raise InputError(f"a sorting was interrupted: undo it, or complete it with {before.how}")
+        sorting = before or move_files.plan(out, how, plan(session, how, which).wanted)
+        problems = move_files.complete(sorting)
+    session.library.look_again.set()
+    return len(sorting.steps) - len(problems), problems
+
+
+def undo_sorting(session: Session) -> tuple[int, list[str]]:
+    """Undo it, as `semishot undo OUT` does."""
+    result = move_files.undo(session.library.request.folder)
+    session.library.look_again.set()
+    return result
+
+
+def save_model(session: Session) -> Path:
+    """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
+    from semishot.estimator.classifier import PrototypeClassifier
+
+    snapshot, library = session.snapshot, session.library
+    names = np.array([*snapshot.state.classes.values(), ""], object)
+    if not (snapshot.answers >= 0).any() or library.encoder is None:
+        raise InputError("a model needs a labeled image; label one first")
+    labels = names[np.maximum(snapshot.answers, -1)]
+    labels[snapshot.answers == -1] = -1
+    labels[snapshot.answers == -2] = -2
+    out = library.request.folder
+    classifier = PrototypeClassifier().fit(library.features[: len(labels)], labels)
+    classifier.set_params(reject=snapshot.state.reject)
+    with Lock(out / LOCK):
+        check_saved_model(out / SAVED_MODEL)
+        with whole_folder(out / SAVED_MODEL) as folder:
+            save_encoder(library.encoder, folder)
+            classifier.save(folder / CLASSIFIER)
+    return out / SAVED_MODEL
+
+
+def free_bytes(out: Path) -> int:
+    """Room on the disk of OUT."""
+    about = os.statvfs(out)
+    return about.f_bavail * about.f_frsize
+
+

@@ -1,0 +1,403 @@
+"""A pile and the answers about it -> the judged state that the page shows, published in versions.
+
+One thread judges. After each answer, and when images have arrived, it learns anew and publishes a
+`Snapshot`; answers that come meanwhile are judged together in the next one.
+Letters: P rows of the pile, N classes, D features.
+"""
+
+import json
+import secrets
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.label.answers import NONE, Answers, Conflict, Event, State, checked, images_in
+from semishot.label.images import MISSING, Library
+from semishot.label.judge import NAMED_STRANGER, REJECTS, UNLABELED, Judge, Judgement
+from semishot.label.near_copies import near_copies
+from semishot.label.suggestions import uncertainty, varied, worth_asking
+
+__all__ = ["Session", "Snapshot", "decisions"]
+
+Array = NDArray[Any]
+FIRST = 100
+"""Images after which labeling begins."""
+ASKED, VARIED = 24, 36
+GROWTH, PATIENCE = 1.25, 15.0
+"""While images arrive, the pile is judged anew when it has grown by this factor, or after these seconds."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of all rows at one version. Index -1: no answer or no guess; -2: none of the classes."""
+
+    version: int
+    state: State
+    images: Array
+    """(P,) numbers of the catalog."""
+    answers: Array
+    """(P,), indices into the classes."""
+    guesses: Array
+    """(P,), the most probable class, whatever the cutoff."""
+    sure: Array
+    """(P,), the probability of that class, strangers taken into account."""
+    stranger: Array
+    """(P,), the probability of a stranger."""
+    scores: Array
+    """(P,), NaN where nothing was judged."""
+    groups: Array
+    """(P,), the image that stands for its near copies."""
+    cutoffs: Array | None
+    asked: list[int] = field(default_factory=list)
+    """Images."""
+    doubtful: list[tuple[int, int, float]] = field(default_factory=list)
+    """Image, index of the suggested class, probability."""
+    probabilities: Array | None = None
+    """(P, N)"""
+
+    @property
+    def classes(self) -> list[int]:
+        return list(self.state.classes)
+
+    def cutoff(self) -> float:
+        """The score below which a row is taken for a stranger."""
+        if self.cutoffs is None:
+            return -np.inf
+        return float(np.interp(np.log(self.state.reject), np.log(REJECTS), self.cutoffs))
+
+
+def decisions(snapshot: Snapshot) -> tuple[Array, Array]:
+    """(P,) the class of each row, -2 for none, -1 for not known; and (P,) whether a person said so."""
+    confirmed = snapshot.answers != -1
+    out = (snapshot.guesses >= 0) & (snapshot.scores < snapshot.cutoff())
+    guessed = np.where(out, NAMED_STRANGER, snapshot.guesses)
+    return np.where(confirmed, snapshot.answers, guessed), confirmed
+
+
+class Session:
+    """Answers, images and the judging thread; `tell` is called with each new version."""
+
+    def __init__(self, answers: Answers, library: Library) -> None:
+        self.answers, self.library = answers, library
+        self.epoch = secrets.token_hex(8)
+        """Differs each time the server starts: versions count anew."""
+        self.listeners: list[Callable[[], None]] = []
+        self.wake = threading.Event()
+        self.stopping = threading.Event()
+        self.judge: Judge | None = None
+        self.judged_rows, self.judged_at = 0, 0.0
+        self.groups: Array = np.empty(0, np.int64)
+        """(P,), the first row of its near copies."""
+        self.alone: Array = np.empty(0, bool)
+        """(P,), whether a row of the snapshot has no near copies."""
+        self.images: Array = np.empty(0, np.int64)
+        self.flags: Array = np.empty(0, np.uint8)
+        self.copies: Array = np.empty(0, np.uint8)
+        """(P,), how many files hold the same image."""
+        self.seen_stamp = -1
+        self.asked: list[int] = []
+        self.busy = False
+        self.problem = ""
+        empty = np.empty(0, np.int64)
+        none = np.empty(0)
+        self.snapshot = Snapshot(
+            0, State(), empty, empty, empty, none, none, none, empty, None
+        )
+        self.payload = payload(self)
+        self.dirty = True
+        self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
+
+    def start(self) -> None:
+        self.library.changed = self._images_changed
+        self.library.start()
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.wake.set()
+        self.thread.join(10)
+        self.library.stop()
+
+    def answer(self, body: object, key: str | None = None) -> int:
+        """Commit an answer; the number of its event. Near copies that are grouped share it."""
+        event = checked(body)
+        known = self.library.rows.row_of
+        if any(image not in known for image in images_in(event)):
+            raise Conflict("this image is not of the pile")
+        if self.answers.add(self._with_copies(event), key):
+            self.dirty = True
+            self.wake.set()
+        return self.answers.version
+
+    def _with_copies(self, event: Event) -> Event:
+        """The event, said of near copies too, of those whose answer was the same until now."""
+        snapshot, held = self.snapshot, self.answers.state.answers
+        if event["kind"] == "apart" or len(self.alone) != len(snapshot.groups) or self.alone.all():
+            return event
+        row_of, count = self.library.rows.row_of, len(snapshot.groups)
+
+        def whole(images: Sequence[int]) -> list[int]:
+            found = dict.fromkeys(images)
+            for image in images:
+                row = row_of[image]
+                if row < count and not self.alone[row]:
+                    same = snapshot.images[snapshot.groups == snapshot.groups[row]].tolist()
+                    found.update(dict.fromkeys(i for i in same if held.get(i) == held.get(image)))
+            return list(found)
+
+        if "images" in event:
+            event = {**event, "images": whole(event["images"])}
+        if "set" in event:
+            event = {**event, "set": [[value, whole(images)] for value, images in event["set"]]}
+        return event
+
+    def _images_changed(self) -> None:
+        self.wake.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in list(self.listeners):
+            listener()
+
+    def _run(self) -> None:
+        while not self.stopping.is_set():
+            self.wake.wait(1.0)
+            self.wake.clear()
+            try:
+                if self.dirty or self._arrived():
+                    self.dirty = False
+                    self._publish()
+                    self.problem = ""
+            except Exception as error:  # shown on the page: answers stay safe on disk
+                self.problem = f"cannot judge the pile ({' '.join(str(error).split())[:300]})"
+                self._tell()
+
+    def _arrived(self) -> bool:
+        """Whether enough new images are there to look at all of them anew."""
+        rows, ready = len(self.library.rows.images), self.library.progress.phase == "ready"
+        if rows == self.judged_rows:
+            return self.library.stamp != self.seen_stamp
+        late = time.monotonic() - self.judged_at > PATIENCE
+        enough = rows >= FIRST and (rows >= GROWTH * self.judged_rows or late)
+        return ready or enough
+
+    def _publish(self) -> None:
+        self._import_labels()
+        rows = len(self.library.rows.images)
+        if self._grown(rows):
+            features = self.library.features[:rows]
+            self.judge = Judge(features) if rows else None
+            self.groups = near_copies(features) if rows else np.empty(0, np.int64)
+            self.judged_rows, self.judged_at = rows, time.monotonic()
+        self._look_at_rows(self.judged_rows)
+        self.snapshot = self._judged(self.judged_rows)
+        self.payload = payload(self)
+        self._tell()
+
+    def _grown(self, rows: int) -> bool:
+        return rows != self.judged_rows and (
+            self.library.progress.phase == "ready" or rows >= max(FIRST, GROWTH * self.judged_rows)
+        )
+
+    def _look_at_rows(self, count: int) -> None:
+        """What is known of each row, if it may differ from before."""
+        library = self.library
+        if library.stamp == self.seen_stamp and len(self.images) == count:
+            return
+        with library.lock:
+            self.seen_stamp, images = library.stamp, library.rows.images[:count]
+            flags = [library.flags(image) for image in images]
+            copies = [min(255, len(library.rows.files.get(image, ()))) for image in images]
+        self.images = np.array(images, np.int64)
+        self.flags, self.copies = np.array(flags, np.uint8), np.array(copies, np.uint8)
+
+    def _import_labels(self) -> None:
+        """Labels of --labeled become answers once, a class at a time."""
+        with self.library.lock:
+            given = set(self.library.rows.given.items())
+        new = given - self.library.catalog.imported()
+        by_label: dict[str, list[int]] = {}
+        for image, label in sorted(new):
+            by_label.setdefault(label, []).append(image)
+        for label, images in by_label.items():
+            import_label(self.answers, label, images)
+        if new:
+            self.library.catalog.add_imported(new)
+
+    def _judged(self, count: int) -> Snapshot:
+        """Learn from the answers as they are now."""
+        with self.answers.database.lock:
+            state = State(
+                dict(self.answers.state.classes),
+                dict(self.answers.state.answers),
+                dict(self.answers.state.excluded),
+                self.answers.state.apart,
+                self.answers.state.reject,
+            )
+        images, row_of = self.images, self.library.rows.row_of
+        index = {number: place for place, number in enumerate(state.classes)}
+        answers = np.full(count, -1)
+        for image, value in state.answers.items():
+            row = row_of.get(image, count)
+            if row < count:
+                answers[row] = NAMED_STRANGER if value == NONE else index[value]
+        excluded = {
+            row_of[image]: [index[number] for number in held if number in index]
+            for image, held in state.excluded.items()
+            if row_of.get(image, count) < count
+        }
+        groups = self._groups(images, state)
+        version = self.snapshot.version + 1
+        unknown = np.full(count, np.nan)
+        nothing = Snapshot(
+            version, state, images, answers, np.full(count, -1), unknown, unknown, unknown, groups, None
+        )
+        used = np.unique(answers[answers >= 0])
+        if not len(used) or self.judge is None:
+            return _with(nothing, asked=self._varied(nothing))
+        return self._learned(nothing, used, excluded)
+
+    def _learned(
+        self, nothing: Snapshot, used: Array, excluded: dict[int, list[int]]
+    ) -> Snapshot:
+        assert self.judge is not None
+        answers, count = nothing.answers, len(nothing.answers)
+        place = np.full(len(nothing.classes) + 1, -1)
+        place[used] = np.arange(len(used))
+        labels = np.where(answers >= 0, place[answers], np.where(answers == -2, -2, UNLABELED))
+        for row, held in excluded.items():
+            if answers[row] == -1 and set(used.tolist()) <= set(held):
+                labels[row] = NAMED_STRANGER  # none of the classes there are
+        judgement = self.judge.learn(labels)
+        classes = judgement.classes.copy()
+        for row, held in excluded.items():
+            classes[row, [p for p in place[held] if p >= 0]] = 0
+        total = classes.sum(1, keepdims=True)
+        classes = np.divide(classes, total, out=np.zeros_like(classes), where=total > 0)
+        best = classes.argmax(1)
+        chance = classes[np.arange(count), best]
+        scores = np.where(labels == NAMED_STRANGER, -np.inf, judgement.scores)
+        asked = self._worth_asking(nothing, classes, judgement, labels)
+        wide = np.zeros((count, len(nothing.classes)), np.float32)
+        wide[:, used] = classes
+        return _with(
+            nothing,
+            guesses=used[best],
+            sure=chance * (1 - judgement.stranger),
+            stranger=judgement.stranger,
+            scores=scores,
+            cutoffs=judgement.cutoffs,
+            asked=asked,
+            doubtful=[
+                (int(nothing.images[d.row]), int(used[d.suggested]) if d.suggested >= 0 else -2, d.probability)
+                for d in judgement.doubtful
+            ],
+            probabilities=wide,
+        )
+
+    def _groups(self, images: Array, state: State) -> Array:
+        """(P,) the image that stands for the near copies of a row."""
+        groups = self.groups[: len(images)].copy()
+        if state.apart:
+            apart = np.isin(images, list(state.apart))
+            groups[apart] = len(images) + np.flatnonzero(apart)
+        _, first, inverse, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+        self.alone = counts[inverse] == 1
+        leaders: Array = images[first[inverse]]
+        return leaders
+
+    def _stands(self, nothing: Snapshot) -> Array:
+        """(P,) whether a row may be asked about: not answered, one of its near copies, and there."""
+        there = (self.flags & MISSING) == 0
+        found: Array = (nothing.answers == -1) & (nothing.groups == nothing.images) & there
+        return found
+
+    def _varied(self, nothing: Snapshot) -> list[int]:
+        allowed = self._stands(nothing)
+        row_of = self.library.rows.row_of
+        self.asked = [i for i in self.asked if allowed[row_of[i]]]
+        if len(self.asked) < VARIED // 2 and len(nothing.images):
+            found = varied(self.library.features[: len(nothing.images)], VARIED)
+            more = [int(nothing.images[row]) for row in found if allowed[row]]
+            self.asked = list(dict.fromkeys([*self.asked, *more]))[:VARIED]
+        return list(self.asked)
+
+    def _worth_asking(
+        self, nothing: Snapshot, classes: Array, judgement: Judgement, labels: Array
+    ) -> list[int]:
+        allowed = self._stands(nothing) & (labels == UNLABELED)
+        uncertain = uncertainty(classes, judgement.stranger)
+        row_of = self.library.rows.row_of
+        usual = float(np.quantile(uncertain[allowed], 0.5)) if allowed.any() else 0.0
+        kept = [row_of[i] for i in self.asked if uncertain[row_of[i]] >= usual]
+        features = self.library.features[: len(labels)]
+        rows = worth_asking(features, uncertain, allowed, kept, ASKED)
+        self.asked = [int(nothing.images[row]) for row in rows]
+        return list(self.asked)
+
+
+def import_label(answers: Answers, label: str, images: Sequence[int]) -> None:
+    """Label images that have no answer yet, in a class of this name, made if needed."""
+    name = " ".join("".join(c if c.isprintable() else "?" for c in label).split())[:100] or "?"
+    open_images = [image for image in images if image not in answers.state.answers]
+    held = {known.casefold(): number for number, known in answers.state.classes.items()}
+    number = held.get(name.casefold())
+    if number is None:
+        answers.add({"kind": "new", "name": name, "images": open_images})
+    elif open_images:
+        answers.add({"kind": "answer", "set": [[number, open_images]]})
+
+
+def _with(snapshot: Snapshot, **changes: Any) -> Snapshot:
+    return Snapshot(**{**vars(snapshot), **changes})
+
+
+def payload(session: Session) -> bytes:
+    """A snapshot for the page: the length of a JSON header, the header, then a column for each field.
+
+    Little-endian, each column padded to 8 bytes: u32 images, u32 groups, f32 scores, i16 answers, i16
+    guesses, u8 sure and stranger (of 255), u8 flags, u8 copies.
+    """
+    snapshot, answers = session.snapshot, session.answers
+    columns = (
+        snapshot.images.astype("<u4"),
+        snapshot.groups.astype("<u4"),
+        snapshot.scores.astype("<f4"),
+        snapshot.answers.astype("<i2"),
+        snapshot.guesses.astype("<i2"),
+        _of_255(snapshot.sure),
+        _of_255(snapshot.stranger),
+        session.flags,
+        session.copies,
+    )
+    about = {
+        "epoch": session.epoch,
+        "version": snapshot.version,
+        "rows": len(snapshot.images),
+        "classes": [[number, name] for number, name in snapshot.state.classes.items()],
+        "asked": snapshot.asked,
+        "doubtful": snapshot.doubtful,
+        "reject": snapshot.state.reject,
+        "rejects": REJECTS.tolist(),
+        "cutoffs": None if snapshot.cutoffs is None else snapshot.cutoffs.round(5).tolist(),
+        "undo": answers.done[-1].title if answers.done else None,
+        "redo": answers.undone[-1].title if answers.undone else None,
+    }
+    header = json.dumps(about).encode()
+    header += b" " * (-(len(header) + 4) % 8)
+    parts = [struct.pack("<I", len(header)), header]
+    for column in columns:
+        data = column.tobytes()
+        parts += [data, b"\0" * (-len(data) % 8)]
+    return b"".join(parts)
+
+
+def _of_255(shares: Array) -> Array:
+    bytes_: Array = np.nan_to_num(shares * 255).round().astype(np.uint8)
+    return bytes_
