@@ -6,6 +6,7 @@ leaves the events that were committed.
 """
 
 import json
+import secrets
 import sqlite3
 import stat
 import threading
@@ -59,7 +60,7 @@ class Database:
     """One SQLite connection, used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.lock = path, threading.RLock()
+        self.path, self.lock, self.name = path, threading.RLock(), ""
         self.connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self.connection.execute("PRAGMA trusted_schema=OFF")
         self.connection.execute("PRAGMA journal_mode=WAL")
@@ -109,7 +110,8 @@ def open_database(out: Path) -> Database:
         with database.transaction() as connection:
             for statement in SCHEMA.split(";"):
                 connection.execute(statement)
-            connection.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (str(FORMAT),))
+            about = [("format", str(FORMAT)), ("name", secrets.token_hex(8))]
+            connection.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", about)
         found = database.rows("SELECT value FROM about WHERE key = 'format'")
     except sqlite3.DatabaseError as error:
         raise InputError(
@@ -118,6 +120,7 @@ def open_database(out: Path) -> Database:
         ) from error
     if found != [(str(FORMAT),)]:
         raise InputError(f"{path} is of another version: format must be {FORMAT}")
+    database.name = str(database.rows("SELECT value FROM about WHERE key = 'name'")[0][0])
     return database
 
 

@@ -38,6 +38,8 @@ class Snapshot:
     """The state of all rows at one version. Index -1: no answer or no guess; -2: none of the classes."""
 
     version: int
+    event: int
+    """The number of the last event that it takes into account."""
     state: State
     images: Array
     """(P,) numbers of the catalog."""
@@ -107,7 +109,7 @@ class Session:
         empty = np.empty(0, np.int64)
         none = np.empty(0)
         self.snapshot = Snapshot(
-            0, State(), empty, empty, empty, none, none, none, empty, None
+            0, 0, State(), empty, empty, empty, none, none, none, empty, None
         )
         self.payload = payload(self)
         self.dirty = True
@@ -240,6 +242,7 @@ class Session:
                 self.answers.state.apart,
                 self.answers.state.reject,
             )
+            event = self.answers.version
         images, row_of = self.images, self.library.rows.row_of
         index = {number: place for place, number in enumerate(state.classes)}
         answers = np.full(count, -1)
@@ -256,7 +259,7 @@ class Session:
         version = self.snapshot.version + 1
         unknown = np.full(count, np.nan)
         nothing = Snapshot(
-            version, state, images, answers, np.full(count, -1), unknown, unknown, unknown, groups, None
+            version, event, state, images, answers, np.full(count, -1), unknown, unknown, unknown, groups, None
         )
         used = np.unique(answers[answers >= 0])
         if not len(used) or self.judge is None:
@@ -378,7 +381,9 @@ def payload(session: Session) -> bytes:
     )
     about = {
         "epoch": session.epoch,
+        "pile": answers.database.name,
         "version": snapshot.version,
+        "event": snapshot.event,
         "rows": len(snapshot.images),
         "classes": [[number, name] for number, name in snapshot.state.classes.items()],
         "asked": snapshot.asked,
