@@ -136,6 +136,8 @@ class State:
     """Image -> the classes that it does not belong to."""
     apart: frozenset[int] = frozenset()
     """Images that are no longer grouped with their near copies."""
+    sure: frozenset[int] = frozenset()
+    """Images that were given the same answer twice: it is not doubted again."""
     reject: float = REJECT
 
 
@@ -246,7 +248,10 @@ def _answer(state: State, event: Event) -> tuple[str, dict[str, Any]]:
         if value > 0:
             _known(state, value)
         answers.update(dict.fromkeys(images, None if value == UNANSWERED else value))
-    return _counted(len(answers), "answer"), {"answers": answers}
+    same = {i for i, value in answers.items() if value and state.answers.get(i) == value}
+    sure = (state.sure - answers.keys()) | same
+    after: dict[str, Any] = {"answers": answers}
+    return _counted(len(answers), "answer"), after if sure == state.sure else {**after, "sure": sure}
 
 
 def _exclude(state: State, event: Event) -> tuple[str, dict[str, Any]]:

@@ -9,25 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Doubtful", "Judge", "Judgement"]
+from semishot.estimator.by_graph import held_out_probabilities
+from semishot.estimator.fitted import Doubt, doubts
+from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
+from semishot.estimator.strangers import StrangerCount
 
-UNLABELED, NAMED_STRANGER = -1, -2
+__all__ = ["NAMED_STRANGER", "REJECTS", "UNLABELED", "Judge", "Judgement"]
+
 REJECTS = np.concatenate([[0.001], np.geomspace(0.002, 0.5, 60)]).round(4)
 """The stops of the slider: shares of true members that may be taken for strangers."""
-SURE = 0.6
-"""How probable another class must be for a label to be doubted."""
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Doubtful:
-    """A label that the other labels contradict."""
-
-    row: int
-    suggested: int
-    """A class; -2 for none of them."""
-    probability: float
 
 
 @dataclass(frozen=True)
@@ -40,20 +32,27 @@ class Judgement:
     """(P,), the probability of a stranger."""
     cutoffs: Array
     """For each of REJECTS, the score below which rows are taken for strangers."""
-    doubtful: list[Doubtful]
+    strangers: StrangerCount
+    """How many rows of the pile are likely strangers."""
+    doubtful: list[Doubt]
+    """Labels that the other labels contradict, strongest first."""
 
 
 class Judge:
     """A pile whose neighbours are found once, and judged anew for each set of labels."""
 
     def __init__(self, features: Array) -> None:
-        self.features = features
+        self.pile = Pile(features)
 
     def learn(self, labels: Array) -> Judgement:
         """(P,) of 0..N-1, -1 for the pile, -2 for named strangers -> what follows for all P rows."""
-        from strangers.rule import learn_and_read  # type: ignore[import-not-found]
-        from strangers.scores import cutoff  # type: ignore[import-not-found]
-
-        model, answer = learn_and_read(self.features, labels)
-        cutoffs = np.array([cutoff(model.members, reject) for reject in REJECTS])
-        return Judgement(answer.classes, answer.scores, answer.stranger, cutoffs, [])
+        learned = self.pile.learn(labels)
+        held = learned.held_out
+        return Judgement(
+            learned.answer.classes,
+            learned.answer.scores,
+            learned.answer.stranger,
+            np.array([learned.cutoff(float(reject)) for reject in REJECTS]),
+            learned.n_strangers,
+            doubts(held_out_probabilities(learned), held.places, held.classes),
+        )

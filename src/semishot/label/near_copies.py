@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 __all__ = ["near_copies"]
 
 Array = NDArray[Any]
-ALIKE = 0.985
-"""The cosine from which two images are near copies: the same shot, resized or saved again."""
+ALIKE, NEARER = 0.97, 0.12
+"""Near copies, such as the same shot resized, have at least this cosine, and lie nearer than this share of
+the usual distance to the nearest neighbour: encoders differ in how much alike everything looks to them."""
 EXACT = 3000
 """Rows up to which all pairs are compared."""
 TABLES, BITS = 20, 14
@@ -20,13 +21,20 @@ MOST_IN_BUCKET = 300
 BLOCK = 2048
 
 
+SAMPLE = 300
+"""Rows whose nearest neighbours show the usual distance."""
+
+
 def near_copies(features: Array) -> Array:
     """(P, D) -> (P,): the first row of the group that a row belongs to; itself, if it is alone."""
     count = len(features)
     parents = np.arange(count)
-    pairs = _all_pairs(features) if count <= EXACT else _hashed_pairs(features)
-    for a, b in pairs:
-        first, second = _root(parents, int(a)), _root(parents, int(b))
+    if count < 2:
+        return parents
+    most = _farthest(features)
+    pairs = _pairs_in(features, parents, most) if count <= EXACT else _hashed_pairs(features, most)
+    for a, b in sorted(pairs):
+        first, second = _root(parents, a), _root(parents, b)
         parents[max(first, second)] = min(first, second)
     return np.array([_root(parents, row) for row in range(count)], np.int64)
 
@@ -44,14 +52,26 @@ def _unit(features: Array) -> Array:
     return unit
 
 
-def _all_pairs(features: Array) -> Array:
-    if len(features) < 2:
-        return np.empty((0, 2), np.int64)
-    rows = _unit(features)
-    return np.argwhere(np.triu(rows @ rows.T >= ALIKE, 1))
+def _farthest(features: Array) -> float:
+    """The largest 1 - cos of near copies, by the median over a sample of the distance to the nearest row."""
+    sample = np.unique(np.linspace(0, len(features) - 1, SAMPLE).round().astype(np.int64))
+    rows = _unit(features[sample])
+    nearest = np.full(len(sample), -1.0, np.float32)
+    for first in range(0, len(features), BLOCK):
+        block = np.arange(first, min(first + BLOCK, len(features)))
+        cosines = rows @ _unit(features[block]).T
+        cosines[sample[:, None] == block] = -1
+        nearest = np.maximum(nearest, cosines.max(1))
+    return min(1 - ALIKE, NEARER * float(np.median(1 - nearest)))
 
 
-def _hashed_pairs(features: Array) -> Array:
+def _pairs_in(features: Array, chosen: Array, most: float) -> set[tuple[int, int]]:
+    rows = _unit(features[chosen])
+    close = np.argwhere(np.triu(rows @ rows.T >= 1 - most, 1))
+    return {(int(chosen[a]), int(chosen[b])) for a, b in close}
+
+
+def _hashed_pairs(features: Array, most: float) -> set[tuple[int, int]]:
     """Rows on the same side of K random planes in one of T tables are compared."""
     planes = np.random.default_rng(0).standard_normal((features.shape[1], TABLES * BITS))
     planes = planes.astype(np.float32)
@@ -66,12 +86,6 @@ def _hashed_pairs(features: Array) -> Array:
         order = np.argsort(codes[:, table], kind="stable")
         edges = np.flatnonzero(np.diff(codes[order, table])) + 1
         for bucket in np.split(order, edges):
-            if 1 < len(bucket):
-                found.update(_pairs_in(features, np.sort(bucket[:MOST_IN_BUCKET])))
-    return np.array(sorted(found), np.int64).reshape(-1, 2)
-
-
-def _pairs_in(features: Array, bucket: Array) -> set[tuple[int, int]]:
-    rows = _unit(features[bucket])
-    close = np.argwhere(np.triu(rows @ rows.T >= ALIKE, 1))
-    return {(int(bucket[a]), int(bucket[b])) for a, b in close}
+            if len(bucket) > 1:
+                found |= _pairs_in(features, np.sort(bucket[:MOST_IN_BUCKET]), most)
+    return found

@@ -262,7 +262,7 @@ function heading() {
   }
   if (place === "ask") return ["Worth asking", arranged.asked.length ? "Your answers to these would teach most. Select and press a class's key, 0 for none of these, or Enter if the guess is right." : "Nothing more to ask: the guesses are sure."];
   if (place === "unknown") return ["Not sorted yet", "Nothing is guessed for these so far."];
-  if (place === "doubtful") return ["Labels to check", "The other labels contradict these. Enter takes the suggestion, a key says what it is."];
+  if (place === "doubtful") return ["Labels to check", "The other labels contradict these. Enter takes the suggestion; the key of its own class keeps it as it is."];
   if (place === "odd") return ["Missing or changed", "The files of these images are gone, or hold something else than when they were read."];
   if (place === "find") return [`Files with “${found.text}”`, found.images.length ? counted(found.images.length, "image") : "No file has this in its name."];
   if (place === "none") return ["None of these", "Images that belong to none of your classes. A correction here helps most to tell them apart."];
@@ -458,7 +458,8 @@ function answerButtons(images, pressed) {
     if (rows.some((row) => state.placeOf(row) >= 0)) buttons.push(plain("-", "Not this", "not"));
     if (rows.some((row) => state.isSaid(row))) buttons.push(plain("⌫", "Take back", "clear"));
   }
-  buttons.push(plain("n", "New", "new"));
+  buttons.push(plain("n", state.classes.length ? "New" : "Name them", "new"));
+  if (!state.classes.length) buttons.at(-1).className = "primary";
   for (const button of [...buttons, ...classes.children]) button.type = "button";
   return buttons;
 }
@@ -481,8 +482,10 @@ function drawCutoff() {
   if (document.activeElement !== slider || slider.value !== String(at)) slider.value = at;
   slider.max = state.rejects.length - 1;
   const stop = state.stopsNow[at];
+  const [expected, low, high] = (state.strangers || [0, 0, 0]).map((value) => number(Math.round(value)));
+  const total = state.strangers ? ` In all, about ${expected} (${low} to ${high}) belong to none of your classes.` : "";
   const about = (value) => (value < 0.5 ? "none" : `about ${number(Math.round(value))}`);
-  $("cutoff-text").textContent = `Puts out ${number(stop.out)} of ${number(stop.of)}. Of these, ${about(stop.lost)} likely ${Math.round(stop.lost) === 1 ? "belongs" : "belong"} to a class; among the rest, ${about(stop.missed)} likely ${Math.round(stop.missed) === 1 ? "does" : "do"} not.`;
+  $("cutoff-text").textContent = `Puts out ${number(stop.out)} of ${number(stop.of)}. Of these, ${about(stop.lost)} likely ${Math.round(stop.lost) === 1 ? "belongs" : "belong"} to a class; among the rest, ${about(stop.missed)} likely ${Math.round(stop.missed) === 1 ? "does" : "do"} not.${total}`;
   slider.setAttribute("aria-valuetext", $("cutoff-text").textContent);
   state.bins ||= state.histogram(60);
   const { counts, low, high } = state.bins;

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from semishot.label.answers import Database
 
-__all__ = ["Doorkeeper", "Guard", "is_loopback"]
+__all__ = ["Doorkeeper", "Guard", "TooLarge", "is_loopback"]
 
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
@@ -119,7 +119,7 @@ class Allowance:
 
 
 class TooLarge(Exception):
-    """A body that has more bytes than its limit."""
+    """A body that has more bytes than its limit; the app answers with 413."""
 
 
 class Doorkeeper:
@@ -145,10 +145,7 @@ class Doorkeeper:
             status, text = refused
             await PlainTextResponse(text, status)(scope, receive, guarded)
             return
-        try:
-            await self.app(scope, _limited(receive), guarded)
-        except TooLarge:
-            await PlainTextResponse("the request is too large\n", 413)(scope, receive, guarded)
+        await self.app(scope, _limited(receive), guarded)
 
     def _judge(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
         """A cookie to set, and a status and text if the request is refused."""

@@ -8,8 +8,9 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from semishot.label.answers import Answers, Conflict, Database, open_database
 from semishot.label.catalog import Catalog
 from semishot.label.images import Library, list_files
 from semishot.label.requests import LabelRequest
-from semishot.label.security import Doorkeeper, Guard, is_loopback
+from semishot.label.security import Doorkeeper, Guard, TooLarge, is_loopback
 from semishot.label.session import Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
 from semishot.system.locks import MOST_SHOWN, lock_file
@@ -59,6 +60,10 @@ class Pages:
         self.work = ThreadPoolExecutor(1, "work")
         self.waiting: set[asyncio.Event] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
+
+    def close(self) -> None:
+        self.work.shutdown()
+        self.pictures.shutdown(cancel_futures=True)
 
     def routes(self) -> list[Route]:
         pages = [Route(path, self.page) for path in PAGE]
@@ -274,6 +279,8 @@ def _which(values: Any) -> Any:
 async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, Unknown):
         return JSONResponse({"problem": "there is no such thing"}, 404)
+    if isinstance(error, TooLarge):
+        return JSONResponse({"problem": "the request is too large"}, 413)
     status = 409 if isinstance(error, Conflict) else 400
     if isinstance(error, InputError) and request.method == "GET" and "image" in request.path_params:
         status = 404
@@ -287,12 +294,37 @@ def app_of(pages: Pages) -> Starlette:
         pages.loop = asyncio.get_running_loop()
         yield
 
-    handlers: dict[Any, Any] = {InputError: _refuse, Unknown: _refuse, OSError: _refuse}
+    kinds = (InputError, Unknown, TooLarge, OSError)
+    handlers: dict[Any, Any] = dict.fromkeys(kinds, _refuse)
     return Starlette(routes=pages.routes(), exception_handlers=handlers, lifespan=lifespan)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that is ready to run, and what it serves."""
+
+    server: uvicorn.Server
+    listener: socket.socket
+    session: Session
+    guard: Guard
+    base: str
+    """The address, without a token."""
+
+    def run(self) -> None:
+        """Serve until it is interrupted, or `server.should_exit`."""
+        self.server.run([self.listener])
 
 
 def label(request: LabelRequest) -> None:
     """Serve the page until it is interrupted."""
+    with opened(request) as running:
+        announce(request, f"{running.base}/?token={running.guard.token()}")
+        running.run()
+
+
+@contextlib.contextmanager
+def opened(request: LabelRequest) -> Iterator[Running]:
+    """Check the request, take OUT, and begin to read the pile."""
     listing, _ = list_files(request)
     if not listing.items:
         raise InputError(f"no images in {request.pile}")
@@ -301,44 +333,39 @@ def label(request: LabelRequest) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
-    with alone_in(out), contextlib.closing(open_database(out)) as database:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(alone_in(out))
+        database = stack.enter_context(contextlib.closing(open_database(out)))
         listener = listening(request.host, request.port, remembered_port(database))
-        with contextlib.closing(listener):
-            serve(request, database, listener)
-
-
-def serve(request: LabelRequest, database: Database, listener: socket.socket) -> None:
-    """All that lives as long as the server does."""
-    port = listener.getsockname()[1]
-    base = f"http://{shown_host(request.host)}:{port}"
-    with database.transaction() as connection:
-        connection.execute("INSERT OR REPLACE INTO about VALUES ('port', ?)", (str(port),))
-    library = Library(request, Catalog(database), lambda: None)
-    session, guard = Session(Answers(database), library), Guard(database)
-    with contextlib.closing(Thumbnails(request.folder)) as thumbnails:
+        stack.enter_context(contextlib.closing(listener))
+        port = listener.getsockname()[1]
+        remember_port(database, port)
+        base = f"http://{shown_host(request.host)}:{port}"
+        library = Library(request, Catalog(database), lambda: None)
+        session, guard = Session(Answers(database), library), Guard(database)
+        thumbnails = stack.enter_context(contextlib.closing(Thumbnails(out)))
         pages = Pages(session, thumbnails, guard, base)
+        stack.callback(pages.close)
         session.listeners.append(pages.tell)
         doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
-        config = uvicorn.Config(
-            doorkeeper,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            limit_concurrency=200,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=1,
-            ws="none",
-        )
-        server = uvicorn.Server(config)
         session.start()
-        announce(request, f"{base}/?token={guard.token()}")
-        try:
-            server.run([listener])
-        finally:
-            session.stop()
-            pages.work.shutdown()
-            pages.pictures.shutdown(cancel_futures=True)
+        stack.callback(session.stop)
+        yield Running(uvicorn.Server(settings(doorkeeper)), listener, session, guard, base)
+
+
+def settings(app: Doorkeeper) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=200,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+        ws="none",
+    )
 
 
 def announce(request: LabelRequest, address: str) -> None:
@@ -356,7 +383,7 @@ def announce(request: LabelRequest, address: str) -> None:
 
 
 @contextlib.contextmanager
-def alone_in(out: Path) -> Any:
+def alone_in(out: Path) -> Iterator[None]:
     """Refuse to work in OUT beside another `semishot label`."""
     path = out / LOCK
     descriptor = lock_file(path)
@@ -379,6 +406,11 @@ def remembered_port(database: Database) -> int:
         if str(value).isdigit() and 1024 <= int(value) < 65536:
             return int(value)
     return 0
+
+
+def remember_port(database: Database, port: int) -> None:
+    with database.transaction() as connection:
+        connection.execute("INSERT OR REPLACE INTO about VALUES ('port', ?)", (str(port),))
 
 
 def listening(host: str, port: int, remembered: int) -> socket.socket:

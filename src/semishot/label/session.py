@@ -62,6 +62,8 @@ class Snapshot:
     """Image, index of the suggested class, probability."""
     probabilities: Array | None = None
     """(P, N)"""
+    strangers: tuple[float, float, float] | None = None
+    """How many of the pile are likely strangers, with a 90 % interval."""
 
     @property
     def classes(self) -> list[int]:
@@ -240,6 +242,7 @@ class Session:
                 dict(self.answers.state.answers),
                 dict(self.answers.state.excluded),
                 self.answers.state.apart,
+                self.answers.state.sure,
                 self.answers.state.reject,
             )
             event = self.answers.version
@@ -298,10 +301,12 @@ class Session:
             cutoffs=judgement.cutoffs,
             asked=asked,
             doubtful=[
-                (int(nothing.images[d.row]), int(used[d.suggested]) if d.suggested >= 0 else -2, d.probability)
+                (int(nothing.images[d.row]), int(used[d.suggested]), float(d.probability))
                 for d in judgement.doubtful
+                if int(nothing.images[d.row]) not in nothing.state.sure
             ],
             probabilities=wide,
+            strangers=(judgement.strangers.expected, judgement.strangers.low, judgement.strangers.high),
         )
 
     def _groups(self, images: Array, state: State) -> Array:
@@ -391,6 +396,7 @@ def payload(session: Session) -> bytes:
         "reject": snapshot.state.reject,
         "rejects": REJECTS.tolist(),
         "cutoffs": None if snapshot.cutoffs is None else snapshot.cutoffs.round(5).tolist(),
+        "strangers": snapshot.strangers,
         "undo": answers.done[-1].title if answers.done else None,
         "redo": answers.undone[-1].title if answers.undone else None,
     }
