@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
-from semishot.estimator import blocks, classifier, held_out, next_labels
+from semishot.estimator import blocks, by_prototypes, held_out, next_labels
 from semishot.system.tensor_files import read_tensors, write_tensors
 
 N, D = 3, 40
@@ -55,7 +55,11 @@ def test_check_estimator_passes_but_for_the_check_that_uses_minus_1_as_a_class()
         warnings.simplefilter("ignore")  # of checks that are skipped here
         found = check_estimator(PrototypeClassifier(), on_fail=None)
     failed = [check["check_name"] for check in found if check["status"] == "failed"]
-    assert failed == ["check_classifiers_classes"]
+    assert failed == [
+        "check_all_zero_sample_weights_error",
+        "check_sample_weight_equivalence_on_dense_data",
+        "check_classifiers_classes",
+    ]
     assert len(found) > 40
 
 
@@ -118,10 +122,12 @@ def test_labels_of_any_kind(names):
     plain = PrototypeClassifier(reject=0.05).fit(x, y)
     fitted = PrototypeClassifier(reject=0.05).fit(x, labels)
     assert list(fitted.classes_) == sorted(names)
-    expected = [names[c] if c >= 0 else -1 for c in plain.predict(x)]
+    stranger = "stranger" if isinstance(names[0], str) else -1
+    expected = [names[c] if c >= 0 else stranger for c in plain.predict(x)]
     assert list(fitted.predict(x)) == expected
     assert list(fitted.transduction_) == expected
-    assert -1 in fitted.predict(x)
+    assert stranger in fitted.predict(x)
+    assert fitted.predict(x).dtype.kind == {object: "U", int: "i", float: "f"}[kind]
 
 
 def test_strings_without_unlabeled_rows_are_classes_too():
@@ -146,7 +152,7 @@ def test_the_precision_of_the_features_is_kept(dtype):
 @pytest.mark.parametrize("normalize", ["none", "unit", "centered"])
 def test_without_a_pile_it_is_the_nearest_prototype(normalize):
     x, y, _ = loose(members=0, strangers=0, shot=3)
-    fitted = PrototypeClassifier(normalize=normalize).fit(x, y)
+    fitted = PrototypeClassifier(None, normalize=normalize).fit(x, y)
     queries = loose(seed=1)[0]
     center = np.mean([row / np.linalg.norm(row) for row in x], axis=0)
 
@@ -184,7 +190,7 @@ def test_a_trained_refiner_at_temperature_1_is_the_episode_of_the_paper():
     )  # whatever the refiner's own precision
 
 
-@pytest.mark.parametrize("refiner", [None, "soft_kmeans", "fitted_mask"])
+@pytest.mark.parametrize("refiner", [None, "graph", "soft_kmeans", "fitted_mask"])
 def test_scaling_all_features_changes_nothing(refiner):
     x, y, _ = loose()
     for normalize in ("none", "unit", "centered", "auto"):
@@ -194,7 +200,7 @@ def test_scaling_all_features_changes_nothing(refiner):
         assert np.allclose(one.distractor_score(x), other.distractor_score(1000 * x))
 
 
-@pytest.mark.parametrize("refiner", ["soft_kmeans", "fitted_mask"])
+@pytest.mark.parametrize("refiner", ["graph", "soft_kmeans", "fitted_mask"])
 def test_the_order_of_the_pile_is_irrelevant(refiner):
     x, y, _ = loose()
     order = np.random.default_rng(3).permutation(len(y))
@@ -217,15 +223,17 @@ def test_blocks_change_nothing(monkeypatch):
     one = PrototypeClassifier(reject=0.05).fit(x, y)
     monkeypatch.setattr(blocks, "BLOCK", 4 * D)
     assert same(PrototypeClassifier(reject=0.05).fit(x, y), one, x)
-    assert (one.predict(x) == one.transduction_)[y == -1].all()
+    other = PrototypeClassifier("fitted_mask", reject=0.05).fit(x, y)
+    assert (other.predict(x) == other.transduction_)[y == -1].all()
 
 
-def test_a_memory_mapped_pile_larger_than_the_trial(tmp_path, monkeypatch):
-    monkeypatch.setattr(classifier, "TRIAL", 20)
+@pytest.mark.parametrize("refiner", ["graph", "fitted_mask"])
+def test_a_memory_mapped_pile_larger_than_the_trial(refiner, tmp_path, monkeypatch):
+    monkeypatch.setattr(by_prototypes, "TRIAL", 20)
     x, y, truth = data(members=40, strangers=40)
     np.save(tmp_path / "pile.npy", x.astype(np.float32))
     mapped = np.load(tmp_path / "pile.npy", mmap_mode="r")
-    fitted = PrototypeClassifier().fit(mapped, y)
+    fitted = PrototypeClassifier(refiner).fit(mapped, y)
     members = truth >= 0
     assert (fitted.predict(mapped)[members] == truth[members]).all()
 
@@ -261,8 +269,8 @@ def test_a_class_with_few_examples_is_not_farther_than_one_with_many():
     x = np.concatenate([centers[[0]], centers[[1]].repeat(30, 0)]) + 3 * rng.normal(size=(31, 500))
     y = np.array([0] + [1] * 30)
     queries = centers.repeat(200, 0) + 3 * rng.normal(size=(400, 500))
-    guessed = PrototypeClassifier(normalize="unit").fit(x, y).predict(queries)
-    raw = PrototypeClassifier(normalize="none").fit(x, y).predict(queries)
+    guessed = PrototypeClassifier(None, normalize="unit").fit(x, y).predict(queries)
+    raw = PrototypeClassifier(None, normalize="none").fit(x, y).predict(queries)
     assert abs(guessed.mean() - 0.5) < abs(raw.mean() - 0.5)
     assert 0.25 < guessed.mean() < 0.75
 
@@ -275,14 +283,15 @@ def test_identical_examples_are_fine():
 # The verdicts
 
 
-def test_the_pile_helps_where_labels_are_few():
+@pytest.mark.parametrize("refiner", ["graph", "fitted_mask"])
+def test_the_pile_helps_where_labels_are_few(refiner):
     gains = []
     for seed in range(10):
         x, y, _ = data(shot=1, members=30, strangers=30, seed=seed, noise=7.0)
         queries, _, truth = data(shot=0, members=50, strangers=0, seed=100 + seed, noise=7.0)
         right = [
             (PrototypeClassifier(r).fit(x, y).predict(queries) == truth).mean()
-            for r in (None, "fitted_mask")
+            for r in (None, refiner)
         ]
         gains.append(right[1] - right[0])
     assert np.mean(gains) > 0.03
@@ -386,7 +395,7 @@ def test_names_of_features_are_saved(tmp_path):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"steps": 0}, "steps must be at least 1, not 0"),
+        ({"steps": 0}, "steps must be 'auto' or at least 1, not 0"),
         ({"normalize": "l2"}, "unknown normalize 'l2': choose from auto, centered, unit, none"),
         ({"temperature": 0.0}, "temperature must be 'auto' or above 0, not 0.0"),
         ({"temperature": "warm"}, "temperature must be 'auto' or above 0, not 'warm'"),
@@ -404,7 +413,7 @@ def test_wrong_parameters_are_named_when_fitting(options, line):
 
 def test_labels_that_cannot_be_used_are_named():
     x, y, _ = data()
-    with pytest.raises(InputError, match="fit needs labeled examples: all of y is -1"):
+    with pytest.raises(InputError, match="fit needs labeled examples: y holds no class"):
         PrototypeClassifier().fit(x, np.full(len(y), -1))
     with pytest.raises(InputError, match="y holds the string '-1'; with string labels"):
         PrototypeClassifier().fit(x, y.astype(str))
@@ -415,11 +424,14 @@ def test_labels_that_cannot_be_used_are_named():
 
 def test_a_score_that_nothing_can_tell_is_refused():
     x, y, _ = data(shot=1, members=0, strangers=0)
-    fitted = PrototypeClassifier().fit(x, y)
-    with pytest.raises(InputError, match="how far members of a class may lie is not known"):
-        fitted.distractor_score(x)
-    with pytest.raises(InputError, match="how far members of a class may lie is not known"):
-        PrototypeClassifier(reject=0.1).fit(x, y)
+    fitted = PrototypeClassifier(None).fit(x, y)
+    assert np.isnan(fitted.stranger_proba_).sum() == 0  # all are labeled
+    assert fitted.n_strangers_ is None
+    for ask in (fitted.distractor_score, fitted.stranger_proba):
+        with pytest.raises(InputError, match="how members of a class score is not known"):
+            ask(x)
+    with pytest.raises(InputError, match="how members of a class score is not known"):
+        PrototypeClassifier(None, reject=0.1).fit(x, y)
 
 
 def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
@@ -454,23 +466,40 @@ def test_a_saved_classifier_with_a_flipped_byte_is_refused(tmp_path):
 
 WRONG_FIELDS = [
     ({"parameters": 3}, "parameters must be an object, not 3"),
-    ({"parameters": {"steps": "1"}}, "steps must be at least 1, not '1'"),
+    ({"parameters": {"steps": "1"}}, "steps must be 'auto' or at least 1, not '1'"),
     ({"parameters": {"refiner": 3}}, "refiner must be a name, a module or None, not 3"),
     ({"parameters": {"speed": 3}}, "unexpected keyword argument 'speed'"),
     ({"classes": [[1], 2, 3]}, "classes must be a list of strings or numbers, not [[1], 2, 3]"),
-    ({"classes": [1, 2]}, "prototypes must be (2 classes, features), not (3, 4)"),
+    ({"classes": [1, 2]}, "prototypes must be (2 classes, features), not (3, 10)"),
     ({"classes_dtype": 3}, "classes_dtype must be a string, not 3"),
     ({"classes_dtype": "nothing"}, "classes_dtype must be a type of labels, not 'nothing'"),
     ({"classes_dtype": "V8"}, "classes_dtype must be a type of labels, not 'V8'"),
     ({"normalization": "l2"}, "normalization must be one of centered, unit, none, not 'l2'"),
     ({"length": -1}, "length must be a positive number, not -1"),
-    ({"members": [1]}, "members must be an object, not [1]"),
-    ({"members": {"mean": "far"}}, "members.mean must be a number, not 'far'"),
-    ({"members": {"mean": 1, "spread": 0}}, "members.spread must be a positive number, not 0"),
+    ({"stranger_label": None}, "stranger_label must be a string or a number, not None"),
+    ({"member_scores": [1]}, "member_scores must be an object, not [1]"),
+    ({"member_scores": {"mean": "far"}}, "member_scores.mean must be a number, not 'far'"),
     (
-        {"members": {"mean": 1, "spread": 1, "freedom": True}},
-        "members.freedom must be a positive number, not True",
+        {"member_scores": {"mean": 1, "spread": 0}},
+        "member_scores.spread must be a positive number, not 0",
     ),
+    (
+        {"member_scores": {"mean": 1, "spread": 1, "freedom": True}},
+        "member_scores.freedom must be a positive number, not True",
+    ),
+    (
+        {"member_scores": {"mean": 1, "spread": 1, "freedom": 1, "skew": 1, "held_out": [2, 1]}},
+        "member_scores.held_out must be ascending numbers",
+    ),
+    ({"strangers": {"mean": 1, "variance": 0}}, "strangers.variance must be a positive number"),
+    (
+        {"strangers": {"mean": 1, "variance": 1, "share": 1}},
+        "strangers.share must be between 0 and 1, not 1",
+    ),
+    ({"count": {"expected": "some"}}, "count.expected must be a number, not 'some'"),
+    ({"graph_weight": 0}, "graph_weight must be a positive number, not 0"),
+    ({"pull": -1}, "pull must be a number from 0, not -1"),
+    ({"width": "wide"}, "width must be a positive number, not 'wide'"),
     ({"pile_helps": "yes"}, "pile_helps must be true, false or null, not 'yes'"),
     ({"message": None}, "message must be a string, not None"),
     ({"held_out": {"examples": 2.5}}, "held_out.examples must be a count, not 2.5"),
@@ -507,7 +536,11 @@ def test_a_wrong_field_of_a_saved_classifier_is_named(change, line, tmp_path):
         ({"prototypes": torch.full((3, 4), torch.nan)}, "prototypes must be finite float32 or"),
         ({"prototypes": torch.ones(3, 4).half()}, "prototypes must be finite float32 or float64"),
         ({"prototypes": torch.ones(12)}, "prototypes must be (3 classes, features), not (12,)"),
-        ({"center": torch.ones(5)}, "center must be torch.float64 (4,), not torch.float32 (5,)"),
+        ({"center": torch.ones(2, 2)}, "center must be (features,), not (2, 2)"),
+        ({"pivots": torch.ones(9, 5)}, "pivots must be torch.float64 (9, 4), not torch.float32"),
+        ({"rows": torch.ones(0)}, "rows must be (rows, features), not (0,)"),
+        ({"best": None}, "best is missing"),
+        ({"passed": torch.ones(9, 3)}, "passed must be torch.float64 (9, 4), not torch.float32"),
     ],
     ids=str,
 )
@@ -522,6 +555,51 @@ def test_a_wrong_tensor_of_a_saved_classifier_is_named(change, line, tmp_path):
     assert line in str(refused.value)
 
 
+def test_a_file_of_version_0_1_predicts_what_it_did(tmp_path):
+    """It had squared distances of members, and neither strangers nor their label."""
+    x, y, _ = data()
+    fitted = PrototypeClassifier("fitted_mask", reject=0.05).fit(x, y)
+    fitted.save(tmp_path / "a")
+    tensors, metadata = read_tensors(tmp_path / "a")
+    ((name, text),) = metadata.items()
+    held = json.loads(text)
+    scores = held.pop("member_scores")
+    held["members"] = {
+        "mean": -scores["mean"],
+        "spread": scores["spread"],
+        "freedom": scores["freedom"],
+    }
+    for new in ("stranger_label", "strangers", "count"):
+        held.pop(new)
+    held["parameters"].pop("stranger_label")
+    write_tensors(tmp_path / "a", tensors, {name: json.dumps(held)})
+    loaded = PrototypeClassifier.load(tmp_path / "a")
+    assert (loaded.predict(x) == fitted.predict(x)).all()
+    assert np.allclose(loaded.distractor_score(x), fitted.distractor_score(x))
+    with pytest.raises(InputError, match="how members of a class score is not known"):
+        loaded.stranger_proba(x)
+
+
+@pytest.mark.parametrize("change", [{"graph_weight": None}, {"center": torch.ones(5).double()}])
+def test_pivots_without_a_graph_and_a_center_of_another_size_are_refused(change, tmp_path):
+    rng = np.random.default_rng(0)
+    refiner = "graph" if "graph_weight" in change else "fitted_mask"
+    PrototypeClassifier(refiner).fit(rng.normal(size=(9, 4)), np.arange(9) % 3).save(tmp_path / "a")
+    tensors, metadata = read_tensors(tmp_path / "a")
+    if "graph_weight" in change:
+        ((name, text),) = metadata.items()
+        held = json.loads(text)
+        held.pop("graph_weight")
+        metadata = {name: json.dumps(held)}
+    else:
+        tensors |= change
+    write_tensors(tmp_path / "a", tensors, metadata)
+    with pytest.raises(
+        InputError, match=r"pivots belong to a graph|center must be torch.float64 \(4,\)"
+    ):
+        PrototypeClassifier.load(tmp_path / "a")
+
+
 def test_one_label_for_each_of_many_classes_is_no_reason_to_warn():
     """scikit-learn warns of as many classes as samples; the suite turns warnings into errors."""
     features = np.eye(30, dtype=np.float32)
@@ -529,9 +607,9 @@ def test_one_label_for_each_of_many_classes_is_no_reason_to_warn():
 
 
 def test_how_far_members_lie_is_told_by_labels_and_pile_together():
-    held, in_pile = held_out.Members(2.0, 1.0, 9), held_out.Members(1.0, 3.0, 100)
+    held, in_pile = held_out.Near(2.0, 1.0, 9), held_out.Near(1.0, 3.0, 100)
     both = held_out.combined_members(held, in_pile)  # ten held-out distances, and a pile worth ten
-    assert both == held_out.Members(1.5, 5**0.5, 20)
+    assert both == held_out.Near(1.5, 5**0.5, 20)
     assert held_out.combined_members(held, None) is held
     assert held_out.combined_members(None, in_pile) is in_pile
     assert held_out.combined_members(None, None) is None

@@ -183,7 +183,8 @@ def test_nothing_to_tell_by_is_said():
 def test_held_out_members_give_students_prediction_of_one_more():
     nearest = [1.0, 2.0, 4.0, 5.0, 9.0]
     distances = torch.tensor([[z, z + 3] for z in nearest])
-    found = members_held_out(distances).share_nearer(np.array([3.0, 12.0]))
+    near = members_held_out(distances)
+    found = 1 - stats.t(near.freedom, near.mean, near.spread).sf([3.0, 12.0])
     mean, spread = np.mean(nearest), np.std(nearest, ddof=1) * math.sqrt(1 + 1 / 5)
     assert np.allclose(found, [stats.t(4, mean, spread).cdf(z) for z in (3.0, 12.0)])
     assert members_held_out(distances[:1]) is None
@@ -200,7 +201,8 @@ def test_members_of_the_pile_are_found_without_labels(strangers):
     )
     new = clusters(shot=500, members=0, strangers=0, seed=7).support
     nearest = torch.cdist(space(new), prototypes).square().amin(-1)
-    rejected = (members.share_nearer(nearest.numpy()) > 0.95).mean()
+    farthest = stats.t(members.freedom, members.mean, members.spread).ppf(0.95)
+    rejected = (nearest.numpy() > farthest).mean()
     assert rejected < 0.15
     assert members_unlabeled(None, 1, trial._replace(unlabeled=trial.unlabeled[:1]), space) is None
 

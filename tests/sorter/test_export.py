@@ -24,7 +24,7 @@ from semishot.commands import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Middle
 from semishot.errors import InputError
-from semishot.estimator.held_out import Members
+from semishot.estimator.strangers import Members, stranger_probability
 from semishot.sorter import export_check
 from semishot.sorter.encoders import open_encoder, save_encoder
 from semishot.sorter.export import Head, about, export
@@ -75,7 +75,8 @@ def exported(model, tmp_path_factory) -> Path:
 
 def onnx_outputs(path: Path, **inputs: np.ndarray) -> list[np.ndarray]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return session.run(["label", "probabilities", "distractor_score"], inputs)
+    names = ["label", "probabilities", "distractor_score", "stranger_probability"]
+    return session.run(names, inputs)
 
 
 def test_the_file_says_of_pictures_what_the_classifier_says(model, exported):
@@ -85,11 +86,12 @@ def test_the_file_says_of_pictures_what_the_classifier_says(model, exported):
     images = [drawing(COLORS[name], rng) for name in COLORS] * 3
     images += [drawing((20, 230, 20), rng), np.zeros((84, 84, 3), np.uint8)]
     for batch in (np.stack(images), np.stack(images[:1])):
-        label, probabilities, score = onnx_outputs(exported, images=batch)
+        label, probabilities, score, stranger = onnx_outputs(exported, images=batch)
         features = encoder.module(torch.from_numpy(batch)).numpy()
         assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
         assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
-        names = [*classifier.classes_, -1]
+        assert np.allclose(stranger, classifier.stranger_proba(features), atol=1e-4)
+        names = [*classifier.classes_, "stranger"]
         assert [names[place] for place in label] == list(classifier.predict(features))
     assert -1 in onnx_outputs(exported, images=np.stack(images))[0]
 
@@ -107,7 +109,7 @@ def test_the_file_says_of_features_what_the_classifier_says(normalize, dtype, tm
     classifier = PrototypeClassifier(normalize=normalize, reject=0.1).fit(features, labels)
     classifier.save(tmp_path / "c.safetensors")
     export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
-    label, probabilities, score = onnx_outputs(
+    label, probabilities, score, _ = onnx_outputs(
         tmp_path / "m.onnx", features=features.astype(np.float32)
     )
     assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
@@ -118,22 +120,25 @@ def test_the_file_says_of_features_what_the_classifier_says(normalize, dtype, tm
 
 def test_without_reject_nothing_is_rejected_and_an_unknown_score_is_no_number(tmp_path, capsys):
     features, labels = np.eye(3, dtype=np.float32), np.array(["a", "b", "c"])
-    PrototypeClassifier().fit(features, labels).save(tmp_path / "c.safetensors")
+    PrototypeClassifier(None).fit(features, labels).save(tmp_path / "c.safetensors")
     main.main(["export", str(tmp_path / "c.safetensors"), "-o", str(tmp_path / "m.onnx")])
     assert "3 classes, takes features (3), " in capsys.readouterr().out
-    label, _, score = onnx_outputs(tmp_path / "m.onnx", features=100 * features)
+    label, _, score, stranger = onnx_outputs(tmp_path / "m.onnx", features=100 * features)
     assert label.tolist() == [0, 1, 2]
     assert np.isnan(score).all()
+    assert np.isnan(stranger).all()
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 7, 100, 100_000])
 def test_the_table_of_students_distribution_is_within_what_the_document_says(freedom):
     features = np.random.default_rng(3).normal(size=(8, 4))
     classifier = PrototypeClassifier(reject=0.05).fit(features, [0, 0, 1, 1, -1, -1, -1, -1])
-    classifier.members_ = Members(5.0, 2.0, freedom)
+    classifier.members_ = Members(-5.0, 2.0, freedom)
     distances = np.concatenate([np.linspace(0, 40, 5001), [1e3, 1e6]])
-    found = Head(classifier).share_nearer(torch.from_numpy(distances)).numpy()
+    found, stranger = Head(classifier).looked_up(torch.from_numpy(-distances)).numpy().T
     assert np.abs(found - stdtr(freedom, (distances - 5) / 2)).max() < 1e-5
+    expected = stranger_probability(-distances, classifier.members_, classifier.strangers_)
+    assert np.abs(stranger - expected).max() < 1e-3
 
 
 def test_metadata_tell_what_to_do_with_a_picture(model, exported):
@@ -177,9 +182,9 @@ def test_the_example_of_the_document_runs_without_semishot_and_torch(model, expo
         with Image.open(tmp_path / name) as image:
             pixels = torch.from_numpy(middle(image))
         features = encoder.module(pixels.unsqueeze(0)).numpy()
-        ((guess,), (score,)) = classifier.predict(features), classifier.distractor_score(features)
-        assert line.startswith(f"{name}: {'none of them' if guess == -1 else guess}, ")
-        assert line.endswith(f"distractor score {score:.2f}")
+        ((guess,), (p,)) = classifier.predict(features), classifier.stranger_proba(features)
+        assert line.startswith(f"{name}: {'none of them' if guess == 'stranger' else guess}, ")
+        assert line.endswith(f"stranger {p:.0%}")
 
 
 def test_a_graph_that_disagrees_is_not_written(model, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ BLOCK = 2**19
 NORMALIZATIONS = ("centered", "unit", "none")
 """Directions relative to their mean; directions; unchanged features."""
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

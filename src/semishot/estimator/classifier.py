@@ -4,89 +4,112 @@ Letters: P examples, S labeled examples, N classes, D features.
 """
 
 import copy
-import warnings
-from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from semishot import refine
 from semishot.errors import InputError
-from semishot.estimator.blocks import (
-    NORMALIZATIONS,
-    Array,
-    log_probs_in_blocks,
-    mean_direction,
-    nearest_in_blocks,
-    one_thread,
-    refined_in_blocks,
+from semishot.estimator import by_graph, by_prototypes, pile
+from semishot.estimator.blocks import NORMALIZATIONS, Array, Space, mean_direction, one_thread
+from semishot.estimator.fitted import Fitted
+from semishot.estimator.labels import (
+    NAMED_STRANGER,
+    UNLABELED,
+    Label,
+    Labels,
+    check_stranger_label,
+    label_weights,
+    read_labels,
+    rejected,
 )
-from semishot.estimator.held_out import (
-    Trial,
-    combined_members,
-    held_out_summary,
-    judge,
-    members_held_out,
-    members_unlabeled,
-)
-from semishot.estimator.saved import Learned, is_number, not_saved, read_saved, write_saved
-from semishot.estimator.scaling import choose_space, temperature_of
+from semishot.estimator.lift import Lift, lift_of
+from semishot.estimator.reading import read_in_blocks
+from semishot.estimator.saved import Saved, is_number, not_saved, read_saved, write_saved
+from semishot.estimator.scaling import MANY_FEATURES
+from semishot.estimator.strangers import stranger_probability
 
-__all__ = ["UNLABELED", "PrototypeClassifier"]
+__all__ = ["NAMED_STRANGER", "UNLABELED", "PrototypeClassifier"]
 
-UNLABELED = -1
 FLOATS = [np.float32, np.float64]
-TRIAL = 1000
-"""Of more unlabeled examples than this, trials use evenly spaced ones, at least this many."""
+GRAPH = "graph"
+
+
+UNKNOWN = (
+    "how members of a class score is not known: it takes two labeled examples of some class, or two "
+    "unlabeled ones"
+)
+
+
+class Settings(NamedTuple):
+    """The parameters, checked."""
+
+    refiner: nn.Module | str | None
+    steps: int | None
+    normalize: str
+    temperature: float | None
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
-    """Nearest-prototype classifier that also learns from unlabeled examples.
+    """Classifier that learns from a few labeled examples and many unlabeled ones.
 
     Each class has a prototype, the mean of its labeled examples, which unlabeled examples (`y == -1`)
-    refine. Some of them may belong to none of the classes. A scikit-learn estimator: it can be cloned,
-    put into a pipeline and searched over. N is the number of classes, D of features, P of examples.
+    refine. Some of them may belong to none of the classes: such *strangers* are told apart, and the user
+    may name some of them (`y == -2`). A scikit-learn estimator: it can be cloned, put into a pipeline and
+    searched over. N is the number of classes, D of features, P of examples.
 
     Parameters
     ----------
     refiner
-        How unlabeled examples refine the prototypes. `"fitted_mask"` ignores examples that seem to
-        belong to no class; `"soft_kmeans"` uses all of them; any other method of `semishot.refine` that
-        has no learned parameters can be named too. A module, such as a trained
+        How unlabeled examples are used. `"graph"`: labels spread over a graph of nearest neighbours, and
+        prototypes are refined by what they reach. Or a method of `semishot.refine` without learned
+        parameters, by name: `"fitted_mask"` ignores examples that seem to belong to no class (the default
+        of version 0.1), `"soft_kmeans"` uses all of them. A module, such as a trained
         `semishot.refine.build("masked_soft_kmeans")`, is used as it is. None ignores the unlabeled
-        examples.
+        examples and uses the means of the labeled ones.
     steps
-        How many times the prototypes are refined, at least 1.
+        How many times the prototypes are refined, at least 1. `"auto"`: 3 times with the graph, else once.
     normalize
-        What is done to features before distances are measured. `"centered"`: subtract the mean
-        direction, then scale to length 1. `"unit"`: scale to length 1. `"none"`: nothing. `"auto"`
-        chooses among the three by held-out labeled examples.
+        What is done to features before they are compared. `"centered"`: subtract the mean direction, then
+        scale to length 1. `"unit"`: scale to length 1. `"none"`: nothing. `"auto"`: with the graph,
+        `"centered"` from 32 features on, else `"none"`; otherwise chosen by held-out labeled examples.
     temperature
         By how much squared distances are divided before the softmax that gives probabilities: a larger
-        temperature gives less certain probabilities. `"auto"` derives it from the distances between
-        prototypes and adjusts it by held-out labeled examples.
+        temperature gives less certain probabilities. `"auto"` chooses it by held-out labeled examples.
     reject
-        The share of true members that `predict` may reject, such as 0.05. `predict` then returns -1
-        for examples that lie farther from every prototype than the other 95% of members do. None:
+        The share of true members that `predict` may reject, such as 0.05. `predict` then returns
+        `stranger_label` for examples that seem less a member than the other 95% of members do. None:
         every example is given a class.
+    stranger_label
+        What `predict` returns for a rejected example. `"auto"`: -1 where classes are numbers, "stranger"
+        where they are strings. In `y` this value, unless it is -1, means the same as -2.
 
     Attributes
     ----------
     classes_ : ndarray of shape (N,)
-        The labels seen by `fit`, sorted, without -1.
-    prototypes_ : ndarray of shape (N, D)
-        The refined prototype of each class, in normalized features divided by the square root of the
-        temperature.
+        The labels seen by `fit`, sorted, without -1 and strangers.
     transduction_ : ndarray of shape (P,)
-        The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`.
+        The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`,
+        nor are the next three. For the examples given to `fit` they are better than `predict`.
+    label_distributions_ : ndarray of shape (P, N)
+        The probability of each class, given that the example belongs to one of them.
+    stranger_proba_ : ndarray of shape (P,)
+        The probability that an example belongs to none of the classes. NaN if it is not known.
+    distractor_score_ : ndarray of shape (P,)
+        The share of members that are more clearly members than this example. NaN if it is not known.
+    n_strangers_ : StrangerCount or None
+        How many of the unlabeled examples are strangers: `expected`, and an interval from `low` to `high`
+        that is meant to hold in 90% of cases. None if it is not known.
+    doubtful_ : list of Doubt
+        Labeled examples that the other labels contradict: `row`, the label `given`, the label `suggested`
+        and its `probability`, the strongest contradiction first. It takes two labels of a class to tell.
     pile_helps_ : bool or None
         False if held-out labeled examples are predicted worse with the unlabeled examples than without;
         the unlabeled examples are then ignored. True if they are not. None if nothing could be held out
@@ -95,10 +118,14 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         Whether the unlabeled examples were used, and why, in words.
     held_out_ : HeldOut or None
         How well held-out labeled examples were predicted. None if nothing could be held out.
-    space_ : Space
-        Where distances are measured: `space_(features)` normalizes and scales features of shape (P, D).
     members_ : Members or None
-        How far members of a class lie from its prototype. None if nothing could be held out to tell.
+        How members score. None if nothing tells.
+    model_ : Model
+        What answers for new examples.
+    prototypes_ : ndarray of shape (N, D)
+        The refined prototype of each class, in `space_`.
+    space_ : Space
+        Where examples are compared: `space_(features)` normalizes and scales features of shape (P, D).
     temperature_ : float
         The temperature that was given or chosen.
     normalization_ : str
@@ -120,92 +147,114 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        refiner: str | nn.Module | None = "fitted_mask",
+        refiner: str | nn.Module | None = GRAPH,
         *,
-        steps: int = 1,
+        steps: int | str = "auto",
         normalize: str = "auto",
         temperature: float | str = "auto",
         reject: float | None = None,
+        stranger_label: Label = "auto",
     ) -> None:
         self.refiner = refiner
         self.steps = steps
         self.normalize = normalize
         self.temperature = temperature
         self.reject = reject
+        self.stranger_label = stranger_label
 
     @one_thread()
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
-        """Learn from labeled and unlabeled examples.
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from labeled and unlabeled examples, and from named strangers.
 
         Parameters
         ----------
         X
             Features of shape (P, D): an array, a tensor or a DataFrame.
         y
-            Labels of shape (P,), numbers or strings, and -1 where there is no label. With string labels,
-            give an object array.
+            Labels of shape (P,), numbers or strings. -1, None, NaN or pandas' NA: no label. -2: a stranger,
+            which belongs to none of the classes. With string labels, give a list, a Series or an object
+            array, so that -1 and -2 stay numbers.
+        sample_weight
+            Weights of shape (P,) for the labels, 1 if not given. A label of weight 2 counts as two; with
+            weight 0 the example is unlabeled.
 
         Returns
         -------
         Self
             The fitted classifier.
         """
-        refiner, temperature = self._check_parameters()
-        features, answers = validate_data(self, as_array(X), as_array(y), dtype=FLOATS)
-        smallest, largest = np.finfo(features.dtype).tiny ** 0.25, check_large(features)
-        if 0 < largest < smallest:
+        settings = self._check_parameters()
+        if y is None:
             raise InputError(
-                f"no feature is larger than {largest:.3g}, and squares of numbers below {smallest:.3g} "
-                f"vanish in {features.dtype}: rescale X"
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        labeled = is_labeled(answers)
-        if not labeled.any():
-            raise InputError("fit needs labeled examples: all of y is -1")
-        with warnings.catch_warnings():  # one label per class is valid here
-            warnings.filterwarnings("ignore", "The number of unique classes")
-            check_classification_targets(answers[labeled])
-        self.classes_, codes = np.unique(answers[labeled], return_inverse=True)
-        labels = torch.zeros(len(answers), len(self.classes_), dtype=tensor(features[:0]).dtype)
-        labels[np.flatnonzero(labeled), codes] = 1  # (P, N), a row of zeros for the unlabeled
-        refiner = copy.deepcopy(refiner).to(labels) if refiner is not None else None
-        self._learn(refiner, temperature, features, labels, labeled)
-        self.transduction_ = self._decide(features)
-        self.transduction_[labeled] = answers[labeled]
+        features = validate_data(self, as_array(X), dtype=FLOATS)
+        labels = read_labels(y, self.stranger_label)
+        check_consistent_length(features, labels.codes)
+        check_small(features, check_large(features))
+        if not labels.labeled.any():
+            raise InputError("fit needs labeled examples: y holds no class, only -1 or strangers")
+        labels, weights = label_weights(labels, sample_weight)  # (P, N)
+        fitted = learned(settings, features, weights, labels.codes == NAMED_STRANGER)
+        self.classes_, self.stranger_label_ = labels.classes, labels.stranger_label
+        self._keep(fitted)
+        self._keep_answer(fitted, labels)
         return self
 
-    def _learn(
-        self,
-        refiner: nn.Module | None,
-        temperature: float | None,
-        features: Array,
-        labels: Tensor,
-        labeled: NDArray[np.bool_],
-    ) -> None:
-        """Choose the scale, try the unlabeled examples, refine, and adjust the scale."""
-        unlabeled = np.flatnonzero(~labeled)
-        tried = unlabeled[:: max(1, len(unlabeled) // TRIAL)]
-        trial = Trial(tensor(features[labeled]), labels[labeled], tensor(features[tried]))
-        center = mean_direction(features)
-        space = choose_space(trial.support, trial.labels, center, self.normalize, temperature)
-        judgment = judge(refiner, self.steps, trial, space)
-        self.pile_helps_, self.message_ = judgment.helps, judgment.message
-        used = None if judgment.helps is False else refiner
-        prototypes = refined_in_blocks(used, features, labels, space, self.steps)  # (N, D)
-        members = combined_members(
-            members_held_out(judgment.distances), members_unlabeled(used, self.steps, trial, space)
+    def _keep(self, fitted: Fitted) -> None:
+        self.model_, self.members_, self.strangers_ = (
+            fitted.model,
+            fitted.members,
+            fitted.strangers,
         )
-        change = 1.0  # of the temperature, now that the prototypes are refined
-        if temperature is None:
-            change = temperature_of(prototypes, judgment.distances, judgment.classes)
-        self.held_out_ = held_out_summary(judgment.distances / change, judgment.classes)
-        self.space_ = replace(space, length=space.length * change**0.5)
-        self.members_ = members.divided_by(change) if members else None
-        self.prototypes_ = (prototypes / change**0.5).numpy()
+        self.n_strangers_, self.pile_helps_ = fitted.count, fitted.pile_helps
+        self.message_, self.held_out_ = fitted.message, fitted.held_out
+
+    def _keep_answer(self, fitted: Fitted, labels: Labels) -> None:
+        classes, scores, stranger = fitted.answer
+        unknown = np.full(len(scores), np.nan)
+        self.label_distributions_ = classes
+        self.stranger_proba_ = unknown if stranger is None else stranger
+        self.distractor_score_ = unknown
+        if fitted.members is not None:
+            self.distractor_score_ = fitted.members.share_above(scores)
+        self.transduction_ = self._decided(classes.argmax(1), scores)
+        for code in np.unique(labels.codes[labels.codes != UNLABELED]):
+            rows = labels.codes == code
+            if code == NAMED_STRANGER:
+                self.transduction_ = rejected(self.transduction_, rows, self.stranger_label_)
+                self.stranger_proba_[rows] = 1.0
+            else:
+                self.transduction_[rows] = self.classes_[code]
+                self.label_distributions_[rows] = np.arange(len(self.classes_)) == code
+                self.stranger_proba_[rows] = 0.0
+        self._in_pile = labels.codes == UNLABELED
+        self.doubtful_ = [
+            doubt._replace(
+                given=self.classes_[doubt.given], suggested=self.classes_[doubt.suggested]
+            )
+            for doubt in fitted.doubts
+        ]
+
+    @property
+    def prototypes_(self) -> NDArray[np.floating[Any]]:
+        """The refined prototypes, (N, D)."""
+        return self.model_.prototypes.numpy()
+
+    @property
+    def space_(self) -> Space | Lift:
+        """Where examples are compared."""
+        return self.model_.space
 
     @property
     def temperature_(self) -> float:
         """The temperature that was given or chosen, a float."""
-        return self.space_.length**2
+        return self.model_.temperature
 
     @property
     def normalization_(self) -> str:
@@ -214,78 +263,131 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     @one_thread()
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """(P, D) -> (P,): the class of the nearest prototype. With `reject`, -1 for none of the classes."""
-        return self._decide(self._check(X))
+        """(P, D) -> (P,): the most probable class. With `reject`, `stranger_label` for none of them."""
+        logits, scores = self._read(X)
+        return self._decided(logits.argmax(-1).numpy(), scores.double().numpy())
 
     @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
-        """(P, D) -> (P, N): the probability of each class, given that it is one of them (Eq. 2)."""
-        features = self._check(X)
-        return log_probs_in_blocks(features, self.space_, self._prototypes()).exp().numpy()
+        """(P, D) -> (P, N): the probability of each class, given that it is one of them.
+
+        `stranger_proba` is the probability that it is none of them.
+        """
+        return self._read(X)[0].softmax(-1).numpy()
+
+    @one_thread()
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
+        """(P, D) -> (P, N): the logarithm of `predict_proba`."""
+        return self._read(X)[0].log_softmax(-1).numpy()
+
+    @one_thread()
+    def decision_function(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
+        """(P, D) -> (P, N): logits, whose softmax is `predict_proba`.
+
+        For two classes (P,), the logarithm of the odds of the second, as scikit-learn expects it.
+        """
+        logits = self._read(X)[0].numpy()
+        found: NDArray[np.floating[Any]] = logits
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+
+    @one_thread()
+    def stranger_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+        """(P, D) -> (P,): the probability that an example belongs to none of the classes.
+
+        It assumes that strangers are as frequent as they seem to be among the unlabeled examples of `fit`.
+        """
+        scores = self._read(X)[1].double().numpy()
+        if self.members_ is None or self.strangers_ is None:
+            raise InputError(UNKNOWN)
+        return stranger_probability(scores, self.members_, self.strangers_)
 
     @one_thread()
     def distractor_score(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
-        """(P, D) -> (P,): the share of members that lie nearer to their prototype than this example does.
+        """(P, D) -> (P,): the share of members that are more clearly members than this example is.
 
         0.5 is ordinary; a value near 1 means that the example probably belongs to none of the classes.
         """
-        features = self._check(X)
-        return self._share_nearer(nearest_in_blocks(features, self.space_, self._prototypes())[0])
+        return self._share_above(self._read(X)[1].double().numpy())
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
-        """Accuracy on the labeled rows. Rows with `y == -1` are ignored."""
-        features, answers = as_array(X), np.asarray(as_array(y))
-        labeled = is_labeled(answers)
-        if not labeled.any():
-            raise InputError("score needs labels: all of y is -1")
-        if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight)[labeled]
-        rows = np.flatnonzero(labeled)
+    def missed_strangers(self, reject: float | None = None) -> float:
+        """How many strangers among the unlabeled examples of `fit` are likely not rejected."""
+        check_is_fitted(self, "stranger_proba_")
+        share = self.reject if reject is None else reject
+        kept = self._in_pile
+        if share is not None:
+            kept = kept & (self.distractor_score_ <= 1 - share)
+        return float(self.stranger_proba_[kept].sum())
+
+    def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
+        """Accuracy on the labeled rows.
+
+        Rows without a label are ignored. A row that `y` names a stranger is right if it is rejected; if
+        `reject` is None, it is ignored.
+        """
+        features, labels = as_array(X), read_labels(y, self.stranger_label)
+        counted = labels.labeled
+        if self.reject is not None:
+            counted = labels.codes != UNLABELED
+        if not counted.any():
+            raise InputError("score needs labels: y holds no class, only -1 or strangers")
+        rows = np.flatnonzero(counted)
         features = features.iloc[rows] if hasattr(features, "iloc") else np.asarray(features)[rows]
-        accuracy: float = super().score(features, answers[labeled], sample_weight)
-        return accuracy
+        known = labels.classes[labels.codes.clip(0)] if len(labels.classes) else self.classes_[:0]
+        truth = rejected(known, labels.codes == NAMED_STRANGER, self.stranger_label_)[rows]
+        right = self.predict(features) == truth
+        weights = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        return float(np.average(right, weights=weights))
 
     def save(self, path: str | Path) -> None:
-        """Write everything that prediction needs to one safetensors file. No training data are saved."""
+        """Write everything that prediction needs to one safetensors file.
+
+        With the graph that includes the features of at most some thousand examples; images are not saved.
+        """
         check_is_fitted(self)
         if isinstance(self.refiner, nn.Module):
             raise InputError("a refiner is saved by its name; this one is a module")
-        learned = Learned(
+        names = list(getattr(self, "feature_names_in_", []))
+        saved = Saved(
             self.classes_,
-            self._prototypes(),
-            self.space_,
+            self.stranger_label_,
+            self.model_,
             self.members_,
+            self.strangers_,
+            self.n_strangers_,
             self.pile_helps_,
             self.message_,
             self.held_out_,
-            list(getattr(self, "feature_names_in_", [])),
+            names,
         )
-        write_saved(Path(path), self.get_params(), learned)
+        write_saved(Path(path), self.get_params(), saved)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file written by `save`. `transduction_` is not available."""
-        parameters, learned = read_saved(Path(path))
+        """Read a file written by `save`. What describes the examples given to `fit` is not available."""
+        parameters, saved = read_saved(Path(path))
         try:
             loaded = cls(**parameters)
             loaded._check_parameters()
         except (TypeError, ValueError) as error:
             raise not_saved(path, error) from error
-        loaded.classes_, loaded.prototypes_ = learned.classes, learned.prototypes.numpy()
-        loaded.n_features_in_ = learned.prototypes.shape[1]
-        loaded.space_, loaded.members_ = learned.space, learned.members
-        loaded.pile_helps_, loaded.message_ = learned.pile_helps, learned.message
-        loaded.held_out_ = learned.held_out
-        if learned.feature_names:
-            loaded.feature_names_in_ = np.array(learned.feature_names, object)
+        loaded.classes_, loaded.stranger_label_ = saved.classes, saved.stranger_label
+        loaded.model_, loaded.members_, loaded.strangers_ = (
+            saved.model,
+            saved.members,
+            saved.strangers,
+        )
+        loaded.n_strangers_, loaded.pile_helps_ = saved.count, saved.pile_helps
+        loaded.message_, loaded.held_out_ = saved.message, saved.held_out
+        loaded.n_features_in_ = len(saved.model.space.center)
+        if saved.feature_names:
+            loaded.feature_names_in_ = np.array(saved.feature_names, object)
         return loaded
 
-    def _check_parameters(self) -> tuple[nn.Module | None, float | None]:
-        """The refiner, and the temperature if it is given."""
+    def _check_parameters(self) -> Settings:
         steps: Any = self.steps
-        if not isinstance(steps, Integral) or int(steps) < 1:
+        if steps != "auto" and (not isinstance(steps, Integral) or int(steps) < 1):
             raise InputError(
-                f"steps must be at least 1, not {steps!r}; refiner=None refines nothing"
+                f"steps must be 'auto' or at least 1, not {steps!r}; refiner=None refines nothing"
             )
         if self.normalize not in ("auto", *NORMALIZATIONS):
             choices = ", ".join(("auto", *NORMALIZATIONS))
@@ -295,43 +397,81 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"temperature must be 'auto' or above 0, not {temperature!r}")
         if self.reject is not None and not (is_number(self.reject) and 0 < self.reject < 1):
             raise InputError(f"reject must be None or between 0 and 1, not {self.reject!r}")
+        check_stranger_label(self.stranger_label)
+        return Settings(
+            self._built_refiner(),
+            None if steps == "auto" else int(steps),
+            self.normalize,
+            None if temperature is None else float(temperature),
+        )
+
+    def _built_refiner(self) -> nn.Module | str | None:
         refiner = self.refiner
+        if refiner == GRAPH:
+            return GRAPH
         if isinstance(refiner, str):
-            refiner = refine.build(refiner)
-            if any(True for _ in refiner.parameters()):
+            try:
+                built = refine.build(refiner)
+            except InputError as error:
+                raise InputError(
+                    str(error).replace("choose from ", f"choose from {GRAPH}, ", 1)
+                ) from error
+            if any(True for _ in built.parameters()):
                 raise InputError(
                     f"{self.refiner!r} has learned parameters, which a name does not bring: give the "
-                    "trained module, or 'fitted_mask', which needs no training"
+                    "trained module, or 'graph' or 'fitted_mask', which need no training"
                 )
-        elif not (refiner is None or isinstance(refiner, nn.Module)):
+            return built
+        if not (refiner is None or isinstance(refiner, nn.Module)):
             raise InputError(f"refiner must be a name, a module or None, not {refiner!r}")
-        return refiner, None if temperature is None else float(temperature)
+        return copy.deepcopy(refiner)
 
-    def _check(self, X: ArrayLike) -> Array:  # noqa: N803
+    def _read(self, X: ArrayLike) -> tuple[Tensor, Tensor]:  # noqa: N803
+        """Logits (P, N) and scores (P,)."""
         check_is_fitted(self)
         features: Array = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
         check_large(features)
-        return features
+        return read_in_blocks(self.model_, features)
 
-    def _decide(self, features: Array) -> NDArray[Any]:
-        distances, places = nearest_in_blocks(features, self.space_, self._prototypes())
-        classes: NDArray[Any] = self.classes_[places.numpy()]
-        if self.reject is not None:
-            if classes.dtype.kind not in "if":
-                classes = classes.astype(object)  # so that it can hold -1
-            classes[self._share_nearer(distances) > 1 - self.reject] = UNLABELED
-        return classes
+    def _decided(self, places: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[Any]:
+        classes: NDArray[Any] = self.classes_[places]
+        if self.reject is None:
+            return classes
+        return rejected(classes, self._share_above(scores) > 1 - self.reject, self.stranger_label_)
 
-    def _prototypes(self) -> Tensor:
-        return tensor(self.prototypes_)
-
-    def _share_nearer(self, distances: Tensor) -> NDArray[np.float64]:
+    def _share_above(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.members_ is None:
-            raise InputError(
-                "how far members of a class may lie is not known: it takes two labeled examples of some "
-                "class, or two unlabeled ones"
-            )
-        return self.members_.share_nearer(distances.double().numpy())
+            raise InputError(UNKNOWN)
+        return self.members_.share_above(scores)
+
+
+def learned(
+    settings: Settings,
+    features: Array,
+    labels: NDArray[np.float64],
+    named: NDArray[np.bool_],
+) -> Fitted:
+    """Features (P, D), weights of labels (P, N), named strangers (P,), by the rule that was chosen."""
+    refiner, steps, normalize, temperature = settings
+    if not isinstance(refiner, str):
+        if refiner is not None:
+            refiner = refiner.to(torch.from_numpy(features[:0]).dtype)
+        options = by_prototypes.Options(refiner, steps or 1, normalize, temperature)
+        return by_prototypes.fit_prototypes(features, labels, named, options)
+    if normalize == "auto":
+        normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
+    space = lift_of(features) if normalize == "none" else Space(normalize, mean_direction(features))
+    given = pile.Given(features, labels, named, space)
+    return by_graph.fit_graph(given, pile.Options(steps or pile.STEPS, temperature))
+
+
+def check_small(features: Array, largest: float) -> None:
+    smallest = np.finfo(features.dtype).tiny ** 0.25
+    if 0 < largest < smallest:
+        raise InputError(
+            f"no feature is larger than {largest:.3g}, and squares of numbers below {smallest:.3g} "
+            f"vanish in {features.dtype}: rescale X"
+        )
 
 
 def as_array(values: Any) -> Any:
@@ -351,19 +491,3 @@ def check_large(features: Array) -> float:
             f"{features.dtype}: rescale X, or give float64"
         )
     return float(largest)
-
-
-def is_labeled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """(P,) -> (P,): where y is not -1."""
-    if y.dtype.kind in "US":
-        if (y == str(UNLABELED)).any():
-            raise InputError(
-                "y holds the string '-1'; with string labels give y as an object array, "
-                "so that -1 stays a number and means unlabeled"
-            )
-        return np.ones(len(y), bool)
-    return np.asarray(y != UNLABELED, bool)
-
-
-def tensor(rows: Array) -> Tensor:
-    return torch.from_numpy(np.array(rows))

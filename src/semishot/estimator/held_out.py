@@ -3,13 +3,9 @@
 Letters: S labeled examples, H of them held out, U unlabeled ones, N classes, D features.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.special import stdtr
 from torch import Tensor, nn
 
 from semishot.estimator.blocks import Space, refined_in_blocks
@@ -48,30 +44,12 @@ class Judgment(NamedTuple):
     classes: Tensor  # (H,)
 
 
-class HeldOut(NamedTuple):
-    """Labeled examples held out in turn: how many, the share predicted right, their mean probability."""
-
-    examples: int
-    accuracy: float
-    probability: float
-
-
-@dataclass(frozen=True)
-class Members:
+class Near(NamedTuple):
     """How far members of a class lie from its prototype: Student's distribution of squared distances."""
 
     mean: float
     spread: float
     freedom: float
-
-    def share_nearer(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The share of members that lie nearer than these squared distances."""
-        share: NDArray[np.float64] = stdtr(self.freedom, (distances - self.mean) / self.spread)
-        return share
-
-    def divided_by(self, scale: float) -> "Members":
-        """The distribution of the squared distances divided by `scale`."""
-        return Members(self.mean / scale, self.spread / scale, self.freedom)
 
 
 def refine_with(
@@ -110,17 +88,7 @@ def judge(refiner: nn.Module | None, steps: int, trial: Trial, space: Space) -> 
     return Judgment(helps, said, *((distances, classes) if helps else alone))
 
 
-def held_out_summary(distances: Tensor, classes: Tensor) -> HeldOut | None:
-    """(H, N), (H,) -> whether the probabilities agree with the accuracy on held-out examples."""
-    if not len(classes):
-        return None
-    probability, places = (-distances).softmax(-1).max(-1)
-    return HeldOut(
-        len(classes), float((places == classes).double().mean()), float(probability.double().mean())
-    )
-
-
-def combined_members(held_out: Members | None, unlabeled: Members | None) -> Members | None:
+def combined_members(held_out: Near | None, unlabeled: Near | None) -> Near | None:
     """Combine both estimates, weighted by how many distances each counts as."""
     if held_out is None or unlabeled is None:
         return held_out or unlabeled
@@ -128,22 +96,22 @@ def combined_members(held_out: Members | None, unlabeled: Members | None) -> Mem
     weight = count / (count + UNLABELED_WORTH)
     mean = weight * held_out.mean + (1 - weight) * unlabeled.mean
     variance = weight * held_out.spread**2 + (1 - weight) * unlabeled.spread**2
-    return Members(mean, variance**0.5, count + UNLABELED_WORTH)
+    return Near(mean, variance**0.5, count + UNLABELED_WORTH)
 
 
-def members_held_out(distances: Tensor) -> Members | None:
+def members_held_out(distances: Tensor) -> Near | None:
     """From held-out distances (H, N): Student's predictive distribution of another one."""
     nearest = distances.double().amin(-1)
     count = len(nearest)
     spread = float(nearest.std()) if count > 1 else 0.0
     if spread == 0:
         return None
-    return Members(float(nearest.mean()), spread * (1 + 1 / count) ** 0.5, count - 1)
+    return Near(float(nearest.mean()), spread * (1 + 1 / count) ** 0.5, count - 1)
 
 
 def members_unlabeled(
     refiner: nn.Module | None, steps: int, trial: Trial, space: Space
-) -> Members | None:
+) -> Near | None:
     """From the near component of the unlabeled: each half measured from prototypes refined with the other.
 
     An example that contributed to a prototype lies nearer to it than a new one would.
@@ -158,11 +126,11 @@ def members_unlabeled(
     both = torch.cat(distances).double()  # (U, N)
     mixture = fit(both)
     scale = float(mixture.scale)
-    one = Members(float(mixture.near) * scale, float(mixture.variance) ** 0.5 * scale, len(both))
+    one = Near(float(mixture.near) * scale, float(mixture.variance) ** 0.5 * scale, len(both))
     return max(one, near_component(both), key=lambda members: members.mean + 2 * members.spread)
 
 
-def near_component(distances: Tensor) -> Members:
+def near_component(distances: Tensor) -> Near:
     """(U, N): as in `refine.fitted_mask`, but members and distractors have different variances.
 
     This fits members that are more spread out than distractors; that one fits members that lie close
@@ -180,7 +148,7 @@ def near_component(distances: Tensor) -> Members:
             variance = variance.clamp_min(SMALLEST * z.mean().square() + SMALLEST**2)
             logits.append(-(z - mean).square() / (2 * variance) - variance.log() / 2)
             if len(logits) == 1:
-                found = Members(float(mean), float(variance) ** 0.5, len(z))
+                found = Near(float(mean), float(variance) ** 0.5, len(z))
         share = member.mean().clamp(SMALLEST, 1 - SMALLEST)
         member = torch.sigmoid(logits[0] - logits[1] + share.logit())
     return found

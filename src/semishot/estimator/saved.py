@@ -18,20 +18,29 @@ from torch import Tensor
 
 from semishot.errors import InputError
 from semishot.estimator.blocks import NORMALIZATIONS, Space
-from semishot.estimator.held_out import HeldOut, Members
+from semishot.estimator.fitted import HeldOut
+from semishot.estimator.lift import Lift
+from semishot.estimator.reading import Model, NearestPrototypes, OffTheGraph
+from semishot.estimator.strangers import Members, StrangerCount, Strangers
 from semishot.system.tensor_files import read_tensors, write_tensors
 
 FORMAT = "semishot.PrototypeClassifier"
 
 
+GRAPH = ("rows", "passed", "best", "reached")
+"""Tensors of a graph, beside its prototypes."""
+
+
 @dataclass(frozen=True)
-class Learned:
+class Saved:
     """What `fit` has learned, as far as prediction needs it."""
 
     classes: NDArray[Any]  # (N,)
-    prototypes: Tensor  # (N, D)
-    space: Space
+    stranger_label: Any
+    model: Model
     members: Members | None
+    strangers: Strangers | None
+    count: StrangerCount | None
     pile_helps: bool | None
     message: str
     held_out: HeldOut | None
@@ -39,29 +48,39 @@ class Learned:
     """Empty, or D names."""
 
 
-def write_saved(path: Path, parameters: Mapping[str, Any], learned: Learned) -> None:
+def write_saved(path: Path, parameters: Mapping[str, Any], saved: Saved) -> None:
     """Tensors, and everything else as JSON in the metadata."""
+    model, space = saved.model, saved.model.space
     about = {
         "parameters": parameters,
-        "classes": learned.classes.tolist(),
-        "classes_dtype": learned.classes.dtype.str,
-        "normalization": learned.space.normalization,
-        "length": learned.space.length,
-        "members": learned.members and asdict(learned.members),
-        "pile_helps": learned.pile_helps,
-        "held_out": learned.held_out and learned.held_out._asdict(),
-        "message": learned.message,
-        "feature_names": learned.feature_names,
+        "classes": saved.classes.tolist(),
+        "classes_dtype": saved.classes.dtype.str,
+        "stranger_label": saved.stranger_label,
+        "normalization": space.normalization,
+        "length": space.length,
+        "member_scores": saved.members and asdict(saved.members),
+        "strangers": saved.strangers and saved.strangers._asdict(),
+        "count": saved.count and saved.count._asdict(),
+        "pile_helps": saved.pile_helps,
+        "held_out": saved.held_out and saved.held_out._asdict(),
+        "message": saved.message,
+        "feature_names": saved.feature_names,
     }
+    tensors = {"prototypes": model.prototypes, "center": space.center}
+    if isinstance(model, OffTheGraph):
+        about |= {"graph_weight": model.graph_weight, "pull": model.pull}
+        tensors |= {name: getattr(model, name) for name in GRAPH}
+    if isinstance(space, Lift):
+        about["width"] = space.width
+        tensors |= {"pivots": space.pivots, "mix": space.mix}
     try:
         text = json.dumps(about)
     except TypeError as error:
         raise InputError(f"labels are saved as JSON: strings or numbers ({error})") from error
-    tensors = {"prototypes": learned.prototypes, "center": learned.space.center}
     write_tensors(path, tensors, {FORMAT: text})
 
 
-def read_saved(path: Path) -> tuple[dict[str, Any], Learned]:
+def read_saved(path: Path) -> tuple[dict[str, Any], Saved]:
     """The estimator's parameters, not yet checked, and what it had learned."""
     try:
         tensors, metadata = read_tensors(path)
@@ -69,7 +88,7 @@ def read_saved(path: Path) -> tuple[dict[str, Any], Learned]:
         raise InputError(f"no file {path}") from error
     try:
         about = json.loads(metadata[FORMAT])
-        return field(about, "parameters", "an object", is_a(dict)), _learned(about, tensors)
+        return field(about, "parameters", "an object", is_a(dict)), _saved(about, tensors)
     except Exception as error:  # a file may hold anything
         raise not_saved(path, error) from error
 
@@ -79,32 +98,26 @@ def not_saved(path: object, error: Exception) -> InputError:
     return InputError(f"{path} was not written by PrototypeClassifier.save: {reason}")
 
 
-def _learned(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Learned:
+def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Saved:
     classes = _classes(
         field(about, "classes", "a list of strings or numbers", is_list_of(str, int, float)),
         field(about, "classes_dtype", "a string", is_a(str)),
     )
-    prototypes, center = _tensor(tensors, "prototypes"), _tensor(tensors, "center")
-    if prototypes.ndim != 2 or len(prototypes) != len(classes) or not prototypes.numel():
-        raise InputError(
-            f"prototypes must be ({len(classes)} classes, features), not {tuple(prototypes.shape)}"
-        )
-    features = prototypes.shape[1]
-    if center.shape != (features,) or center.dtype != prototypes.dtype:
-        raise InputError(
-            f"center must be {prototypes.dtype} ({features},), not {center.dtype} {tuple(center.shape)}"
-        )
-    choices = f"one of {', '.join(NORMALIZATIONS)}"
-    normalization = field(about, "normalization", choices, NORMALIZATIONS.__contains__)
-    length = field(about, "length", "a positive number", is_positive)
+    model = _model(about, tensors, len(classes))
+    features = len(model.space.center)
     names = field(about, "feature_names", "a list of strings", is_list_of(str))
     if len(names) not in (0, features):
         raise InputError(f"feature_names must be none, or {features}, not {len(names)}")
-    return Learned(
+    label = "stranger" if classes.dtype.kind in "OU" else -1  # 0.1 did not write it
+    if "stranger_label" in about:
+        label = field(about, "stranger_label", "a string or a number", is_a(str, int, float))
+    return Saved(
         classes,
-        prototypes,
-        Space(normalization, center, length),
-        _members(about.get("members")),
+        label,
+        model,
+        _members(about),
+        _strangers(about.get("strangers")),
+        _count(about.get("count")),
         field(about, "pile_helps", "true, false or null", is_a(bool, NoneType)),
         field(about, "message", "a string", is_a(str)),
         _held_out(about.get("held_out")),  # 0.1.0 did not write it at first
@@ -112,13 +125,87 @@ def _learned(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Learned
     )
 
 
-def _members(saved: Any) -> Members | None:
+def _model(about: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: int) -> Model:
+    prototypes = _tensor(tensors, "prototypes")
+    if prototypes.ndim != 2 or len(prototypes) != classes or not prototypes.numel():
+        raise InputError(
+            f"prototypes must be ({classes} classes, features), not {tuple(prototypes.shape)}"
+        )
+    width = prototypes.shape[1]
+    space = _space(about, tensors, width)
+    if "graph_weight" not in about:
+        if isinstance(space, Lift):
+            raise InputError("pivots belong to a graph")
+        return NearestPrototypes(space, prototypes)
+    rows = _tensor(tensors, "rows")
+    if rows.ndim != 2 or not len(rows):
+        raise InputError(f"rows must be (rows, features), not {tuple(rows.shape)}")
+    count = len(rows)
+    shapes = ((count, width), (count, classes + 1), (count,), (classes, width))
+    named = zip(GRAPH, shapes, strict=True)
+    rows, passed, best, reached = (_shaped(tensors, name, shape) for name, shape in named)
+    return OffTheGraph(
+        space,
+        rows,
+        passed,
+        best,
+        reached,
+        prototypes,
+        field(about, "graph_weight", "a positive number", is_positive),
+        field(about, "pull", "a number from 0", lambda n: is_number(n) and n >= 0),
+    )
+
+
+def _space(about: Mapping[str, Any], tensors: Mapping[str, Tensor], width: int) -> Space | Lift:
+    """`width`: the number of coordinates in the space."""
+    choices = f"one of {', '.join(NORMALIZATIONS)}"
+    normalization = field(about, "normalization", choices, NORMALIZATIONS.__contains__)
+    length = field(about, "length", "a positive number", is_positive)
+    if "width" not in about:
+        return Space(normalization, _shaped(tensors, "center", (width,)), length)
+    center = _tensor(tensors, "center")
+    if center.ndim != 1 or not len(center):
+        raise InputError(f"center must be (features,), not {tuple(center.shape)}")
+    return Lift(
+        center,
+        _shaped(tensors, "pivots", (width - 1, len(center))),
+        _shaped(tensors, "mix", (width - 1, width - 1)),
+        field(about, "width", "a positive number", is_positive),
+    )
+
+
+def _members(about: Mapping[str, Any]) -> Members | None:
+    """Version 0.1 wrote squared distances, which are minus the scores."""
+    key = "member_scores" if "member_scores" in about else "members"
+    if (saved := about.get(key)) is None:
+        return None
+    mean = field(saved, "mean", "a number", is_number, key)
+    spread = field(saved, "spread", "a positive number", is_positive, key)
+    freedom = field(saved, "freedom", "a positive number", is_positive, key)
+    if key == "members":
+        return Members(-mean, spread, freedom)
+    skew = field(saved, "skew", "a positive number", is_positive, key)
+    held_out = field(saved, "held_out", "a list of numbers", is_list_of(int, float), key)
+    if not all(is_number(each) for each in held_out) or sorted(held_out) != held_out:
+        raise InputError(f"{key}.held_out must be ascending numbers")
+    return Members(mean, spread, freedom, skew, tuple(held_out))
+
+
+def _strangers(saved: Any) -> Strangers | None:
     if saved is None:
         return None
-    return Members(
-        field(saved, "mean", "a number", is_number, "members"),
-        field(saved, "spread", "a positive number", is_positive, "members"),
-        field(saved, "freedom", "a positive number", is_positive, "members"),
+    return Strangers(
+        field(saved, "mean", "a number", is_number, "strangers"),
+        field(saved, "variance", "a positive number", is_positive, "strangers"),
+        field(saved, "share", "between 0 and 1", lambda n: is_share(n) and 0 < n < 1, "strangers"),
+    )
+
+
+def _count(saved: Any) -> StrangerCount | None:
+    if saved is None:
+        return None
+    return StrangerCount(
+        *(field(saved, name, "a number", is_number, "count") for name in StrangerCount._fields)
     )
 
 
@@ -149,6 +236,15 @@ def _tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor:
         raise InputError(f"{name} is missing")
     if found.dtype not in (torch.float32, torch.float64) or not found.isfinite().all():
         raise InputError(f"{name} must be finite float32 or float64")
+    return found
+
+
+def _shaped(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
+    found, like = _tensor(tensors, name), _tensor(tensors, "prototypes")
+    if found.shape != shape or found.dtype != like.dtype:
+        raise InputError(
+            f"{name} must be {like.dtype} {shape}, not {found.dtype} {tuple(found.shape)}"
+        )
     return found
 
 

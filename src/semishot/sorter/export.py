@@ -1,4 +1,4 @@
-"""A saved model -> one ONNX file: pixels or features in; class, probabilities and distractor score out.
+"""A saved model -> one ONNX file: pixels or features in; class, probabilities, scores of strangers out.
 
 Letters: B images, H x W pixels, C channels, D features, N classes.
 """
@@ -8,21 +8,19 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 from torch import Tensor, nn
 
 from semishot import __version__
 from semishot.errors import InputError
-from semishot.estimator.blocks import Space
 from semishot.estimator.classifier import UNLABELED, PrototypeClassifier
-from semishot.prototypes import squared_distances
+from semishot.estimator.strangers import stranger_probability
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.export_check import (
     OUTPUTS,
@@ -38,7 +36,7 @@ from semishot.system.files import write_whole
 __all__ = ["Exported", "export", "export_classifier"]
 
 STEPS = 4096
-"""Steps of the table of Student's distribution, interpolated linearly: its error is below 1e-6."""
+"""Steps of the tables of what scores mean, interpolated linearly."""
 
 
 @dataclass(frozen=True)
@@ -58,45 +56,54 @@ class Exported:
 
 
 class Head(nn.Module):
-    """Features (B, D) -> label (B,), probabilities (B, N), distractor score (B,)."""
+    """Features (B, D) -> label, probabilities (B, N), distractor score and stranger probability (B,)."""
 
-    center: Tensor
-    prototypes: Tensor
-    shares: Tensor
+    table: Tensor
 
     def __init__(self, classifier: PrototypeClassifier) -> None:
         super().__init__()
-        space, members = classifier.space_, classifier.members_
-        self.normalization, self.length = space.normalization, space.length
-        self.register_buffer("center", space.center.float())
-        self.register_buffer("prototypes", torch.from_numpy(classifier.prototypes_).float())
-        self.mean, self.spread, shares = 0.0, 1.0, np.full(STEPS + 1, np.nan)
-        self.farthest = float("inf")
+        self.model = in_float32(classifier.model_)
+        members, strangers = classifier.members_, classifier.strangers_
+        self.mean, self.spread, table = 0.0, 1.0, np.full((STEPS + 1, 2), np.nan)
+        self.cutoff = -float("inf")
         if members is not None:
             self.mean, self.spread = members.mean, members.spread
             u = np.linspace(-1, 1, STEPS + 1)
             with np.errstate(divide="ignore"):
                 z = u / (1 - np.abs(u))  # -1 and 1 map to the infinities
-            shares = members.share_nearer(members.mean + members.spread * z)
+            scores = np.nan_to_num(members.mean + members.spread * z, posinf=1e30, neginf=-1e30)
+            table[:, 0] = members.share_above(scores)
+            if strangers is not None:
+                table[:, 1] = stranger_probability(scores, members, strangers)
             if classifier.reject is not None:
-                z_at_reject = float(stdtrit(members.freedom, 1 - classifier.reject))
-                self.farthest = members.mean + members.spread * z_at_reject
-        self.register_buffer("shares", torch.from_numpy(shares).float())
+                self.cutoff = members.cutoff(classifier.reject)
+        self.register_buffer("table", torch.from_numpy(table).float())
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        space = Space(self.normalization, self.center, self.length)
-        d = squared_distances(space(features.float()), self.prototypes)  # (B, N)
-        nearest, label = d.min(-1)  # (B,), (B,)
-        label = torch.where(nearest > self.farthest, UNLABELED, label)
-        return label, (-d).softmax(-1), self.share_nearer(nearest)
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        logits, scores = self.model(features.float())  # (B, N), (B,)
+        label = torch.where(scores < self.cutoff, UNLABELED, logits.argmax(-1))
+        shares, stranger = self.looked_up(scores).unbind(-1)
+        return label, logits.softmax(-1), shares, stranger
 
-    def share_nearer(self, distances: Tensor) -> Tensor:
-        """`Members.share_nearer` by a table, even in u = z / (1 + |z|) from -1 to 1."""
-        z = (distances - self.mean) / self.spread
+    def looked_up(self, scores: Tensor) -> Tensor:
+        """(B,) -> (B, 2) by a table, even in u = z / (1 + |z|) from -1 to 1."""
+        z = (scores - self.mean) / self.spread
         place = (z / (1 + z.abs()) + 1) * (STEPS / 2)
         below = place.floor().clamp(0, STEPS - 1)
-        low, high = self.shares[below.long()], self.shares[below.long() + 1]
-        return low + (place - below) * (high - low)
+        low, high = self.table[below.long()], self.table[below.long() + 1]
+        return low + (place - below).unsqueeze(-1) * (high - low)
+
+
+def in_float32(part: Any) -> Any:
+    """A dataclass with its tensors, and those of its parts, in float32."""
+    changed: dict[str, Any] = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, Tensor):
+            changed[field.name] = value.float()
+        elif is_dataclass(value):
+            changed[field.name] = in_float32(value)
+    return replace(part, **changed)
 
 
 class EncoderAndHead(nn.Module):
@@ -106,8 +113,8 @@ class EncoderAndHead(nn.Module):
         super().__init__()
         self.encoder, self.head = encoder, head
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        answer: tuple[Tensor, Tensor, Tensor] = self.head(self.encoder(images))
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        answer: tuple[Tensor, ...] = self.head(self.encoder(images))
         return answer
 
 

@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.estimator.classifier import UNLABELED, PrototypeClassifier
+from semishot.estimator.classifier import PrototypeClassifier
+from semishot.estimator.lift import Lift
 from semishot.sorter.encoders import ImageEncoder
 
 __all__ = ["OUTPUTS", "TOLERANCE", "compare", "feature_trials", "image_trials", "imported"]
 
-OUTPUTS = ["label", "probabilities", "distractor_score"]
+OUTPUTS = ["label", "probabilities", "distractor_score", "stranger_probability"]
 TOLERANCE = 1e-3
 """Largest allowed difference of probabilities and scores between onnxruntime and torch."""
 BATCH = 7
+LANDMARKS = 20
 
 
 def imported(name: str) -> Any:
@@ -33,12 +35,15 @@ def imported(name: str) -> Any:
 
 
 def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
-    """Features at each prototype and at growing distances from it, and mixtures."""
+    """Features near what the classifier compares with, at growing distances from it, and mixtures."""
     rng = np.random.default_rng(0)
     space = classifier.space_
-    landmarks = classifier.prototypes_ * space.length  # (N, D)
-    if space.normalization == "centered":
-        landmarks = landmarks + space.center.numpy()
+    if isinstance(space, Lift):
+        landmarks = (space.pivots * space.width + space.center).numpy()[:LANDMARKS]
+    else:
+        landmarks = classifier.prototypes_ * space.length  # (N, D)
+        if space.normalization == "centered":
+            landmarks = landmarks + space.center.numpy()
     noise = rng.normal(size=(len(landmarks), landmarks.shape[1])) * np.abs(landmarks).mean()
     rows = [landmarks + amount * noise for amount in (0, 0.1, 0.3, 1, 3)]
     mixed = rng.dirichlet(np.ones(len(landmarks)), BATCH) @ landmarks
@@ -71,16 +76,20 @@ def compare(
     options.intra_op_num_threads = 1  # with few images, threads would only wait for each other
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     features = embed(trials).astype(classifier.prototypes_.dtype)
-    expected, scores = classifier.predict_proba(features), np.full(len(features), np.nan)
+    expected = classifier.predict_proba(features)
+    scores = stranger = np.full(len(features), np.nan)
     classes = classifier.classes_[expected.argmax(1)]
     if classifier.members_ is not None:
         scores = classifier.distractor_score(features)
         classes = classifier.predict(features)
-    known = [*classifier.classes_.tolist(), UNLABELED]  # place -1 is the last
+    if classifier.strangers_ is not None:
+        stranger = classifier.stranger_proba(features)
+    known = [*classifier.classes_.tolist(), classifier.stranger_label_]  # place -1 is the last
     found = [session.run(OUTPUTS, {takes: part}) for part in (trials, trials[:1])]
-    label, probabilities, score = found[0]
+    label, probabilities, score, strange = found[0]
     worst = float(np.abs(probabilities - expected).max())
-    worst = max(worst, float(np.nan_to_num(np.abs(score - scores)).max()))
+    for mine, theirs in ((score, scores), (strange, stranger)):
+        worst = max(worst, float(np.nan_to_num(np.abs(mine - theirs)).max()))
     top = np.sort(np.column_stack([expected, np.zeros(len(expected))]), 1)
     close = top[:, -1] - top[:, -2] < TOLERANCE  # a tie may be resolved either way
     if classifier.reject is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from semishot.errors import printable
-from semishot.estimator.held_out import HeldOut
+from semishot.estimator.fitted import HeldOut
 from semishot.sorter.journal import SORTED, How
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction

@@ -1,0 +1,253 @@
+"""Labels of any kind: which rows have a class, which have none, and which are named strangers.
+
+Letters: P examples, N classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor
+
+from semishot.errors import InputError
+
+__all__ = ["NAMED_STRANGER", "UNLABELED", "Labels", "label_weights", "read_labels", "rejected"]
+
+UNLABELED = -1
+NAMED_STRANGER = -2
+RESERVED = {
+    "-1": "unlabeled rows by '', None or the number -1",
+    "-2": "strangers by the stranger_label or the number -2",
+}
+"""As strings they are refused: they were numbers once. How such rows are marked instead."""
+MISSING_AS_TEXT = {"nan", "None", "<NA>"}
+"""What NumPy makes of missing labels when it turns them into strings."""
+Label = str | int | float
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of P examples. The class of row i is `classes[codes[i]]`, if `codes[i]` is not negative."""
+
+    classes: NDArray[Any]
+    """(N,), sorted, strings or numbers of their own type."""
+    codes: NDArray[np.int64]
+    """(P,): 0 to N-1, -1 for unlabeled, -2 for a named stranger."""
+    stranger_label: Label
+    """What predictions say of a stranger, of the same type as the classes."""
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """(P,): the rows that have a class."""
+        return self.codes >= 0
+
+
+def read_labels(y: Any, stranger_label: Label = "auto") -> Labels:
+    """Labels from a list, tuple, array, tensor or Series of P numbers or strings.
+
+    -1, None, NaN, pandas' NA and the empty string mean unlabeled. -2 names a stranger: a row that belongs
+    to none of the classes; so does the value of `stranger_label`, unless it is -1. `"auto"` is -1 for
+    numbers and `"stranger"` for strings: then no class can be called "stranger".
+    """
+    check_stranger_label(stranger_label)
+    values = _one_dimensional(y)
+    distinct, places = _distinct(values)
+    known = [None if _is_missing(value) else _checked(value) for value in distinct]
+    names = [value for value in known if isinstance(value, str)]
+    numbers = [value for value in known if value is not None and not isinstance(value, str)]
+    others = [value for value in numbers if value not in (UNLABELED, NAMED_STRANGER)]
+    _check_names(names, from_text=values.dtype.kind == "U")
+    _check_numbers(others)
+    if names and others:
+        raise InputError(
+            f"y mixes strings and numbers, such as {names[0]!r} and {others[0]!r}: give labels of one "
+            "kind (-1, None and NaN mean unlabeled beside both)"
+        )
+    label = _resolved(stranger_label, names, others)
+    special: dict[Any, int] = {label: NAMED_STRANGER, NAMED_STRANGER: NAMED_STRANGER}
+    special |= {UNLABELED: UNLABELED, None: UNLABELED}  # also where the label is -1
+    classes = sorted({value for value in names + others if value not in special})
+    codes = {**{value: code for code, value in enumerate(classes)}, **special}
+    meaning = np.array([codes[value] for value in known], np.int64)
+    return Labels(_array(classes, names, values.dtype), meaning[places], label)
+
+
+def rejected(
+    predicted: NDArray[Any], strangers: NDArray[np.bool_], stranger_label: Label
+) -> NDArray[Any]:
+    """(P,), (P,) -> (P,): the predicted classes, and the label of strangers where they are rejected.
+
+    The result is of a type that holds both, never of objects.
+    """
+    dtype = np.result_type(predicted.dtype, np.min_scalar_type(stranger_label))
+    result = predicted.astype(dtype)
+    result[strangers] = stranger_label
+    return result
+
+
+def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, NDArray[np.float64]]:
+    """(P,) weights, one number, or None for 1 -> (P, N), the weight of each row's label; zeros without one.
+
+    A label of weight 0 is not used: in the labels returned, its row is unlabeled. Weights of unlabeled rows
+    are ignored, those of named strangers as far as they are not 0.
+    """
+    rows = len(labels.codes)
+    weights = _checked_weights(sample_weight, rows)
+    codes = np.where(weights > 0, labels.codes, UNLABELED)
+    found = np.zeros((rows, len(labels.classes)))
+    labeled = np.flatnonzero(codes >= 0)
+    found[labeled, codes[labeled]] = weights[labeled]
+    for name, total in zip(labels.classes.tolist(), found.sum(0).tolist(), strict=True):
+        if total == 0:
+            raise InputError(
+                f"sample_weight is 0 for all rows of class {name!r}: give one of them a weight, or leave "
+                "the class out of y"
+            )
+    return Labels(labels.classes, codes, labels.stranger_label), found
+
+
+def check_stranger_label(label: Any) -> None:
+    """An error unless it is "auto" or can be a label."""
+    if isinstance(label, str):
+        valid = label not in RESERVED
+    else:
+        valid = isinstance(label, Real) and float(label).is_integer() and abs(float(label)) < 2**63
+    if not valid or type(label) is bool:
+        raise InputError(
+            f"stranger_label must be 'auto', a string other than '-1' and '-2', or a whole number, "
+            f"not {label!r:.40}"
+        )
+
+
+def _checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
+    """(P,), finite and not negative."""
+    if sample_weight is None:
+        return np.ones(rows)
+    if isinstance(sample_weight, Tensor):
+        sample_weight = sample_weight.detach().cpu().double().numpy()
+    try:
+        weights = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight must be numbers: {error}") from error
+    if weights.ndim == 0:
+        weights = np.full(rows, weights)
+    if weights.shape != (rows,):
+        raise InputError(
+            f"sample_weight must have one number for each of {rows} rows, not shape {weights.shape}"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise InputError(
+            f"sample_weight must be finite and at least 0, not {weights[wrong[0]]:g} (row {wrong[0]})"
+        )
+    return weights
+
+
+def _one_dimensional(y: Any) -> NDArray[Any]:
+    """(P,): of objects where the values are mixed or the container is not NumPy's."""
+    if isinstance(y, Tensor):
+        y = y.detach().cpu()
+        y = (y.float() if y.dtype == torch.bfloat16 else y).numpy()
+    elif isinstance(y, list | tuple):
+        y = np.array(y, object)  # not strings, which -1 beside strings would become
+    elif isinstance(y, np.ma.MaskedArray) or _has_own_type(y):
+        y = np.array(y.tolist(), object)  # None for what is masked
+    values: NDArray[Any] = column_or_1d(np.asarray(y), warn=True)
+    if values.dtype.kind not in "biufUTO":
+        raise InputError(f"y holds {values.dtype} values: labels are numbers or strings")
+    return values
+
+
+def _has_own_type(y: Any) -> bool:
+    """Whether it is a Series of categories, strings, Int64: types that NumPy does not have."""
+    return hasattr(y, "tolist") and not isinstance(getattr(y, "dtype", None), np.dtype | None)
+
+
+def _distinct(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[np.int64]]:
+    """(P,) -> the different values, as Python's, and (P,) the place of each row's value among them."""
+    if values.dtype.kind in "biuf":
+        found, places = np.unique(values, return_inverse=True)
+        return found.tolist(), places
+    known: dict[tuple[type, Any], int] = {}
+    rows = values.tolist()
+    try:  # by type too: True equals 1
+        places = np.array([known.setdefault((type(row), row), len(known)) for row in rows], int)
+    except TypeError as error:  # it has no hash
+        raise InputError(f"y holds values that are not numbers or strings: {error}") from error
+    return [value for _, value in known], places
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, pandas' NA and NaT, and the empty string, which fits into an array of strings."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return value == "" if isinstance(value, str) else isinstance(value, Real) and value != value
+
+
+def _checked(value: Any) -> Label:
+    """A number or a string, as Python's."""
+    if isinstance(value, Tensor | np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        raise InputError(
+            "y holds booleans, beside which -1 cannot mean unlabeled: give 0 and 1, or two names"
+        )
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise InputError(f"y holds {value!r:.40}: labels are numbers or strings")
+
+
+def _check_names(names: Sequence[str], from_text: bool) -> None:
+    for name in names:
+        if name in RESERVED:
+            raise InputError(
+                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays a "
+                "number in a list and in an object array"
+            )
+        if from_text and name in MISSING_AS_TEXT:
+            raise InputError(
+                f"y is an array of strings and holds {name!r}, which was a missing label before it became "
+                "a string; mark unlabeled rows by ''"
+            )
+
+
+def _check_numbers(numbers: Sequence[Label]) -> None:
+    for number in numbers:
+        if isinstance(number, float) and not number.is_integer():
+            raise InputError(
+                f"Unknown label type: y holds {number!r}, a continuous value; classes are whole numbers or "
+                "strings"
+            )
+
+
+def _resolved(label: Label, names: Sequence[str], numbers: Sequence[Label]) -> Label:
+    """What predictions say of strangers, of the type of the classes."""
+    if label == "auto":
+        return "stranger" if names else UNLABELED
+    if isinstance(label, str) and numbers:
+        raise InputError(f"stranger_label must be a number, as the classes are, not {label!r}")
+    if not isinstance(label, str) and names:
+        raise InputError(f"stranger_label must be a string, as the classes are, not {label!r}")
+    return label if isinstance(label, str) else int(label)
+
+
+def _array(classes: Sequence[Label], names: Sequence[str], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """(N,): the classes as an array of strings or numbers."""
+    if names:
+        return np.array(classes, str)
+    if dtype.kind in "biuf":
+        return np.array(classes, dtype)
+    found = np.array(classes) if classes else np.array([], np.int64)
+    if found.dtype.kind == "O":
+        largest = max((value for value in classes if not isinstance(value, str)), key=abs)
+        raise InputError(f"y holds {largest}, which is too large for a label")
+    return found

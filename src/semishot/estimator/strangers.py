@@ -1,0 +1,171 @@
+"""Which examples belong to no class: how members and strangers score, the cutoff, the probability.
+
+A score is high for members. How members score is known from held-out labels and a prior, as Student's
+distribution; how strangers score is learned from the pile by expectation-maximization.
+Letters: U unlabeled rows, H held-out labels, N classes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, gammaln, stdtr, stdtrit
+
+from semishot.estimator.blocks import Array
+
+MEAN_WORTH, VARIANCE_WORTH = 0.7, 20.0
+"""Held-out labels that the prior counts as: of the mean, for each class; of the variance."""
+STRANGER_VARIANCE, STRANGER_WORTH = 7.0, 10.0
+ANCHOR = 0.3
+"""What a second-best score of a member says of how strangers score: it counts as this many strangers."""
+SKEW = 1.08
+"""Members have a longer tail towards strangers than Student's."""
+EMPIRICAL = 40
+"""Held-out scores from which on their own quantile counts as much as Student's."""
+FAR = 3.0
+"""Standard deviations that strangers lie below members, if nothing tells."""
+ROUNDS = 50
+SMALLEST = 1e-7
+NORMAL_90 = 1.645
+"""Standard deviations to either side that hold 90 % of a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """How members of a class score: Student's distribution, and held-out scores that correct it."""
+
+    mean: float
+    spread: float
+    freedom: float
+    skew: float = 1.0
+    """The tail towards strangers is this much wider."""
+    held_out: tuple[float, ...] = ()
+    """Ascending."""
+
+    def share_above(self, scores: Array) -> Array:
+        """The share of members that score higher than these."""
+        if not self.held_out:
+            z = (np.asarray(scores) - self.mean) / (self.skew * self.spread)
+            share: Array = stdtr(self.freedom, -z)
+            return share
+        shares, quantiles = self._table
+        return 1 - np.interp(scores, quantiles, shares)
+
+    def cutoff(self, reject: float) -> float:
+        """The score below which a share `reject` of the members lies."""
+        if not self.held_out:
+            return float(self._student(reject))
+        shares, quantiles = self._table
+        return float(np.interp(reject, shares, quantiles))
+
+    def _student(self, share: Any) -> Any:
+        return self.mean + self.skew * self.spread * stdtrit(self.freedom, share)
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array]:
+        """Shares and their quantiles: Student's, mixed with those of the held-out scores.
+
+        A share i / (H + 1) of new scores is expected below the i-th smallest of H: where that is less than
+        the smallest, or more than the largest, only Student's counts.
+        """
+        shares = expit(np.linspace(-12, 12, 4097))
+        count = len(self.held_out)
+        own = np.interp(shares, np.arange(1, count + 1) / (count + 1), self.held_out)
+        beyond = np.minimum(shares, 1 - shares) * (count + 1)  # 1 at the smallest and the largest
+        weight = count / (count + EMPIRICAL) * ((beyond - 0.9) / 0.1).clip(0, 1)
+        mixed = (1 - weight) * self._student(shares) + weight * own
+        return shares, np.minimum.accumulate(mixed[::-1])[::-1]
+
+
+class Prior(NamedTuple):
+    """How members are expected to score before any label is held out."""
+
+    mean: float
+    variance: float
+    worth: float
+    """Held-out labels that the mean counts as."""
+
+
+class Strangers(NamedTuple):
+    """How strangers score, and their share of the pile."""
+
+    mean: float
+    variance: float
+    share: float
+
+
+class StrangerCount(NamedTuple):
+    """How many rows of the pile belong to no class: expected, and an interval that holds 90 %."""
+
+    expected: float
+    low: float
+    high: float
+
+
+def members_by(held_out: Array, prior: Prior) -> Members:
+    """Held-out scores (H,), the prior: the prediction of another one, of unknown mean and variance."""
+    count, own = len(held_out), prior.worth
+    mean = held_out.mean() if count else prior.mean
+    worth = own + count
+    squares = ((held_out - mean) ** 2).sum() + own * count / worth * (mean - prior.mean) ** 2
+    variance = (VARIANCE_WORTH * prior.variance + squares) / (VARIANCE_WORTH + count)
+    center = (own * prior.mean + count * mean) / worth
+    spread = np.sqrt(variance * (1 + 1 / worth))
+    held = tuple(np.sort(held_out).tolist())
+    return Members(float(center), float(spread), VARIANCE_WORTH + count, SKEW, held)
+
+
+def strangers_by(scores: Array, second: Array, members: Members, named: Array) -> Strangers:
+    """Pile scores (U,), second-best ones (U,), those of named strangers -> the rest of the mixture, by EM.
+
+    Members stay as they are. Second-best scores of members, and a prior variance, keep it defined where
+    the pile has no stranger at all. With one class there is no second-best.
+    """
+    mean, variance, share = members.mean - FAR * members.spread, STRANGER_VARIANCE, 0.4
+    if len(second):
+        mean = float(second.mean())
+    for _ in range(ROUNDS):
+        p = stranger_probability(scores, members, Strangers(mean, variance, share))  # (U,)
+        anchors = ANCHOR * (1 - p) if len(p) == len(second) else np.full(len(second), ANCHOR)
+        weights = np.concatenate([p, anchors, np.ones(len(named))])
+        values = np.concatenate([scores, second, named])
+        total = weights.sum()
+        mean = min((weights @ values) / max(total, SMALLEST), members.mean - members.spread)
+        squares = weights @ (values - mean) ** 2
+        variance = (squares + STRANGER_WORTH * STRANGER_VARIANCE) / (total + STRANGER_WORTH)
+        share = float(np.clip((p.sum() + 1) / (len(p) + 4), 0.001, 0.999))
+    return Strangers(float(mean), float(variance), share)
+
+
+def stranger_probability(scores: Array, members: Members, strangers: Strangers) -> Array:
+    """(U,) -> (U,), Bayes' rule: falls with the score, and stays where a component's tail would turn it."""
+    s = np.clip(scores, min(strangers.mean, members.mean), members.mean)
+    f, v = members.freedom, strangers.variance
+    z = (s - members.mean) / members.spread
+    inside = -(f + 1) / 2 * np.log1p(z**2 / f) - np.log(members.spread)
+    inside += gammaln((f + 1) / 2) - gammaln(f / 2) - np.log(np.pi * f) / 2  # Student's density
+    outside = -((s - strangers.mean) ** 2) / (2 * v) - np.log(2 * np.pi * v) / 2
+    odds = np.log(strangers.share) - np.log1p(-strangers.share)
+    found: Array = expit(outside - inside + odds)
+    return found
+
+
+def count_strangers(
+    scores: Array, members: Members, fit: Callable[[Members], Strangers], error: float
+) -> StrangerCount:
+    """Scores (U,) of the pile; the standard error of the members' mean -> how many are strangers.
+
+    The interval adds in quadrature what chance does to a sum of probabilities, and what it would be if the
+    members' mean were at either end of its own interval.
+    """
+    sums = []
+    for shift in (-NORMAL_90 * error, NORMAL_90 * error, 0.0):
+        moved = replace(members, mean=members.mean + shift)
+        p = stranger_probability(scores, moved, fit(moved))
+        sums.append(float(p.sum()))
+    expected, chance = sums[-1], NORMAL_90 * float((p * (1 - p)).sum()) ** 0.5
+    low = expected - float(np.hypot(chance, expected - min(sums)))
+    high = expected + float(np.hypot(chance, max(sums) - expected))
+    return StrangerCount(expected, max(0.0, low), min(float(len(scores)), high))

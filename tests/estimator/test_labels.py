@@ -1,0 +1,269 @@
+"""Labels of any kind and container, what -1 and -2 mean, and every message."""
+
+import decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+
+from semishot.errors import InputError
+from semishot.estimator.labels import label_weights, read_labels, rejected
+
+NAN = float("nan")
+
+STRINGS = {
+    "list": ["dog", -1, "cat", None, NAN, "dog", -2],
+    "tuple": ("dog", -1, "cat", None, NAN, "dog", -2),
+    "object array": np.array(["dog", -1, "cat", None, np.nan, "dog", -2], object),
+    "NumPy's scalars": np.array(
+        [np.str_("dog"), np.int64(-1), np.str_("cat"), None, np.float32("nan"), "dog", np.int8(-2)],
+        object,
+    ),
+    "minus one as a float": ["dog", -1.0, "cat", None, NAN, "dog", -2.0],
+    "object Series": pd.Series(["dog", -1, "cat", None, NAN, "dog", -2], dtype=object),
+    "object Series with pandas' NA": pd.Series(
+        ["dog", pd.NA, "cat", pd.NaT, None, "dog", -2], dtype=object
+    ),
+    "string Series": pd.Series(["dog", None, "cat", pd.NA, NAN, "dog", "stranger"], dtype="string"),
+    "str Series": pd.Series(["dog", None, "cat", None, NAN, "dog", "stranger"]),
+    "Categorical": pd.Series(["dog", None, "cat", None, NAN, "dog", "stranger"], dtype="category"),
+    "str array": np.array(["dog", "", "cat", "", "", "dog", "stranger"]),
+    "Index": pd.Index(["dog", None, "cat", None, NAN, "dog", "stranger"], dtype=object),
+    "masked array": np.ma.array(
+        ["dog", "x", "cat", "x", "x", "dog", "stranger"], mask=[0, 1, 0, 1, 1, 0, 0]
+    ),
+}
+NUMBERS = {
+    "list": [7, -1, 3, None, NAN, 7, -2],
+    "float array": np.array([7, -1, 3, -1.0, np.nan, 7, -2]),
+    "object array": np.array([7, -1, 3, None, np.nan, 7, -2], object),
+    "float Series": pd.Series([7, -1, 3, None, NAN, 7, -2]),
+    "Int64 Series": pd.Series([7, -1, 3, pd.NA, None, 7, -2], dtype="Int64"),
+    "Float64 Series": pd.Series([7, -1, 3, pd.NA, None, 7, -2], dtype="Float64"),
+    "Categorical": pd.Series([7, None, 3, -1, None, 7, -2], dtype="category"),
+    "integer array": np.array([7, -1, 3, -1, -1, 7, -2], np.int8),
+    "integer tensor": torch.tensor([7, -1, 3, -1, -1, 7, -2]),
+    "float tensor": torch.tensor([7, -1, 3, NAN, -1, 7, -2], requires_grad=True),
+    "bfloat16 tensor": torch.tensor([7, -1, 3, NAN, -1, 7, -2], dtype=torch.bfloat16),
+    "list of tensors": [torch.tensor(n) for n in (7, -1, 3, -1, -1, 7, -2)],
+    "column of a frame": pd.DataFrame({"y": [7, -1, 3, -1, -1, 7, -2]})["y"],
+}
+
+
+@pytest.mark.parametrize("y", STRINGS.values(), ids=STRINGS)
+def test_strings_of_any_container(y):
+    labels = read_labels(y)
+    assert labels.classes.tolist() == ["cat", "dog"]
+    assert labels.classes.dtype == np.dtype("<U3")
+    assert labels.codes.tolist() == [1, -1, 0, -1, -1, 1, -2]
+    assert labels.codes.dtype == np.int64
+    assert labels.stranger_label == "stranger"
+    assert labels.labeled.tolist() == [True, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("y", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_of_any_container(y):
+    labels = read_labels(y)
+    assert labels.classes.tolist() == [3, 7]
+    assert labels.classes.dtype.kind in "if"
+    assert labels.codes.tolist() == [1, -1, 0, -1, -1, 1, -2]
+    assert labels.stranger_label == -1
+
+
+def test_numbers_keep_their_own_type():
+    assert read_labels(np.array([0, 1], np.uint8)).classes.dtype == np.uint8
+    assert read_labels(np.array([0, 1], np.float32)).classes.dtype == np.float32
+    assert read_labels([0, None]).classes.dtype == np.int64
+    assert read_labels(pd.Series([4, None], dtype="category")).classes.dtype == np.int64
+    assert read_labels([0, 1.0]).classes.tolist() == [0.0, 1.0]
+    assert read_labels([1, 1.0]).codes.tolist() == [0, 0]
+
+
+def test_what_is_read_is_a_classification_target():
+    for y in (STRINGS["list"], NUMBERS["list"]):
+        check_classification_targets(read_labels(y).classes)
+
+
+@pytest.mark.parametrize(
+    ("y", "label", "codes", "resolved"),
+    [
+        (["a", "other", "stranger", -2, -1], "other", [0, -2, 1, -2, -1], "other"),
+        ([0, 99, -2, -1], 99, [0, -2, -2, -1], 99),
+        ([0.0, 99.0, -2, -1], 99.0, [0, -2, -2, -1], 99),
+        ([0, -2, -1], -2, [0, -2, -1], -2),
+        ([0, -2, -1], -1, [0, -2, -1], -1),
+        (["a", "stranger", -1], "auto", [0, -2, -1], "stranger"),
+        ([-2, -1], "none", [-2, -1], "none"),
+    ],
+)
+def test_strangers_are_named_by_minus_2_and_by_their_label(y, label, codes, resolved):
+    labels = read_labels(y, label)
+    assert labels.codes.tolist() == codes
+    assert labels.stranger_label == resolved
+    assert type(labels.stranger_label) is type(resolved)
+
+
+def test_rows_without_any_class_are_read_too():
+    """`fit` says what is missing."""
+    for y in ([-1, None], np.full(2, np.nan), np.full(2, -1)):
+        labels = read_labels(y)
+        assert labels.classes.shape == (0,)
+        assert labels.codes.tolist() == [-1, -1]
+    assert read_labels(["stranger"]).codes.tolist() == [-2]
+    assert read_labels([]).codes.shape == (0,)
+
+
+def test_a_class_may_have_any_other_name():
+    """In a list, nothing was turned into strings; -3 is a number like others."""
+    assert read_labels(["nan", "None", "auto", " "]).classes.tolist() == [
+        " ",
+        "None",
+        "auto",
+        "nan",
+    ]
+    assert read_labels([-3, 0, -1]).classes.tolist() == [-3, 0]
+
+
+@pytest.mark.parametrize(
+    "container", [list, tuple, np.array, lambda y: np.array(y, object), pd.Series, pd.Categorical]
+)
+@pytest.mark.parametrize("text", ["-1", "-2"])
+def test_numbers_that_became_strings_are_refused_in_every_container(container, text):
+    with pytest.raises(InputError, match=f"y holds the string '{text}'; with string labels mark"):
+        read_labels(container(["cat", text, "dog"]))
+
+
+@pytest.mark.parametrize("missing", [np.nan, None])
+def test_missing_labels_that_became_strings_are_refused(missing):
+    y = np.array(["cat", missing], object).astype(str)
+    with pytest.raises(
+        InputError, match=f"array of strings and holds '{missing}', which was a missing"
+    ):
+        read_labels(y)
+
+
+@pytest.mark.parametrize(
+    ("y", "line"),
+    [
+        (
+            ["cat", 3, -1],
+            "y mixes strings and numbers, such as 'cat' and 3: give labels of one kind",
+        ),
+        ([0, "stranger"], "y mixes strings and numbers, such as 'stranger' and 0"),
+        ([True, False, None], "y holds booleans, beside which -1 cannot mean unlabeled"),
+        ([1, True], "y holds booleans"),
+        (np.array([True, False]), "y holds booleans, beside which -1 cannot mean unlabeled"),
+        (pd.Series([True, None], dtype="boolean"), "y holds booleans"),
+        (torch.tensor([True]), "y holds booleans"),
+        (
+            [0, 0.5],
+            "Unknown label type: y holds 0.5, a continuous value; classes are whole numbers",
+        ),
+        (np.array([0, np.inf]), "Unknown label type: y holds inf, a continuous value"),
+        ([b"cat", b"dog"], "y holds b'cat': labels are numbers or strings"),
+        ([decimal.Decimal(1)], "y holds Decimal('1'): labels are numbers or strings"),
+        ([1j, 2j], "y holds 1j: labels are numbers or strings"),
+        (np.array([b"cat"]), "y holds |S3 values: labels are numbers or strings"),
+        (np.array(["2026-01-01"], "M8[ns]"), "y holds datetime64[ns] values: labels are numbers"),
+        ([{}, "a"], "y holds values that are not numbers or strings: "),
+        ([2**70, 0], f"y holds {2**70}, which is too large for a label"),
+    ],
+    ids=str,
+)
+def test_labels_that_are_not_are_refused_in_one_sentence(y, line):
+    with pytest.raises(InputError) as refused:
+        read_labels(y)
+    assert line in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("y", [None, 3, "cat", [["a", "b"], ["c", "d"]]])
+def test_labels_have_one_dimension(y):
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        read_labels(y)
+
+
+def test_a_column_is_read_with_the_warning_of_scikit_learn():
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+        assert read_labels([["a"], [None]]).codes.tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("label", [None, 0.5, NAN, True, "-1", "-2", ["stranger"], 2**70])
+def test_a_stranger_label_that_cannot_be_one_is_refused(label):
+    with pytest.raises(InputError, match="stranger_label must be 'auto', a string other than '-1'"):
+        read_labels([0, 1], label)
+
+
+def test_a_stranger_label_is_of_the_type_of_the_classes():
+    with pytest.raises(InputError, match="must be a string, as the classes are, not -1"):
+        read_labels(["a", "b"], -1)
+    with pytest.raises(InputError, match="must be a number, as the classes are, not 'none'"):
+        read_labels([0, 1], "none")
+
+
+@pytest.mark.parametrize(
+    ("predicted", "label", "dtype"),
+    [
+        (np.array(["a", "b", "a"]), "stranger", "<U8"),
+        (np.array(["a" * 9, "b", "a" * 9]), "other", "<U9"),
+        (np.array([0, 1, 0]), -1, np.int64),
+        (np.array([0, 1, 0], np.uint8), -1, np.int16),
+        (np.array([0, 1, 0], np.int8), 1000, np.int32),
+        (np.array([0, 1, 0], np.float32), -1, np.float32),
+    ],
+)
+def test_rejected_rows_get_the_label_and_never_an_object_array(predicted, label, dtype):
+    before = predicted.copy()
+    found = rejected(predicted, np.array([False, False, True]), label)
+    assert found.tolist() == [*before[:2].tolist(), label]
+    assert found.dtype == np.dtype(dtype)
+    assert (predicted == before).all()
+
+
+def test_a_million_labels_are_read_at_once():
+    """By distinct values, not row by row."""
+    y = np.array(["cat", "dog", -1, None], object)[np.random.default_rng(0).integers(4, size=10**6)]
+    labels = read_labels(y)
+    assert (labels.codes[y == "dog"] == 1).all()
+    assert (labels.codes < 0).sum() == sum(v is None or v == -1 for v in y)
+
+
+# Weights
+
+
+def test_weights_belong_to_labels():
+    labels = read_labels(["b", "a", None, "a", -2, -2, "b"])
+    found, weights = label_weights(labels, [1, 0, 9, 0.5, 3, 0, 2])
+    assert weights.tolist() == [[0, 1], [0, 0], [0, 0], [0.5, 0], [0, 0], [0, 0], [0, 2]]
+    assert found.codes.tolist() == [1, -1, -1, 0, -2, -1, 1]
+    assert found.classes is labels.classes
+    for given in (None, 1, np.ones(7), torch.ones(7), pd.Series(np.ones(7)), [1] * 7):
+        same, weights = label_weights(labels, given)
+        assert (same.codes == labels.codes).all()
+        assert (weights.argmax(1) == np.maximum(labels.codes, 0)).all()
+        assert (weights.sum(1) == (labels.codes >= 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("weights", "line"),
+    [
+        ([1, 2], "sample_weight must have one number for each of 3 rows, not shape (2,)"),
+        (
+            np.ones((3, 2)),
+            "sample_weight must have one number for each of 3 rows, not shape (3, 2)",
+        ),
+        ([1, 1, -1], "sample_weight must be finite and at least 0, not -1 (row 2)"),
+        ([1, NAN, 1], "sample_weight must be finite and at least 0, not nan (row 1)"),
+        ([1, np.inf, 1], "sample_weight must be finite and at least 0, not inf (row 1)"),
+        (["a", 1, 1], "sample_weight must be numbers: could not convert string to float: 'a'"),
+        ([0, 1, 1], "sample_weight is 0 for all rows of class 'a': give one of them a weight, or"),
+    ],
+    ids=str,
+)
+def test_wrong_weights_are_refused_in_one_sentence(weights, line):
+    with pytest.raises(InputError) as refused:
+        label_weights(read_labels(["a", "b", None]), weights)
+    assert line in str(refused.value)
