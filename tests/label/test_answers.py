@@ -19,7 +19,7 @@ from semishot.label.answers import (
     DATABASE,
     MOST_CLASSES,
     Answers,
-    Conflict,
+    ConflictError,
     Database,
     State,
     checked,
@@ -53,7 +53,11 @@ def test_a_story_of_every_kind_of_answer(database):
     answers.add({"kind": "rename", "class": 1, "name": "raven"})
     answers.add({"kind": "apart", "images": [7]})
     answers.add({"kind": "reject", "value": 0.2})
-    assert (answers.state.classes[1], answers.state.apart, answers.state.reject) == ("raven", {7}, 0.2)
+    assert (answers.state.classes[1], answers.state.apart, answers.state.reject) == (
+        "raven",
+        {7},
+        0.2,
+    )
     answers.add({"kind": "merge", "class": 2, "into": 1})
     assert answers.state.answers == {1: 1, 2: 1, 3: 1, 4: 0}
     answers.add({"kind": "delete", "class": 1})
@@ -78,7 +82,9 @@ def test_an_answer_given_twice_is_sure_until_it_is_changed(database):
 def random_event(rng, answers):
     classes = list(answers.state.classes)
     images = rng.integers(1, 30, rng.integers(1, 5)).tolist()
-    kind = str(rng.choice(["new", "answer", "not", "rename", "merge", "delete", "undo", "redo", "apart"]))
+    kind = str(
+        rng.choice(["new", "answer", "not", "rename", "merge", "delete", "undo", "redo", "apart"])
+    )
     if kind == "new" or not classes:
         return new(f"class {rng.integers(10**9)}", *images)
     one = int(rng.choice(classes))
@@ -104,7 +110,7 @@ def test_undo_and_redo_walk_through_the_states_there_were(tmp_path, seed):
             event = random_event(rng, answers)
             try:
                 answers.add(event)
-            except Conflict:
+            except ConflictError:
                 assert answers.state == states[place]
                 continue
             if event["kind"] == "undo":
@@ -166,11 +172,11 @@ def test_answers_that_do_not_fit_change_nothing(database):
         ({"kind": "merge", "class": 1, "into": 1}, "cannot be merged with itself"),
         ({"kind": "redo"}, "nothing to redo"),
     ]:
-        with pytest.raises(Conflict, match=reason):
+        with pytest.raises(ConflictError, match=reason):
             answers.add(event)
     assert (answers.state, answers.version) == (before, 1)
     answers.state.classes = {n: str(n) for n in range(1, MOST_CLASSES + 1)}
-    with pytest.raises(Conflict, match="1,000 classes are the most"):
+    with pytest.raises(ConflictError, match="1,000 classes are the most"):
         answers.add(new("one more"))
 
 
@@ -194,8 +200,11 @@ def test_a_database_of_another_kind_is_refused(tmp_path):
 
 def test_a_damaged_event_is_named(tmp_path):
     with closing(open_database(tmp_path)) as database, database.transaction() as connection:
-        connection.execute("INSERT INTO events (at, body) VALUES (0, '{\"kind\": \"drop\"}')")
-    with closing(open_database(tmp_path)) as database, pytest.raises(InputError, match="event 1: kind"):
+        connection.execute('INSERT INTO events (at, body) VALUES (0, \'{"kind": "drop"}\')')
+    with (
+        closing(open_database(tmp_path)) as database,
+        pytest.raises(InputError, match="event 1: kind"),
+    ):
         Answers(database)
 
 
@@ -238,7 +247,9 @@ def test_no_acknowledged_answer_is_lost_to_a_kill(tmp_path):
             process.stdout.readline()
             time.sleep(rng.uniform(0, 0.08))
             os.kill(process.pid, signal.SIGKILL)
-            said = [line for line in process.stdout.read().splitlines(keepends=True) if line[-1] == "\n"]
+            said = [
+                line for line in process.stdout.read().splitlines(keepends=True) if line[-1] == "\n"
+            ]
         acknowledged = max([acknowledged, *map(int, said)])
         with closing(open_database(tmp_path)) as database:
             answers = Answers(database)

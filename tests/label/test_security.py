@@ -6,13 +6,13 @@ import threading
 from dataclasses import replace
 
 import pytest
-from label.conftest import Client, serving
 
 from semishot.errors import InputError
 from semishot.label import security
 from semishot.label.requests import LabelRequest
 from semishot.label.security import Allowance, is_loopback
 from semishot.label.server import announce, listening
+from support.labeling import Client, serving
 
 EVERY_DOOR = [
     *("/", "/page.js", "/state", "/events", "/thumb/1", "/large/1", "/image/1", "/find?text=a"),
@@ -84,7 +84,8 @@ def test_the_disk_holds_no_secret_that_opens_the_door(opened):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "a@127.0.0.1:{port}", ""]
+    "host",
+    ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "a@127.0.0.1:{port}", ""],
 )
 def test_another_host_is_refused(opened, host):
     """A name that others control may point at this machine: DNS rebinding."""
@@ -187,7 +188,9 @@ def test_large_bodies_are_refused_whether_they_say_so_or_not(opened):
         head = f"POST /answer HTTP/1.1\r\nHost: {client.host}\r\nOrigin: {client.base}\r\n"
         head += f"Cookie: {client.cookie}\r\nContent-Type: application/json\r\n"
         raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
-        sender = threading.Thread(target=send_all, args=(raw, chunk, security.MOST_BODY // 0x10000 + 2))
+        sender = threading.Thread(
+            target=send_all, args=(raw, chunk, security.MOST_BODY // 0x10000 + 2)
+        )
         sender.start()
         assert raw.recv(64).startswith(b"HTTP/1.1 413")
         sender.join(20)
@@ -221,7 +224,10 @@ def test_guessing_is_slowed_down(opened, stranger):
 
 def test_answers_and_requests_are_limited_in_rate(opened):
     allowances = opened[0].server.config.app.allowances
-    for name, path, body in (("changes", "/answer", {"kind": "undo"}), ("requests", "/state", None)):
+    for name, path, body in (
+        ("changes", "/answer", {"kind": "undo"}),
+        ("requests", "/state", None),
+    ):
         most, allowances[name].most = allowances[name].most, 0.5
         status = opened[1].ask(path, body)[0]
         allowances[name].most = most
@@ -255,8 +261,10 @@ def test_names_of_files_and_classes_stay_text(drawings, cache, tmp_path):
 
 @pytest.mark.parametrize(
     ("host", "own"),
-    [("127.0.0.1", True), ("127.8.8.8", True), ("localhost", True), ("::1", True), ("[::1]", True)]
-    + [("0.0.0.0", False), ("192.168.1.2", False), ("example.org", False), ("", False)],
+    [
+        *((host, True) for host in ("127.0.0.1", "127.8.8.8", "localhost", "::1", "[::1]")),
+        *((host, False) for host in ("0.0.0.0", "192.168.1.2", "example.org", "")),
+    ],
 )
 def test_which_addresses_are_this_machines_own(host, own):
     assert is_loopback(host) == own

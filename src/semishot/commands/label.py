@@ -14,5 +14,7 @@ def label(request: tyro.conf.PositionalRequiredArgs[Flags[LabelRequest]]) -> Non
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn"):
             raise
-        raise InputError("labeling needs two more packages: pip install 'semishot[label]'") from error
+        raise InputError(
+            "labeling needs two more packages: pip install 'semishot[label]'"
+        ) from error
     label(request)

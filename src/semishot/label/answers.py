@@ -20,7 +20,7 @@ from typing import Any
 
 from semishot.errors import InputError
 
-__all__ = ["NONE", "UNANSWERED", "Answers", "Conflict", "State", "open_database"]
+__all__ = ["NONE", "UNANSWERED", "Answers", "ConflictError", "State", "open_database"]
 
 DATABASE = "labels.sqlite"
 FORMAT = 1
@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS browsers (secret TEXT PRIMARY KEY, at REAL NOT NULL) 
 Event = dict[str, Any]
 
 
-class Conflict(InputError):
+class ConflictError(InputError):
     """An answer that does not fit the state any more, such as one about a class that is gone."""
 
 
@@ -168,7 +168,9 @@ class Answers:
         try:
             return checked(json.loads(body))
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.database.path}, event {number}: {error}; it is damaged") from error
+            raise InputError(
+                f"{self.database.path}, event {number}: {error}; it is damaged"
+            ) from error
 
     def add(self, event: Event, key: str | None = None) -> bool:
         """Commit an event, then apply it. False: this key was committed before, by a repeated request."""
@@ -195,7 +197,7 @@ class Answers:
         if event["kind"] in ("undo", "redo"):
             stack = self.done if event["kind"] == "undo" else self.undone
             if not stack:
-                raise Conflict(f"nothing to {event['kind']}")
+                raise ConflictError(f"nothing to {event['kind']}")
             return None
         return step_of(self.state, event)
 
@@ -232,7 +234,7 @@ def _set(state: State, values: Mapping[str, Any]) -> None:
 
 
 def step_of(state: State, event: Event) -> Step:
-    """What an event changes; Conflict if it does not fit the state."""
+    """What an event changes; ConflictError if it does not fit the state."""
     title, after = CHANGES[event["kind"]](state, event)
     before: dict[str, Any] = {}
     for name, value in after.items():
@@ -251,7 +253,10 @@ def _answer(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     same = {i for i, value in answers.items() if value and state.answers.get(i) == value}
     sure = (state.sure - answers.keys()) | same
     after: dict[str, Any] = {"answers": answers}
-    return _counted(len(answers), "answer"), after if sure == state.sure else {**after, "sure": sure}
+    return _counted(len(answers), "answer"), after if sure == state.sure else {
+        **after,
+        "sure": sure,
+    }
 
 
 def _exclude(state: State, event: Event) -> tuple[str, dict[str, Any]]:
@@ -265,7 +270,7 @@ def _exclude(state: State, event: Event) -> tuple[str, dict[str, Any]]:
 def _new(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     name, number = _free_name(state, event["name"]), event["class"]
     if len(state.classes) >= MOST_CLASSES:
-        raise Conflict(f"{MOST_CLASSES:,} classes are the most; merge or delete some")
+        raise ConflictError(f"{MOST_CLASSES:,} classes are the most; merge or delete some")
     answers = dict.fromkeys(event["images"], number)
     return f"new class {name}", {"classes": {**state.classes, number: name}, "answers": answers}
 
@@ -280,7 +285,7 @@ def _merge(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     here, into = event["class"], event["into"]
     names = _known(state, here), _known(state, into)
     if here == into:
-        raise Conflict(f"{names[0]} cannot be merged with itself")
+        raise ConflictError(f"{names[0]} cannot be merged with itself")
     return f"{names[0]} merged into {names[1]}", _without(state, here, into)
 
 
@@ -321,14 +326,14 @@ CHANGES = {
 
 def _known(state: State, number: int) -> str:
     if number not in state.classes:
-        raise Conflict("this class is gone: it was merged, deleted or undone")
+        raise ConflictError("this class is gone: it was merged, deleted or undone")
     return state.classes[number]
 
 
 def _free_name(state: State, name: str, own: int | None = None) -> str:
     for number, held in state.classes.items():
         if number != own and held.casefold() == name.casefold():
-            raise Conflict(f"there is a class {held} already")
+            raise ConflictError(f"there is a class {held} already")
     return name
 
 
@@ -391,7 +396,9 @@ def checked_name(name: object) -> str:
         raise InputError(f"name must be text, not {name!r:.40}")
     found = " ".join(unicodedata.normalize("NFC", name).split())
     if not found or len(found) > LONGEST_NAME:
-        raise InputError(f"the name of a class has 1 to {LONGEST_NAME} characters, not {len(found)}")
+        raise InputError(
+            f"the name of a class has 1 to {LONGEST_NAME} characters, not {len(found)}"
+        )
     if not found.isprintable():
         raise InputError("the name of a class must be printable")
     return found

@@ -29,7 +29,8 @@ class Catalog:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.images: dict[bytes, int] = {
-            bytes(digest): number for number, digest in database.rows("SELECT id, digest FROM images")
+            bytes(digest): number
+            for number, digest in database.rows("SELECT id, digest FROM images")
         }
         self.files: dict[str, Seen] = {
             os.fsdecode(path): Seen(*rest)
@@ -69,7 +70,9 @@ class Catalog:
 
     def imported(self) -> set[tuple[int, str]]:
         """Labels that came from folders: each is taken over once, so that an undone one stays undone."""
-        return {(int(n), str(s)) for n, s in self.database.rows("SELECT image, label FROM imported")}
+        return {
+            (int(n), str(s)) for n, s in self.database.rows("SELECT image, label FROM imported")
+        }
 
     def add_imported(self, labels: Iterable[tuple[int, str]]) -> None:
         with self.database.transaction() as connection:

@@ -64,7 +64,9 @@ def decided(session: Session, which: Which) -> Iterator[Decided]:
     yield from sorted(rows, key=lambda one: one.file)
 
 
-def _chances(snapshot: Snapshot, row: int, confirmed: bool, is_stranger: bool) -> tuple[float, float]:
+def _chances(
+    snapshot: Snapshot, row: int, confirmed: bool, is_stranger: bool
+) -> tuple[float, float]:
     """The probability of the label, strangers taken into account, and of a stranger."""
     if confirmed:
         return 1.0, float(is_stranger)
@@ -156,7 +158,9 @@ def _files_of_pile(library: Library) -> int:
     pile = library.request.pile
     with library.lock:
         return sum(
-            Path(name).is_relative_to(pile) for names in library.rows.files.values() for name in names
+            Path(name).is_relative_to(pile)
+            for names in library.rows.files.values()
+            for name in names
         )
 
 
@@ -181,7 +185,9 @@ def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
         if before is not None and before.done:
             raise InputError(f"{out / SORTED} holds a sorting already: undo it first")
         if before is not None and before.how != how:
-            raise InputError(f"a sorting was interrupted: undo it, or complete it with {before.how}")
+            raise InputError(
+                f"a sorting was interrupted: undo it, or complete it with {before.how}"
+            )
         sorting = before or move_files.plan(out, how, plan(session, how, which).wanted)
         problems = move_files.complete(sorting)
     session.library.look_again.set()
@@ -221,5 +227,3 @@ def free_bytes(out: Path) -> int:
     """Room on the disk of OUT."""
     about = os.statvfs(out)
     return about.f_bavail * about.f_frsize
-
-

@@ -104,7 +104,9 @@ def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
 class Library:
     """Reads the pile in a thread of its own; `changed` is called when there is something new."""
 
-    def __init__(self, request: LabelRequest, catalog: Catalog, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, request: LabelRequest, catalog: Catalog, changed: Callable[[], None]
+    ) -> None:
         self.request, self.catalog, self.changed = request, catalog, changed
         self.lock = threading.Lock()
         self.rows = Rows()

@@ -47,11 +47,12 @@ class Judge:
     def learn(self, labels: Array) -> Judgement:
         """(P,) of 0..N-1, -1 for the pile, -2 for named strangers -> what follows for all P rows."""
         learned = self.pile.learn(labels)
-        held = learned.held_out
+        held, stranger = learned.held_out, learned.answer.stranger
+        assert stranger is not None  # it is None for other rules only
         return Judgement(
             learned.answer.classes,
             learned.answer.scores,
-            learned.answer.stranger,
+            stranger,
             np.array([learned.cutoff(float(reject)) for reject in REJECTS]),
             learned.n_strangers,
             doubts(held_out_probabilities(learned), held.places, held.classes),

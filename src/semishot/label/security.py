@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from semishot.label.answers import Database
 
-__all__ = ["Doorkeeper", "Guard", "TooLarge", "is_loopback"]
+__all__ = ["Doorkeeper", "Guard", "TooLargeError", "is_loopback"]
 
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
@@ -77,7 +77,9 @@ class Guard:
 
     def admit(self, token: str) -> str | None:
         """The secret for a browser's cookie, if the token is good; it is not good again."""
-        found = [known for known in self.tokens if hmac.compare_digest(known.encode(), token.encode())]
+        found = [
+            known for known in self.tokens if hmac.compare_digest(known.encode(), token.encode())
+        ]
         if not found:
             return None
         self.tokens.discard(found[0])
@@ -89,7 +91,7 @@ class Guard:
 
     def knows(self, secret: str) -> bool:
         shown = _digest(secret)
-        return any([hmac.compare_digest(shown, known) for known in self.browsers])
+        return any(hmac.compare_digest(shown, known) for known in self.browsers)
 
 
 def _digest(secret: str) -> str:
@@ -118,7 +120,7 @@ class Allowance:
         return True
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """A body that has more bytes than its limit; the app answers with 413."""
 
 
@@ -219,7 +221,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         count += len(message.get("body", b""))
         if count > MOST_BODY:
-            raise TooLarge
+            raise TooLargeError
         return message
 
     return limited
@@ -238,5 +240,3 @@ def _with_headers(send: Send, cookie: str | None) -> Send:
         await send(message)
 
     return guarded
-
-

@@ -22,13 +22,14 @@ from starlette.routing import Route
 
 from semishot.errors import InputError, printable
 from semishot.label import finish
-from semishot.label.answers import Answers, Conflict, Database, open_database
+from semishot.label.answers import Answers, ConflictError, Database, open_database
 from semishot.label.catalog import Catalog
 from semishot.label.images import Library, list_files
 from semishot.label.requests import LabelRequest
-from semishot.label.security import Doorkeeper, Guard, TooLarge, is_loopback
+from semishot.label.security import Doorkeeper, Guard, TooLargeError, is_loopback
 from semishot.label.session import Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
+from semishot.sorter.journal import SORTED
 from semishot.system.locks import MOST_SHOWN, lock_file
 
 __all__ = ["label"]
@@ -125,7 +126,11 @@ class Pages:
         """Wake the open tabs; called from any thread."""
         if self.loop is not None and not self.loop.is_closed():
             with contextlib.suppress(RuntimeError):  # it is just closing
-                self.loop.call_soon_threadsafe(lambda: [event.set() for event in self.waiting])
+                self.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for event in self.waiting:
+            event.set()
 
     async def answer(self, request: Request) -> Response:
         body = await read_json(request)
@@ -138,7 +143,7 @@ class Pages:
     def _known(self, image: int) -> bytes:
         digest = self.session.library.digest_of.get(image)
         if digest is None or image not in self.session.library.rows.row_of:
-            raise Unknown
+            raise UnknownError
         return digest
 
     async def thumb(self, request: Request) -> Response:
@@ -201,7 +206,7 @@ class Pages:
                 "files": len(found.wanted),
                 "bytes": found.bytes,
                 "free": finish.free_bytes(out),
-                "out": str(out.resolve() / finish.SORTED),
+                "out": str(out.resolve() / SORTED),
                 "pile": str(session.library.request.pile.resolve()),
                 "sorting": finish.sorting_of(session),
                 "command": f"semishot undo {out}",
@@ -214,18 +219,22 @@ class Pages:
         count, problems = await self.in_thread(self.work, lambda: finish.apply(session, how, which))
         self.session.dirty = True
         self.tell()
-        return _json({"files": count, "problems": problems[:100], "more": max(0, len(problems) - 100)})
+        return _json(
+            {"files": count, "problems": problems[:100], "more": max(0, len(problems) - 100)}
+        )
 
     async def undo(self, request: Request) -> Response:
         count, problems = await self.in_thread(self.work, lambda: finish.undo_sorting(self.session))
         self.tell()
-        return _json({"files": count, "problems": problems[:100], "more": max(0, len(problems) - 100)})
+        return _json(
+            {"files": count, "problems": problems[:100], "more": max(0, len(problems) - 100)}
+        )
 
     async def table(self, request: Request) -> Response:
         """A table, written to OUT and handed to the browser."""
         name, which = request.path_params["name"], _which(request.query_params)
         if name not in finish.TABLES:
-            raise Unknown
+            raise UnknownError
         path = await self.in_thread(
             self.work, lambda: finish.write_table(self.session, name, which)
         )
@@ -241,7 +250,7 @@ class Pages:
         return _json({"address": f"{self.base}/?token={self.guard.token()}"})
 
 
-class Unknown(Exception):
+class UnknownError(Exception):
     """No such image or table."""
 
 
@@ -277,14 +286,16 @@ def _which(values: Any) -> Any:
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    if isinstance(error, Unknown):
+    if isinstance(error, UnknownError):
         return JSONResponse({"problem": "there is no such thing"}, 404)
-    if isinstance(error, TooLarge):
+    if isinstance(error, TooLargeError):
         return JSONResponse({"problem": "the request is too large"}, 413)
-    status = 409 if isinstance(error, Conflict) else 400
+    status = 409 if isinstance(error, ConflictError) else 400
     if isinstance(error, InputError) and request.method == "GET" and "image" in request.path_params:
         status = 404
-    text = printable(str(error)) if isinstance(error, InputError) else printable(str(error.args[-1]))
+    text = (
+        printable(str(error)) if isinstance(error, InputError) else printable(str(error.args[-1]))
+    )
     return JSONResponse({"problem": text}, status)
 
 
@@ -294,7 +305,7 @@ def app_of(pages: Pages) -> Starlette:
         pages.loop = asyncio.get_running_loop()
         yield
 
-    kinds = (InputError, Unknown, TooLarge, OSError)
+    kinds = (InputError, UnknownError, TooLargeError, OSError)
     handlers: dict[Any, Any] = dict.fromkeys(kinds, _refuse)
     return Starlette(routes=pages.routes(), exception_handlers=handlers, lifespan=lifespan)
 
@@ -390,7 +401,9 @@ def alone_in(out: Path) -> Iterator[None]:
     if descriptor is None:
         with path.open(encoding="utf-8", errors="replace") as file:
             holder = printable(file.read(MOST_SHOWN)) or "another process"
-        raise InputError(f"{holder} is labeling in {out}: use its page, or end it, or choose another --out")
+        raise InputError(
+            f"{holder} is labeling in {out}: use its page, or end it, or choose another --out"
+        )
     try:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
@@ -431,7 +444,9 @@ def listening(host: str, port: int, remembered: int) -> socket.socket:
         except OSError as error:
             made.close()
             reason = error.strerror
-    raise InputError(f"cannot listen on {host}, port {port or 'any'} ({reason}): choose another --port")
+    raise InputError(
+        f"cannot listen on {host}, port {port or 'any'} ({reason}): choose another --port"
+    )
 
 
 def shown_host(host: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.label.answers import NONE, Answers, Conflict, Event, State, checked, images_in
+from semishot.label.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
 from semishot.label.images import MISSING, Library
 from semishot.label.judge import NAMED_STRANGER, REJECTS, UNLABELED, Judge, Judgement
 from semishot.label.near_copies import near_copies
@@ -110,9 +110,7 @@ class Session:
         self.problem = ""
         empty = np.empty(0, np.int64)
         none = np.empty(0)
-        self.snapshot = Snapshot(
-            0, 0, State(), empty, empty, empty, none, none, none, empty, None
-        )
+        self.snapshot = Snapshot(0, 0, State(), empty, empty, empty, none, none, none, empty, None)
         self.payload = payload(self)
         self.dirty = True
         self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
@@ -133,7 +131,7 @@ class Session:
         event = checked(body)
         known = self.library.rows.row_of
         if any(image not in known for image in images_in(event)):
-            raise Conflict("this image is not of the pile")
+            raise ConflictError("this image is not of the pile")
         if self.answers.add(self._with_copies(event), key):
             self.dirty = True
             self.wake.set()
@@ -178,7 +176,7 @@ class Session:
                     self.dirty = False
                     self._publish()
                     self.problem = ""
-            except Exception as error:  # shown on the page: answers stay safe on disk
+            except Exception as error:  # shown on the page: the answers are safe on disk
                 self.problem = f"cannot judge the pile ({' '.join(str(error).split())[:300]})"
                 self._tell()
 
@@ -262,16 +260,24 @@ class Session:
         version = self.snapshot.version + 1
         unknown = np.full(count, np.nan)
         nothing = Snapshot(
-            version, event, state, images, answers, np.full(count, -1), unknown, unknown, unknown, groups, None
+            version,
+            event,
+            state,
+            images,
+            answers,
+            np.full(count, -1),
+            unknown,
+            unknown,
+            unknown,
+            groups,
+            None,
         )
         used = np.unique(answers[answers >= 0])
         if not len(used) or self.judge is None:
             return _with(nothing, asked=self._varied(nothing))
         return self._learned(nothing, used, excluded)
 
-    def _learned(
-        self, nothing: Snapshot, used: Array, excluded: dict[int, list[int]]
-    ) -> Snapshot:
+    def _learned(self, nothing: Snapshot, used: Array, excluded: dict[int, list[int]]) -> Snapshot:
         assert self.judge is not None
         answers, count = nothing.answers, len(nothing.answers)
         place = np.full(len(nothing.classes) + 1, -1)
@@ -306,7 +312,11 @@ class Session:
                 if int(nothing.images[d.row]) not in nothing.state.sure
             ],
             probabilities=wide,
-            strangers=(judgement.strangers.expected, judgement.strangers.low, judgement.strangers.high),
+            strangers=(
+                judgement.strangers.expected,
+                judgement.strangers.low,
+                judgement.strangers.high,
+            ),
         )
 
     def _groups(self, images: Array, state: State) -> Array:
@@ -315,7 +325,9 @@ class Session:
         if state.apart:
             apart = np.isin(images, list(state.apart))
             groups[apart] = len(images) + np.flatnonzero(apart)
-        _, first, inverse, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+        _, first, inverse, counts = np.unique(
+            groups, return_index=True, return_inverse=True, return_counts=True
+        )
         self.alone = counts[inverse] == 1
         leaders: Array = images[first[inverse]]
         return leaders

@@ -53,7 +53,9 @@ class Thumbnails:
         except sqlite3.DatabaseError:  # damaged: it is only a cache
             path.unlink()
             self.connection = self._opened(path)
-        (self.bytes,) = self.connection.execute("SELECT coalesce(sum(length(data)), 0) FROM small").fetchone()
+        (self.bytes,) = self.connection.execute(
+            "SELECT coalesce(sum(length(data)), 0) FROM small"
+        ).fetchone()
 
     def _opened(self, path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -68,12 +70,16 @@ class Thumbnails:
     def small(self, image: int, path: Path | None, digest: bytes) -> bytes:
         """The thumbnail of an image; `path` is read if there is none yet, and must have this content."""
         with self.lock:
-            found = self.connection.execute("SELECT data FROM small WHERE image = ?", (image,)).fetchone()
+            found = self.connection.execute(
+                "SELECT data FROM small WHERE image = ?", (image,)
+            ).fetchone()
         if found is not None:
             return bytes(found[0])
         data = view(path, digest, SIDE, QUALITY)
         with self.lock:
-            self.connection.execute("INSERT OR REPLACE INTO small (image, data) VALUES (?, ?)", (image, data))
+            self.connection.execute(
+                "INSERT OR REPLACE INTO small (image, data) VALUES (?, ?)", (image, data)
+            )
             self.bytes += len(data)
             if self.bytes > self.most:
                 self._drop()
@@ -84,7 +90,9 @@ class Thumbnails:
         self.connection.execute(
             "DELETE FROM small WHERE number <= (SELECT (min(number) + max(number)) / 2 FROM small)"
         )
-        (self.bytes,) = self.connection.execute("SELECT coalesce(sum(length(data)), 0) FROM small").fetchone()
+        (self.bytes,) = self.connection.execute(
+            "SELECT coalesce(sum(length(data)), 0) FROM small"
+        ).fetchone()
 
     def close(self) -> None:
         with self.lock:
