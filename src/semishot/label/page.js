@@ -231,7 +231,7 @@ function sectionsNow() {
   }
   if (place === "all") {
     return [
-      { key: "ask", rows: arranged.asked, limit: 1, title: "Worth asking", to: "ask" },
+      { key: "ask", rows: arranged.asked, limit: state.classes.length > 1 ? 1 : 0, title: "Worth asking", to: "ask" },
       ...state.classes.map(([id], index) => ({ key: `class:${id}`, rows: mixed(arranged.places[index]), limit: LINES, index, to: `class:${id}`, held: arranged.places[index] })),
       { key: "none", rows: mixed(arranged.none), limit: LINES, index: NONE, to: "none", held: arranged.none },
       { key: "unknown", rows: arranged.unknown.guessed, limit: LINES, title: "Not sorted yet", to: "unknown" },
@@ -258,6 +258,7 @@ function heading() {
   }
   if (place === "all") {
     const said = state.said.reduce((sum, value) => sum + (value !== UNKNOWN), 0);
+    if (state.classes.length === 1) return ["Overview", "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0."];
     return ["Overview", state.judged ? `${number(said)} of ${counted(total, "image")} confirmed; the others are guessed from them.` : "Label an image, and the others will be guessed."];
   }
   if (place === "ask") return ["Worth asking", arranged.asked.length ? "Your answers to these would teach most. Select and press a class's key, 0 for none of these, or Enter if the guess is right." : "Nothing more to ask: the guesses are sure."];
@@ -286,7 +287,7 @@ const grid = new Grid($("main"), $("grid"), {
       if (section.index !== undefined) parts.push(badge(section.index));
       const held = section.held;
       parts.push(title, element("span", "count", held ? `${held.saidFiles ? `✓${number(held.saidFiles)} · ` : ""}${number(held.files)}` : number(section.rows.length)), element("span", "grow"));
-      if (section.to && section.rows.length > (grid.columns || 1) * section.limit) {
+      if (section.to && section.limit && section.rows.length > (grid.columns || 1) * section.limit) {
         const all = element("button", "quiet wide", "Show all");
         all.type = "button";
         all.dataset.place = section.to;
@@ -482,8 +483,8 @@ function drawCutoff() {
   if (document.activeElement !== slider || slider.value !== String(at)) slider.value = at;
   slider.max = state.rejects.length - 1;
   const stop = state.stopsNow[at];
-  const [expected, low, high] = (state.strangers || [0, 0, 0]).map((value) => number(Math.round(value)));
-  const total = state.strangers ? ` In all, about ${expected} (${low} to ${high}) belong to none of your classes.` : "";
+  const [expected, fewest, greatest] = (state.strangers || [0, 0, 0]).map((value) => number(Math.round(value)));
+  const total = state.strangers ? ` In all, about ${expected} (${fewest} to ${greatest}) belong to none of your classes.` : "";
   const about = (value) => (value < 0.5 ? "none" : `about ${number(Math.round(value))}`);
   $("cutoff-text").textContent = `Puts out ${number(stop.out)} of ${number(stop.of)}. Of these, ${about(stop.lost)} likely ${Math.round(stop.lost) === 1 ? "belongs" : "belong"} to a class; among the rest, ${about(stop.missed)} likely ${Math.round(stop.missed) === 1 ? "does" : "do"} not.${total}`;
   slider.setAttribute("aria-valuetext", $("cutoff-text").textContent);

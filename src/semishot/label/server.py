@@ -27,7 +27,7 @@ from semishot.label.catalog import Catalog
 from semishot.label.images import Library, list_files
 from semishot.label.requests import LabelRequest
 from semishot.label.security import Doorkeeper, Guard, TooLargeError, is_loopback
-from semishot.label.session import Session
+from semishot.label.session import NotReadyError, Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
 from semishot.sorter.journal import SORTED
 from semishot.system.locks import MOST_SHOWN, lock_file
@@ -46,8 +46,8 @@ PAGE = {
 }
 LOCK = ".label.lock"
 MOST_NAMES, MOST_FOUND = 500, 200
-BEAT = 15.0
-"""Seconds between two signs of life to an open tab."""
+BEAT, PAUSE = 15.0, 0.25
+"""Seconds between two signs of life to an open tab, and between two looks at whether the server ends."""
 THREADS = 2
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 
@@ -61,6 +61,8 @@ class Pages:
         self.work = ThreadPoolExecutor(1, "work")
         self.waiting: set[asyncio.Event] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.ending: Callable[[], bool] = lambda: False
+        """Whether the server is about to end: streams end then, too."""
 
     def close(self) -> None:
         self.work.shutdown()
@@ -103,13 +105,17 @@ class Pages:
         """What a tab must know to stay up to date: the version, and how far reading is."""
         changed = asyncio.Event()
         self.waiting.add(changed)
+        silent = BEAT
         try:
-            while True:
-                yield f"data: {json.dumps(self.about())}\n\n"
+            while not self.ending():
+                if changed.is_set() or silent >= BEAT:
+                    changed.clear()
+                    silent = 0.0
+                    yield f"data: {json.dumps(self.about())}\n\n"
+                    await asyncio.sleep(0.02)  # several changes at once are one
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), BEAT)
-                changed.clear()
-                await asyncio.sleep(0.02)  # several changes at once are one
+                    await asyncio.wait_for(changed.wait(), PAUSE)
+                silent += PAUSE
         finally:
             self.waiting.discard(changed)
 
@@ -290,7 +296,13 @@ async def _refuse(request: Request, error: Exception) -> Response:
         return JSONResponse({"problem": "there is no such thing"}, 404)
     if isinstance(error, TooLargeError):
         return JSONResponse({"problem": "the request is too large"}, 413)
-    status = 409 if isinstance(error, ConflictError) else 400
+    status = (
+        409
+        if isinstance(error, ConflictError)
+        else 503
+        if isinstance(error, NotReadyError)
+        else 400
+    )
     if isinstance(error, InputError) and request.method == "GET" and "image" in request.path_params:
         status = 404
     text = (
@@ -359,9 +371,11 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         stack.callback(pages.close)
         session.listeners.append(pages.tell)
         doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
+        server = uvicorn.Server(settings(doorkeeper))
+        pages.ending = lambda: server.should_exit
         session.start()
         stack.callback(session.stop)
-        yield Running(uvicorn.Server(settings(doorkeeper)), listener, session, guard, base)
+        yield Running(server, listener, session, guard, base)
 
 
 def settings(app: Doorkeeper) -> uvicorn.Config:
@@ -374,7 +388,7 @@ def settings(app: Doorkeeper) -> uvicorn.Config:
         date_header=False,
         limit_concurrency=200,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=3,
         ws="none",
     )
 

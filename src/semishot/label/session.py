@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.errors import InputError
 from semishot.label.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
 from semishot.label.images import MISSING, Library
 from semishot.label.judge import NAMED_STRANGER, REJECTS, UNLABELED, Judge, Judgement
 from semishot.label.near_copies import near_copies
 from semishot.label.suggestions import uncertainty, varied, worth_asking
 
-__all__ = ["Session", "Snapshot", "decisions"]
+__all__ = ["NotReadyError", "Session", "Snapshot", "decisions"]
 
 Array = NDArray[Any]
 FIRST = 100
@@ -31,6 +32,10 @@ FIRST = 100
 ASKED, VARIED = 24, 36
 GROWTH, PATIENCE = 1.25, 15.0
 """While images arrive, the pile is judged anew when it has grown by this factor, or after these seconds."""
+
+
+class NotReadyError(InputError):
+    """An answer about an image that may still be read: a page from before a restart sends it again."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,8 @@ class Session:
         event = checked(body)
         known = self.library.rows.row_of
         if any(image not in known for image in images_in(event)):
+            if self.library.progress.phase in ("listing", "reading"):
+                raise NotReadyError("this image has not been read yet")
             raise ConflictError("this image is not of the pile")
         if self.answers.add(self._with_copies(event), key):
             self.dirty = True
@@ -357,7 +364,11 @@ class Session:
         usual = float(np.quantile(uncertain[allowed], 0.5)) if allowed.any() else 0.0
         kept = [row_of[i] for i in self.asked if uncertain[row_of[i]] >= usual]
         features = self.library.features[: len(labels)]
-        rows = worth_asking(features, uncertain, allowed, kept, ASKED)
+        if classes.shape[1] == 1 and len(self.asked) > VARIED // 2:
+            kept = [
+                row_of[i] for i in self.asked
+            ]  # still the varied beginning: other classes are in it
+        rows = worth_asking(features, uncertain, allowed, kept, max(ASKED, len(kept)))
         self.asked = [int(nothing.images[row]) for row in rows]
         return list(self.asked)
 
@@ -401,6 +412,7 @@ def payload(session: Session) -> bytes:
         "pile": answers.database.name,
         "version": snapshot.version,
         "event": snapshot.event,
+        "last": answers.version,
         "rows": len(snapshot.images),
         "classes": [[number, name] for number, name in snapshot.state.classes.items()],
         "asked": snapshot.asked,
