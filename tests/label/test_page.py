@@ -95,8 +95,7 @@ class Tab:
         )
 
     def classes(self):
-        names = self.page.locator('.place[data-place^="class:"] .name').all_text_contents()
-        return names
+        return self.page.locator('.place[data-place^="class:"] .name').all_text_contents()
 
     def new_class(self, name, *files):
         self.show(f"{files[0].split('-')[0]}-")
@@ -146,6 +145,8 @@ def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
     assert tab.classes() == list(MEMBERS)
     tab.go("ask")
     page.wait_for_selector(".tile.ask")
+    asked_now = page.locator('.place[data-place="ask"] .count').text_content()
+    assert page.locator(".tile").count() == int(asked_now)
     first = page.locator(".tile").first.get_attribute("aria-label")
     kind = re.match(r"(?:more/)?(\w+)-", first)[1]
     tab.press("Home", str(MEMBERS.index(kind) + 1) if kind in MEMBERS else "0")
@@ -159,7 +160,7 @@ def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
     assert str(asked.folder / "sorted") in page.locator("#plan").text_content()
     page.click("#apply")
     page.wait_for_selector("#sorted-now:not([hidden])")
-    assert len([p for p in (asked.folder / "sorted").rglob("*.png")]) == 48
+    assert len(list((asked.folder / "sorted").rglob("*.png"))) == 48
     page.click("#unsort")
     page.wait_for_selector("#to-sort:not([hidden])")
     assert not (asked.folder / "sorted").exists()
@@ -489,7 +490,7 @@ def test_ten_thousand_images_scroll_and_sort_with_few_tiles(chromium, many, tmp_
         most = 0
         for place in np.linspace(0, 1, 8):
             page.evaluate(
-                "(share) => { const m = document.getElementById('main'); m.scrollTop = share * m.scrollHeight; }",
+                "(at) => { const m = document.getElementById('main'); m.scrollTop = at * m.scrollHeight; }",
                 place,
             )
             page.wait_for_timeout(60)

@@ -27,7 +27,8 @@ export class Grid {
     this.sections = sections.map((section) => {
       const kept = old.get(section.key);
       old.delete(section.key);
-      const made = kept ? { ...kept, ...section } : { ...section, ...this.build(section) };
+      const { root, headElement, body } = kept || this.build();
+      const made = { ...section, root, headElement, body, top: kept ? kept.top : 0 };
       this.head(made);
       return made;
     });
@@ -44,7 +45,7 @@ export class Grid {
     if (before) this.glide(before);
   }
 
-  build(section) {
+  build() {
     const root = document.createElement("section");
     const head = document.createElement("header");
     const body = document.createElement("div");

@@ -469,7 +469,7 @@ function drawBar() {
   const images = chosen();
   const one = !selected.size && images.length === 1;
   $("bar").classList.toggle("empty", !images.length || (one && matchMedia("(max-width: 760px)").matches));
-  $("chosen").textContent = !images.length ? "Nothing to answer here" : one ? (names.get(images[0]) || "1 image").split("/").pop().slice(0, 32) : `${number(images.length)} selected`;
+  $("chosen").textContent = !images.length ? "Nothing to answer here" : one ? "" : `${number(images.length)} selected`;
   $("answers").replaceChildren(...(images.length ? answerButtons(images) : []));
 }
 

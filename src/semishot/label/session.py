@@ -30,6 +30,8 @@ Array = NDArray[Any]
 FIRST = 100
 """Images after which labeling begins."""
 ASKED, VARIED = 24, 36
+KEPT = 0.75
+"""What was asked before is asked still, if it is more uncertain than this share of the others."""
 GROWTH, PATIENCE = 1.25, 15.0
 """While images arrive, the pile is judged anew when it has grown by this factor, or after these seconds."""
 
@@ -361,7 +363,7 @@ class Session:
         allowed = self._stands(nothing) & (labels == UNLABELED)
         uncertain = uncertainty(classes, judgement.stranger)
         row_of = self.library.rows.row_of
-        usual = float(np.quantile(uncertain[allowed], 0.5)) if allowed.any() else 0.0
+        usual = float(np.quantile(uncertain[allowed], KEPT)) if allowed.any() else 0.0
         kept = [row_of[i] for i in self.asked if uncertain[row_of[i]] >= usual]
         features = self.library.features[: len(labels)]
         if classes.shape[1] == 1 and len(self.asked) > VARIED // 2:
