@@ -44,7 +44,7 @@ def omniglot(pool: ImagePool, split: Split) -> Features:
 
 def photographs(pool: ImagePool, split: Split) -> Features:
     """(C, I, 1280) by the encoder `photos`, as `semishot classify` sees them."""
-    encoder = open_encoder("photos")
+    encoder = open_encoder("photos-lite0")
     classes: Sequence[ImageClass] = pool.of_split(split)
     if split == "train":
         classes = [replace(c, count=TRAINING_IMAGES) for c in classes[:TRAINING_CLASSES]]

@@ -39,6 +39,21 @@ def check_finite(distances: Tensor) -> None:
         )
 
 
+def directions(examples: Tensor) -> Tensor:
+    """(..., P, D) -> (..., P, D): where each example lies, seen from the mean of all, at unit length.
+
+    Zero for those that differ from the mean by no more than rounding.
+    """
+    size = examples.detach().abs().amax((-2, -1), keepdim=True)  # their squares may vanish
+    if not (examples.requires_grad or torch.compiler.is_compiling()):
+        check_finite(size.square() * examples.shape[-1])
+    x = (examples - examples.mean(-2, keepdim=True)) / torch.where(size > 0, size, 1)
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (..., P, 1)
+    least = 8 * torch.finfo(x.dtype).eps
+    found: Tensor = x / length.clamp_min(least) * (length > least)
+    return found
+
+
 def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:
     """Eqs. 1, 4, 9: (..., P, D), (..., P, N) -> (..., N, D): the weighted mean of each class.
 

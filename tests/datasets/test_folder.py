@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from semishot import datasets
+from semishot.data.framing import Whole
 from semishot.data.image_sources import WholeFile
-from semishot.data.pool import open_pool
+from semishot.data.pool import open_pool, save_pool
 from semishot.data.pool_builder import PlannedClass
 from semishot.datasets import folder
 from semishot.errors import InputError
@@ -318,3 +319,49 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         folder.read_image(WholeFile(str(source / "a" / "gone.png")), 84, 3)
     with pytest.raises(InputError, match="a is not a regular file; replace or remove"):
         folder.read_image(WholeFile(str(source / "a")), 84, 3)
+
+
+# Names and sizes of one's own
+
+
+def test_own_images_have_a_name_and_a_size_and_are_found_by_it(tmp_path):
+    files = {path: encoded(pixels) for path, pixels in small_tree().items()}
+    source, root = write(tmp_path / "mine", files), tmp_path / "root"
+    pool = datasets.prepare("folder", source, root, own_name="crows", size=32)
+    assert (pool.name, pool.images.shape) == ("crows", (12, 3, 32, 32))
+    assert datasets.load("crows", root).fingerprint == pool.fingerprint
+    assert datasets.framing(pool) == Whole(32, 32)
+    assert "class/image below" in datasets.verify("crows", root)[2]
+    assert datasets.prepared(root)["crows"].startswith("4 classes, 12 images in ")
+    assert datasets.prepare("folder", source, root).images.shape == (12, 3, 84, 84)
+    with pytest.raises(InputError, match="unknown data set 'crow': .*did you mean 'crows'"):
+        datasets.load("crow", root)
+
+
+def test_another_source_does_not_replace_a_pool(tmp_path):
+    files = {path: encoded(pixels) for path, pixels in small_tree().items()}
+    first, second = write(tmp_path / "a", files), write(tmp_path / "b", files)
+    made = datasets.prepare("folder", first, tmp_path / "root")
+    with pytest.raises(InputError, match=r"holds the images of .*a: give these another --name"):
+        datasets.prepare("folder", second, tmp_path / "root")
+    assert datasets.load("folder", tmp_path / "root").about == made.about
+    datasets.prepare("folder", second, tmp_path / "root", own_name="second")
+    save_pool(tmp_path / "old" / "folder", "folder", made.images, made.classes, {})
+    with pytest.raises(InputError, match="holds the images of another data set"):
+        datasets.prepare("folder", second, tmp_path / "old")
+
+
+@pytest.mark.parametrize("name", ["omniglot", "../up", "", ".hidden", "downloads", "a/b", "x" * 65])
+def test_a_name_that_a_pool_cannot_have_is_refused(name, tmp_path):
+    with pytest.raises(InputError, match="cannot be the name of a pool"):
+        datasets.prepare("folder", tmp_path, tmp_path / "root", own_name=name)
+    assert not (tmp_path / "root").exists()
+
+
+def test_sizes_are_bounded_and_belong_to_folders(tmp_path):
+    for size in (15, 513, -1):
+        with pytest.raises(InputError, match=f"--size must be from 16 to 512, not {size}"):
+            datasets.prepare("folder", tmp_path, tmp_path / "root", size=size)
+    for option in ({"size": 32}, {"own_name": "mine"}):
+        with pytest.raises(InputError, match="omniglot has a name and a size: --name and --size"):
+            datasets.prepare("omniglot", tmp_path, tmp_path / "root", **option)

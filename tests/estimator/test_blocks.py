@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from semishot import refine
+from semishot.errors import InputError
 from semishot.estimator import blocks
 from semishot.estimator.blocks import Space
 from support.tensors import randn
@@ -80,7 +81,9 @@ def test_eqs_1_4_9_in_blocks_match_literal_loops(kind):
     assert torch.allclose(blocks.prototypes_in_blocks(rows.numpy(), space(kind), weights), expected)
 
 
-@pytest.mark.parametrize("name", ["soft_kmeans", "fitted_mask", "distractor_cluster"])
+@pytest.mark.parametrize(
+    "name", ["soft_kmeans", "fitted_mask", "distractor_cluster", "oslo", "label_propagation"]
+)
 def test_refinement_in_blocks_is_refined_prototypes(name):
     """The labeled rows lie among the others, the scale is that of Eq. 2."""
     refiner = refine.build(name).double()
@@ -93,6 +96,39 @@ def test_refinement_in_blocks_is_refined_prototypes(name):
     found = blocks.refined_in_blocks(refiner, rows.numpy(), labels, here, steps=3)
     expected = refine.refined_prototypes(refiner, rows[known], labels[known], rows[~known], 3)
     assert torch.allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refiner_that_compares_examples_gets_their_features(kind):
+    """In every space: the scaled features, in their order, of the unlabeled alone."""
+    given = []
+
+    class Watching(torch.nn.Module):
+        needs_support = True
+
+        def forward(self, unlabeled, prototypes, support, labels):
+            given.extend([unlabeled, prototypes, support, labels])
+            return unlabeled.new_zeros(len(unlabeled), N)
+
+    rows, labels = randn(U, D), torch.zeros(U, N, dtype=torch.float64)
+    for place, row in enumerate([9, 0, 4]):
+        labels[row, place] = 1
+    known = labels.sum(-1) == 1
+    here, scaled = space(kind), torch.tensor(literal_scaled(kind, rows), dtype=torch.float64)
+    found = blocks.refined_in_blocks(Watching(), rows.numpy(), labels, here, steps=1)
+    expected = (scaled[~known], found, scaled[known], labels[known])  # no weights: Eq. 1 stays
+    for one, other in zip(given, expected, strict=True):
+        assert torch.allclose(one, other)
+
+
+def test_more_features_than_fit_are_refused_for_such_a_refiner(monkeypatch):
+    monkeypatch.setattr(blocks, "MOST_NUMBERS", 10 * D)
+    labels = torch.zeros(U + N, N, dtype=torch.float64)
+    labels[:N] = torch.eye(N)
+    here, rows = space("none"), randn(U + N, D).numpy()
+    with pytest.raises(InputError, match=r"at most 10 of 8 numbers, not 11: give fewer, or choose"):
+        blocks.refined_in_blocks(refine.build("oslo"), rows, labels, here, steps=1)
+    blocks.refined_in_blocks(refine.build("soft_kmeans"), rows, labels, here, steps=1)
 
 
 def test_directions_stay_directions():

@@ -10,7 +10,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from semishot.errors import InputError
-from semishot.estimator.labels import label_weights, read_labels, rejected
+from semishot.estimator.labels import agreement, label_weights, read_labels, rejected
 
 NAN = float("nan")
 
@@ -191,9 +191,11 @@ def test_a_column_is_read_with_the_warning_of_scikit_learn():
         assert read_labels([["a"], [None]]).codes.tolist() == [0, -1]
 
 
-@pytest.mark.parametrize("label", [None, 0.5, NAN, True, "-1", "-2", ["stranger"], 2**70])
+@pytest.mark.parametrize("label", [None, 0.5, NAN, True, "", "-1", "-2", ["stranger"], 2**70])
 def test_a_stranger_label_that_cannot_be_one_is_refused(label):
-    with pytest.raises(InputError, match="stranger_label must be 'auto', a string other than '-1'"):
+    with pytest.raises(
+        InputError, match="stranger_label must be 'auto', a string other than '', '-1'"
+    ):
         read_labels([0, 1], label)
 
 
@@ -231,6 +233,20 @@ def test_a_million_labels_are_read_at_once():
     assert (labels.codes < 0).sum() == sum(v is None or v == -1 for v in y)
 
 
+def test_predictions_agree_with_labels_and_with_named_strangers():
+    labels = read_labels(["a", "b", -2, -2, "", "c"])
+    guessed, classes = np.array(["a", "a", "none", "b", "none", "b"]), np.array(["a", "b"])
+    found = agreement(guessed, labels, classes, "none")
+    assert found.tolist() == [True, False, True, False, False, False]
+    numbers = read_labels([0, 1, -2, -1])
+    found = agreement(np.array([0, -1, -1, -1]), numbers, np.array([0, 1]), -1)
+    assert found.tolist() == [True, False, True, False]
+    with pytest.raises(InputError, match="y holds 0, and the classes are strings such as 'a'"):
+        agreement(guessed, numbers, classes, "none")
+    with pytest.raises(InputError, match="y holds 'a', and the classes are numbers such as 0"):
+        agreement(np.zeros(6, int), labels, np.array([0, 1]), -1)
+
+
 # Weights
 
 
@@ -259,7 +275,10 @@ def test_weights_belong_to_labels():
         ([1, NAN, 1], "sample_weight must be finite and at least 0, not nan (row 1)"),
         ([1, np.inf, 1], "sample_weight must be finite and at least 0, not inf (row 1)"),
         (["a", 1, 1], "sample_weight must be numbers: could not convert string to float: 'a'"),
-        ([0, 1, 1], "sample_weight is 0 for all rows of class 'a': give one of them a weight, or"),
+        (
+            [0, 1, 1],
+            "sample_weight is zero for all rows of class 'a': give one of them a weight, or",
+        ),
     ],
     ids=str,
 )

@@ -21,10 +21,10 @@ from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.sorter import move_files
 from semishot.sorter.listing import Skipped, from_folders
+from semishot.sorter.move_files import Undone, Wanted
 from semishot.sorter.page import PilePage, write_page
 from semishot.sorter.predictions import (
-    ACCEPT,
-    IRRELEVANT,
+    Decision,
     Prediction,
     as_csv,
     write_skipped,
@@ -176,7 +176,9 @@ def use_names(data: bytes, folder: Path) -> None:
     shown = [
         Prediction(item, label, 0.9, other, None, how)
         for item, (label, other, how) in zip(
-            listing.items, [(first, second, ACCEPT), (second, first, IRRELEVANT)] * 99, strict=False
+            listing.items,
+            [(first, second, Decision.ACCEPT), (second, first, Decision.STRANGER)] * 99,
+            strict=False,
         )
     ]
     out = folder / "out"
@@ -187,13 +189,13 @@ def use_names(data: bytes, folder: Path) -> None:
     write_page(out / "page.html", PilePage(shown, classes, [], lambda item: None, {first: second}))
     page = (out / "page.html").read_text(encoding="utf-8").lower()
     assert page.count("<script") == 1, "a script in the page"
-    wanted = [(p.item.path, p.label, DIGEST) for p in shown if p.item.path]
+    wanted = [Wanted(p.item.path, p.label, DIGEST) for p in shown if p.item.path]
     before = {p.name for p in folder.iterdir()} | {p.name for p in pile.iterdir()}
-    move_files.complete(move_files.plan(out, "move", wanted))
+    move_files.complete(move_files.begin(move_files.plan(out, "move", wanted)))
     inside_sorted = [p.parent.parent for p in (out / "sorted").glob("*/*")]
     assert all(p == out / "sorted" for p in inside_sorted), "outside of its folder"
     assert len(inside_sorted) == len(wanted), "not all were sorted"
-    assert move_files.undo(out) == (len(wanted), [])
+    assert move_files.undo(out) == Undone("move", len(wanted), [])
     assert {p.name for p in folder.iterdir()} | {p.name for p in pile.iterdir()} == before
     assert len(made) == len(list(pile.iterdir()))
 

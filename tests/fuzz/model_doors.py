@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from semishot.report.reading import read_results
 from semishot.sorter import journal, move_files
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import load_encoder
+from semishot.sorter.encoders import load_encoder, open_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
@@ -180,8 +181,6 @@ def encoders() -> Sequence[bytes]:
 
 @cache
 def load_identity() -> str:
-    from semishot.sorter.encoders import open_encoder
-
     return open_encoder("omniglot").identity
 
 
@@ -189,6 +188,31 @@ def open_encoder_json(data: bytes, folder: Path) -> None:
     (folder / "encoder.json").write_bytes(data)
     (folder / "encoder.safetensors").hardlink_to(home() / "run" / "model.safetensors")
     load_encoder(folder)
+
+
+@cache
+def onnx_files() -> Sequence[bytes]:
+    """Two small graphs: means over pixels, and a convolution."""
+    onnx, helper = import_module("onnx"), import_module("onnx.helper")
+    kind, made = onnx.TensorProto.FLOAT, []
+    takes = helper.make_tensor_value_info("x", kind, ["b", 3, 8, 8])
+    gives = helper.make_tensor_value_info("y", kind, ["b", None, None, None])
+    kernel = np.ones((2, 3, 3, 3), np.float32)
+    for nodes, weights in (
+        ([helper.make_node("GlobalAveragePool", ["x"], ["y"])], {}),
+        ([helper.make_node("Conv", ["x", "k"], ["y"])], {"k": kernel}),
+    ):
+        held = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
+        graph = helper.make_graph(nodes, "g", [takes], [gives], held)
+        opsets = [helper.make_opsetid("", 18)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        made.append(model.SerializeToString())
+    return made
+
+
+def open_onnx_file(data: bytes, folder: Path) -> None:
+    (folder / "it.onnx").write_bytes(data)
+    open_encoder(f"onnx:{folder / 'it.onnx'}")
 
 
 @cache
@@ -268,6 +292,7 @@ def open_log(data: bytes, folder: Path) -> None:
 def journals() -> Sequence[bytes]:
     digest = hashlib.sha256(b"a").hexdigest()
     steps = [[f"@@/pile/{n}.png", "cat", f"{n}.png", digest] for n in (1, 2, 3)]
+    steps.append(["@@/pile/4.png", "dog", "4.png", digest, "cat", "2.png"])
     hostile = [
         ["@@/outside/secret", "cat", "3.png", digest],
         ["@@/outside/new", "cat", "2.png", digest],
@@ -372,6 +397,7 @@ MODEL_DOORS = [
     Door("pool.json", pools, open_description, odd_json, mend_pool),
     Door("config.json", configs, open_config, odd_json),
     Door("encoder.json", encoders, open_encoder_json, odd_json),
+    Door("onnx encoders", onnx_files, open_onnx_file),
     Door("result files", records, open_records, odd_json),
     Door("logs", logs, open_log, odd_json_lines),
     Door("undo.json", journals, open_journal, odd_json),

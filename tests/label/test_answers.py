@@ -152,6 +152,7 @@ def test_a_request_that_is_repeated_counts_once(database):
         ({"kind": "new", "name": " ", "images": []}, "has 1 to 100 characters"),
         ({"kind": "new", "name": "x" * 101, "images": []}, "has 1 to 100 characters"),
         ({"kind": "new", "name": "a\x1bb", "images": []}, "must be printable"),
+        ({"kind": "new", "name": "Stranger", "images": []}, "cannot be called Stranger"),
         ({"kind": "new", "name": 3, "images": []}, "name must be text"),
         ({"kind": "reject", "value": 1}, "value must be between 0 and 1"),
     ],

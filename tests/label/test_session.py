@@ -237,7 +237,7 @@ def test_tables_for_people_and_for_image_folder(client, asked):
     confirmed = table(client, "labels.csv", "confirmed")
     assert len(confirmed) == 10
     assert {row["source"] for row in confirmed} == {"confirmed"}
-    assert [row["label"] for row in confirmed if "dots-0" in row["path"]] == [""]
+    assert [row["label"] for row in confirmed if "dots-0" in row["path"]] == ["stranger"]
     for row in rows:
         assert 0 <= float(row["probability"]) <= 1
     known = table(client, "metadata.csv", "confirmed")
@@ -275,7 +275,7 @@ def test_apply_does_what_the_plan_says_and_undo_takes_it_back(drawings, cache, t
         names = label_some(client)
         client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
         plan = client.json(f"/plan?how={how}&which=confirmed")
-        assert plan["folders"] == {"_irrelevant": 1, "circle": 3, "cross": 3, "stripes": 3}
+        assert plan["folders"] == {"circle": 3, "cross": 3, "stranger": 1, "stripes": 3}
         assert (plan["files"], plan["left"], plan["sorting"]) == (10, 38, None)
         assert not (asked.folder / "sorted").exists()
         assert client.json("/apply", {"how": how, "which": "confirmed"})["files"] == 10

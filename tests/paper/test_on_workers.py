@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import sys
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,7 @@ from semishot.workers import folder_bytes, places, ray_cluster
 from semishot.workers.engine import Processes
 from semishot.workers.requests import Workers
 from support import engine_works
+from support.own_methods import own_module
 from support.this_process import ThisProcess
 
 CPU = torch.device("cpu")
@@ -72,6 +74,15 @@ def assert_same(runs: Path, records: list[dict], here: tuple[Path, list[dict]]) 
 
 def test_the_table_of_two_processes_is_the_table_of_one(here, tiny_pool, tmp_path):
     assert_same(tmp_path, table1(tiny_pool, tmp_path, processes), here)
+
+
+def test_a_worker_imports_the_methods_that_the_user_has_named(tiny_pool, tmp_path, monkeypatch):
+    short = presets.Preset("a test's", replace(TINY, updates=2, halvings=()))
+    monkeypatch.setitem(presets.PRESETS, "tiny", short)
+    with own_module(tmp_path) as module:
+        name = f"{module}:Halved"
+        records = table1(tiny_pool, tmp_path / "runs", processes, models=(name,))
+    assert {record["model"] for record in records} == {name}
 
 
 def test_what_is_finished_opens_no_place_and_what_is_trained_is_only_measured(

@@ -324,10 +324,12 @@ def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, mo
     ("choice", "message"),
     [
         ({"shots": (5,)}, "--shots 5 is not in this table: choose from 1"),
-        ({"models": ("x",)}, "--models x is not in this table: choose from supervised, semi_"),
+        ({"models": ("x",)}, "--models x is not a method: choose from supervised, semi_.*, oslo"),
     ],
 )
-def test_shots_and_models_that_a_table_has_not_are_refused(choice, message, tiny_pool, tmp_path):
+def test_shots_that_a_table_has_not_and_unknown_models_are_refused(
+    choice, message, tiny_pool, tmp_path
+):
     with pytest.raises(InputError, match=message):
         table1(tiny_pool, tmp_path, 1, **choice)
 

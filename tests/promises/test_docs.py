@@ -80,9 +80,10 @@ def test_the_example_of_a_pool_runs():
 
 
 def test_the_example_of_the_estimator_shows_what_the_pile_buys(capsys):
-    ((_, code),) = blocks(ROOT / "docs/estimator.md", "python")
-    run(code, "docs/estimator.md")
-    message, together, alone, refined = capsys.readouterr().out.strip().split("\n")
+    codes = [code for _, code in blocks(ROOT / "docs/estimator.md", "python")]
+    run("\n".join(codes), "docs/estimator.md")
+    message, together, alone, refined, searched = capsys.readouterr().out.strip().split("\n")
+    assert re.fullmatch(r"\{'refiner': .+\}", searched)
     assert "nothing tells whether the pile helps" in message
     right = [int(re.search(r"(\d+)%", line)[1]) for line in (together, alone, refined)]
     assert right[0] > 90

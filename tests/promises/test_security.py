@@ -40,6 +40,7 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import load_encoder, open_encoder
 from semishot.sorter.feature_files import gathered
 from semishot.sorter.listing import from_folders
+from semishot.sorter.move_files import Undone, Wanted
 from semishot.sorter.page import PilePage, write_page
 from semishot.sorter.predictions import write_text
 from semishot.system import signing
@@ -262,12 +263,12 @@ def test_a_link_in_the_pile_does_not_lead_undo_elsewhere(tmp_path):
 def test_a_journal_of_another_machine_is_undone_below_the_named_folder(tmp_path, monkeypatch):
     (tmp_path / "pile").mkdir()
     (tmp_path / "pile" / "1.png").write_bytes(b"a")
-    wanted = [(tmp_path / "pile/1.png", "cat", hashlib.sha256(b"a").hexdigest())]
-    move_files.complete(move_files.plan(tmp_path / "out", "move", wanted))
+    wanted = [Wanted(tmp_path / "pile/1.png", "cat", hashlib.sha256(b"a").hexdigest())]
+    move_files.complete(move_files.begin(move_files.plan(tmp_path / "out", "move", wanted)))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another user"))
     with pytest.raises(InputError, match=r"was not written by you .* undo .*out --below FOLDER"):
         move_files.undo(tmp_path / "out")
-    assert move_files.undo(tmp_path / "out", tmp_path / "pile") == (1, [])
+    assert move_files.undo(tmp_path / "out", tmp_path / "pile") == Undone("move", 1, [])
     assert (tmp_path / "pile" / "1.png").read_bytes() == b"a"
 
 
@@ -489,7 +490,7 @@ def test_the_page_of_a_pile_allows_its_own_style_and_script_and_nothing_else(tmp
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"{rule} 'sha256-{digest}'" in page
-    assert "default-src 'none'; img-src data:;" in page
+    assert "default-src 'none'; img-src data: 'self' file:;" in page
 
 
 # The network

@@ -62,8 +62,8 @@ def test_the_reference_explains_every_parameter_and_fitted_attribute(site):
     known = PrototypeClassifier()
     fitted = vars(known.fit([[0.0, 1.0], [1.0, 0.0], [0.1, 0.9]], [0, 1, -1]))
     names = {name for name in fitted if not name.startswith("_")}
-    names |= {"temperature_", "normalization_", "feature_names_in_"}
-    assert {"classes_", "prototypes_", "message_"} < names
+    names |= {"prototypes_", "space_", "temperature_", "normalization_", "feature_names_in_"}
+    assert {"classes_", "model_", "message_"} < names
     for name in names:
         assert re.search(rf">{name}<", page), name
     text = PrototypeClassifier.__doc__ or ""

@@ -5,7 +5,13 @@ import math
 import pytest
 import torch
 
-from semishot.prototypes import class_log_probs, class_prototypes, episode_loss, squared_distances
+from semishot.prototypes import (
+    class_log_probs,
+    class_prototypes,
+    directions,
+    episode_loss,
+    squared_distances,
+)
 from support.tensors import randn
 
 N, P, Q, D = 3, 7, 5, 4
@@ -100,3 +106,28 @@ def test_eqs_1_to_3_gradients_match_finite_differences():
 def test_very_large_distances_stay_finite():
     log_probs = class_log_probs(torch.full((Q, D), 1e8), torch.zeros(N, D).requires_grad_())
     assert torch.isfinite(log_probs).all()
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e100])
+def test_directions_match_literal_loops_at_any_scale(scale):
+    rows = scale * other(*LEAD, P, D)
+    found = directions(rows)
+    for i in range(LEAD[0]):
+        for j in range(LEAD[1]):
+            own = rows[i, j].tolist()
+            mean = [sum(row[d] for row in own) / P for d in range(D)]
+            for p in range(P):
+                x = [(own[p][d] - mean[d]) / scale for d in range(D)]
+                length = math.sqrt(sum(value**2 for value in x))
+                for d in range(D):
+                    assert math.isclose(found[i, j, p, d], x[d] / length, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_examples_that_differ_by_rounding_alone_have_no_direction(dtype):
+    rows = torch.full((P, D), 1e10 / 3, dtype=dtype, requires_grad=True)
+    found = directions(rows)
+    assert (found == 0).all()
+    found.sum().backward()
+    assert rows.grad is not None
+    assert rows.grad.isfinite().all()

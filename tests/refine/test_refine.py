@@ -258,7 +258,7 @@ def test_contract_shapes_with_any_leading_axes(name):
     module = build(name)
     for lead in [(), (2,), (2, 5)]:
         support, labels, u = episode(*lead)
-        weights = module(u, class_prototypes(support, labels))
+        weights = refine.weights_of(module, u, class_prototypes(support, labels), support, labels)
         assert weights.shape == (*lead, R, N)
         assert (weights >= 0).all()
         assert (weights.sum(-1) <= 1 + 1e-9).all()
@@ -269,18 +269,29 @@ def test_contract_a_fleet_of_runs_equals_single_refiners(name, lead):
     fleet = build(name, runs=2)
     support, labels, u = episode(2, *lead)
     p = class_prototypes(support, labels)
-    together = fleet(u, p)
+    together = refine.weights_of(fleet, u, p, support, labels)
     for run in range(2):
         single = build(name)
         for parameter, stacked in zip(single.parameters(), fleet.parameters(), strict=True):
             parameter.data = stacked.data[run].clone()
-        assert torch.allclose(together[run], single(u[run], p[run]), atol=1e-12)
+        alone = refine.weights_of(single, u[run], p[run], support[run], labels[run])
+        assert torch.allclose(together[run], alone, atol=1e-12)
 
 
 def test_contract_no_unlabeled_images_give_eq1(name):
     support, labels, u = episode()
     found = refine.refined_prototypes(build(name), support, labels, u[:0])
     assert torch.equal(found, class_prototypes(support, labels))
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 5)])
+def test_contract_a_method_called_with_no_unlabeled_image_gives_no_weights(name, lead):
+    support, labels, u = episode(*lead)
+    module = build(name, runs=lead[0] if lead else None)
+    p = class_prototypes(support, labels)
+    weights = refine.weights_of(module, u[..., :0, :], p, support, labels)
+    assert weights.shape == (*lead, 0, N)
+    assert weights.dtype == u.dtype
 
 
 def test_contract_order_of_unlabeled_images_is_irrelevant(name):
@@ -349,17 +360,21 @@ def test_unknown_option_and_bad_values_are_named():
         refine.build("distractor_cluster", radius=0.0)
 
 
-def test_side_by_side_gives_each_method_its_runs():
-    counts = [2, 1, 3]
-    names = ["soft_kmeans", "distractor_cluster", "masked_soft_kmeans"]
+@pytest.mark.parametrize("unlabeled", [R, 0])
+def test_side_by_side_gives_each_method_its_runs_and_its_labeled_examples(unlabeled):
+    counts = [2, 1, 3, 1, 2]
+    names = ["soft_kmeans", "distractor_cluster", "oslo", "masked_soft_kmeans", "label_propagation"]
     parts = [build(n, runs=c) for n, c in zip(names, counts, strict=True)]
-    support, labels, u = episode(6)
-    p = class_prototypes(support, labels)
-    together = refine.SideBySide(parts, counts)(u, p)
+    support, labels, u = episode(9)
+    u, p = u[:, :unlabeled], class_prototypes(support, labels)
+    beside = refine.SideBySide(parts, counts)
+    together = refine.weights_of(beside, u, p, support, labels)
+    assert together.shape == (9, unlabeled, N)
     first = 0
     for part, count in zip(parts, counts, strict=True):
         own = slice(first, first + count)
-        assert torch.equal(together[own], part(u[own], p[own]))
+        alone = refine.weights_of(part, u[own], p[own], support[own], labels[own])
+        assert torch.equal(together[own], alone)
         first += count
 
 

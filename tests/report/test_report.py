@@ -156,6 +156,20 @@ def test_a_cell_measured_twice_is_shown_once(tmp_path):
     assert [group.records for group in out.tables] == [records]
 
 
+def test_several_files_and_folders_of_evaluations_make_one_page(tmp_path):
+    first = written(tmp_path / "one.json", [record(preset="mine", model="first")])
+    folder = tmp_path / "more"
+    written(folder / "one.json", [record(preset="mine", model="second")])
+    written(folder / "sub" / "two.json", [record(preset="mine", model="third")])
+    found = read_results(first, folder, folder / "one.json", tmp_path / "one.json")
+    assert list(found.files) == ["one.json", f"{folder}/one.json", "sub/two.json"]
+    main(["report", str(first), str(folder), "-o", str(tmp_path / "page.html"), "--episodes", "0"])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "3 records of" in page
+    for name in ("first", "second", "third"):
+        assert name in page
+
+
 def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
     found = read_results(PUBLISHED)
     assert len(found.choices) == 2
@@ -373,6 +387,7 @@ def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
+        ([], "name result files, or folders of them"),
         (["nowhere"], "no results in nowhere: there is no such file or folder"),
         (["."], "no results in ."),
         ([str(TABLE1), "--episodes", "-1"], "--episodes must be at least 0, not -1"),

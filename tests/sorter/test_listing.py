@@ -162,9 +162,9 @@ def test_a_table_names_paths_from_where_it_lies(tmp_path):
     )
     listing = from_table(table)
     assert [(item.shown, item.label) for item in listing.items] == [
-        ("a/1.jpg", "cat"),
-        ("../c.gif", 'a "dog"'),
-        ("b.png", None),
+        (f"{tmp_path}/a/1.jpg", "cat"),
+        (f"{tmp_path}/../c.gif", 'a "dog"'),
+        (f"{tmp_path}/b.png", None),
     ]
     assert listing.items[0].path == tmp_path / "a/1.jpg"
     assert [one.reason for one in listing.skipped] == ["names no path"]
@@ -175,7 +175,7 @@ def test_a_table_names_paths_from_where_it_lies(tmp_path):
     [
         (None, "no file"),
         (b"", "has no column path and no column label: its first line must be path,label"),
-        (b"path;label\n", "has no column path"),
+        (b"path:label\n", "has no column path"),
         (b"path,label\n\xff\xfe,x\n", "must be a CSV in UTF-8"),
         (b'path,label\n"a', "must be a CSV in UTF-8"),
     ],
@@ -197,3 +197,14 @@ def test_a_table_too_large_to_be_one_is_not_read(tmp_path):
 
 def test_a_name_cannot_write_to_the_terminal():
     assert printable("a\x1b[2Jb\n\udcffé") == "a\\x1b[2Jb\\n\\udcffé"
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_table_may_be_separated_as_spreadsheets_do(mark, tmp_path):
+    lines = ["path,label", "a.png,cat", '"b,c.png",']
+    text = "\n".join(lines).replace(",", mark).replace(f"b{mark}c", "b,c")
+    listing = from_table(touch(tmp_path / "t.csv", text))
+    assert [(item.path.name, item.label) for item in listing.items] == [
+        ("a.png", "cat"),
+        ("b,c.png", None),
+    ]

@@ -4,20 +4,35 @@ import errno
 import hashlib
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from semishot.errors import InputError
 from semishot.sorter import journal as journal_file
-from semishot.sorter import move_files
-from semishot.sorter.journal import read_journal
-from semishot.sorter.move_files import IRRELEVANT_FOLDER, complete, plan, undo
+from semishot.sorter import move_files, sorted_files
+from semishot.sorter.journal import Sorting, read_journal
+from semishot.sorter.listing import STRANGER
+from semishot.sorter.move_files import Undone, Wanted, begin, complete, undo
+from semishot.sorter.sorted_files import find_sorted
 from semishot.system import files
 from semishot.system.folder_names import folded as fold
 from semishot.system.folder_names import folder_names, safe_name
 from support.killing import attempt
 
-WATCHED = {move_files.__file__, journal_file.__file__, files.__file__}
+WATCHED = {
+    *(move_files.__file__, journal_file.__file__, files.__file__, sorted_files.__file__),
+}
+
+
+def plan(out, how, wanted, before=()):
+    """(path, label, digest) of each file -> the sorting, written as a journal."""
+    return begin(move_files.plan(out, how, [Wanted(*one) for one in wanted], before))
+
+
+def undone(out):
+    found = undo(out)
+    return found.count, found.problems
 
 
 def digest(path):
@@ -25,9 +40,14 @@ def digest(path):
 
 
 def make_pile(root):
-    """Four files, two of one name: (path, class or None, digest)."""
+    """Four files, two of one name: (path, class or stranger, digest)."""
     wanted = []
-    for name, label in {"a/x.jpg": "cat", "b/x.jpg": "cat", "c.jpg": "dog", "d.jpg": None}.items():
+    for name, label in {
+        "a/x.jpg": "cat",
+        "b/x.jpg": "cat",
+        "c.jpg": "dog",
+        "d.jpg": STRANGER,
+    }.items():
         path = root / "pile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(name.encode() * 50)
@@ -50,7 +70,7 @@ def sorted_names(root):
     return {str(p.relative_to(root / "out/sorted")) for p in (root / "out/sorted").rglob("*.jpg")}
 
 
-TARGETS = {"cat/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "_irrelevant/d.jpg"}
+TARGETS = {"cat/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
 
 
 @pytest.fixture(params=["move", "copy", "link"])
@@ -70,7 +90,7 @@ def test_files_are_sorted_and_put_back(how, tmp_path):
         assert target.is_symlink() == (how == "link")
         assert target.stat().st_mtime == before[str(path.relative_to(tmp_path))][2] / 1e9
     assert read_journal(tmp_path / "out").done
-    count, problems = undo(tmp_path / "out")
+    count, problems = undone(tmp_path / "out")
     assert (count, problems) == (4, [])
     assert state(tmp_path) == before
     assert not list((tmp_path / "out").iterdir())
@@ -80,7 +100,8 @@ def test_files_are_sorted_and_put_back(how, tmp_path):
 def plain(monkeypatch):
     """No progress and no fsync, which is for a power cut: they take most of the time."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
-    monkeypatch.setattr(move_files, "track", lambda items, label, total: items)
+    for module in (move_files, sorted_files):
+        monkeypatch.setattr(module, "track", lambda items, label, total: items)
 
 
 @pytest.mark.thorough
@@ -114,7 +135,7 @@ def test_killed_at_any_instant_it_is_completed_or_undone(how, hard_links, tmp_pa
                 assert sorted_names(root) == TARGETS
                 assert all(path.exists() == (how != "move") for path, _, _ in piles[root])
             if read_journal(root / "out") is not None:
-                assert undo(root / "out")[1] == []
+                assert undo(root / "out").problems == []
             left = {k: v for k, v in state(root).items() if not k.endswith(".tmp")}
             assert left == before, (moment, ending)
 
@@ -140,12 +161,157 @@ def test_an_undo_that_is_killed_goes_on(how, tmp_path):
         complete(plan(root / "out", how, wanted))
         make.append(attempt(lambda root=root: undo(root / "out"), WATCHED, moment))
         if read_journal(root / "out") is not None:
-            assert undo(root / "out")[1] == []
+            assert undo(root / "out").problems == []
         (root / "out" / move_files.LOCK).unlink(missing_ok=True)  # if only that was left to do
         assert state(root) == before
         if make[-1] is not None:
             break
     assert len(make) > 5
+
+
+# Sorted again
+
+
+def resort(root, how, labels):
+    """Plan and complete another sorting; `labels` are those of the four files."""
+    before = read_journal(root / "out")
+    wanted = [(s.source, label, s.digest) for s, label in zip(before.steps, labels, strict=True)]
+    return plan(root / "out", how, wanted, find_sorted(before))
+
+
+CHANGED = ("cat", "dog", STRANGER, STRANGER)
+CHANGED_TARGETS = {"cat/x.jpg", "dog/x.jpg", "stranger/c.jpg", "stranger/d.jpg"}
+
+
+def test_what_changed_is_moved_from_where_it_is_and_one_undo_restores_all(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", how, wanted))
+    untouched = (tmp_path / "out/sorted/cat/x.jpg").lstat().st_ino
+    again = resort(tmp_path, how, CHANGED)
+    assert [step.was for step in again.steps] == [None, ("cat", "x~2.jpg"), ("dog", "c.jpg"), None]
+    assert complete(again) == []
+    assert sorted_names(tmp_path) == CHANGED_TARGETS
+    assert (tmp_path / "out/sorted/cat/x.jpg").lstat().st_ino == untouched
+    done = read_journal(tmp_path / "out")
+    assert done.done
+    assert [step.was for step in done.steps] == [None] * 4
+    assert [step.source for step in done.steps] == [path for path, _, _ in wanted]
+    assert undone(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+    assert not (tmp_path / "out/sorted").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize(
+    ("how", "hard_links"), [("move", True), ("move", False), ("copy", True), ("link", True)]
+)
+def test_sorted_again_and_killed_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
+    if not hard_links:
+        monkeypatch.setattr(
+            os, "link", lambda *a, **k: (_ for _ in ()).throw(OSError(errno.EXDEV, ""))
+        )
+
+    def prepare(root):
+        wanted = make_pile(root)
+        before = state(root)
+        complete(plan(root / "out", how, wanted))
+        return before
+
+    def work(root):
+        journal = read_journal(root / "out")
+        complete(resort(root, how, CHANGED) if journal.done else journal)
+
+    prepare(tmp_path / "whole")
+    events = attempt(lambda: work(tmp_path / "whole"), WATCHED)
+    assert events > 100
+    for moment in range(1, events, max(1, events // 20)):
+        for ending in ("complete", "undo"):
+            root = tmp_path / f"{moment}-{ending}"
+            before = prepare(root)
+            assert attempt(lambda root=root: work(root), WATCHED, moment) is None
+            if ending == "complete":
+                work(root)
+                assert sorted_names(root) == CHANGED_TARGETS
+            assert undo(root / "out").problems == []
+            left = {k: v for k, v in state(root).items() if not k.endswith(".tmp")}
+            assert left == before, (moment, ending)
+
+
+def test_new_files_are_added_and_files_that_are_not_wanted_stay(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", how, wanted[:3]))
+    now = find_sorted(read_journal(tmp_path / "out"))
+    complete(plan(tmp_path / "out", how, [wanted[3], (wanted[0][0], "dog", wanted[0][2])], now))
+    assert sorted_names(tmp_path) == {"dog/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
+    assert undone(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+def test_files_moved_by_hand_are_found_by_their_content_and_put_back(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    complete(plan(tmp_path / "out", how, wanted))
+    sorted_ = tmp_path / "out/sorted"
+    (sorted_ / "cat/x.jpg").rename(sorted_ / "dog/other name.jpg")
+    (sorted_ / "new").mkdir()
+    (sorted_ / "cat/x~2.jpg").rename(sorted_ / "cat/x.jpg")  # renamed, not moved
+    (sorted_ / "dog/c.jpg").rename(sorted_ / "new/c.jpg")
+    found = find_sorted(read_journal(tmp_path / "out"))
+    assert [one.path.relative_to(sorted_).as_posix() for one in found] == [
+        *("dog/other name.jpg", "cat/x.jpg", "new/c.jpg", "stranger/d.jpg")
+    ]
+    assert [one.moved_by_hand for one in found] == [True, False, True, False]
+    assert undone(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+    assert not sorted_.exists()
+
+
+def test_two_files_that_have_changed_places_are_told_apart(tmp_path):
+    complete(plan(tmp_path / "out", "move", make_pile(tmp_path)))
+    one, other = (tmp_path / "out/sorted" / name for name in ("cat/x.jpg", "dog/c.jpg"))
+    one.rename(tmp_path / "aside")
+    other.rename(one)
+    (tmp_path / "aside").rename(other)
+    found = find_sorted(read_journal(tmp_path / "out"))
+    assert [found[0].path, found[2].path] == [other, one]
+
+
+def test_undo_does_the_others_and_keeps_what_is_gone_in_the_journal(tmp_path):
+    wanted = make_pile(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+    (tmp_path / "out/sorted/dog/c.jpg").rename(tmp_path / "elsewhere.jpg")
+    count, (problem,) = undone(tmp_path / "out")
+    assert count == 3
+    assert "it is gone, and" in problem
+    assert [path.exists() for path, _, _ in wanted] == [True, True, False, True]
+    assert [step.source for step in read_journal(tmp_path / "out").steps] == [wanted[2][0]]
+    (tmp_path / "out/sorted/dog").mkdir(parents=True)
+    (tmp_path / "elsewhere.jpg").rename(tmp_path / "out/sorted/dog/back.jpg")
+    assert undone(tmp_path / "out") == (1, [])
+    assert wanted[2][0].exists()
+
+
+def test_a_journal_of_version_0_1_is_sorted_again(tmp_path):
+    """Its strangers are in a folder of another name."""
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    planned = move_files.plan(tmp_path / "out", "move", [Wanted(*one) for one in wanted])
+    steps = [replace(s, folder=s.folder.replace(STRANGER, "_irrelevant")) for s in planned.steps]
+    complete(begin(Sorting(tmp_path / "out", "move", False, tuple(steps))))
+    assert (tmp_path / "out/sorted/_irrelevant/d.jpg").exists()
+    complete(resort(tmp_path, "move", [label for _, label, _ in wanted]))
+    assert sorted_names(tmp_path) == TARGETS
+    assert undone(tmp_path / "out") == (4, [])
+    assert state(tmp_path) == before
+
+
+def test_what_undo_did_is_said():
+    assert Undone("move", 1, []).line() == "1 file moved back"
+    assert Undone("copy", 1, []).line() == "1 copy removed; your files are where they were"
+    assert Undone("link", 1200, []).line() == "1,200 links removed; your files are where they were"
 
 
 def test_nothing_is_overwritten(how, tmp_path):
@@ -170,7 +336,7 @@ def test_a_file_that_came_in_between_stays(how, tmp_path):
     assert "c.jpg" in problem
     assert late.read_text() == "mine"
     assert wanted[2][0].exists()
-    _, (problem,) = undo(tmp_path / "out")
+    _, (problem,) = undone(tmp_path / "out")
     assert "dog/c.jpg" in problem
     assert late.read_text() == "mine"
 
@@ -186,7 +352,7 @@ def test_what_has_changed_is_left_and_named(tmp_path):
     assert wanted[0][0].read_text() == "edited before the sorting"
     (tmp_path / "out/sorted/dog/c.jpg").write_text("edited after it")
     wanted[1][0].write_text("another one in the old place")
-    count, problems = undo(tmp_path / "out")
+    count, problems = undone(tmp_path / "out")
     assert count == 0
     assert any("it has changed since it was sorted" in line for line in problems)
     assert any("is there again, with another content" in line for line in problems)
@@ -215,7 +381,7 @@ def test_a_full_or_forbidden_disk_ends_the_work_which_goes_on_later(tmp_path, mo
     assert sorted_names(tmp_path) == set()
     assert complete(read_journal(tmp_path / "out")) == []
     assert sorted_names(tmp_path) == TARGETS
-    assert undo(tmp_path / "out") == (4, [])
+    assert undone(tmp_path / "out") == (4, [])
     assert state(tmp_path) == before
 
 
@@ -240,7 +406,7 @@ def test_an_undo_onto_a_full_disk_ends_and_goes_on_later(tmp_path, monkeypatch):
         patch.setattr(move_files.shutil, "copyfileobj", refuse)
         with pytest.raises(OSError, match="No space left on device"):
             undo(tmp_path / "out")
-    assert undo(tmp_path / "out") == (4, [])
+    assert undone(tmp_path / "out") == (4, [])
     assert state(tmp_path) == before
 
 
@@ -257,7 +423,7 @@ def test_the_longest_names_are_sorted_and_put_back(how, tmp_path):
     before = state(tmp_path)
     assert complete(plan(tmp_path / "out", how, wanted)) == []
     assert len(sorted_names(tmp_path)) == 2
-    assert undo(tmp_path / "out") == (2, [])
+    assert undone(tmp_path / "out") == (2, [])
     assert state(tmp_path) == before
 
 
@@ -269,7 +435,7 @@ def test_a_file_of_the_users_that_ends_in_part_stays(tmp_path):
         (tmp_path / name).write_text("mine")
     before = state(tmp_path)
     complete(plan(tmp_path / "out", "move", wanted))
-    assert undo(tmp_path / "out") == (4, [])
+    assert undone(tmp_path / "out") == (4, [])
     assert state(tmp_path) == before
 
 
@@ -280,7 +446,7 @@ def test_an_undo_killed_between_the_two_names_of_a_file_leaves_one(tmp_path):
     path, _, there = wanted[2]
     os.link(tmp_path / "out/sorted/dog/c.jpg", path)
     os.link(path, move_files._part(path, there))
-    assert undo(tmp_path / "out") == (4, [])
+    assert undone(tmp_path / "out") == (4, [])
     assert state(tmp_path) == before
 
 
@@ -296,7 +462,7 @@ def test_the_last_copy_of_an_image_is_kept(tmp_path):
     wanted = make_pile(tmp_path)
     complete(plan(tmp_path / "out", "copy", wanted))
     wanted[2][0].unlink()
-    count, (problem,) = undo(tmp_path / "out")
+    count, (problem,) = undone(tmp_path / "out")
     assert count == 3
     assert "it is kept" in problem
     assert sorted_names(tmp_path) == {"dog/c.jpg"}
@@ -330,8 +496,8 @@ def test_folders_differ_where_classes_do():
     names = [
         "Cat",
         "cat",
-        "_irrelevant",
-        "_IRRELEVANT",
+        "strangers",
+        "Stranger",
         "x" * 500,
         "x" * 501,
         "é",
@@ -339,8 +505,8 @@ def test_folders_differ_where_classes_do():
         "a/b",
         "a%2Fb",
     ]
-    found = folder_names(names, IRRELEVANT_FOLDER)
-    folded = {fold(name) for name in found.values()} | {IRRELEVANT_FOLDER}
+    found = folder_names(names, STRANGER)
+    folded = {fold(name) for name in found.values()} | {STRANGER}
     assert len(folded) == len(names) + 1
     assert max(len(name.encode()) for name in found.values()) < 130
 
@@ -361,7 +527,7 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
     with pytest.raises(InputError, match="is a link to elsewhere"):
         complete(plan(tmp_path / "out", how, wanted))
     assert not list((tmp_path / "elsewhere").iterdir())
-    assert any("link to elsewhere" in line for line in undo(tmp_path / "out")[1])
+    assert any("link to elsewhere" in line for line in undo(tmp_path / "out").problems)
 
 
 def step(source="/a", folder="b", name="c", digest="0" * 64) -> dict[str, object]:
@@ -375,7 +541,7 @@ def step(source="/a", folder="b", name="c", digest="0" * 64) -> dict[str, object
         ({"how": "eat"}, "how must be one of move, copy, link, not 'eat'"),
         ({"done": "yes"}, "done must be true or false, not 'yes'"),
         ({"steps": 3}, "steps must be a list, not 3"),
-        ({"steps": [["/a", "b"]]}, "steps[0] must be four strings, not ['/a', 'b']"),
+        ({"steps": [["/a", "b"]]}, "steps[0] must be four or six strings, not ['/a', 'b']"),
         (step(folder=".."), "steps[0]: folder must be the name of a file, not '..'"),
         (step(name="../../c"), "steps[0]: name must be the name of a file, not '../../c'"),
         (step(name="c\0"), "steps[0]: name must be the name of a file"),

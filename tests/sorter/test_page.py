@@ -1,9 +1,13 @@
 """The page of a sorted pile: grouped, sorted, escaped, bounded; in a real Chromium by mouse and keyboard."""
 
+import hashlib
+import html
 import re
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -11,9 +15,13 @@ from PIL import Image
 
 from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
+from semishot.sorter import large_pictures
+from semishot.sorter.large_pictures import LargePictures
 from semishot.sorter.listing import Item
-from semishot.sorter.page import MOST_IN_GROUP, PilePage, write_page
-from semishot.sorter.predictions import Prediction
+from semishot.sorter.page import MOST_IN_GROUP, PilePage, percent, write_page
+from semishot.sorter.predictions import Decision, Prediction
+from support.commands import printed, refusal
+from support.own_images import draw, folders, save
 
 HOSTILE = (
     "<script>document.title='taken'</script>\"'><img src=x onerror=\"document.title='taken'\">"
@@ -30,12 +38,16 @@ def show(path: Path, *content) -> None:
     write_page(path, PilePage(*content))
 
 
-def predicted(path: str, *words, irrelevant: bool) -> Prediction:
-    return Prediction(Item(path), *words, "irrelevant" if irrelevant else "accept")
+def predicted(path: str, *words, stranger: bool) -> Prediction:
+    """The probability of a stranger is that of the score, halved for members."""
+    *_, score = words
+    likely = None if score is None else score if stranger else score / 2
+    decision = Decision.STRANGER if stranger else Decision.ACCEPT
+    return Prediction(Item(path), *words, decision, likely)
 
 
 def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
-    """The last of every seven is irrelevant, certainty in no order."""
+    """The last of every seven is a stranger, certainty in no order."""
     sure = np.random.default_rng(0).permutation(count) / count
     return [
         predicted(
@@ -44,7 +56,7 @@ def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
             float(0.34 + 0.66 * sure[i]),
             classes[(i + 1) % len(classes)],
             float(sure[-i]),
-            irrelevant=i % 7 == 6,
+            stranger=i % 7 == 6,
         )
         for i in range(count)
     ]
@@ -54,7 +66,7 @@ def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
 def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sorted")
     images = sort_pile(300)
-    images[0] = predicted(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", None, irrelevant=False)
+    images[0] = predicted(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", None, stranger=False)
     labeled = {name: [picture(i), picture(i + 10)] for i, name in enumerate(CLASSES)}
     labeled["no image of this"] = [picture(5)]
     asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
@@ -74,17 +86,17 @@ def paths_in(page: str, section: str) -> list[str]:
     return re.findall(r'data-path="([^"]*)"', body)
 
 
-def test_groups_hold_their_images_the_most_certain_first_the_irrelevant_apart(page):
+def test_groups_hold_their_images_the_most_certain_first_strangers_apart(page):
     text, images = page.read_text("utf-8"), sort_pile(300)
     for group, name in enumerate(CLASSES[:2], 1):
-        own = [i for i in images if i.label == name and not i.irrelevant and i != images[0]]
-        expected = [i.item.shown for i in sorted(own, key=lambda i: -i.probability)]
+        own = [i for i in images if i.label == name and not i.stranger and i != images[0]]
+        expected = [i.item.shown for i in sorted(own, key=lambda i: -i.sure)]
         shown = paths_in(text, f"group-{group}")
         third = MOST_IN_GROUP // 3
         assert shown == expected[: MOST_IN_GROUP - third] + expected[-third:]
         assert f"{len(expected) - MOST_IN_GROUP} more lie between" in text
-    far = sorted((i for i in images if i.irrelevant), key=lambda i: -(i.distractor_score or 0))
-    assert paths_in(text, "irrelevant") == [i.item.shown for i in far]
+    far = sorted((i for i in images if i.stranger), key=lambda i: -i.stranger_probability)
+    assert paths_in(text, "strangers") == [i.item.shown for i in far]
     assert len(paths_in(text, "next")) == 10
     assert "No image of the pile." in text
 
@@ -152,8 +164,8 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     browser.size(1280, 900)
     browser.open(page)
     second = sorted(
-        (i for i in sort_pile(300) if i.label == "bee" and not i.irrelevant),
-        key=lambda i: -i.probability,
+        (i for i in sort_pile(300) if i.label == "bee" and not i.stranger),
+        key=lambda i: -i.sure,
     )[1]
     browser.run("document.querySelector('#group-2 .tile').focus()")
     browser.press("Enter", 13, "\r")
@@ -163,7 +175,9 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     fields = browser.run(FIELDS)
     assert fields["path"] == second.item.shown
     assert fields["label"] == "bee"
-    assert fields["probability"] == f"{100 * second.probability:.1f} %"
+    assert fields["sure"] == percent(second.sure)
+    assert fields["stranger"] == percent(second.stranger_probability)
+    assert fields["conditional"] == percent(second.probability)
     assert fields["score"] == f"{second.distractor_score:.3f}"
     assert fields["verdict"] == "one of the classes"
     browser.press("Escape", 27)
@@ -181,7 +195,7 @@ def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, p
     fields = browser.run(FIELDS)
     assert fields["path"] == f"{HOSTILE}\\r\\n\\udcff.jpg"
     assert fields["label"] == HOSTILE
-    assert fields["score"] == "unknown"
+    assert fields["score"] == fields["sure"] == fields["stranger"] == "not known"
     assert browser.run("document.title") == "Sorted images"
     assert (
         browser.run("getComputedStyle(document.querySelector('#details > img')).display") == "none"
@@ -200,3 +214,110 @@ def test_on_paper_there_are_pictures_and_no_list_of_groups(browser, page):
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.run("document.querySelector('.tile img').getBoundingClientRect().width") > 40
     browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_no_tile_shows_a_percentage_that_ignores_strangers(tmp_path):
+    sure = predicted("a.jpg", "ant", 0.999, "bee", 0.8, stranger=False)  # 40 % a stranger
+    apart = predicted("b.jpg", "ant", 0.999, "bee", 0.87, stranger=True)
+    unknown = predicted("c.jpg", "ant", 0.999, "bee", None, stranger=False)
+    lines = "About 7 (3 to 9) of the pile belong to none of the classes."
+    page = PilePage([sure, apart, unknown], {"ant": []}, [], lambda i: None, {}, strangers=lines)
+    write_page(tmp_path / "page.html", page)
+    text = (tmp_path / "page.html").read_text("utf-8")
+    captions = re.findall(r"<span>([^<]*)</span>", text)
+    assert captions == ["60 %", "not known", "stranger 87 %"] or captions == [
+        *("not known", "60 %", "stranger 87 %")
+    ]
+    assert f"<p>{lines}</p>" in text
+    assert [percent(share) for share in (1.0, 0.996, 0.99, 0.004, 0.0)] == [
+        *("> 99 %", "> 99 %", "99 %", "< 1 %", "< 1 %")
+    ]
+
+
+@pytest.fixture
+def pile(tmp_path, monkeypatch, capsys) -> Path:
+    """A pile of large drawings, classified; one has a name that would end a link."""
+    monkeypatch.chdir(tmp_path)
+    labeled, pile = folders(tmp_path, shots=2, pile=2, strangers=2)
+    save(draw("cross", 9, side=1600), pile / "a #?%20\"<b>'.png")
+    save(draw("circle", 9, side=1600), pile / "circle.tif")
+    given = ["--labeled", labeled, "--unlabeled", pile, "--encoder", "omniglot", "--device", "cpu"]
+    printed(capsys, "classify", *given, "--out", "out")
+    return tmp_path
+
+
+def test_large_pictures_lie_beside_the_page_and_old_ones_go(pile, capsys):
+    names = {path.name for path in (pile / "out/pictures").iterdir()}
+    assert len(names) == 10
+    for path in (pile / "out/pictures").iterdir():
+        with Image.open(path) as picture:
+            assert max(picture.size) in (96, 1024)
+            assert not picture.getexif()
+    (pile / "out/pictures/mine.jpg").write_bytes(b"mine")
+    (pile / "pile/dots-0.png").unlink()
+    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out"]
+    printed(capsys, "classify", *given, "--encoder", "omniglot", "--device", "cpu")
+    left = {path.name for path in (pile / "out/pictures").iterdir()}
+    assert left < names | {"mine.jpg"}
+    assert len(left) == 10
+
+
+def test_pictures_are_bounded_and_links_lead_to_the_files(pile, monkeypatch):
+    page = (pile / "out/report.html").read_text("utf-8")
+    links = {html.unescape(link) for link in re.findall(r'data-link="([^"]*)"', page)}
+    found = {(pile / "out" / unquote(link)).resolve() for link in links}
+    assert found == {path.resolve() for path in (pile / "pile").rglob("*.*")}
+    items = [Item(str(path), None, path) for path in sorted((pile / "pile").rglob("*.png"))]
+    digests = {item: hashlib.sha256(item.shown.encode()).digest() for item in items}
+    monkeypatch.setattr(large_pictures, "MOST", 3)
+    some = LargePictures(pile / "few", digests)
+    assert [bool(some.source(item)) for item in items] == [True] * 3 + [False] * (len(items) - 3)
+    monkeypatch.setattr(large_pictures, "MOST_BYTES", 1)
+    one = LargePictures(pile / "one", digests)
+    assert [bool(one.source(item)) for item in items] == [True] + [False] * (len(items) - 1)
+    gone = Item("gone.png", None, pile / "gone.png")
+    assert LargePictures(pile / "none", {gone: b"1" * 32}).source(gone) == ""
+
+
+def test_pictures_are_not_written_through_a_link(pile, capsys):
+    shutil.rmtree(pile / "out/pictures")
+    (pile / "out/pictures").symlink_to(pile / "labeled")
+    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out"]
+    line = refusal(capsys, "classify", *given, "--encoder", "omniglot")
+    assert "out/pictures is a link or not a folder, and pictures would be written there" in line
+
+
+def test_after_a_move_the_page_links_to_where_files_are(pile, capsys):
+    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out", "--apply", "move"]
+    printed(capsys, "classify", *given, "--encoder", "omniglot", "--device", "cpu")
+    page = (pile / "out/report.html").read_text("utf-8")
+    links = {html.unescape(link) for link in re.findall(r'data-link="([^"]*)"', page)}
+    assert len(links) == 10
+    for link in links:
+        assert link.startswith("sorted/")
+        assert (pile / "out" / unquote(link)).is_file()
+
+
+SHOWN = "(({src, naturalWidth}) => [src, naturalWidth])(document.querySelector('#details > img'))"
+
+
+def test_the_dialog_shows_the_picture_large_and_links_to_the_file(browser, pile):
+    page = pile / "out/report.html"
+    browser.size(1280, 900)
+    browser.open(page)
+    tiles = "[...document.querySelectorAll('section .tile')]"
+    for name in ("a #?%20\\\"<b>'.png", "circle.tif"):
+        browser.run(f'{tiles}.find((t) => t.dataset.path.endsWith("{name}")).click()')
+        wait_until(lambda: browser.run(SHOWN)[1] == 1024)
+        assert "/out/pictures/" in browser.run(SHOWN)[0]
+        link = browser.run("document.querySelector('#details a').href")
+        assert Path(unquote(link.removeprefix("file://"))).is_file()
+        browser.run("document.getElementById('details').close()")
+    assert browser.of("Log.entryAdded", "Runtime.exceptionThrown") == []
+    shutil.rmtree(pile / "out/pictures")  # the page alone: the file itself, else the thumbnail
+    browser.open(page)
+    browser.run(f"{tiles}.find((t) => t.dataset.path.endsWith('.png')).click()")
+    wait_until(lambda: browser.run(SHOWN)[1] > 0 and "/pile/" in browser.run(SHOWN)[0])
+    browser.run("document.getElementById('details').close()")
+    browser.run(f"{tiles}.find((t) => t.dataset.path.endsWith('.tif')).click()")
+    wait_until(lambda: browser.run(SHOWN)[0].startswith("data:"))

@@ -28,16 +28,27 @@ class PrepareRequest:
     """Only these splits, as in `train,test`, if the data set can be prepared in part."""
     partial: bool = False
     """Accept a source that lacks classes, if the data set can be prepared in part."""
+    own_name: Annotated[str | None, tyro.conf.arg(name="name")] = None
+    """Of `folder`: what your data set is called, as in `--dataset NAME`; by default `folder`."""
+    size: int | None = None
+    """Of `folder`: the side of its images in pixels; by default 28 for drawings, 84 for others."""
 
 
 def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = None) -> None:
     """Turn raw files into an image pool below the data root."""
     from semishot import datasets
 
-    options = {"download": request.download, "partial": request.partial}
-    taken = request.splits.split(",") if request.splits else None
-    datasets.prepare(name, request.source, data_root, splits=taken, **options)
-    verify(name, data_root)
+    datasets.prepare(
+        name,
+        request.source,
+        data_root,
+        download=request.download,
+        splits=request.splits.split(",") if request.splits else None,
+        partial=request.partial,
+        size=request.size,
+        own_name=request.own_name,
+    )
+    verify(request.own_name or name, data_root)
 
 
 def verify(name: Name, data_root: DataRoot = None) -> None:

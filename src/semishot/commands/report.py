@@ -5,6 +5,7 @@ from typing import Annotated
 
 import tyro
 
+from semishot.errors import InputError
 from semishot.system.flags import DataRoot
 
 
@@ -22,7 +23,7 @@ def results(folder: Path = Path("results"), out: Path = Path("docs/results.md"))
 
 
 def report(
-    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RESULTS")],
+    sources: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RESULTS")],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
     episodes: int = 2,
     data_root: DataRoot = None,
@@ -30,11 +31,14 @@ def report(
     """Write one self-contained HTML page from result files: tables, charts, episodes, settings.
 
     Args:
-        source: A folder of published results or of runs, or one result file.
+        sources: Result files, and folders of published results, of runs or of what `evaluate --json`
+            printed.
         out: The page.
         episodes: Test episodes to show of each trained model whose data are prepared.
     """
     from semishot.report.page import write_report
 
-    write_report(source, out, data_root, episodes)
+    if not sources:
+        raise InputError("name result files, or folders of them")
+    write_report(sources, out, data_root, episodes)
     print(out)

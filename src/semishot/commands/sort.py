@@ -7,8 +7,9 @@ from typing import Annotated
 
 import tyro
 
+from semishot.commands.exit_codes import REFUSED
 from semishot.commands.flags import Flags, Printing
-from semishot.errors import InputError, printable
+from semishot.errors import printable
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 
 
@@ -47,7 +48,7 @@ def predict(
 
 
 def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
-    """Put the files back that `semishot classify --apply` has sorted.
+    """Undo `semishot classify --apply`: move files back, or remove copies or links.
 
     Args:
         out: The --out of that command.
@@ -57,15 +58,17 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
     from semishot.sorter.journal import JOURNAL
     from semishot.sorter.move_files import undo
 
-    count, problems = undo(out, below)
-    for problem in problems:
+    undone = undo(out, below)
+    print(undone.line())
+    for problem in undone.problems:
         print(f"not undone: {printable(problem)}", file=sys.stderr)
-    if problems:
-        raise InputError(
-            f"{len(problems)} of {count + len(problems)} files have changed since they were sorted; "
-            f"restore them and undo again, or delete {out / JOURNAL} to leave them"
+    if undone.problems:
+        print(
+            f"semishot: {len(undone.problems):,} of {undone.count + len(undone.problems):,} could not be "
+            f"undone; put them back and undo again, or delete {printable(str(out / JOURNAL))} to leave them",
+            file=sys.stderr,
         )
-    print(f"{count:,} files put back")
+        sys.exit(REFUSED)
 
 
 def export(

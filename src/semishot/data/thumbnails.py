@@ -13,14 +13,14 @@ SIDE = 112
 PNG = b"\x89PNG"
 
 
-def thumbnail(image: Image.Image) -> bytes:
+def thumbnail(image: Image.Image, side: int = SIDE, quality: int = 75) -> bytes:
     """A small JPEG of an opened image, without metadata such as place and time."""
-    draft(image, SIDE, SIDE)
+    draft(image, side, side)
     small = upright(image)
     small.info.clear()  # comments would be saved, too
-    small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
     file = io.BytesIO()
-    small.save(file, "jpeg", quality=75, optimize=True)
+    small.save(file, "jpeg", quality=quality, optimize=True)
     return file.getvalue()
 
 

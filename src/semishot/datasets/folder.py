@@ -27,6 +27,8 @@ UNGROUPED = "all"
 """The group of every class if the tree has no groups."""
 VAL_PERCENT, TEST_PERCENT = 16, 20  # of the classes or groups: 64/16/20, as in miniImageNet
 PHOTOGRAPH, DRAWING = (3, 84, 84), (1, 28, 28)
+SIZES = range(16, 513)
+"""The sides that may be asked for: four poolings need 16 pixels."""
 ALMOST_SPLITS = {"training", "valid", "validation", "dev", "testing", "eval", "evaluation"}
 
 
@@ -38,8 +40,13 @@ class Tree:
     ignored: int = 0
 
 
-def prepare(folder: Path, source: Path | None = None) -> ImagePool:
-    """Build the pool in `folder` from the images below `source`, in any of the layouts."""
+def prepare(folder: Path, source: Path | None = None, size: int | None = None) -> ImagePool:
+    """Build the pool in `folder`, whose name it takes, from the images below `source`.
+
+    size: the side in pixels. None: 28 if all images are drawings, else 84.
+    """
+    if size is not None and size not in SIZES:
+        raise InputError(f"--size must be from {SIZES.start} to {SIZES.stop - 1}, not {size}")
     if source is None:
         raise InputError(f"pass --source FOLDER, a tree {LAYOUTS}")
     if not source.is_dir():
@@ -49,7 +56,10 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
     layout = find_layout(tree, source)
     classes = plan(tree, layout, source)
     shape = common_shape([image for planned in classes for image in planned.sources])
+    if size is not None:
+        shape = (shape[0], size, size)
     about = {
+        "data_set": "folder",
         "source": str(source),
         "layout": f"{layout}/image",
         "ignored": tree.ignored,
@@ -57,7 +67,7 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
         "prepared": f"{shape[1]}x{shape[2]} Pillow bilinear, {'RGB' if shape[0] == 3 else 'gray'}",
     }
     read = partial(read_image, side=shape[1], channels=shape[0])
-    return build_pool(folder, PoolPlan("folder", shape, classes, read, about))
+    return build_pool(folder, PoolPlan(folder.name, shape, classes, read, about))
 
 
 def describe(pool: ImagePool) -> list[str]:

@@ -1,24 +1,30 @@
 """Any number of examples, processed in blocks: scaled, and reduced to N + 1 coordinates for refiners.
 
 Letters: P examples, L examples of a block, N classes, D features.
-Nothing here holds more than P x N numbers and one block.
+Nothing here holds more than P x N numbers and one block, except for a refiner that needs the features.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from semishot.errors import InputError
 from semishot.prototypes import class_log_probs, class_prototypes, squared_distances
 
 BLOCK = 2**19
 """Numbers in a block: 2 MB in float32, which stay in the cache from one operation to the next."""
+
+MOST_NUMBERS = 2**28
+"""Numbers that a refiner may be given at once: 1 GB in float32, of which it may make a few copies."""
 
 NORMALIZATIONS = ("centered", "unit", "none")
 """Directions relative to their mean; directions; unchanged features."""
@@ -63,9 +69,16 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with blas_libraries().limit(limits=1):
+            yield
     finally:
         torch.set_num_threads(before)
+
+
+@cache
+def blas_libraries() -> ThreadpoolController:
+    """Those that NumPy and SciPy have loaded."""
+    return ThreadpoolController()
 
 
 def blocks(features: Array) -> Iterator[tuple[slice, Tensor]]:
@@ -138,6 +151,25 @@ def prototypes_in_blocks(features: Array, space: Space, weights: Tensor) -> Tens
     return mean
 
 
+def in_memory(features: Array, chosen: Tensor, space: Space) -> Tensor:
+    """(P, D), (P,) -> (U, D), the scaled features of the chosen examples, for a refiner that compares
+    examples with each other: coordinates keep only their distances to prototypes."""
+    count, width = int(chosen.sum()), features.shape[1]
+    if count * width > MOST_NUMBERS:
+        raise InputError(
+            f"this refiner needs the features of all unlabeled examples at once, at most "
+            f"{MOST_NUMBERS // width:,} of {width:,} numbers, not {count:,}: give fewer, or choose "
+            "'graph' or 'fitted_mask', which work in blocks"
+        )
+    pile = space.center.new_empty(count, width)
+    first = 0
+    for part, block in blocks(features):
+        some = space(block[chosen[part]])
+        pile[first : first + len(some)] = some
+        first += len(some)
+    return pile
+
+
 @torch.no_grad()
 def refined_in_blocks(
     refiner: nn.Module | None, features: Array, labels: Tensor, space: Space, steps: int
@@ -150,7 +182,11 @@ def refined_in_blocks(
         return prototypes
     weights = labels.clone()
     for _ in range(steps):
-        seen, landmarks = coordinates(features, space, prototypes)
-        weights[unlabeled] = refiner(seen[unlabeled], landmarks)
+        if getattr(refiner, "needs_support", False):
+            pile = in_memory(features, unlabeled, space)
+            weights[unlabeled] = refiner(pile, prototypes, space(support), labels[~unlabeled])
+        else:
+            seen, landmarks = coordinates(features, space, prototypes)
+            weights[unlabeled] = refiner(seen[unlabeled], landmarks)
         prototypes = space.settle(prototypes_in_blocks(features, space, weights))  # Eqs. 4, 9
     return prototypes

@@ -7,7 +7,7 @@ from scipy.special import softmax
 
 from semishot.estimator.blocks import Array
 from semishot.estimator.fitted import Fitted, doubts, summary
-from semishot.estimator.pile import Given, Learned, Options, learn
+from semishot.estimator.graph_rule import Given, Learned, Options, learn
 
 
 def fit_graph(given: Given, options: Options) -> Fitted:

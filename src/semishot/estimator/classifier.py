@@ -4,6 +4,7 @@ Letters: P examples, S labeled examples, N classes, D features.
 """
 
 import copy
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from semishot import refine
 from semishot.errors import InputError
-from semishot.estimator import by_graph, by_prototypes, pile
+from semishot.estimator import by_graph, by_prototypes, graph_rule
 from semishot.estimator.blocks import NORMALIZATIONS, Array, Space, mean_direction, one_thread
 from semishot.estimator.fitted import Fitted
 from semishot.estimator.labels import (
@@ -25,7 +26,9 @@ from semishot.estimator.labels import (
     UNLABELED,
     Label,
     Labels,
+    agreement,
     check_stranger_label,
+    checked_weights,
     label_weights,
     read_labels,
     rejected,
@@ -71,7 +74,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         How unlabeled examples are used. `"graph"`: labels spread over a graph of nearest neighbours, and
         prototypes are refined by what they reach. Or a method of `semishot.refine` without learned
         parameters, by name: `"fitted_mask"` ignores examples that seem to belong to no class (the default
-        of version 0.1), `"soft_kmeans"` uses all of them. A module, such as a trained
+        of version 0.1), `"soft_kmeans"` uses all of them; `"oslo"` and `"label_propagation"` compare
+        examples with each other, and take a smaller pile. A module, such as a trained
         `semishot.refine.build("masked_soft_kmeans")`, is used as it is. None ignores the unlabeled
         examples and uses the means of the labeled ones.
     steps
@@ -95,9 +99,11 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (N,)
         The labels seen by `fit`, sorted, without -1 and strangers.
+    stranger_label_ : int or str
+        What `predict` returns for a rejected example.
     transduction_ : ndarray of shape (P,)
         The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`,
-        nor are the next three. For the examples given to `fit` they are better than `predict`.
+        nor are the next three.
     label_distributions_ : ndarray of shape (P, N)
         The probability of each class, given that the example belongs to one of them.
     stranger_proba_ : ndarray of shape (P,)
@@ -120,6 +126,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         How well held-out labeled examples were predicted. None if nothing could be held out.
     members_ : Members or None
         How members score. None if nothing tells.
+    strangers_ : Strangers or None
+        How strangers score. None if nothing tells.
     model_ : Model
         What answers for new examples.
     prototypes_ : ndarray of shape (N, D)
@@ -176,12 +184,13 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         X
             Features of shape (P, D): an array, a tensor or a DataFrame.
         y
-            Labels of shape (P,), numbers or strings. -1, None, NaN or pandas' NA: no label. -2: a stranger,
-            which belongs to none of the classes. With string labels, give a list, a Series or an object
-            array, so that -1 and -2 stay numbers.
+            Labels of shape (P,), whole numbers or strings, in an array, a list, a tensor or a Series. -1,
+            None, NaN, pandas' NA and `""`: no label. -2: a stranger, which belongs to none of the classes;
+            so is the value of `stranger_label`, unless it is -1. In an array of strings use `""` and
+            "stranger".
         sample_weight
             Weights of shape (P,) for the labels, 1 if not given. A label of weight 2 counts as two; with
-            weight 0 the example is unlabeled.
+            weight 0 the example is unlabeled. Weights of unlabeled examples are ignored.
 
         Returns
         -------
@@ -319,24 +328,21 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return float(self.stranger_proba_[kept].sum())
 
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
-        """Accuracy on the labeled rows.
+        """Accuracy over the rows of `y` that are not unlabeled.
 
-        Rows without a label are ignored. A row that `y` names a stranger is right if it is rejected; if
-        `reject` is None, it is ignored.
+        A row that `y` names a stranger is right if it is rejected; without `reject` it never is.
         """
         features, labels = as_array(X), read_labels(y, self.stranger_label)
-        counted = labels.labeled
-        if self.reject is not None:
-            counted = labels.codes != UNLABELED
-        if not counted.any():
-            raise InputError("score needs labels: y holds no class, only -1 or strangers")
-        rows = np.flatnonzero(counted)
+        check_consistent_length(features, labels.codes)
+        weights = checked_weights(sample_weight, len(labels.codes))
+        rows = np.flatnonzero(labels.codes != UNLABELED)
+        if not weights[rows].any():
+            why = "all that y has are of weight 0" if len(rows) else "all of y is unlabeled"
+            raise InputError(f"score needs labels: {why}")
         features = features.iloc[rows] if hasattr(features, "iloc") else np.asarray(features)[rows]
-        known = labels.classes[labels.codes.clip(0)] if len(labels.classes) else self.classes_[:0]
-        truth = rejected(known, labels.codes == NAMED_STRANGER, self.stranger_label_)[rows]
-        right = self.predict(features) == truth
-        weights = None if sample_weight is None else np.asarray(sample_weight)[rows]
-        return float(np.average(right, weights=weights))
+        labels = replace(labels, codes=labels.codes[rows])
+        right = agreement(self.predict(features), labels, self.classes_, self.stranger_label_)
+        return float(np.average(right, weights=weights[rows]))
 
     def save(self, path: str | Path) -> None:
         """Write everything that prediction needs to one safetensors file.
@@ -385,14 +391,15 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> Settings:
         steps: Any = self.steps
-        if steps != "auto" and (not isinstance(steps, Integral) or int(steps) < 1):
+        counted = type(steps) is not bool and isinstance(steps, Integral) and int(steps) >= 1
+        if not counted and not is_word(steps, "auto"):
             raise InputError(
                 f"steps must be 'auto' or at least 1, not {steps!r}; refiner=None refines nothing"
             )
-        if self.normalize not in ("auto", *NORMALIZATIONS):
+        if not is_word(self.normalize, "auto", *NORMALIZATIONS):
             choices = ", ".join(("auto", *NORMALIZATIONS))
             raise InputError(f"unknown normalize {self.normalize!r}: choose from {choices}")
-        temperature = None if self.temperature == "auto" else self.temperature
+        temperature = None if is_word(self.temperature, "auto") else self.temperature
         if temperature is not None and not (is_number(temperature) and float(temperature) > 0):
             raise InputError(f"temperature must be 'auto' or above 0, not {temperature!r}")
         if self.reject is not None and not (is_number(self.reject) and 0 < self.reject < 1):
@@ -400,14 +407,14 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         check_stranger_label(self.stranger_label)
         return Settings(
             self._built_refiner(),
-            None if steps == "auto" else int(steps),
+            int(steps) if counted else None,
             self.normalize,
             None if temperature is None else float(temperature),
         )
 
     def _built_refiner(self) -> nn.Module | str | None:
         refiner = self.refiner
-        if refiner == GRAPH:
+        if is_word(refiner, GRAPH):
             return GRAPH
         if isinstance(refiner, str):
             try:
@@ -455,14 +462,23 @@ def learned(
     refiner, steps, normalize, temperature = settings
     if not isinstance(refiner, str):
         if refiner is not None:
-            refiner = refiner.to(torch.from_numpy(features[:0]).dtype)
+            refiner = refiner.to(tensor_dtype(features))
         options = by_prototypes.Options(refiner, steps or 1, normalize, temperature)
         return by_prototypes.fit_prototypes(features, labels, named, options)
     if normalize == "auto":
         normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
     space = lift_of(features) if normalize == "none" else Space(normalize, mean_direction(features))
-    given = pile.Given(features, labels, named, space)
-    return by_graph.fit_graph(given, pile.Options(steps or pile.STEPS, temperature))
+    given = graph_rule.Given(features, labels, named, space)
+    return by_graph.fit_graph(given, graph_rule.Options(steps or graph_rule.STEPS, temperature))
+
+
+def tensor_dtype(features: Array) -> torch.dtype:
+    return torch.float64 if features.dtype == np.float64 else torch.float32
+
+
+def is_word(value: Any, *words: str) -> bool:
+    """Whether it is one of these strings; an array, which compares by element, is not."""
+    return isinstance(value, str) and value in words
 
 
 def check_small(features: Array, largest: float) -> None:

@@ -5,6 +5,7 @@ order of rows.
 Letters: L rows of the graph, C rows compared with them, N classes, D features, k neighbours.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +35,15 @@ class Graph(NamedTuple):
 
 
 def neighbour_graph(rows: Array) -> Graph:
-    """(L, D) -> the graph of k nearest neighbours, by cosines in blocks."""
+    """(L, D) -> the graph of k nearest neighbours."""
+    return graph_of(rows, lambda part: rows[part] @ rows.T)
+
+
+def graph_of(rows: Array, cosines_of: Callable[[slice], Array]) -> Graph:
+    """(L, D) -> the graph of k nearest neighbours, by cosines (C, L) of a part of the rows with all."""
     parts = []
     for first in range(0, len(rows), BLOCK):
-        cosines = rows[first : first + BLOCK] @ rows.T  # (C, L)
+        cosines = cosines_of(slice(first, first + BLOCK))  # (C, L), a copy
         here = np.arange(len(cosines))
         cosines[here, first + here] = -1  # a row is not its own neighbour
         parts.append(nearest(cosines, min(NEIGHBOURS, len(rows) - 1)))

@@ -16,7 +16,17 @@ from torch import Tensor
 
 from semishot.errors import InputError
 
-__all__ = ["NAMED_STRANGER", "UNLABELED", "Labels", "label_weights", "read_labels", "rejected"]
+__all__ = [
+    "NAMED_STRANGER",
+    "UNLABELED",
+    "Labels",
+    "agreement",
+    "check_stranger_label",
+    "checked_weights",
+    "label_weights",
+    "read_labels",
+    "rejected",
+]
 
 UNLABELED = -1
 NAMED_STRANGER = -2
@@ -90,6 +100,23 @@ def rejected(
     return result
 
 
+def agreement(
+    predicted: NDArray[Any], labels: Labels, classes: NDArray[Any], stranger_label: Label
+) -> NDArray[np.bool_]:
+    """(P,) predictions of a classifier with these classes -> (P,): which agree with the labels.
+
+    A named stranger agrees with its label; nothing agrees with an unlabeled row.
+    """
+    named, known = labels.codes == NAMED_STRANGER, np.flatnonzero(labels.labeled)
+    if len(known) and (labels.classes.dtype.kind == "U") != (classes.dtype.kind == "U"):
+        kind = "strings" if classes.dtype.kind == "U" else "numbers"
+        other, one = labels.classes[:1].tolist() + classes[:1].tolist()
+        raise InputError(f"y holds {other!r}, and the classes are {kind} such as {one!r}")
+    found: NDArray[np.bool_] = named & (predicted == stranger_label)
+    found[known] = predicted[known] == labels.classes[labels.codes[known]]
+    return found
+
+
 def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, NDArray[np.float64]]:
     """(P,) weights, one number, or None for 1 -> (P, N), the weight of each row's label; zeros without one.
 
@@ -97,7 +124,7 @@ def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, ND
     are ignored, those of named strangers as far as they are not 0.
     """
     rows = len(labels.codes)
-    weights = _checked_weights(sample_weight, rows)
+    weights = checked_weights(sample_weight, rows)
     codes = np.where(weights > 0, labels.codes, UNLABELED)
     found = np.zeros((rows, len(labels.classes)))
     labeled = np.flatnonzero(codes >= 0)
@@ -105,7 +132,7 @@ def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, ND
     for name, total in zip(labels.classes.tolist(), found.sum(0).tolist(), strict=True):
         if total == 0:
             raise InputError(
-                f"sample_weight is 0 for all rows of class {name!r}: give one of them a weight, or leave "
+                f"sample_weight is zero for all rows of class {name!r}: give one of them a weight, or leave "
                 "the class out of y"
             )
     return Labels(labels.classes, codes, labels.stranger_label), found
@@ -114,17 +141,17 @@ def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, ND
 def check_stranger_label(label: Any) -> None:
     """An error unless it is "auto" or can be a label."""
     if isinstance(label, str):
-        valid = label not in RESERVED
+        valid = label not in RESERVED and label != ""
     else:
         valid = isinstance(label, Real) and float(label).is_integer() and abs(float(label)) < 2**63
     if not valid or type(label) is bool:
         raise InputError(
-            f"stranger_label must be 'auto', a string other than '-1' and '-2', or a whole number, "
+            f"stranger_label must be 'auto', a string other than '', '-1' and '-2', or a whole number, "
             f"not {label!r:.40}"
         )
 
 
-def _checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
+def checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
     """(P,), finite and not negative."""
     if sample_weight is None:
         return np.ones(rows)
@@ -210,8 +237,8 @@ def _check_names(names: Sequence[str], from_text: bool) -> None:
     for name in names:
         if name in RESERVED:
             raise InputError(
-                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays a "
-                "number in a list and in an object array"
+                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays "
+                "a number in a list and in an object array"
             )
         if from_text and name in MISSING_AS_TEXT:
             raise InputError(

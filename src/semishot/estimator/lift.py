@@ -70,7 +70,7 @@ def lift_of(features: Array) -> Lift:
     positive = positive[positive > 0]
     width = float(np.sqrt(WIDTH * np.median(positive))) if len(positive) else 1.0
     picked, factor = pivots_of(np.exp(-squares / (2 * width**2)))
-    like = torch.from_numpy(features[:0])
+    like = torch.from_numpy(np.array(features[:1]))
     mix = np.linalg.inv(factor) if len(factor) else factor
     pivots = rows[picked] / unit / width  # (K, D)
     tensors = [torch.from_numpy(each).to(like) for each in (center, pivots, mix)]

@@ -19,6 +19,8 @@ from semishot.prototypes import squared_distances
 
 PULL = 12.0
 """Of a cosine with a prototype, beside the logarithm of what the graph brings."""
+SAME = 1 - 1e-5
+"""The cosine above which two rows are copies."""
 SHARE = 0.6
 """The share of a score that comes from its neighbours."""
 NAMED = 0.4
@@ -81,8 +83,10 @@ class OffTheGraph:
     """(L, N + 1), what a neighbour passes on of each class and of named strangers: a Z / sqrt(degree)."""
     best: Tensor
     """(L,), the score before smoothing."""
-    reached: Tensor
-    """(N, D), prototypes of all that labels reach, unit length."""
+    answers: Tensor
+    """(L, N + 1), the graph's own logits and score of its rows."""
+    scoring: Tensor
+    """(N, D), what a row is multiplied with in its score: prototypes, times their weight."""
     prototypes: Tensor
     """(N, D), of members, unit length."""
     graph_weight: float
@@ -94,35 +98,38 @@ class OffTheGraph:
 
     def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
         x = self.space(features)  # (C, D)
-        places, weights = self.neighbours(x)
-        return self.combined(places, weights, x @ self.reached.mT, x @ self.prototypes.mT)
-
-    def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(C, D) -> places (C, k) and edge weights (C, k) of the nearest rows of the graph."""
-        cosines, places = (x @ self.rows.mT).topk(min(NEIGHBOURS, len(self.rows)), sorted=False)
-        return places, cosines.clamp_min(0) ** POWER
+        cosines, places = (x @ self.rows.mT).topk(min(NEIGHBOURS, len(self.rows)))  # (C, k)
+        return self.combined(places, cosines, x @ self.scoring.mT, x @ self.prototypes.mT)
 
     def combined(
-        self, places: Tensor, weights: Tensor, reached: Tensor, refined: Tensor
+        self, places: Tensor, cosines: Tensor, scoring: Tensor, refined: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Neighbours (C, k), cosines with prototypes (C, N) -> logits (C, N) and scores (C,).
+        """Neighbours (C, k), products with `scoring` and prototypes (C, N) -> logits (C, N), scores (C,).
 
         An edge of the graph counts in both directions, hence the 2: z = a sum_j 2 w_j Z_j / sqrt(d d_j).
+        A row of the graph itself, a copy of it included, is answered as in the graph.
         """
+        weights = cosines.clamp_min(0) ** POWER  # (C, k)
         total = weights.sum(-1, keepdim=True).clamp_min(SMALLEST)  # (C, 1)
         z = (weights.unsqueeze(-1) * self.passed[places]).sum(-2) * (2 / total).sqrt()  # (C, N + 1)
         arrived, named = z[:, :-1].clamp_min(SMALLEST), z[:, -1:]
         by_graph = arrived.log()  # (C, N)
-        raw = by_graph + PULL * reached - (NAMED * named / arrived).log1p()  # (C, N)
+        raw = by_graph + scoring - (NAMED * named / arrived).log1p()  # (C, N)
         around = (weights * self.best[places]).sum(-1, keepdim=True) / total  # (C, 1)
         scores = (1 - SHARE) * raw.amax(-1) + SHARE * around[:, 0]
-        return self.graph_weight * by_graph + self.pull * refined, scores
+        logits = self.graph_weight * by_graph + self.pull * refined
+        nearest, place = cosines.max(-1, keepdim=True)  # (C, 1)
+        own = self.answers[places.gather(-1, place)[:, 0]]  # (C, N + 1)
+        same = nearest > SAME
+        return torch.where(same, own[:, :-1], logits), torch.where(same[:, 0], own[:, -1], scores)
 
 
 @torch.no_grad()
 def read_in_blocks(model: Model, features: Array) -> tuple[Tensor, Tensor]:
     """(P, D) -> logits (P, N) and scores (P,), a block at a time."""
-    like = model.space.center
-    parts = [model(block.to(like)) for _, block in blocks(features)]
-    logits, scores = (torch.cat(each) for each in zip(*parts, strict=True))
+    like = model.prototypes
+    logits = like.new_empty(len(features), len(like))  # allocated once: parts would fragment memory
+    scores = like.new_empty(len(features))
+    for part, block in blocks(features):
+        logits[part], scores[part] = model(block.to(like))
     return logits, scores

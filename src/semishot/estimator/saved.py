@@ -27,7 +27,7 @@ from semishot.system.tensor_files import read_tensors, write_tensors
 FORMAT = "semishot.PrototypeClassifier"
 
 
-GRAPH = ("rows", "passed", "best", "reached")
+GRAPH = ("rows", "passed", "best", "answers", "scoring")
 """Tensors of a graph, beside its prototypes."""
 
 
@@ -141,15 +141,17 @@ def _model(about: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: int
     if rows.ndim != 2 or not len(rows):
         raise InputError(f"rows must be (rows, features), not {tuple(rows.shape)}")
     count = len(rows)
-    shapes = ((count, width), (count, classes + 1), (count,), (classes, width))
+    each = (count, classes + 1)
+    shapes = ((count, width), each, (count,), each, (classes, width))
     named = zip(GRAPH, shapes, strict=True)
-    rows, passed, best, reached = (_shaped(tensors, name, shape) for name, shape in named)
+    rows, passed, best, answers, scoring = (_shaped(tensors, name, shape) for name, shape in named)
     return OffTheGraph(
         space,
         rows,
         passed,
         best,
-        reached,
+        answers,
+        scoring,
         prototypes,
         field(about, "graph_weight", "a positive number", is_positive),
         field(about, "pull", "a number from 0", lambda n: is_number(n) and n >= 0),

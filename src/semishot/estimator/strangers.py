@@ -24,8 +24,9 @@ SKEW = 1.08
 """Members have a longer tail towards strangers than Student's."""
 EMPIRICAL = 40
 """Held-out scores from which on their own quantile counts as much as Student's."""
-FAR = 3.0
-"""Standard deviations that strangers lie below members, if nothing tells."""
+FAR, FARTHEST = 3.0, 6.0
+"""Standard deviations that strangers lie below members, if nothing tells, and at most: where classes lie far
+apart, a member's second-best score says little of strangers."""
 ROUNDS = 50
 SMALLEST = 1e-7
 NORMAL_90 = 1.645
@@ -124,6 +125,7 @@ def strangers_by(scores: Array, second: Array, members: Members, named: Array) -
     the pile has no stranger at all. With one class there is no second-best.
     """
     mean, variance, share = members.mean - FAR * members.spread, STRANGER_VARIANCE, 0.4
+    second = np.maximum(second, members.mean - FARTHEST * members.spread)
     if len(second):
         mean = float(second.mean())
     for _ in range(ROUNDS):

@@ -27,6 +27,8 @@ FORMAT = 1
 NONE, UNANSWERED = 0, -1
 """Answers beside the numbers of classes, which begin at 1: none of these; no answer."""
 LONGEST_NAME = 100
+RESERVED = {"stranger", "-1", "-2"}
+"""Labels that mean something else in tables and folders."""
 MOST_CLASSES = 1000
 REJECT = 0.05
 """The share of true members that may be taken for strangers, until the user moves the slider."""
@@ -401,6 +403,10 @@ def checked_name(name: object) -> str:
         )
     if not found.isprintable():
         raise InputError("the name of a class must be printable")
+    if found.casefold() in RESERVED:
+        raise InputError(
+            f"a class cannot be called {found}: it stands for images of no class, or no label"
+        )
     return found
 
 

@@ -290,7 +290,7 @@ export function dialogs(page) {
   }));
   $("unsort").addEventListener("click", () => busy($("unsort"), async () => {
     const answer = await post("/undo", {});
-    toast(`${counted(answer.files, "file")} undone`);
+    toast(answer.said);
     await plan();
     problems(answer);
   }));

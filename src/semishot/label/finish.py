@@ -17,11 +17,11 @@ from semishot.label.session import Session, Snapshot, decisions
 from semishot.sorter import move_files
 from semishot.sorter.encoders import save_encoder
 from semishot.sorter.journal import SORTED, How, read_journal
-from semishot.sorter.move_files import IRRELEVANT_FOLDER, LOCK
+from semishot.sorter.listing import STRANGER
+from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 from semishot.sorter.predictions import FORMULA, write_text
 from semishot.system.files import whole_folder
-from semishot.system.folder_names import folder_names
 from semishot.system.locks import Lock
 
 __all__ = ["TABLES", "Which", "apply", "plan", "save_model", "sorting_of", "table", "undo_sorting"]
@@ -34,8 +34,8 @@ class Decided(NamedTuple):
 
     image: int
     file: str
-    label: str | None
-    """None: none of the classes."""
+    label: str
+    """A class, or `stranger`."""
     probability: float
     stranger: float
     source: Literal["confirmed", "guessed"]
@@ -54,9 +54,9 @@ def decided(session: Session, which: Which) -> Iterator[Decided]:
         for row, image in enumerate(snapshot.images.tolist()):
             if found[row] == -1 or (which == "confirmed" and not confirmed[row]):
                 continue
-            label = names[found[row]] if found[row] >= 0 else None
+            label = names[found[row]] if found[row] >= 0 else STRANGER
             source: Literal["confirmed", "guessed"] = "confirmed" if confirmed[row] else "guessed"
-            chance, stranger = _chances(snapshot, row, bool(confirmed[row]), label is None)
+            chance, stranger = _chances(snapshot, row, bool(confirmed[row]), label == STRANGER)
             digest = library.digest_of[image]
             given = bool(library.flags(image) & GIVEN)
             for file in library.rows.files.get(image, ()):
@@ -75,9 +75,9 @@ def _chances(
 
 
 def labels_csv(session: Session, which: Which) -> str:
-    """path, label, probability, stranger_probability, source; none of the classes is an empty label."""
+    """path, label, probability, stranger_probability, source; `classify --labeled` reads it, too."""
     rows = (
-        (d.file, d.label or "", round(d.probability, 4), round(d.stranger, 4), d.source)
+        (d.file, d.label, round(d.probability, 4), round(d.stranger, 4), d.source)
         for d in decided(session, which)
     )
     return _csv(("path", "label", "probability", "stranger_probability", "source"), rows)
@@ -88,7 +88,7 @@ def metadata_csv(session: Session, which: Which) -> str:
     rows = (
         (session.library.shown(d.file), d.label)
         for d in decided(session, which)
-        if d.label is not None and not d.given
+        if d.label != STRANGER and not d.given
     )
     return _csv(("file_name", "label"), rows)
 
@@ -130,14 +130,14 @@ class Plan:
     """Files of the pile that stay where they are, as nothing is known or confirmed of them."""
     links: int
     """Files that are links, or behind links, and are not moved."""
-    wanted: list[tuple[Path, str | None, str]]
+    wanted: list[Wanted]
     bytes: int
 
 
 def plan(session: Session, how: How, which: Which) -> Plan:
     """Every file of the pile, with where it would go. The target of a link is not moved."""
     pile = session.library.request.pile
-    wanted: list[tuple[Path, str | None, str]] = []
+    wanted: list[Wanted] = []
     links, size = 0, 0
     for one in decided(session, which):
         path = Path(one.file)
@@ -146,10 +146,10 @@ def plan(session: Session, how: How, which: Which) -> Plan:
         if how == "move" and _behind_link(path, pile):
             links += 1
             continue
-        wanted.append((path, one.label, one.digest.hex()))
+        wanted.append(Wanted(path, one.label, one.digest.hex()))
         size += (session.library.status.get(one.file) or (0, 0))[0]
-    names = folder_names({label for _, label, _ in wanted if label is not None}, IRRELEVANT_FOLDER)
-    counts = Counter(IRRELEVANT_FOLDER if label is None else names[label] for _, label, _ in wanted)
+    names = class_folders(one.label for one in wanted)
+    counts = Counter(names[one.label] for one in wanted)
     left = _files_of_pile(session.library) - len(wanted) - links
     return Plan(dict(sorted(counts.items())), max(0, left), links, wanted, size)
 
@@ -188,13 +188,14 @@ def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
             raise InputError(
                 f"a sorting was interrupted: undo it, or complete it with {before.how}"
             )
-        sorting = before or move_files.plan(out, how, plan(session, how, which).wanted)
+        wanted = plan(session, how, which).wanted
+        sorting = before or move_files.begin(move_files.plan(out, how, wanted))
         problems = move_files.complete(sorting)
     session.library.look_again.set()
     return len(sorting.steps) - len(problems), problems
 
 
-def undo_sorting(session: Session) -> tuple[int, list[str]]:
+def undo_sorting(session: Session) -> Undone:
     """Undo it, as `semishot undo OUT` does."""
     result = move_files.undo(session.library.request.folder)
     session.library.look_again.set()

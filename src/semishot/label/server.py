@@ -225,16 +225,12 @@ class Pages:
         count, problems = await self.in_thread(self.work, lambda: finish.apply(session, how, which))
         self.session.dirty = True
         self.tell()
-        return _json(
-            {"files": count, "problems": problems[:100], "more": max(0, len(problems) - 100)}
-        )
+        return _json({"files": count, **_shown(problems)})
 
     async def undo(self, request: Request) -> Response:
-        count, problems = await self.in_thread(self.work, lambda: finish.undo_sorting(self.session))
+        done = await self.in_thread(self.work, lambda: finish.undo_sorting(self.session))
         self.tell()
-        return _json(
-            {"files": count, "problems": problems[:100], "more": max(0, len(problems) - 100)}
-        )
+        return _json({"said": done.line(), "files": done.count, **_shown(done.problems)})
 
     async def table(self, request: Request) -> Response:
         """A table, written to OUT and handed to the browser."""
@@ -270,6 +266,10 @@ async def read_json(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise InputError("the request must be a JSON object")
     return body
+
+
+def _shown(problems: list[str]) -> dict[str, Any]:
+    return {"problems": problems[:MOST_SHOWN], "more": max(0, len(problems) - MOST_SHOWN)}
 
 
 def _json(value: Any) -> Response:

@@ -23,6 +23,7 @@ from semishot.label.images import MISSING, Library
 from semishot.label.judge import NAMED_STRANGER, REJECTS, UNLABELED, Judge, Judgement
 from semishot.label.near_copies import near_copies
 from semishot.label.suggestions import uncertainty, varied, worth_asking
+from semishot.sorter.listing import STRANGER
 
 __all__ = ["NotReadyError", "Session", "Snapshot", "decisions"]
 
@@ -30,6 +31,7 @@ Array = NDArray[Any]
 FIRST = 100
 """Images after which labeling begins."""
 ASKED, VARIED = 24, 36
+SMALLEST = 1e-12
 KEPT = 0.75
 """What was asked before is asked still, if it is more uncertain than this share of the others."""
 GROWTH, PATIENCE = 1.25, 15.0
@@ -298,9 +300,9 @@ class Session:
         judgement = self.judge.learn(labels)
         classes = judgement.classes.copy()
         for row, held in excluded.items():
+            classes[row] += SMALLEST  # where all the rest is zero, it is shared by the others
             classes[row, [p for p in place[held] if p >= 0]] = 0
-        total = classes.sum(1, keepdims=True)
-        classes = np.divide(classes, total, out=np.zeros_like(classes), where=total > 0)
+        classes /= np.maximum(classes.sum(1, keepdims=True), SMALLEST)
         best = classes.argmax(1)
         chance = classes[np.arange(count), best]
         scores = np.where(labels == NAMED_STRANGER, -np.inf, judgement.scores)
@@ -379,6 +381,9 @@ def import_label(answers: Answers, label: str, images: Sequence[int]) -> None:
     """Label images that have no answer yet, in a class of this name, made if needed."""
     name = " ".join("".join(c if c.isprintable() else "?" for c in label).split())[:100] or "?"
     open_images = [image for image in images if image not in answers.state.answers]
+    if label == STRANGER:
+        answers.add({"kind": "answer", "set": [[NONE, open_images]]})
+        return
     held = {known.casefold(): number for number, known in answers.state.classes.items()}
     number = held.get(name.casefold())
     if number is None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from semishot import refine
 from semishot.data.pool import ImageClass, ImagePool
 from semishot.paper.jobs import (
     RunJobs,
@@ -112,7 +113,8 @@ class FleetTasks:
 
         def arguments() -> tuple[Any, ...]:
             jobs = [job for job in self.jobs if job.config == config]
-            return (FleetWork(pool, jobs, pack(folder), tensorboard, CHECKPOINT_SECONDS),)
+            seconds, methods = CHECKPOINT_SECONDS, refine.added()
+            return (FleetWork(pool, jobs, pack(folder), tensorboard, seconds, methods),)
 
         size = row.updates * row.images
         task = Task(row.name, size, work_on_fleet, arguments, lambda: self.halves(task))
@@ -162,10 +164,14 @@ class FleetWork:
     """The fleet's folder."""
     tensorboard: bool
     checkpoint_seconds: float
+    methods: list[str]
+    """Methods outside the package that the user has named, which the worker imports too."""
 
 
 def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[Progress | Files]:
     """In a worker: train and measure a fleet; yields its progress, its checkpoints and its folder."""
+    for method in work.methods:
+        refine.add(method)
     config, device = work.jobs[0].config, torch.device(device_name)
     name, classes = work.pool
     pool = ImagePool(name, images, classes)

@@ -33,7 +33,8 @@ class Job:
 def table_jobs(
     table: published.Table, request: TableRequest, pool: ImagePool, runs: Path
 ) -> list[Job]:
-    """For each shot the supervised fleet, and one fleet of all methods for each column."""
+    """For each shot the supervised fleet, and for each column one fleet of all methods; a method outside the
+    package has a fleet of its own."""
     preset, splits, fleet_size = request.preset, request.splits, request.fleet_size
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
@@ -41,12 +42,16 @@ def table_jobs(
         raise InputError(f"--fleet-size must be at least 1, not {fleet_size}")
     chosen = presets.preset(preset, pool.name)
     recipe = presets.recipe_of(preset, pool.name, request.updates)
+    rows = _rows(request.models)
+    methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
+    inside = [name for name in methods if ":" not in name]
+    # the user's own: the others can be read without their code
+    groups = [inside, *([name] for name in methods if ":" in name)]
     jobs = []
     for shot in _chosen("--shots", request.shots, table.shots):
-        rows = _chosen("--models", request.models, tuple(published.MODELS))
         episode = replace(chosen.train, shot=shot)
-        methods = [model for model in published.TRAINED if model in rows]
-        fleets = [(episode, methods), (replace(episode, distractors=chosen.distractors), methods)]
+        columns = episode, replace(episode, distractors=chosen.distractors)
+        fleets = [(column, methods) for methods in groups for column in columns]
         if {SUPERVISED, SEMI_SUPERVISED_INFERENCE} & set(rows):
             fleets.insert(0, (replace(episode, unlabeled=0), [SUPERVISED]))
         for shape, trained in fleets:
@@ -56,6 +61,20 @@ def table_jobs(
                 for config, members in with_existing(shared, runs, fleet_size):
                     jobs += jobs_of(config, members, table, rows)
     return jobs
+
+
+def _rows(wanted: Sequence[str]) -> list[str]:
+    """The paper's rows, or the wanted ones: the paper's first, then any other method."""
+    given = [SUPERVISED if name == "basic" else refine.ALIASES.get(name) or name for name in wanted]
+    for name in given:
+        if name not in published.MODELS:
+            if name not in refine.names() and ":" not in name:
+                known = ", ".join(dict.fromkeys([*published.MODELS, *refine.names()]))
+                raise InputError(
+                    f"--models {name} is not a method: choose from {known}, or give MODULE:CLASS"
+                )
+            refine.build(refine.add(name), runs=1)  # errors come before the work
+    return [row for row in published.rows(given) if row in given or not given]
 
 
 def _chosen(option: str, wanted: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
@@ -119,7 +138,7 @@ def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
     recipe = presets.recipe_of(request.preset, pool.name, request.updates)
     recipe = replace(recipe, **{k: v for k, v in changes.items() if k in RECIPE_FIELDS})
     shape = replace(chosen.train, **{k: v for k, v in changes.items() if k in EPISODE_FIELDS})
-    model = request.model
+    model = refine.add(request.model)
     if model in (SUPERVISED, "basic"):
         model, shape = SUPERVISED, replace(shape, unlabeled=0, distractors=0)
     else:

@@ -1,6 +1,6 @@
 """Tables 1 to 3 and Figure 4 as data: rows, columns, test episodes and the published numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from semishot.data.episodes import EpisodeShape
@@ -16,8 +16,25 @@ MODELS = {
 }
 """The rows of Tables 1-3, in the paper's order and words."""
 
+OTHERS = {"fitted_mask": "Fitted Mask", "label_propagation": "Label Propagation", "oslo": "OSLO"}
+"""Names of the methods that are not the paper's."""
+
 TRAINED = ("soft_kmeans", "distractor_cluster", "masked_soft_kmeans")
 """The models trained on unlabeled images; the first two rows share one supervised training."""
+
+
+def title(model: str) -> str:
+    """What to call a model in a table: the paper's words, or readable ones for any other method."""
+    known = MODELS | OTHERS
+    module, _, name = model.partition(":")
+    if model in known or not name:
+        return known.get(model) or model.replace("_", " ").capitalize()
+    return module if name == "Refiner" else f"{name} ({module})"
+
+
+def rows(models: Iterable[str]) -> list[str]:
+    """The paper's rows, then any others of these models, in their order."""
+    return list(dict.fromkeys([*MODELS, *models]))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semishot.data.episodes import EpisodeShape
-from semishot.training.requests import WITH_DISTRACTORS, Shape
+from semishot.training.requests import WITH_DISTRACTORS, Allow, Shape
 
 Features = Literal["pixels", "random", "pretrained"]
 EPISODE_PICTURE = EpisodeShape(query=3, unlabeled=3, distractors=5)
@@ -28,7 +28,8 @@ class TableRequest:
     shots: tuple[int, ...] = ()
     """Only these columns, as in `--shots 1`."""
     models: tuple[str, ...] = ()
-    """Only these rows, as in `--models supervised masked_soft_kmeans`."""
+    """Only these rows, as in `--models supervised oslo`: the paper's, any other method by name, or one of
+    your own as MODULE:CLASS, imported from the working folder or where it is installed."""
     updates: int | None = None
     """Training updates instead of the preset's; the schedule is stretched with them."""
     finished: bool = False
@@ -101,3 +102,4 @@ class SceneRequest:
     """Which episode of it, from 0."""
     run: int = 0
     """Which run of the fleet, from 0."""
+    allow: Allow = ()

@@ -17,7 +17,7 @@ from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet, support_labels, take_run
-from semishot.paper.published import MODELS
+from semishot.paper.published import title
 from semishot.paper.requests import SceneRequest
 from semishot.prototypes import class_log_probs, class_prototypes
 from semishot.training.episode_streams import streams_of
@@ -72,7 +72,9 @@ def scene_of(request: SceneRequest, root: Path | None = None) -> Scene:
     if model is not None and model.refiner is not None and len(unlabeled):
         inputs = support[None], labels[None], unlabeled[None]  # one run: a leading axis of 1
         after = refine.refined_prototypes(model.refiner, *inputs, model.steps)[0]
-        weights = model.refiner(unlabeled[None], before[None])[0].sum(-1)  # (U,)
+        weights = refine.weights_of(
+            model.refiner, unlabeled[None], before[None], support[None], labels[None]
+        )[0].sum(-1)  # (U,)
     n, h = shape.way, shape.distractors
     grid = ((n, shape.shot), (n + h, shape.unlabeled), (n, shape.query))
     predicted = [class_log_probs(query, p).argmax(-1).numpy() for p in (before, after)]
@@ -101,10 +103,12 @@ def open_run(request: SceneRequest, root: Path | None) -> tuple[ProtoNet | None,
         return None, datasets.load(dataset, root), "nearest prototype in pixels"
     if dataset is not None:
         raise InputError("a trained model brings its own data set; drop --dataset")
+    for method in request.allow:
+        refine.add(method)
     config, fleet, pool = open_fleet(find_model(source), root, torch.device("cpu"))
     if not 0 <= run < len(config.members):
         raise InputError(f"{source} has runs 0 to {len(config.members) - 1}, not {run}")
-    return take_run(fleet, run), pool, MODELS[config.members[run].model]
+    return take_run(fleet, run), pool, title(config.members[run].model)
 
 
 def embed(model: ProtoNet | None, images: Bytes) -> Tensor:

@@ -1,15 +1,26 @@
 """Refinement methods, one file each: how much of each unlabeled example goes to each prototype.
 
 A method is a module called as `refiner(unlabeled, prototypes) -> weights`, for U unlabeled examples
-and N classes (..., U, D), (..., N, D) -> (..., U, N); the file name is its name. Built with `runs=R`
-its parameters carry a leading axis R, and so do its inputs: one slice per run of a fleet.
+and N classes (..., U, D), (..., N, D) -> (..., U, N); the file name is its name. U may be 0. Built with
+`runs=R` its parameters carry a leading axis R, and so do its inputs: one slice per run of a fleet.
+
+A method whose class has `needs_support = True` is called as `refiner(unlabeled, prototypes, support,
+labels)`, with the labeled examples (..., S, D) and their one-hot classes (..., S, N). `weights_of` calls
+either kind.
+
+A method outside this folder is known by MODULE:CLASS once `add` has imported it, and never before: a
+configuration or a saved model that names a module does not import it.
 """
 
 import difflib
 import math
 import pkgutil
+import re
+import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from contextlib import contextmanager
+from importlib import import_module, invalidate_caches
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +30,17 @@ from torch.nn import functional as F
 from semishot.errors import InputError
 from semishot.prototypes import class_log_probs, class_prototypes
 
-__all__ = ["SideBySide", "build", "names", "query_log_probs", "refined_prototypes", "resolve"]
+__all__ = [
+    "SideBySide",
+    "add",
+    "added",
+    "build",
+    "names",
+    "query_log_probs",
+    "refined_prototypes",
+    "resolve",
+    "weights_of",
+]
 
 ALIASES = {
     "basic": None,
@@ -28,6 +49,9 @@ ALIASES = {
     "kmeans-refine-mask": "masked_soft_kmeans",
 }
 """The authors' names; `basic` is the supervised model, which refines nothing."""
+OUTSIDE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+"""The name of a method outside this folder: MODULE:CLASS."""
+_ADDED: dict[str, type[nn.Module]] = {}
 
 
 def names() -> list[str]:
@@ -35,11 +59,74 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
+def add(name: str) -> str:
+    """Import a method outside this folder, so that its name can be used from now on in this process.
+
+    Importing runs the code of its module. So this is called only for names that a person has given, in
+    Python or on the command line, never for names that a file holds.
+
+    Parameters
+    ----------
+    name
+        MODULE:CLASS, such as `my_refiner:Refiner`. The module must be installed, or lie in the working
+        folder; an installed one of the same name comes first. Any other name is left as it is.
+
+    Returns
+    -------
+    str
+        The same name.
+    """
+    if ":" not in name or name in _ADDED:
+        return name
+    if (parts := OUTSIDE.fullmatch(name)) is None:
+        raise InputError(f"{name!r} is not a name of the form MODULE:CLASS")
+    try:
+        with _working_folder_last():
+            module = import_module(parts[1])
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise InputError(
+            f"cannot import {parts[1]!r} for {name!r} ({type(error).__name__}: {said}); it must be "
+            "installed, or in the working folder"
+        ) from error
+    refiner = getattr(module, parts[2], None)
+    if not (isinstance(refiner, type) and issubclass(refiner, nn.Module)):
+        raise InputError(
+            f"{name!r}: {parts[2]} is not a class of {parts[1]} derived from nn.Module"
+        )
+    _ADDED[name] = refiner
+    return name
+
+
+def added() -> list[str]:
+    """The names that `add` has made known in this process."""
+    return list(_ADDED)
+
+
+@contextmanager
+def _working_folder_last() -> Iterator[None]:
+    """Only while the module is imported, and after all others: nothing installed is hidden by it."""
+    folder = str(Path.cwd())
+    sys.path.append(folder)
+    invalidate_caches()
+    try:
+        yield
+    finally:
+        if sys.path[-1:] == [folder]:  # unless the module has changed it
+            sys.path.pop()
+
+
 def resolve(name: str) -> str:
     """The name of a method, given that name or the authors' name for it."""
     name = ALIASES.get(name) or name
-    if name in names():
+    if name in names() or name in _ADDED:
         return name
+    if ":" in name:
+        raise InputError(
+            f"the refiner {name!r} is not part of semishot, and a file that names it does not import it: "
+            f"allow it by `--allow {name}` (evaluate, pick, show), or in Python by "
+            f"`semishot.refine.add({name!r})`"
+        )
     choices = ["supervised", *names(), *ALIASES]
     near = difflib.get_close_matches(name, choices, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -52,18 +139,31 @@ def build(name: str, runs: int | None = None, **options: Any) -> nn.Module:
     Parameters
     ----------
     name
-        One of `names()`, or the authors' name of a method.
+        One of `names()` or `added()`, or the authors' name of a method.
     runs
         R gives every parameter a leading axis R, for R runs trained side by side. None: a single run.
     **options
         Options of the method, such as `mask_power=2`.
     """
-    refiner = import_module(f"{__name__}.{resolve(name)}").Refiner
+    known = resolve(name)
+    refiner = _ADDED.get(known) or import_module(f"{__name__}.{known}").Refiner
     try:
         module: nn.Module = refiner(runs=runs, **options)
     except TypeError as error:
         raise InputError(f"refiner {name!r} does not take these options: {error}") from error
     return module
+
+
+def weights_of(
+    refiner: nn.Module, unlabeled: Tensor, prototypes: Tensor, support: Tensor, labels: Tensor
+) -> Tensor:
+    """(..., U, D) -> (..., U, N): what a method says, with the labeled examples if it needs them.
+
+    The prototypes are (..., N, D), the labeled examples (..., S, D), their one-hot classes (..., S, N).
+    """
+    more = (support, labels) if getattr(refiner, "needs_support", False) else ()
+    weights: Tensor = refiner(unlabeled, prototypes, *more)
+    return weights
 
 
 def refined_prototypes(
@@ -74,7 +174,7 @@ def refined_prototypes(
     Parameters
     ----------
     refiner
-        A method, called as `refiner(unlabeled, prototypes)`, or None for the mean of the labeled examples.
+        A method, called as `weights_of` does, or None for the mean of the labeled examples.
     support
         Labeled embeddings, (..., S, D).
     labels
@@ -82,7 +182,8 @@ def refined_prototypes(
     unlabeled
         Unlabeled embeddings, (..., U, D). U may be 0.
     steps
-        How many times to refine.
+        How many times to refine. A method that ignores the prototypes it is given, and has steps of its own
+        as `oslo` does, gives the same each time.
 
     Returns
     -------
@@ -94,8 +195,8 @@ def refined_prototypes(
         return prototypes
     examples = torch.cat([support, unlabeled], -2)  # (..., S + U, D)
     for _ in range(steps):
-        weights = torch.cat([labels, refiner(unlabeled, prototypes)], -2)  # (..., S + U, N)
-        prototypes = class_prototypes(examples, weights)  # (..., N, D)           Eqs. 4, 9
+        weights = weights_of(refiner, unlabeled, prototypes, support, labels)  # (..., U, N)
+        prototypes = class_prototypes(examples, torch.cat([labels, weights], -2))  # Eqs. 4, 9
     return prototypes
 
 
@@ -125,12 +226,15 @@ class SideBySide(nn.Module):
     def __init__(self, refiners: Sequence[nn.Module], counts: Sequence[int]) -> None:
         super().__init__()
         self.refiners, self.counts = nn.ModuleList(refiners), list(counts)
+        self.needs_support = True  # for those that do
         if any(hasattr(refiner, "query_log_probs") for refiner in refiners):
             self.query_log_probs = self._query_log_probs
 
-    def forward(self, unlabeled: Tensor, prototypes: Tensor) -> Tensor:
-        parts = self._parts(unlabeled, prototypes)
-        return torch.cat([refiner(u, p) for refiner, u, p in parts])
+    def forward(
+        self, unlabeled: Tensor, prototypes: Tensor, support: Tensor, labels: Tensor
+    ) -> Tensor:
+        parts = self._parts(unlabeled, prototypes, support, labels)
+        return torch.cat([weights_of(*part) for part in parts])
 
     def of_run(self, run: int) -> tuple[nn.Module, int]:
         """The refiner of one run of the fleet, and which of the refiner's own runs it is."""

@@ -58,6 +58,8 @@ class Refiner(nn.Module):
 
     def mask_of(self, d: Tensor) -> Tensor:
         """m of Eq. 9 from the squared distances: (..., U, N) -> (..., U, N)."""
+        if not d.shape[-2]:
+            return d  # nothing to mask, and no statistics
         d = normalized(d)  # (..., U, N)  Eq. 7
         threshold, slope = self.threshold_and_slope(statistics(d))  # (..., 1, N)  Eq. 8
         return soft_mask(d, threshold, slope)

@@ -44,7 +44,7 @@ def ablations_grid(records: Sequence[AblationRecord]) -> Grid:
         header += [COLUMNS[h], "difference"]
     rows = []
     for (preset, updates, model, variant), columns in groups.items():
-        row: list[Cell] = [preset, Number(updates, decimals=0), published.MODELS[model], variant]
+        row: list[Cell] = [preset, Number(updates, decimals=0), published.title(model), variant]
         for h in published.DISTRACTORS:
             row += difference(columns[h]) if h in columns else ["", ""]
         rows.append(row)

@@ -12,7 +12,8 @@ from semishot.system.files import MOST_JSON, read_regular
 from semishot.training.config import FleetConfig
 from semishot.training.log import read_log
 
-LOOKS = {model: look for look, model in enumerate(published.MODELS)}
+LOOKS = 8
+"""How many colors and marks there are: one for each of the paper's rows, and three for other methods."""
 POINTS = 200
 """The most points of a learning curve."""
 
@@ -21,7 +22,7 @@ POINTS = 200
 class Line:
     label: str
     look: int
-    """Which color and mark, as in the paper's rows."""
+    """Which color and mark, as in the paper's rows; from 0 to LOOKS - 1."""
     points: Sequence[tuple[float, float]]
     errors: Sequence[float] = ()
     marked: bool = True
@@ -71,13 +72,13 @@ def learning_curves(folder: Path) -> Chart | None:
         return None
     parts = np.array_split(np.arange(len(steps)), min(POINTS, len(steps)))
     lines = []
-    for model in dict.fromkeys(member.model for member in config.members):
+    models = list(dict.fromkeys(member.model for member in config.members))
+    looks = {model: look % LOOKS for look, model in enumerate(published.rows(models))}
+    for model in models:
         runs = [run for run, member in enumerate(config.members) if member.model == model]
         means = losses[:, runs].mean(1)
         points = [(float(steps[part].mean()), float(means[part].mean())) for part in parts]
-        lines.append(
-            Line(published.MODELS.get(model, model), LOOKS.get(model, 0), points, marked=False)
-        )
+        lines.append(Line(published.title(model), looks[model], points, marked=False))
     s = config.shape
     episode = f"{s.way}-way {s.shot}-shot, M = {s.unlabeled}, H = {s.distractors}"
     title = f"{config.dataset}, preset {config.preset}, {episode}"

@@ -7,7 +7,7 @@ from semishot.paper import published
 from semishot.report.charts import LOOKS, Chart, Line
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Section
-from semishot.report.tables import COLUMNS, cell_commands, cells
+from semishot.report.tables import COLUMNS, cell_commands, cells, rows_of
 from semishot.training.records import Record
 
 
@@ -46,12 +46,12 @@ def curves_grid(table: published.Table, records: Sequence[Record], shot: int) ->
     """Accuracy at each M, for each model and column measured."""
     at = {m: cells(records, shot, m) for m in table.tests}
     rows: list[list[Cell]] = []
-    for model, label in published.MODELS.items():
+    for model in rows_of(records):
         for h in published.DISTRACTORS:
             found = [at[m][model, h] for m in table.tests]
             if any(found):
                 numbers = [ours.number() if ours else None for ours in found]
-                rows.append([f"{label}, {COLUMNS[h]}", *numbers])
+                rows.append([f"{published.title(model)}, {COLUMNS[h]}", *numbers])
     return Grid(f"{shot}-shot", [f"{shot}-shot", *(f"M = {m}" for m in table.tests)], rows)
 
 
@@ -62,12 +62,12 @@ def unlabeled_charts(records: Sequence[Record]) -> list[Chart]:
         at = {m: cells(records, shot, m) for m in table.tests}
         for h in published.DISTRACTORS:
             lines = []
-            for model, label in published.MODELS.items():
+            for look, model in enumerate(rows_of(records)):
                 found = {m: ours for m in table.tests if (ours := at[m][model, h])}
                 points = [(m, ours.mean) for m, ours in found.items()]
                 if points:
                     errors = [ours.error for ours in found.values()]
-                    lines.append(Line(label, LOOKS[model], points, errors))
+                    lines.append(Line(published.title(model), look % LOOKS, points, errors))
             charts.append(
                 Chart(
                     f"5-way {shot}-shot, {COLUMNS[h]}",

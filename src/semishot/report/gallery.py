@@ -83,14 +83,15 @@ def draw_episodes(
 
 def trained_models(found: Results) -> list[tuple[str, str, int]]:
     """Data set, folder and run: one fleet for each data set and preset, with distractors and masks if
-    there is one."""
-    best: dict[tuple[str, str], tuple[tuple[bool, int], str, str, int]] = {}
+    there is one, and of methods of the package: no others are imported."""
+    best: dict[tuple[str, str], tuple[tuple[bool, bool, int], str, str, int]] = {}
     for folder in found.runs:
         if not (folder / "model.safetensors").exists():
             continue
         config = FleetConfig.from_json(read_regular(folder / "config.json", MOST_JSON).decode())
         masked = [run for run, member in enumerate(config.members) if member.model == MASKED]
-        worth = bool(masked), config.shape.distractors
+        inside = not any(":" in member.model for member in config.members)
+        worth = inside, bool(masked), config.shape.distractors
         key = config.dataset, config.preset
         if key not in best or worth > best[key][0]:
             best[key] = worth, config.dataset, str(folder), masked[0] if masked else 0
@@ -104,7 +105,7 @@ def shipped_models() -> list[tuple[str, str, int]]:
 
 
 def is_prepared(dataset: str, root: Path | None) -> bool:
-    known = dataset in datasets.names()
+    known = dataset in (*datasets.names(), *datasets.own_names(root))
     return known and (datasets.pool_folder(dataset, root) / "pool.json").exists()
 
 

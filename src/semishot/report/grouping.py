@@ -8,7 +8,12 @@ from semishot.paper import presets, published
 from semishot.report import tables
 from semishot.report.provenance import provenance
 from semishot.report.section import Cell, Grid, Number, Section
-from semishot.training.config import Recipe
+from semishot.training.config import (
+    NOT_REFINED,
+    SEMI_SUPERVISED_INFERENCE,
+    SUPERVISED,
+    Recipe,
+)
 from semishot.training.records import (
     SETTINGS,
     AblationRecord,
@@ -87,7 +92,7 @@ def is_of_table(record: Record, table: published.Table) -> bool:
     return (
         test is not None
         and (record["way"], record["query"]) == (test.way, test.query)
-        and record["model"] in published.MODELS
+        and record["model"] != NOT_REFINED
         and record["shot"] in table.shots
         and record["distractors"] in published.DISTRACTORS
     )
@@ -98,7 +103,9 @@ def is_by_its_preset(record: Record) -> bool:
     if record["preset"] not in presets.PRESETS or record["options"] or record["split"] != "test":
         return False
     preset = presets.preset(record["preset"], record["dataset"])
-    refines = record["model"] in published.TRAINED
+    if "trained_as" in record:  # refined at test by another method than in training
+        return False
+    refines = record["model"] not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)
     distractors = preset.distractors if refines and record["distractors"] else 0
     unlabeled = preset.train.unlabeled if refines else 0
     train = replace(preset.train, shot=record["shot"], unlabeled=unlabeled, distractors=distractors)
@@ -134,7 +141,7 @@ def other_row(pairs: Sequence[tuple[str, AccuracyRecord]]) -> list[Cell]:
     )
     measured = tables.cell(record for _, record in pairs)
     return [
-        published.MODELS.get(r["model"], r["model"]),
+        published.title(r["model"]),
         measured.number() if measured else None,
         len(pairs),
         r["dataset"],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semishot.paper.published import MODELS
+from semishot.paper.published import title
 from semishot.report.charts import Chart, Steps
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Grid, Number, Section
@@ -84,7 +84,7 @@ def masks_grid(records: Sequence[MaskRecord]) -> Grid:
         [
             [
                 told.preset,
-                MODELS[told.model],
+                title(told.model),
                 SCORES[told.score],
                 told.splits,
                 told.auroc,

@@ -1,7 +1,7 @@
 """Result files -> one self-contained HTML page: tables, charts, episodes, how to run them again."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from semishot.errors import InputError
@@ -24,8 +24,10 @@ MOST_CURVES = 24
 """Fleets whose learning curves are shown: a page stays below 5 MB."""
 
 
-def write_report(source: Path, out: Path, root: Path | None = None, episodes: int = 2) -> None:
-    """Write the page from the result files below `source`, or from one of them.
+def write_report(
+    source: Path | Sequence[Path], out: Path, root: Path | None = None, episodes: int = 2
+) -> None:
+    """Write the page from result files, and from those below folders.
 
     Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not loaded.
     """
@@ -33,7 +35,8 @@ def write_report(source: Path, out: Path, root: Path | None = None, episodes: in
         raise InputError(f"--episodes must be at least 0, not {episodes}")
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder")
-    text = as_html(read_results(source), root, episodes)
+    sources = [source] if isinstance(source, Path) else source
+    text = as_html(read_results(*sources), root, episodes)
     write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 

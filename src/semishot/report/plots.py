@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from semishot.errors import InputError
-from semishot.paper.published import DISTRACTORS, MODELS
+from semishot.paper.published import DISTRACTORS, title
 from semishot.report.charts import Steps
 from semishot.report.curves import unlabeled_charts
 from semishot.report.mask_tables import SCORES, mask_chart, score_summaries
@@ -22,6 +22,9 @@ STYLES = (
     ("#E69F00", "s", "-"),
     ("#009E73", "D", "-"),
     ("#D55E00", "^", "-"),
+    ("#CC79A7", "P", "-"),
+    ("#0072B2", "h", "-"),
+    ("#000000", "<", "-"),
 )
 """Color, marker and line style by look; the colors are Okabe and Ito's, for all kinds of color vision."""
 BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#D55E00"
@@ -111,7 +114,7 @@ def draw_masks(records: Sequence[MaskRecord], out: Path) -> None:
                 f"{number.value:.3f}", (number.value, y + shift), (-10, -4), ha="right",
                 fontsize=11, textcoords="offset points",
             )  # fmt: skip
-    labels = [f"{SCORES[each.score]}\n({MODELS[each.model]})" for each in told]
+    labels = [f"{SCORES[each.score]}\n({title(each.model)})" for each in told]
     right.set_yticks(range(len(told)), labels, fontsize=11)
     right.set(ylim=(-0.6, len(told) - 0.3))
     lowest = min(min(each.auroc.value, each.average_precision.value) for each in told)

@@ -1,5 +1,6 @@
-"""A folder of result files -> their records, choices of recipes, and the run folders beside them."""
+"""Result files and folders of them -> their records, choices of recipes, and the run folders beside them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,30 +18,43 @@ class Results:
     """Run folders, finished or not."""
 
 
-def read_results(source: Path) -> Results:
-    """One result file, or all below a folder of published results or of runs."""
-    if not source.exists():
-        raise InputError(f"no results in {source}: there is no such file or folder")
-    files: dict[str, list[Record]] = {}
-    choices = []
-    paths = [source] if source.is_file() else result_files(source)
-    for path in paths:
-        content = read_result_file(path)
-        if isinstance(content, dict) and "variants" in content:
-            choices.append(as_choice(content, path))
-        elif not (isinstance(content, dict) and "benchmark" in content):
-            name = path.name if source.is_file() else path.relative_to(source).as_posix()
-            files[name] = as_records(content, path)
-    if not any(files.values()):
+def read_results(*sources: Path) -> Results:
+    """Result files, and all below folders: of published results, of runs, or of `evaluate --json`."""
+    found = Results({}, [], [])
+    seen: set[Path] = set()
+    for source in sources:
+        if not source.exists():
+            raise InputError(f"no results in {source}: there is no such file or folder")
+        for path in [source] if source.is_file() else result_files(source):
+            if path.resolve() in seen:  # a file and its folder may both be given
+                continue
+            seen.add(path.resolve())
+            content = read_result_file(path)
+            if isinstance(content, dict) and "variants" in content:
+                found.choices.append(as_choice(content, path))
+            elif not (isinstance(content, dict) and "benchmark" in content):
+                found.files[_name(path, source, found.files)] = as_records(content, path)
+        for log in sorted(source.rglob("log.jsonl")):  # none below a file
+            if (log.parent / "config.json").exists() and log.parent.resolve() not in seen:
+                seen.add(log.parent.resolve())
+                found.runs.append(log.parent)
+    if not any(found.files.values()):
+        given = ", ".join(map(str, sources))
         raise InputError(
-            f"no results in {source}: give the folder of `reproduce --runs` or `--publish`"
+            f"no results in {given}: give the folder of `reproduce --runs` or `--publish`, or files of "
+            "`evaluate --json`"
         )
-    logs = sorted(source.rglob("log.jsonl"))  # none below a file
-    runs = [log.parent for log in logs if (log.parent / "config.json").exists()]
-    return Results(files, choices, runs)
+    return found
+
+
+def _name(path: Path, source: Path, taken: Collection[str]) -> str:
+    """The file's name relative to the source; its whole path if another source has that name too."""
+    name = path.name if source.is_file() else path.relative_to(source).as_posix()
+    return path.as_posix() if name in taken else name
 
 
 def result_files(folder: Path) -> list[Path]:
-    """Published files, the files that `reproduce` leaves beside the runs, and each run's `result.json`."""
-    published = {p for p in folder.glob("*/*.json") if p.name not in ("config.json", "pool.json")}
+    """Published files, those of `evaluate --json`, those beside the runs, and each run's `result.json`."""
+    published = {*folder.glob("*.json"), *folder.glob("*/*.json")}
+    published = {p for p in published if p.name not in ("config.json", "pool.json")}
     return sorted({*published, *folder.glob("*/table5/*.json"), *folder.rglob("result.json")})

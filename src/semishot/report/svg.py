@@ -15,8 +15,12 @@ MARKS = (
     "m-4 -4h8v8h-8z",
     "m0 -5.5l5 5.5l-5 5.5l-5 -5.5z",
     "m-5 3.5h10l-5 -8.5z",
+    "m-5 -1.5h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z",
+    "m-4.5 0l2 -4h5l2 4l-2 4h-5z",
+    "m3.5 -5v10l-8.5 -5z",
 )
-"""A disk, a triangle, a square, a diamond, a triangle: lines differ by more than color."""
+"""A disk, a triangle, a square, a diamond, a triangle, then for other methods a plus, a hexagon, a triangle:
+lines differ by more than color."""
 
 
 @dataclass(frozen=True)

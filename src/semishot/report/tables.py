@@ -60,6 +60,7 @@ Cells = dict[tuple[str, int], Measured | None]
 
 def cells(records: Iterable[Record], shot: int, unlabeled: int) -> Cells:
     """What was measured at this shot and M, by model and number of distractor classes."""
+    records = list(records)
     here = [r for r in records if (r["shot"], r["unlabeled"]) == (shot, unlabeled)]
     return {
         (model, h): cell(
@@ -68,9 +69,14 @@ def cells(records: Iterable[Record], shot: int, unlabeled: int) -> Cells:
             # the supervised model ignores unlabeled images: both columns show one number
             if r["model"] == model and r["distractors"] == (0 if model == "supervised" else h)
         )
-        for model in paper.MODELS
+        for model in rows_of(records)
         for h in paper.DISTRACTORS
     }
+
+
+def rows_of(records: Iterable[Record]) -> list[str]:
+    """The models of the paper, then any others that were measured."""
+    return paper.rows(record["model"] for record in records)
 
 
 COLUMNS = {0: "no distractors", 5: "w/ distractors"}
@@ -86,7 +92,8 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
     """A table, a grid for each shot and M at test."""
     dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
     beside_paper = dataset == table.dataset
-    title = table.title if beside_paper else "The five models"
+    others = set(rows_of(records)) - set(paper.MODELS)
+    title = table.title if beside_paper else "The five models" + (" and others" if others else "")
     aim = presets.preset(preset, dataset).about
     parts = parts_of(table, records)
     best = best_differences(table, records)
@@ -96,7 +103,7 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
         Number(updates, decimals=0),
         Number(len(best), decimals=0, note=f"of {len(table.cells)}"),
         sum(gap >= 0 for gap in best.values()),
-        Number(min(best.values()), form="difference"),
+        Number(min(best.values()), form="difference") if best else None,
     ]
     return Section(
         f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates",
@@ -104,7 +111,7 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
         provenance(records),
         cell_commands(name, table, records),
         aim=f"{aim[0].upper()}{aim[1:]}.",
-        comparison=comparison(table, best) if beside_paper else "",
+        comparison=comparison(table, best) if beside_paper and best else "",
         findings=findings(records, *parts[0]),
         is_complete=len(best) == len(table.cells),
         summary=summary if beside_paper else [],
@@ -120,13 +127,13 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
     for h in paper.DISTRACTORS:
         header += [COLUMNS[h], *(["paper", "difference"] if beside_paper else [])]
     rows = []
-    for model, label in paper.MODELS.items():
-        row: list[Cell] = [label]
+    for model in rows_of(records):
+        row: list[Cell] = [paper.title(model)]
         for h in paper.DISTRACTORS:
             ours = measured[model, h]
             row.append(ours.number(max(splits)) if ours else None)
             if beside_paper:
-                row += beside(ours, table.cells[model, shot, h])
+                row += beside(ours, table.cells.get((model, shot, h)))
         rows.append(row)
     filters = first["recipe"].get("filters", Recipe().filters)
     fewer = " (n): over n splits only." if min(splits) < max(splits) else ""
@@ -156,8 +163,8 @@ def best_differences(
     best: dict[tuple[str, int, int], float] = {}
     for shot, m in parts_of(table, records):
         for (model, h), ours in cells(records, shot, m).items():
-            if ours:
-                key = model, shot, h
+            key = model, shot, h
+            if ours and key in table.cells:
                 best[key] = max(best.get(key, -np.inf), ours.mean - table.cells[key].mean)
     return best
 
@@ -173,7 +180,7 @@ def comparison(table: paper.Table, best: dict[tuple[str, int, int], float]) -> s
 def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
     """What unlabeled images gain and distractors cost, as far as it was measured."""
     means = {k: ours.mean for k, ours in cells(records, shot, unlabeled).items() if ours}
-    methods = [model for model in paper.MODELS if model != "supervised"]
+    methods = [model for model in rows_of(records) if model != "supervised"]
     bought = {model: means[model, 0] for model in methods if (model, 0) in means}
     kept = {model: means[model, 5] for model in methods if (model, 5) in means}
     said = []
@@ -181,7 +188,7 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
         base, best = means["supervised", 0], max(bought, key=lambda model: bought[model])
         said.append(
             f"{unlabeled} unlabeled images per class bought {bought[best] - base:+.1f} points: "
-            f"{paper.MODELS[best]} reaches {bought[best]:.1f} % where the supervised model has "
+            f"{paper.title(best)} reaches {bought[best]:.1f} % where the supervised model has "
             f"{base:.1f} %."
         )
     plain = "soft_kmeans"
@@ -190,7 +197,7 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
         said.append(
             f"With as many distractors in the pile, Soft k-Means falls by "
             f"{bought[plain] - kept[plain]:.1f} points to {kept[plain]:.1f} %, while "
-            f"{paper.MODELS[robust]} keeps {kept[robust]:.1f} %."
+            f"{paper.title(robust)} keeps {kept[robust]:.1f} %."
         )
     return said
 
@@ -201,10 +208,11 @@ def cell_commands(
     """The command for the whole table, then for each row at one shot, in both columns."""
     commands = [("all of it", table_command(name, table, records))]
     for shot in sorted({r["shot"] for r in records}):
-        for model, label in paper.MODELS.items():
+        for model in rows_of(records):
             own = [r for r in records if (r["model"], r["shot"]) == (model, shot)]
             if own:
-                commands.append((f"{label}, {shot}-shot", table_command(name, table, own)))
+                row = f"{paper.title(model)}, {shot}-shot"
+                commands.append((row, table_command(name, table, own)))
     return commands
 
 
@@ -218,8 +226,8 @@ def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> s
     shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
     if shots < set(table.shots):
         command += " --shots " + " ".join(str(shot) for shot in table.shots if shot in shots)
-    if models < set(paper.MODELS):
-        command += " --models " + " ".join(model for model in paper.MODELS if model in models)
+    if models != set(paper.MODELS):
+        command += " --models " + shlex.join(row for row in rows_of(records) if row in models)
     return command
 
 

@@ -4,8 +4,10 @@ Letters: B images, H x W pixels, C channels, D features.
 """
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,13 @@ from PIL import Image
 from torch import Tensor, nn
 
 from semishot.data.framing import Framing, Ink, Whole
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 from semishot.network.protonet import ProtoNet, take_run
-from semishot.sorter.photo_encoders import efficientnet_lite0, timm_network
-from semishot.system.files import read_json, reading, write_json
+from semishot.sorter.onnx_encoders import OnnxModule, Preparation, chosen, framing_of, open_onnx
+from semishot.sorter.onnx_files import read_onnx
+from semishot.sorter.photo_encoders import efficientnet_lite, timm_network
+from semishot.sorter.requests import OnnxOptions
+from semishot.system.files import read_json, reading, write_json, write_whole
 from semishot.system.json_fields import from_json
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig
@@ -29,11 +34,14 @@ __all__ = ["DEFAULT", "ImageEncoder", "load_encoder", "open_encoder", "save_enco
 
 FORMAT = 1
 DEFAULT = "photos"
+PHOTOS = {"photos-lite0": 0, "photos-lite2": 2}
+"""EfficientNet-Lite by number; `photos` is `BEST_PHOTOS`, and in models of version 0.1 Lite0."""
+BEST_PHOTOS, PHOTOS_IN_0_1 = "photos-lite2", "photos-lite0"
 OMNIGLOT = "omniglot"
 FEATURES = "features"
 """In `encoder.json`: there is no encoder, since the classifier was given features."""
-TRAINED = "trained by semishot"
-DESCRIPTION, WEIGHTS = "encoder.json", "encoder.safetensors"
+TRAINED, ONNX = "trained by semishot", "onnx:"
+DESCRIPTION, WEIGHTS, GRAPH = "encoder.json", "encoder.safetensors", "encoder.onnx"
 AGAIN = "run `semishot classify` again"
 
 
@@ -55,6 +63,8 @@ class ImageEncoder:
     """A digest of the weights and of how images are prepared: it changes if the features do."""
     trained: tuple[FleetConfig, ProtoNet] | None = None
     """What is saved with a model, for an encoder trained by semishot."""
+    notes: tuple[str, ...] = ()
+    """What was assumed about it, for the user."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,8 @@ class Description:
     format: int
     encoder: str
     identity: str | None = None
+    onnx: Mapping[str, Any] | None = None
+    """The fields of a `Preparation`, for an ONNX file."""
 
     def __post_init__(self) -> None:
         if self.format != FORMAT:
@@ -82,25 +94,32 @@ class FleetOfOne(nn.Module):
         return features.squeeze(0)
 
 
-def open_encoder(name: str) -> ImageEncoder:
+def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
     """Open an encoder by name.
 
-    `photos`, `omniglot`, `timm:NAME`, or the path of a run folder or of a file by `semishot pick`; `#2` at
-    the end of a path selects the third run.
+    `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, `timm:NAME`, or the path of a run folder or of a file
+    by `semishot pick`; `#2` at the end of a path selects the third run.
     """
     kind, _, rest = name.partition(":")
-    if name == DEFAULT:
-        return _assembled(name, *efficientnet_lite0())
+    if kind == "onnx":
+        return _of_onnx(Path(rest), onnx or OnnxOptions())
+    if onnx not in (None, OnnxOptions()):
+        raise InputError(
+            "--encoder-size, -mean, -std, -crop, -output and -tokens are for onnx:FILE"
+        )
+    name = BEST_PHOTOS if name == DEFAULT else name
+    if name in PHOTOS:
+        return _assembled(name, *efficientnet_lite(PHOTOS[name]))
     if kind == "timm":
         return _assembled(name, *timm_network(rest))
     source, _, place = (f"pretrained:{OMNIGLOT}" if name == OMNIGLOT else name).partition("#")
     path = find_model(source)
     if not path.exists():
         raise InputError(
-            f"no encoder {name!r}: choose photos, omniglot, timm:NAME, or a folder that `semishot "
-            "train` has left"
+            f"no encoder {name!r}: choose photos, omniglot, onnx:FILE, timm:NAME, or a folder that "
+            "`semishot train` has left"
         )
-    config, fleet = load_model(path, torch.device("cpu"))
+    config, fleet = load_model(path, torch.device("cpu"), refiners=False)
     run = _chosen_run(name, place, len(config.members))
     alone = replace(config, members=(config.members[run],))
     return _of_run(name, alone, take_run(fleet, run))
@@ -144,6 +163,30 @@ def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
     return ImageEncoder(name, *shape, features, module, framing, whole.hexdigest())
 
 
+def _of_onnx(path: Path, options: OnnxOptions) -> ImageEncoder:
+    module = OnnxModule(read_onnx(path), str(path))
+    preparation, notes = chosen(module, options)
+    module.prepare(preparation)
+    return _onnx_encoder(f"{ONNX}{printable(path.name)}", module, tuple(notes))
+
+
+def _onnx_encoder(name: str, module: OnnxModule, notes: tuple[str, ...] = ()) -> ImageEncoder:
+    framing = framing_of(module.preparation)
+    whole = hashlib.sha256(module.data)
+    whole.update(json.dumps(asdict(module.preparation), sort_keys=True).encode())
+    shape = (framing.height, framing.width, framing.channels)
+    identity = whole.hexdigest()
+    return ImageEncoder(name, *shape, module.features, module, framing, identity, notes=notes)
+
+
+def _saved_onnx(name: str, folder: Path, fields: Mapping[str, Any] | None) -> ImageEncoder:
+    path = folder / GRAPH
+    if fields is None:
+        raise InputError(f"{folder / DESCRIPTION}: onnx is missing; {AGAIN}")
+    preparation = from_json(Preparation, dict(fields), f"{folder / DESCRIPTION}: onnx")
+    return _onnx_encoder(name, open_onnx(path, read_onnx(path, alone=True), preparation))
+
+
 def _saved_timm(name: str, weights: Path) -> ImageEncoder:
     """Open an encoder by its saved weights: opening a model must not download anything."""
     module, framing = timm_network(name.removeprefix("timm:"), pretrained=False)
@@ -171,6 +214,9 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
         save_model(folder / WEIGHTS, *encoder.trained)
     elif encoder.name.startswith("timm:"):
         write_tensors(folder / WEIGHTS, encoder.module.state_dict(), {})
+    elif isinstance(module := encoder.module, OnnxModule):
+        saved["onnx"] = asdict(module.preparation)
+        write_whole(folder / GRAPH, partial(Path.write_bytes, data=module.data))
     write_json(folder / DESCRIPTION, saved)
 
 
@@ -187,12 +233,14 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     if name == FEATURES:
         return None
     if name == TRAINED:
-        config, model = load_model(folder / WEIGHTS, torch.device("cpu"))
+        config, model = load_model(folder / WEIGHTS, torch.device("cpu"), refiners=False)
         encoder = _of_run(TRAINED, config, model)
-    elif name in (DEFAULT, OMNIGLOT):
-        encoder = open_encoder(name)
+    elif name in (DEFAULT, *PHOTOS, OMNIGLOT):
+        encoder = open_encoder(PHOTOS_IN_0_1 if name == DEFAULT else name)
     elif name.startswith("timm:"):
         encoder = _saved_timm(name, folder / WEIGHTS)
+    elif name.startswith(ONNX):
+        encoder = _saved_onnx(name, folder, saved.onnx)
     else:
         raise InputError(
             f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"

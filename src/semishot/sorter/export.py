@@ -6,7 +6,7 @@ Letters: B images, H x W pixels, C channels, D features, N classes.
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -30,6 +30,8 @@ from semishot.sorter.export_check import (
     image_trials,
     imported,
 )
+from semishot.sorter.onnx_encoders import OnnxModule
+from semishot.sorter.onnx_merge import FOUND, PIXELS, merged, opset_for
 from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
 
@@ -162,8 +164,25 @@ def checked_graph(
         features: NDArray[Any] = module(torch.from_numpy(pixels)).numpy()
         return features
 
-    data = as_onnx(EncoderAndHead(module, head), "images", images, about(classifier, encoder))
+    facts = about(classifier, encoder)
+    if isinstance(module, OnnxModule):
+        data = with_onnx_encoder(module, head, images, facts)
+    else:
+        data = as_onnx(EncoderAndHead(module, head), "images", images, facts)
     return data, max(difference, compare(data, "images", images, classifier, embed))
+
+
+def with_onnx_encoder(
+    module: OnnxModule, head: Head, images: NDArray[Any], metadata: dict[str, str]
+) -> bytes:
+    """The user's graph between two of torch's: what prepares pixels, and pooling with the head."""
+    opset = opset_for(module)
+    pixels = module.scaling(torch.from_numpy(images)).contiguous().numpy()
+    before = as_onnx(module.scaling, "images", images, {}, outputs=[PIXELS], opset=opset)
+    after = as_onnx(
+        EncoderAndHead(module.pooling, head), FOUND, module.run(pixels), {}, opset=opset
+    )
+    return described(merged(module, before, after, OUTPUTS), metadata)
 
 
 @contextmanager
@@ -179,7 +198,15 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def as_onnx(module: nn.Module, takes: str, trial: NDArray[Any], metadata: dict[str, str]) -> bytes:
+def as_onnx(
+    module: nn.Module,
+    takes: str,
+    trial: NDArray[Any],
+    metadata: dict[str, str],
+    *,
+    outputs: Sequence[str] = OUTPUTS,
+    opset: int | None = None,
+) -> bytes:
     """The serialized graph with a dynamic batch."""
     batch = torch.export.Dim("batch")
     with quiet():
@@ -187,13 +214,18 @@ def as_onnx(module: nn.Module, takes: str, trial: NDArray[Any], metadata: dict[s
             module.eval(),
             (torch.from_numpy(trial),),
             input_names=[takes],
-            output_names=OUTPUTS,
+            output_names=outputs,
+            opset_version=opset,
             dynamic_shapes=({0: batch},),
             dynamo=True,
             verbose=False,
         )
     assert program is not None
-    proto = program.model_proto
+    return described(program.model_proto, metadata)
+
+
+def described(proto: Any, metadata: dict[str, str]) -> bytes:
+    """The serialized graph with its metadata."""
     for key, value in metadata.items():
         proto.metadata_props.add(key=key, value=value)
     data: bytes = proto.SerializeToString()

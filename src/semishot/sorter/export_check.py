@@ -3,8 +3,6 @@
 Letters: B images, H x W pixels, C channels, D features, N classes.
 """
 
-import importlib
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +13,7 @@ from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.lift import Lift
 from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.onnx_files import imported
 
 __all__ = ["OUTPUTS", "TOLERANCE", "compare", "feature_trials", "image_trials", "imported"]
 
@@ -23,15 +22,6 @@ TOLERANCE = 1e-3
 """Largest allowed difference of probabilities and scores between onnxruntime and torch."""
 BATCH = 7
 LANDMARKS = 20
-
-
-def imported(name: str) -> Any:
-    """A module of the extra `onnx`; the telemetry of onnxruntime is switched off."""
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"export needs {name}: pip install 'semishot[onnx]'") from error
 
 
 def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:

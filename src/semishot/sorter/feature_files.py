@@ -4,7 +4,8 @@ Letters: P rows, D features.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows
-from semishot.sorter.listing import Item, Skipped, table_rows
+from semishot.sorter.listing import STRANGER, Item, Skipped, as_label, table_rows
 from semishot.system.npy import map_array
 
 __all__ = ["feature_rows", "read_features", "read_labels"]
 
 BLOCK = 4096
+NUMBERS = {"-1": "", "-2": STRANGER}
+"""Labels that are numbers: unlabeled, and none of the classes."""
 
 
 def read_features(path: Path) -> NDArray[Any]:
@@ -33,8 +36,7 @@ def read_features(path: Path) -> NDArray[Any]:
 
 
 def read_labels(path: Path, rows: int) -> list[str | None]:
-    """A label for each row; -1 in a .npy file or an empty cell in a .csv file means unlabeled."""
-    labels: list[str | None]
+    """A label for each row. -1 or nothing means unlabeled, -2 or `stranger` none of the classes."""
     if path.suffix.lower() == ".npy":
         array = _read_array(path)
         if array.ndim != 1 or array.dtype.kind not in "iuU":
@@ -45,36 +47,57 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
             characters = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
             if characters.max(initial=0) > sys.maxunicode:
                 raise InputError(f"{path} holds strings that are not text")
-        labels = [None if str(value) in ("-1", "") else str(value) for value in array.tolist()]
+        given = [str(value) for value in array.tolist()]
     else:
-        labels = [row["label"] or None for _, row in table_rows(path, ("label",))]
+        given = [row["label"] for _, row in table_rows(path, ("label",))]
+    labels = [NUMBERS.get(value, value) or None for value in given]
+    labels = [None if label is None else as_label(label) for label in labels]
     if len(labels) != rows:
         raise InputError(f"{path} has {len(labels):,} labels for {rows:,} rows of features")
     return labels
 
 
-def feature_rows(labeled: Path, labels: Path | None, unlabeled: Path | None, scratch: Path) -> Rows:
+@dataclass(frozen=True)
+class FeatureFiles:
+    """Features instead of images."""
+
+    labeled: Path
+    labels: Path | None
+    unlabeled: Path | None
+    corrections: Mapping[str, str]
+    """What rows were corrected to: a name such as pile.npy:7 -> a label."""
+
+
+def feature_rows(given: FeatureFiles, scratch: Path) -> Rows:
     """The labeled rows, then the others, each named by its number; rows that are not finite are skipped."""
-    if labels is None:
+    labeled, unlabeled = given.labeled, given.unlabeled
+    if given.labels is None:
         raise InputError(
             f"--labeled {labeled} holds features: pass their --labels too (.csv or .npy)"
         )
-    known = read_features(labeled)
-    given = read_labels(labels, len(known))
-    parts: list[tuple[NDArray[Any], list[Item], Sequence[int]]] = []
-    items = [Item(f"{labeled.name}:{row}", label) for row, label in enumerate(given)]
-    for wanted in (True, False):
-        rows = [row for row, item in enumerate(items) if (item.label is not None) == wanted]
-        parts.append((known, items, rows))
+    arrays = [(labeled, read_features(labeled))]
+    labels = [read_labels(given.labels, len(arrays[0][1]))]
     if unlabeled is not None:
-        pile = read_features(unlabeled)
-        if pile.shape[1] != known.shape[1]:
-            raise InputError(
-                f"{unlabeled} has {pile.shape[1]:,} features in a row, {labeled} has {known.shape[1]:,}"
-            )
-        names = [Item(f"{unlabeled.name}:{row}") for row in range(len(pile))]
-        parts.append((pile, names, range(len(pile))))
+        arrays.append((unlabeled, read_features(unlabeled)))
+        labels.append([None] * len(arrays[1][1]))
+        known, pile = arrays[0][1].shape[1], arrays[1][1].shape[1]
+        if pile != known:
+            raise InputError(f"{unlabeled} has {pile:,} features in a row, {labeled} has {known:,}")
+    parts: list[tuple[NDArray[Any], list[Item], Sequence[int]]] = []
+    items = [
+        [_row(f"{path.name}:{row}", label, given.corrections) for row, label in enumerate(own)]
+        for (path, _), own in zip(arrays, labels, strict=True)
+    ]
+    for wanted in (True, False):
+        for (_, array), own in zip(arrays, items, strict=True):
+            rows = [row for row, item in enumerate(own) if (item.label is not None) == wanted]
+            parts.append((array, own, rows))
     return gathered(parts, scratch)
+
+
+def _row(name: str, label: str | None, corrections: Mapping[str, str]) -> Item:
+    correct = corrections.get(name, "")
+    return Item(name, correct or label, of_pile=label is None, correct=correct)
 
 
 def gathered(

@@ -28,6 +28,8 @@ class Step:
     name: str
     digest: str
     """SHA-256 of the content."""
+    was: tuple[str, str] | None = None
+    """Of a file that is sorted again: its folder and name in OUT/sorted until then."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,14 @@ class Sorting:
 
     def target(self, step: Step) -> Path:
         return self.out / SORTED / step.folder / step.name
+
+    def targets(self) -> dict[Path, Path]:
+        """The source of each file -> where it is when the sorting is complete."""
+        return {step.source: self.target(step) for step in self.steps}
+
+    def earlier(self, step: Step) -> Path | None:
+        """Where a file that is sorted again has been until then."""
+        return None if step.was is None else self.out / SORTED / step.was[0] / step.was[1]
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Journal:
 
 
 def write_journal(sorting: Sorting) -> None:
-    steps = [[str(s.source), s.folder, s.name, s.digest] for s in sorting.steps]
+    steps = [[str(s.source), s.folder, s.name, s.digest, *(s.was or ())] for s in sorting.steps]
     saved: dict[str, Any] = {"format": FORMAT, "how": sorting.how, "done": sorting.done}
     saved["steps"] = steps
     saved["seal"] = sign(json.dumps(saved))
@@ -99,14 +109,16 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
 def _step(number: int, saved: tuple[str, ...]) -> Step:
     """A step whose target can only be OUT/sorted/FOLDER/NAME."""
     where = f"steps[{number}]"
-    if len(saved) != 4:
-        raise InputError(f"{where} must be four strings, not {list(saved)!r:.40}")
-    step = Step(Path(saved[0]), *saved[1:])
+    if len(saved) not in (4, 6):
+        raise InputError(f"{where} must be four or six strings, not {list(saved)!r:.40}")
+    source, folder, name, digest, *was = saved
+    step = Step(Path(source), folder, name, digest, (was[0], was[1]) if was else None)
     if not step.source.is_absolute() or b"\0" in os.fsencode(step.source):
-        raise InputError(f"{where}: source must be an absolute path, not {saved[0]!r:.40}")
-    for field, name in (("folder", step.folder), ("name", step.name)):
-        if name in ("", ".", "..") or {"/", os.sep} & set(name) or b"\0" in os.fsencode(name):
-            raise InputError(f"{where}: {field} must be the name of a file, not {name!r:.40}")
+        raise InputError(f"{where}: source must be an absolute path, not {source!r:.40}")
+    fields = zip(("folder", "name", "folder", "name"), (folder, name, *was), strict=False)
+    for field, part in fields:
+        if part in ("", ".", "..") or {"/", os.sep} & set(part) or b"\0" in os.fsencode(part):
+            raise InputError(f"{where}: {field} must be the name of a file, not {part!r:.40}")
     if not re.fullmatch("[0-9a-f]{64}", step.digest):
         raise InputError(f"{where}: digest must be a SHA-256, not {step.digest!r:.40}")
     return step

@@ -11,12 +11,22 @@ from semishot.data.walk_folders import walk
 from semishot.errors import InputError, printable
 from semishot.system.files import read_regular
 
-__all__ = ["Item", "Listing", "Skipped", "from_folders", "from_table", "table_rows"]
+__all__ = [
+    *("STRANGER", "Item", "Listing", "Skipped", "as_label", "from_folders", "from_table"),
+    *("read_table", "table_rows"),
+]
+
+NUMBERS = {"-1": "unlabeled", "-2": "strangers"}
+"""What these numbers mean as labels in Python: they are not the names of classes."""
+STRANGER = "stranger"
+"""Reserved: the folder, and the label in a table, of images that belong to none of the classes."""
 
 # fmt: off
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
 MOST_TABLE_BYTES = 2**28
+USED = {"path", "label", "runner_up", "decision", "correct"}
+"""The columns of tables that are kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,23 @@ class Item:
     shown: str
     """How it is shown: the path as given, or the number of the row."""
     label: str | None = None
+    """Its class, or `stranger`; None: to be found."""
     path: Path | None = None
+    """Where it is now."""
+    of_pile: bool = False
+    """Whether `--apply` sorts it: it may have a label all the same, by a correction."""
+    correct: str = ""
+    """What its user has corrected its label to."""
+    home: Path | None = None
+    """Of a file that was moved by `--apply move`: where it came from."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV: the names of its columns, and the number of each line with its cells that are used."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[int, dict[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -87,11 +113,15 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
         if len(parts) == 1:
             listing.skipped.append(Skipped(str(path), "is not in the folder of a class"))
         else:
-            found[parts[0]] = found.get(parts[0], 0) + _add(listing, path, parts[0])
+            found[parts[0]] = found.get(parts[0], 0) + _add(listing, path, as_label(parts[0]))
     for entry in sorted(labeled.iterdir()):
         if entry.is_dir() and not entry.name.startswith(".") and entry.resolve() not in inner:
             if not found.get(entry.name):
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
+            elif as_label(entry.name) == STRANGER:
+                listing.notes.append(
+                    f"{printable(str(entry))}: {found[entry.name]:,} images of none of the classes"
+                )
         elif entry.is_dir() and entry.resolve() in inner:
             listing.notes.append(
                 f"{printable(str(entry))} is not a class: it is the pile or the output"
@@ -109,8 +139,18 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
     if reason:
         listing.skipped.append(Skipped(str(path), reason))
         return False
-    listing.items.append(Item(str(path), label, path))
+    listing.items.append(Item(str(path), label, path, of_pile=label is None))
     return True
+
+
+def as_label(text: str) -> str:
+    """A label as it was written, and `stranger` in any case."""
+    if text in NUMBERS:
+        raise InputError(
+            f"a class is called {text}, which elsewhere means {NUMBERS[text]}: give it another name, leave "
+            f"the label of an unlabeled image empty, and call images of no class {STRANGER}"
+        )
+    return STRANGER if text.casefold() == STRANGER else text
 
 
 def _files(listing: Listing, root: Path, ends: set[Path]) -> Iterator[Path]:
@@ -126,28 +166,43 @@ def from_table(table: Path) -> Listing:
     """A CSV with the columns path and label; paths are relative to it, and an empty label means unlabeled."""
     labeled, others = Listing(), Listing()
     for line, row in table_rows(table, ("path", "label")):
-        name, label = row["path"], row["label"] or None
+        name, label = row["path"], as_label(row["label"]) or None
         if not name or "\0" in name:
             labeled.skipped.append(Skipped(f"{table}, line {line}", "names no path"))
             continue
         into = labeled if label is not None else others
-        into.items.append(Item(name, label, table.parent / name))
+        path = table.parent / name
+        into.items.append(Item(str(path), label, path, of_pile=label is None))
     labeled.items += others.items
+    if strangers := sum(item.label == STRANGER for item in labeled.items):
+        labeled.notes.append(
+            f"{printable(str(table))}: {strangers:,} images of none of the classes ({STRANGER})"
+        )
     return labeled
 
 
 def table_rows(table: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Line number and cells of each row of a CSV that has these columns."""
+    held = read_table(table)
+    if missing := [c for c in columns if c not in held.columns]:
+        raise InputError(
+            f"{table} has no column {' and no column '.join(missing)}: its first line must be "
+            f"{','.join(columns)}"
+        )
+    yield from held.rows
+
+
+def read_table(table: Path) -> Table:
+    """A CSV in UTF-8; its cells are separated by commas, semicolons or tabs."""
     try:
         text = read_regular(table, MOST_TABLE_BYTES).decode("utf-8-sig")
-        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-        if missing := [c for c in columns if c not in (reader.fieldnames or ())]:
-            raise InputError(
-                f"{table} has no column {' and no column '.join(missing)}: its first line must be "
-                f"{','.join(columns)}"
-            )
-        for row in reader:
-            yield reader.line_num, {column: row[column] or "" for column in columns}
+        head = text.partition("\n")[0]
+        delimiter = next((mark for mark in ",;\t" if mark in head), ",")
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        columns = tuple(reader.fieldnames or ())
+        used = [column for column in columns if column in USED]
+        rows = [(reader.line_num, {c: row[c] or "" for c in used}) for row in reader]
+        return Table(columns, rows)
     except FileNotFoundError as error:
         raise InputError(f"no file {table}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:

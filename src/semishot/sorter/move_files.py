@@ -2,26 +2,30 @@
 
 The whole plan is on disk before the first file is touched, every step can be repeated, and no step
 overwrites anything. So a sorting that was killed can be completed or undone from its journal alone.
+A finished sorting can be planned again: what changed is moved from where it is now, and the journal
+still knows where each file came from.
 """
 
 import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.sorter.journal import JOURNAL, SORTED, How, Sorting, Step, read_journal, write_journal
+from semishot.sorter.listing import STRANGER
+from semishot.sorter.sorted_files import SortedFile, digest_of, find_sorted, is_file
 from semishot.system.files import open_regular
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.locks import Lock
 from semishot.system.progress import track
 
-__all__ = ["complete", "plan", "undo"]
+__all__ = ["Undone", "Wanted", "begin", "complete", "plan", "undo"]
 
-IRRELEVANT_FOLDER = "_irrelevant"
 LOCK = ".lock"
 """The lock file in OUT, while a command works there."""
 BLOCK = 2**20
@@ -34,16 +38,51 @@ OF_ONE_FILE = {
 """Errors of a single file, which is reported and skipped; others, such as a full disk, are raised."""
 
 
-def plan(out: Path, how: How, wanted: Sequence[tuple[Path, str | None, str]]) -> Sorting:
-    """A target for each (file, class or None for irrelevant, digest); written before any file is moved."""
-    names = folder_names({label for _, label, _ in wanted if label is not None}, IRRELEVANT_FOLDER)
+@dataclass(frozen=True)
+class Wanted:
+    """A file of the pile, and where it belongs."""
+
+    source: Path
+    """Where it was before anything was sorted."""
+    label: str
+    """A class, or `stranger`."""
+    digest: str
+
+
+def plan(
+    out: Path, how: How, wanted: Sequence[Wanted], before: Sequence[SortedFile] = ()
+) -> Sorting:
+    """A target for each file, not yet written as a journal.
+
+    before: the files of the sorting that is in OUT, where they are now. Those that are not wanted, and
+    those that lie in the right folder already, stay.
+    """
+    names = class_folders(one.label for one in wanted)
+    earlier = {(old.step.source, old.step.digest): old for old in before}
     taken: dict[tuple[str, str], int] = {}
-    steps = []
-    for source, label, digest in wanted:
-        folder = IRRELEVANT_FOLDER if label is None else names[label]
-        name = _free_name(out / SORTED / folder, source.name, taken)
-        steps.append(Step(source.parent.resolve() / source.name, folder, name, digest))
-    sorting = Sorting(out, how, False, tuple(steps))
+    steps: list[Step] = []
+    for one in wanted:
+        source = one.source.parent.resolve() / one.source.name
+        folder, there = names[one.label], earlier.pop((source, one.digest), None)
+        if there is not None and there.path is not None and there.path.parent.name == folder:
+            steps.append(there.at_its_place())
+            continue
+        name, was = _free_name(out / SORTED / folder, source.name, taken), None
+        if there is not None and there.path is not None:
+            was = (there.path.parent.name, there.path.name)
+        steps.append(Step(source, folder, name, one.digest, was))
+    kept = [old.at_its_place() for old in earlier.values()]
+    return Sorting(out, how, False, (*kept, *steps))
+
+
+def class_folders(labels: Iterable[str]) -> dict[str, str]:
+    """The folder of each class in OUT/sorted, and of strangers."""
+    classes = {label for label in labels if label != STRANGER}
+    return {STRANGER: STRANGER, **folder_names(classes, STRANGER)}
+
+
+def begin(sorting: Sorting) -> Sorting:
+    """Write the plan, before any file is touched."""
     write_journal(sorting)
     return sorting
 
@@ -61,21 +100,50 @@ def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> st
     return found
 
 
-def complete(sorting: Sorting) -> list[str]:
+def complete(sorting: Sorting, gone: Collection[Path] = ()) -> list[str]:
     """Do the steps that are not done yet; return which files could not be sorted, and why.
 
     Other errors, such as a full disk, are raised, and the journal stays unfinished.
+    gone: sources of files sorted before that the user has taken away. They stay in the journal.
     """
     problems = []
     for step in track(sorting.steps, f"{sorting.how} files", len(sorting.steps)):
+        if step.source in gone:
+            continue
         try:
-            _do(sorting.how, step.source, _ready(sorting, step), step.digest)
+            target, earlier = _ready(sorting, step), sorting.earlier(step)
+            if earlier is not None:
+                _move_on(sorting.how, step, earlier, target)
+            _do(sorting.how, step.source, target, step.digest)
         except OSError as error:
             if error.errno not in OF_ONE_FILE:
                 raise
             problems.append(f"{step.source}: {error.strerror or error}")
-    write_journal(Sorting(sorting.out, sorting.how, True, sorting.steps))
+    steps = tuple(replace(step, was=None) for step in sorting.steps)
+    write_journal(Sorting(sorting.out, sorting.how, True, steps))
+    _remove_empty(sorting)
     return problems
+
+
+def _move_on(how: How, step: Step, earlier: Path, target: Path) -> None:
+    """Move a sorted file, copy or link from one class to another; nothing is overwritten."""
+    if earlier.parent.is_symlink() or not _is_sorted(how, step, earlier):
+        return  # done already, or it is no longer there
+    if not os.path.lexists(target):
+        if how == "link":
+            target.symlink_to(step.source)
+        else:
+            _place(earlier, target, step.digest, share=True)
+    elif not _is_sorted(how, step, target):
+        raise FileExistsError(17, f"{target} exists and is another file")
+    earlier.unlink()
+
+
+def _is_sorted(how: How, step: Step, path: Path) -> bool:
+    """Whether this is the file, copy or link that a step has made."""
+    if how == "link":
+        return path.is_symlink() and path.readlink() == step.source
+    return not path.is_symlink() and is_file(path, step.digest)
 
 
 def _ready(sorting: Sorting, step: Step) -> Path:
@@ -95,15 +163,15 @@ def _do(how: How, source: Path, target: Path, digest: str) -> None:
             target.symlink_to(source)
         return
     if not os.path.lexists(target):
-        if _digest(source) != digest:
+        if digest_of(source) != digest:
             raise OSError("it has changed since it was read")
         _place(source, target, digest, share=how == "move")
-    elif not _is(target, digest):
+    elif not is_file(target, digest):
         raise FileExistsError(17, f"{target} exists and is another file")
     else:
         _part(target, digest).unlink(missing_ok=True)  # a kill may have come between its two names
     if how == "move" and os.path.lexists(source):
-        if not _is(source, digest):
+        if not is_file(source, digest):
             raise OSError("it has changed since it was read")
         source.unlink()
 
@@ -150,35 +218,65 @@ def _copy(source: Path, part: Path, target: Path) -> None:
     shutil.copystat(source, part)
 
 
-def undo(out: Path, below: Path | None = None) -> tuple[int, list[str]]:
-    """Put all files back; return how many were put back, and which could not be, and why.
+@dataclass(frozen=True)
+class Undone:
+    """What `undo` did."""
 
+    how: How
+    count: int
+    """Files moved back, or copies or links removed."""
+    problems: list[str]
+    """What is left, and why."""
+
+    def line(self) -> str:
+        done = {"move": "moved back", "copy": "removed", "link": "removed"}[self.how]
+        what = {"move": "file", "copy": "copy", "link": "link"}[self.how]
+        several = {"copy": "copies"}.get(what, f"{what}s")
+        left = "" if self.how == "move" else "; your files are where they were"
+        return f"{self.count:,} {what if self.count == 1 else several} {done}{left}"
+
+
+def undo(out: Path, below: Path | None = None) -> Undone:
+    """Move all files back, or remove all copies or links; those moved by hand in OUT/sorted too.
+
+    What cannot be undone, such as a file that is gone or has changed, stays in the journal.
     below: the only folder that files may be put back to. Required for a journal of another user.
     """
-    if read_journal(out, below) is None:
+    first = read_journal(out, below)
+    if first is None:
         raise InputError(f"nothing to undo in {out}: it has no {JOURNAL}")
     with Lock(out / LOCK):
         sorting = read_journal(out, below)
-        return (0, []) if sorting is None else _put_back(sorting)  # another process has undone it
+        if sorting is None:  # another process has undone it
+            return Undone(first.how, 0, [])
+        return _put_back(sorting)
 
 
-def _put_back(sorting: Sorting) -> tuple[int, list[str]]:
-    problems, count = [], 0
-    for step in track(sorting.steps, "putting back", len(sorting.steps)):
-        target = sorting.target(step)
+def _put_back(sorting: Sorting) -> Undone:
+    problems, count, left = [], 0, []
+    files = find_sorted(sorting)
+    for found in files:
+        step, target = found.step, found.path or sorting.target(found.step)
         try:
-            if target.parent.is_symlink() or target.parent.parent.is_symlink():
-                raise OSError(f"{target.parent} is a link to elsewhere")
-            _part(target, step.digest).unlink(missing_ok=True)
+            for place in {target, sorting.target(step), sorting.earlier(step) or target}:
+                if place.parent.is_symlink() or place.parent.parent.is_symlink():
+                    raise OSError(f"{place.parent} is a link to elsewhere")
+                _part(place, step.digest).unlink(missing_ok=True)
             count += _undo(sorting.how, step.source, target, step.digest)
+            earlier = sorting.earlier(step)
+            if earlier not in (None, target) and _is_sorted(sorting.how, step, earlier):
+                earlier.unlink()  # a kill came between its two names
         except OSError as error:
             if error.errno not in OF_ONE_FILE:
                 raise
             problems.append(f"{target}: {error.strerror or error}")
-    if not problems:
-        _remove_empty(sorting)
+            left.append(step)
+    _remove_empty(sorting, {one.path.parent for one in files if one.path is not None})
+    if left:
+        write_journal(Sorting(sorting.out, sorting.how, sorting.done, tuple(left)))
+    else:
         (sorting.out / JOURNAL).unlink()
-    return count, problems
+    return Undone(sorting.how, count, problems)
 
 
 def _undo(how: How, source: Path, target: Path, digest: str) -> bool:
@@ -191,35 +289,24 @@ def _undo(how: How, source: Path, target: Path, digest: str) -> bool:
             raise OSError("it is no longer the link that was made")
         target.unlink()
         return True
-    if not _is(target, digest):
+    if not is_file(target, digest):
         raise OSError("it has changed since it was sorted")
     if how == "move":
         if not os.path.lexists(source):
             source.parent.mkdir(parents=True, exist_ok=True)
             _place(target, source, digest, share=True)
-        elif not _is(source, digest):
+        elif not is_file(source, digest):
             raise OSError(f"{source} is there again, with another content")
         _part(source, digest).unlink(missing_ok=True)  # a kill may have come between its two names
-    elif not _is(source, digest):
+    elif not is_file(source, digest):
         raise OSError(f"it is kept: {source} is gone or has changed")
     target.unlink()
     return True
 
 
-def _remove_empty(sorting: Sorting) -> None:
-    folders = {sorting.target(step).parent for step in sorting.steps}
+def _remove_empty(sorting: Sorting, more: Collection[Path] = ()) -> None:
+    folders = {*more, *(sorting.target(step).parent for step in sorting.steps)}
+    folders |= {path.parent for step in sorting.steps if (path := sorting.earlier(step))}
     for folder in (*sorted(folders), sorting.out / SORTED):
         with suppress(OSError):  # it holds other files, or does not exist
             folder.rmdir()
-
-
-def _digest(path: Path) -> str:
-    whole = hashlib.sha256()
-    with open_regular(path) as file:
-        while block := file.read(BLOCK):
-            whole.update(block)
-    return whole.hexdigest()
-
-
-def _is(path: Path, digest: str) -> bool:
-    return path.is_file() and _digest(path) == digest

@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.sorter.encoders import DESCRIPTION, WEIGHTS
+from semishot.sorter.encoders import DESCRIPTION, GRAPH, WEIGHTS
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
 PREDICTIONS, REPORT, RESULT, SKIPPED = (
@@ -13,8 +13,8 @@ PREDICTIONS, REPORT, RESULT, SKIPPED = (
     "result.json",
     "skipped.csv",
 )
-EMBEDDINGS, SCRATCH = "embeddings", ".features.npy"
-OF_A_MODEL = (DESCRIPTION, WEIGHTS, CLASSIFIER)
+EMBEDDINGS, PICTURES, SCRATCH = "embeddings", "pictures", ".features.npy"
+OF_A_MODEL = (DESCRIPTION, WEIGHTS, GRAPH, CLASSIFIER)
 NOT_COUNTED = {".DS_Store"}
 """Created by a file manager in every folder that it shows."""
 
@@ -25,6 +25,11 @@ def check_out(out: Path, cache: Path | None = None) -> None:
     if cache is None and (out / EMBEDDINGS).is_symlink():
         raise InputError(
             f"{out / EMBEDDINGS} is a link: name the folder with --cache, or remove the link"
+        )
+    if (pictures := out / PICTURES).is_symlink() or (pictures.exists() and not pictures.is_dir()):
+        raise InputError(
+            f"{pictures} is a link or not a folder, and pictures would be written there: move it away, or "
+            "choose another --out"
         )
     try:
         about = (out / SCRATCH).lstat()

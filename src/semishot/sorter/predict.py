@@ -13,7 +13,7 @@ from semishot.sorter.encoders import ImageEncoder, load_encoder
 from semishot.sorter.feature_files import gathered, read_features
 from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
-from semishot.sorter.predictions import Prediction, predictions_of
+from semishot.sorter.predictions import Prediction, answers_for, predictions_of
 from semishot.sorter.requests import PredictRequest
 from semishot.system.devices import pick_device
 
@@ -53,7 +53,8 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
                 f"{rows.skipped[0].shown}: {rows.skipped[0].reason}" if rows.skipped else "none"
             )
             raise InputError(f"no image to predict ({reason})")
-        return predictions_of(classifier, rows.features, rows.items), rows.skipped
+        answers = answers_for(classifier, rows.features)
+        return predictions_of(classifier, answers, rows.items), rows.skipped
 
 
 def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:

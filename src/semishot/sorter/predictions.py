@@ -8,8 +8,9 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,28 @@ from semishot.estimator.classifier import PrototypeClassifier
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import write_whole
 
-__all__ = ["Prediction", "as_csv", "as_json", "predictions_of", "write_skipped", "write_text"]
+__all__ = [
+    *("Answers", "Decision", "Prediction", "answers_for", "as_csv", "as_json", "predictions_of"),
+    *("unquoted", "write_skipped", "write_text"),
+]
 
-ACCEPT: Final = "accept"
-IRRELEVANT: Final = "irrelevant"
-COLUMNS = ("path", "label", "probability", "runner_up", "distractor_score", "decision")
+
+class Decision(StrEnum):
+    """What is said of an image of the pile."""
+
+    ACCEPT = "accept"
+    STRANGER = "stranger"
+
+
+LABELED, CORRECTED = "labeled", "corrected"
+"""The decisions of rows that are not predicted: labeled when given, or by a correction of the pile."""
+RUNNER_UP, DECISION, CORRECT = "runner_up", "decision", "correct"
+COLUMNS = (
+    *("path", "label", "probability", "stranger_probability", RUNNER_UP),
+    *("distractor_score", DECISION),
+)
+TABLE_COLUMNS = (*COLUMNS, CORRECT)
+"""Of predictions.csv, which is read back: CORRECT is for the user to fill in."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a cell that a spreadsheet would execute."""
 
@@ -33,39 +51,81 @@ class Prediction:
 
     item: Item
     label: str
-    """The nearest class, also of an irrelevant image."""
+    """The most probable class, also of a stranger."""
     probability: float
     """The probability of that class, if the image belongs to one of the classes."""
     runner_up: str
-    """The second nearest class, if there are two."""
+    """The second most probable class, if there are two."""
     distractor_score: float | None
-    """The share of members that lie nearer to their class. None: not known."""
-    decision: Literal["accept", "irrelevant"]
+    """The share of members that are more clearly members. None: not known."""
+    decision: Decision
+    stranger_probability: float | None = None
+    """The probability that it belongs to none of the classes. None: not known."""
 
     @property
-    def irrelevant(self) -> bool:
-        return self.decision == IRRELEVANT
+    def stranger(self) -> bool:
+        return self.decision == Decision.STRANGER
+
+    @property
+    def sure(self) -> float | None:
+        """The probability that it belongs to its class, strangers considered. None: not known."""
+        if self.stranger_probability is None:
+            return None
+        return self.probability * (1 - self.stranger_probability)
 
     def cells(self) -> dict[str, Any]:
-        score = None if self.distractor_score is None else round(self.distractor_score, 4)
-        values = (self.item.shown, self.label, round(self.probability, 4), self.runner_up, score)
-        return dict(zip(COLUMNS, (*values, self.decision), strict=True))
+        values = (
+            *(self.item.shown, self.label, round(self.probability, 4)),
+            *(_rounded(self.stranger_probability), self.runner_up),
+            *(_rounded(self.distractor_score), str(self.decision)),
+        )
+        return dict(zip(COLUMNS, values, strict=True))
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
+
+
+class Answers(NamedTuple):
+    """What a classifier says of images."""
+
+    classes: NDArray[np.floating[Any]]
+    """(B, N): probabilities, if an image belongs to one of the classes."""
+    stranger: NDArray[np.float64]
+    """(B,): the probability that it belongs to none of them; NaN: not known."""
+    scores: NDArray[np.float64]
+    """(B,): distractor scores; NaN: not known."""
+
+    def of_rows(self, rows: list[int]) -> "Answers":
+        return Answers(self.classes[rows], self.stranger[rows], self.scores[rows])
+
+
+def answers_for(classifier: PrototypeClassifier, features: NDArray[np.float32]) -> Answers:
+    """(B, D) of images that the classifier was not fitted to."""
+    unknown = np.full(len(features), np.nan)
+    known = classifier.members_ is not None
+    return Answers(
+        classifier.predict_proba(features),
+        classifier.stranger_proba(features) if known and classifier.strangers_ else unknown,
+        classifier.distractor_score(features) if known else unknown,
+    )
 
 
 def predictions_of(
-    classifier: PrototypeClassifier, features: NDArray[np.float32], items: Sequence[Item]
+    classifier: PrototypeClassifier, answers: Answers, items: Sequence[Item]
 ) -> list[Prediction]:
-    """(B, D) -> a prediction for each row."""
-    probabilities = classifier.predict_proba(features)  # (B, N)
+    """A prediction for each item."""
+    probabilities = np.array(answers.classes)  # (B, N)
     best = probabilities.argmax(1)
     chance = probabilities.max(1)
     probabilities[np.arange(len(best)), best] = -1
     second = probabilities.argmax(1)
     names = [str(name) for name in classifier.classes_]
     farthest = 1 - (classifier.reject or 0)
-    scores: list[float | None] = [None] * len(items)
-    if classifier.members_ is not None:
-        scores = classifier.distractor_score(features).tolist()
+    scores, strangers = (
+        [None if np.isnan(value) else float(value) for value in each]
+        for each in (answers.scores, answers.stranger)
+    )
     return [
         Prediction(
             item,
@@ -73,10 +133,11 @@ def predictions_of(
             float(probability),
             names[next_] if len(names) > 1 else "",
             score,
-            IRRELEVANT if score is not None and score > farthest else ACCEPT,
+            Decision.STRANGER if score is not None and score > farthest else Decision.ACCEPT,
+            stranger,
         )
-        for item, first, probability, next_, score in zip(
-            items, best, chance, second, scores, strict=True
+        for item, first, probability, next_, score, stranger in zip(
+            items, best, chance, second, scores, strangers, strict=True
         )
     ]
 
@@ -85,8 +146,15 @@ def as_json(predictions: Sequence[Prediction]) -> str:
     return json.dumps([prediction.cells() for prediction in predictions], indent=1) + "\n"
 
 
-def as_csv(predictions: Sequence[Prediction]) -> str:
-    return _table(COLUMNS, [tuple(prediction.cells().values()) for prediction in predictions])
+def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> str:
+    """The predictions, then labeled images; the last column is for corrections."""
+    rows = [(*prediction.cells().values(), "") for prediction in predictions]
+    for item in labeled:
+        decision = CORRECTED if item.of_pile else LABELED
+        blank = dict.fromkeys(TABLE_COLUMNS, "")
+        known = {"path": item.shown, "label": item.label, DECISION: decision, CORRECT: item.correct}
+        rows.append(tuple({**blank, **known}.values()))
+    return _table(TABLE_COLUMNS, rows)
 
 
 def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
@@ -111,3 +179,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _harmless(cell: object, prefix: str) -> object:
     """A path that begins like a formula becomes ./path, which is the same path; a label gets a quote."""
     return prefix + cell if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+
+
+def unquoted(cell: str) -> str:
+    """A label as it was before `_harmless`."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell

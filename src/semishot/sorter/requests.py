@@ -3,12 +3,58 @@
 Each field is a flag of the command; the text below it is its help. Nothing here imports torch.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from semishot.errors import InputError
 from semishot.sorter.journal import How
 from semishot.system.flags import Address, Device
+
+
+@dataclass(frozen=True)
+class OnnxOptions:
+    """What `--encoder onnx:FILE` is told beside the file, which may hold the same names as metadata."""
+
+    encoder_size: int | None = None
+    """onnx:FILE: the pixels of a side of its images, if the file takes any size."""
+    encoder_mean: tuple[float, ...] | None = None
+    """onnx:FILE: what is subtracted from pixels of 0 to 1, one number or one per channel; by default
+    ImageNet's 0.485 0.456 0.406."""
+    encoder_std: tuple[float, ...] | None = None
+    """onnx:FILE: what they are divided by then; by default ImageNet's 0.229 0.224 0.225."""
+    encoder_crop: float | None = None
+    """onnx:FILE: the share of an image's shorter side that it sees, in the middle; by default 0.875."""
+    encoder_output: str | None = None
+    """onnx:FILE: the output with the features, if there are several."""
+    encoder_tokens: Literal["first", "mean"] | None = None
+    """onnx:FILE: of an output (images, tokens, features), the first token (the default, the class token
+    of a transformer) or the mean over all."""
+
+    def __post_init__(self) -> None:
+        size, crop = self.encoder_size, self.encoder_crop
+        if size is not None and (type(size) is not int or size < 1):
+            raise InputError(f"encoder_size must be a number of pixels, not {size!r:.40}")
+        for name in ("encoder_mean", "encoder_std"):
+            values = getattr(self, name)
+            if values is not None and (len(values) not in (1, 3) or not all(map(finite, values))):
+                raise InputError(f"{name} must be one number or three, not {values!r:.80}")
+        if self.encoder_std is not None and min(self.encoder_std) <= 0:
+            raise InputError(f"encoder_std must be positive, not {self.encoder_std}")
+        if crop is not None and not (finite(crop) and 0 < crop <= 1):
+            raise InputError(f"encoder_crop must be above 0 and at most 1, not {crop!r:.40}")
+        if not isinstance(self.encoder_output, str | None):
+            raise InputError(f"encoder_output must be a name, not {self.encoder_output!r:.40}")
+        if self.encoder_tokens not in (None, "first", "mean"):
+            raise InputError(
+                f"encoder_tokens must be first or mean, not {self.encoder_tokens!r:.40}"
+            )
+
+
+def finite(value: object) -> bool:
+    """Whether it is a finite number."""
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -16,8 +62,8 @@ class ClassifyRequest:
     """Sort a pile of images by a few labeled ones."""
 
     labeled: Path
-    """A folder with one folder of images per class; or a .csv of path,label, where an empty label means
-    unlabeled; or .npy features."""
+    """A folder with one folder of images per class, and one named `stranger` for images of none; or a .csv
+    of path,label, where an empty label means unlabeled; or OUT/predictions.csv; or .npy features."""
     out: Path
     """The folder for predictions.csv, report.html, skipped.csv, result.json and the model."""
     unlabeled: Path | None = None
@@ -25,10 +71,11 @@ class ClassifyRequest:
     labels: Path | None = None
     """The labels of .npy features: a .csv with the column label, or .npy; empty or -1 means unlabeled."""
     encoder: str | None = None
-    """photos (the default), omniglot for small line drawings, timm:NAME, or a folder left by
-    `semishot train` (FOLDER#2 is its third run)."""
+    """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
+    onnx:FILE, timm:NAME, or a folder left by `semishot train` (FOLDER#2 is its third run)."""
+    onnx: OnnxOptions = OnnxOptions()
     reject: float = 0.05
-    """The share of true members that may be taken for irrelevant."""
+    """The share of true members that may be taken for strangers."""
     apply: How | None = None
     """Sort the files too, into OUT/sorted/CLASS; `semishot undo OUT` undoes it."""
     cache: Path | None = None

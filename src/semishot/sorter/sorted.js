@@ -3,16 +3,28 @@
 const dialog = document.getElementById("details");
 let shown = null;
 
+const picture = dialog.querySelector("img");
+const IN_A_BROWSER = /\.(jpe?g|jpe|jfif|png|gif|bmp|webp)$/i;
+
 function show(tile) {
   shown = tile;
   for (const field of dialog.querySelectorAll("[data-of]")) {
     field.textContent = tile.dataset[field.dataset.of];
-    field.parentElement.hidden = field.textContent === "";
+    field.closest("div").hidden = field.textContent === "";
   }
-  const picture = dialog.querySelector("img");
-  const source = tile.querySelector("img")?.src;
-  if (source) picture.src = source;
-  else picture.removeAttribute("src");
+  const link = dialog.querySelector("a");
+  if (tile.dataset.link) link.href = tile.dataset.link;
+  else link.removeAttribute("href");
+  /* The large picture, else the image itself, else the thumbnail: the page may have come without them. */
+  const original = IN_A_BROWSER.test(tile.dataset.link) ? tile.dataset.link : "";
+  const sources = [tile.dataset.large, original, tile.querySelector("img")?.src].filter(Boolean);
+  const next = () => {
+    const source = sources.shift();
+    if (source) picture.src = source;
+    else picture.removeAttribute("src");
+  };
+  picture.onerror = next;
+  next();
   if (!dialog.open) dialog.showModal();
 }
 

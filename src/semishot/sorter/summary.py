@@ -23,12 +23,18 @@ class PileSummary:
     encoder: str
     labeled: dict[str, int]
     """Labeled images of each class."""
+    named_strangers: int
+    """Images that the user has named strangers."""
     pile: int
     """Images in the pile."""
     accepted: dict[str, int]
     """Images of the pile that are accepted, of each class."""
-    irrelevant: int | None
-    """None: not known."""
+    strangers: int | None
+    """Images of the pile that are taken for strangers. None: not known."""
+    likely_strangers: dict[str, float] | None
+    """How many strangers the pile likely holds: expected, and from low to high in 90 % of cases."""
+    missed_strangers: float | None
+    """How many strangers are likely among the accepted images."""
     reject: float
     skipped: int
     """Files."""
@@ -43,29 +49,43 @@ class PileSummary:
         return {**asdict(self), "held_out": self.held_out and self.held_out._asdict()}
 
     def verdict(self) -> list[str]:
-        """Irrelevant images, the use of the pile, and whether probabilities can be trusted."""
-        if self.irrelevant is None:
-            first = (
-                "Which images are irrelevant cannot be told: it takes two labeled images of some class, "
-                "or two in the pile that differ."
-            )
-        else:
-            first = (
-                f"{self.irrelevant:,} look irrelevant: they lie farther out than all but "
-                f"{self.reject:.0%} of true members would."
-            )
+        """Strangers, the use of the pile, and whether probabilities can be trusted."""
         calibration = "not known, as no labeled image can be held out"
         if (held := self.held_out) is not None:
             calibration = (
                 f"of {held.examples:,} held-out labeled images {held.accuracy:.0%} are right, at a mean "
                 f"probability of {held.probability:.0%}"
             )
-        return [first, f"The pile: {self.message}.", f"Calibration: {calibration}."]
+        return [
+            self.about_strangers(),
+            f"The pile: {self.message}.",
+            f"Calibration: {calibration}.",
+        ]
+
+    def about_strangers(self) -> str:
+        """How many there likely are, how many are sorted out, and how many are likely missed."""
+        if self.strangers is None:
+            return (
+                "Which images are strangers cannot be told: it takes two labeled images of some class, "
+                "or two in the pile that differ."
+            )
+        out = (
+            f"{self.strangers:,} are sorted out as strangers, at a loss of about {self.reject:.0%} of "
+            "members"
+        )
+        if self.likely_strangers is None or self.missed_strangers is None:
+            return f"{out}."
+        expected, low, high = (round(self.likely_strangers[k]) for k in ("expected", "low", "high"))
+        return (
+            f"About {expected:,} ({low:,} to {high:,}) of the pile belong to none of the classes; {out}, "
+            f"and about {round(self.missed_strangers):,} are likely missed."
+        )
 
     def lines(self) -> list[str]:
         """The counts, the verdict and the notes."""
+        strangers = f"{self.named_strangers:,} named strangers, " if self.named_strangers else ""
         lines = [
-            f"{sum(self.labeled.values()):,} labeled images of {len(self.labeled):,} classes, "
+            f"{sum(self.labeled.values()):,} labeled images of {len(self.labeled):,} classes, {strangers}"
             f"{self.pile:,} images in the pile, seen by the encoder {printable(self.encoder)}."
         ]
         names = sorted(self.accepted, key=lambda name: -self.accepted[name])
@@ -87,6 +107,7 @@ class Classified:
     applied: How | None = None
     problems: list[str] = field(default_factory=list)
     """Files that could not be sorted."""
+    sorted_before: bool = False
 
     def as_json(self) -> dict[str, Any]:
         applied = {} if self.applied is None else {"apply": self.applied}
@@ -99,7 +120,12 @@ class Classified:
         lines.append(f"Look at {out}/{REPORT}; all predictions are in {out}/{PREDICTIONS}.")
         if self.applied is not None:
             done = {"move": "moved", "copy": "copied", "link": "linked"}[self.applied]
-            lines.append(f"The pile was {done} to {out}/{SORTED}; `semishot undo {out}` undoes it.")
+            again = "again " if self.sorted_before else ""
+            lines.append(
+                f"The pile was {done} {again}to {out}/{SORTED}; `semishot undo {out}` undoes it."
+            )
+        elif self.sorted_before:
+            lines.append(f"{out}/{SORTED} is as it was: pass --apply to sort it again.")
         return lines + _not_sorted(self.problems)
 
 

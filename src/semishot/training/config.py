@@ -15,6 +15,8 @@ from semishot.system.json_fields import fits, from_json
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
+NOT_REFINED = "not_refined"
+"""In records: a method's runs, tested without it."""
 MOST_STEPS = 1000
 """The most refinement steps: a model from an untrusted source must not run forever."""
 

@@ -20,7 +20,12 @@ from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
-from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
+from semishot.training.config import (
+    NOT_REFINED,
+    SEMI_SUPERVISED_INFERENCE,
+    SUPERVISED,
+    FleetConfig,
+)
 from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.fleets import find_model, load_model, save_model
 from semishot.training.records import (
@@ -109,6 +114,8 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
     split, shape, refiner = request.split, request.shape, request.refiner
     if request.episodes < 1:
         raise InputError(f"--episodes must be at least 1, not {request.episodes}")
+    for method in (*request.allow, refiner or ""):
+        refine.add(method)
     device = pick_device(where.device)
     config, model, pool = open_fleet(find_model(request.model), where.data_root, device)
     name = None
@@ -141,7 +148,7 @@ def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
     """The row's name, and an untrained refiner in place of the trained one."""
     supervised = all(member.model == SUPERVISED for member in config.members)
     if refiner in ("none", "basic", SUPERVISED):
-        return SUPERVISED if supervised else "not_refined", None
+        return SUPERVISED if supervised else NOT_REFINED, None
     name = refine.resolve(refiner)
     module = refine.build(name, runs=len(config.members))
     if any(True for _ in module.parameters()):
@@ -158,6 +165,8 @@ def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> di
     model, shape, device = request.model, request.shape, pick_device(where.device)
     if out.suffix != ".safetensors":
         raise InputError(f"the file to write must end in .safetensors, not {out.name!r}")
+    for method in (*request.allow, model):
+        refine.add(method)
     config, fleet, pool = open_fleet(folder, where.data_root, device)
     runs = [run for run, member in enumerate(config.members) if member.model == model]
     if not runs:

@@ -41,8 +41,14 @@ def find_model(name: str) -> Path:
     return path
 
 
-def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
-    """A trained fleet from its run folder or its file, ready to evaluate."""
+def load_model(
+    source: Path, device: torch.device, refiners: bool = True
+) -> tuple[FleetConfig, ProtoNet]:
+    """A trained fleet from its run folder or its file, ready to evaluate.
+
+    A method outside the package must have been imported by `refine.add`. With `refiners=False`, for one
+    who needs only the encoder, a fleet of such methods comes without them.
+    """
     path = source if source.suffix == ".safetensors" else source / MODEL_FILE
     if not path.exists():
         raise InputError(
@@ -56,9 +62,18 @@ def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNe
             config = replace(config, framing=framing_from_json(metadata["framing"], path))
             if config.framing is not None and config.framing.channels != channels:
                 raise ValueError(f"its framing is not of {channels} channels")
+        outside = {m.model for m in config.members if ":" in m.model} - set(refine.added())
+        if outside and not refiners:
+            alone = [Member(SUPERVISED, member.split_seed) for member in config.members]
+            model = build_fleet(alone, config.recipe, channels)
+            own = {name: held for name, held in tensors.items() if name.startswith("encoder.")}
+            model.load_state_dict(own)
+            return config, model.to(device).eval()
         try:
             model = build_fleet(config.members, config.recipe, channels)
         except InputError as error:  # a method or option that this version does not know
+            if outside:
+                raise InputError(f"{path}: {error}") from error
             raise ValueError(str(error)) from error
         model.load_state_dict(tensors)
     return config, model.to(device).eval()

@@ -26,7 +26,7 @@ from semishot.errors import InputError
 from semishot.system.files import read_json, write_whole
 from semishot.system.json_fields import from_json
 from semishot.system.locks import Lock
-from semishot.training.config import FleetConfig, Recipe
+from semishot.training.config import SUPERVISED, FleetConfig, Recipe
 
 
 class RecordFields(TypedDict):
@@ -36,6 +36,8 @@ class RecordFields(TypedDict):
     preset: str
     model: str
     options: dict[str, Any]
+    trained_as: NotRequired[str]
+    """The method of the training, if `model` names another one that refined at test."""
     way: int
     shot: int
     query: int
@@ -198,6 +200,7 @@ def accuracy_records(
             "preset": config.preset,
             "model": model or member.model,
             "options": {} if model else dict(member.options),
+            **({"trained_as": member.model} if model and member.model != SUPERVISED else {}),
             **measurement.fields(member.split_seed, per_episode),
             "recipe": config.recipe.changes(),
             "train": config.shape.as_dict(),
@@ -325,7 +328,8 @@ def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
 # Published
 
 SETTINGS = (
-    *("kind", "dataset", "preset", "model", "features", "options", "variant", "source"),
+    *("kind", "dataset", "preset", "model", "features", "options", "trained_as", "variant"),
+    "source",
     *("split", "split_seed", "episodes"),
     *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
 )

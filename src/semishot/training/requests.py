@@ -19,6 +19,13 @@ EPISODES = 600
 Shape = Annotated[EpisodeShape, tyro.conf.arg(name="")]
 """Its fields are flags of their own: --way, not --shape.way."""
 TABLE1_TEST = EpisodeShape(query=14)
+Allow = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(
+        help="Methods outside the package that the model may import, as MODULE:CLASS: its file names them, "
+        "but only you can allow that their code runs."
+    ),
+]
 WITH_DISTRACTORS = EpisodeShape(query=14, distractors=5)
 
 
@@ -39,7 +46,8 @@ class FleetRequest:
     dataset: str = "glyphs"
     """A prepared data set; `semishot data list` shows them."""
     model: str = "masked_soft_kmeans"
-    """supervised, soft_kmeans, distractor_cluster or masked_soft_kmeans."""
+    """supervised, soft_kmeans, distractor_cluster, masked_soft_kmeans, oslo, label_propagation, or a method
+    of your own as MODULE:CLASS."""
     preset: str = "ren2018"
     """Where updates, schedule and encoder come from."""
     split_seeds: tuple[int, ...] = (0,)
@@ -80,6 +88,7 @@ class EvaluationRequest:
     """The test episode."""
     episodes: int = EPISODES
     """How many."""
+    allow: Allow = ()
 
 
 @dataclass(frozen=True)
@@ -90,3 +99,4 @@ class PickRequest:
     """Which of the fleet's methods."""
     shape: Shape = WITH_DISTRACTORS
     """The episode to judge by."""
+    allow: Allow = ()

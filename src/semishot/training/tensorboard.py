@@ -84,7 +84,7 @@ class EventFile:
         }
         for model, run in first.items():
             picture = draw(images, validation.shape, seen.predicted[run].numpy())
-            self.writer.add_image(f"episode/{model}", picture, step)
+            self.writer.add_image(f"episode/{model.replace(':', '.')}", picture, step)
         self.writer.flush()
 
     def close(self) -> None:
@@ -94,7 +94,13 @@ class EventFile:
 def run_names(members: Sequence[Member]) -> list[str]:
     """A name for each run, in characters that TensorBoard accepts."""
     return [
-        "-".join([m.model, *(f"{k}{v}" for k, v in m.options.items()), f"seed{m.split_seed}"])
+        "-".join(
+            [
+                m.model.replace(":", "."),
+                *(f"{k}{v}" for k, v in m.options.items()),
+                f"seed{m.split_seed}",
+            ]
+        )
         for m in members
     ]
 

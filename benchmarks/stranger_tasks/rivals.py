@@ -131,7 +131,7 @@ def sinkhorn(p: Array, size: float) -> Array:
 
 def version_0_1(features: Array, labels: Array, reject: float = 0.05) -> Answer:
     """The default of version 0.1. Rows it rejects score above 1 - reject."""
-    found = PrototypeClassifier(reject=reject).fit(features, labels)
+    found = PrototypeClassifier("fitted_mask", reject=reject).fit(features, labels)
     pile = features[labels < 0]
     return found.predict_proba(pile), found.distractor_score(pile)
 

@@ -1,4 +1,4 @@
-"""Few labels, a pile, and strangers in it: the cells of `strangers.compare` and how a task of one is drawn.
+"""Few labels, a pile, and strangers in it: the cells of `strangers.py` and how a task of one is drawn.
 
 Letters: M rows, D features.
 """
@@ -62,11 +62,17 @@ class Source:
 
 
 def sources(folder: Path, half: str) -> dict[tuple[str, int], Source]:
-    """By data and way: what may be chosen on, or what is reported. The two share no class."""
+    """By data and way: what may be chosen on, what is reported, what was never used. They share no class.
+
+    `fresh` are 40 training classes of miniImageNet, as members and strangers. Constants were chosen without
+    them; 24 of them are also strangers of the reported half.
+    """
     birds, val, test, train = (
         list(np.load(folder / f"{name}.npy"))
         for name in ("birds40", "mini-imagenet-val", "mini-imagenet-test", "mini-imagenet-train")
     )
+    if half == "fresh":
+        return {("mini-imagenet", way): Source(train[24:], [], mixed=True) for way in (5, 10, 20)}
     if half == "choose":
         birds, mini, others = birds[:20], val, train[:24]
     else:
@@ -88,19 +94,19 @@ def digits(half: str) -> list[Rows]:
     return [rows[answers == digit][start::2].astype(np.float32) for digit in range(10)]
 
 
-def cells() -> list[Cell]:
-    photographs = product(
-        ("birds40", "mini-imagenet"), (5, 10, 20), SHOTS, STRANGERS, (True, False)
-    )
+def cells(half: str) -> list[Cell]:
+    data = ("mini-imagenet",) if half == "fresh" else ("birds40", "mini-imagenet")
+    photographs = product(data, (5, 10, 20), SHOTS, STRANGERS, (True, False))
     found = [Cell(*values) for values in photographs]
+    if half == "fresh":
+        return found
     return found + [Cell("digits", 10, shot, "none") for shot in (1, 3, 5, 10)]
 
 
-def named_cells() -> list[Cell]:
+def named_cells(half: str) -> list[Cell]:
     """What it brings to name 5, 10 or 20 strangers."""
-    kinds = product(
-        ("birds40", "mini-imagenet"), (5, 10), (1, 3), STRANGERS[1:], (True,), (0, 5, 10, 20)
-    )
+    data = ("mini-imagenet",) if half == "fresh" else ("birds40", "mini-imagenet")
+    kinds = product(data, (5, 10), (1, 3), STRANGERS[1:], (True,), (0, 5, 10, 20))
     return [Cell(*values) for values in kinds]
 
 

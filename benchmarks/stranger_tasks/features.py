@@ -1,6 +1,6 @@
-"""Features of photographs for `strangers.compare`: birds40 and miniImageNet by EfficientNet-Lite0.
+"""Features of photographs for `strangers.py`: birds40 and miniImageNet by EfficientNet-Lite0.
 
-    PYTHONPATH=src:experiments python -m strangers.features DATA FOLDER
+    PYTHONPATH=benchmarks python -m stranger_tasks.features DATA FOLDER
 
 DATA holds birds/birds40.zip and mini-imagenet/*.zip with its csv files. Writes FOLDER/NAME.npy, (classes,
 images, 1280) in float32, framed as `semishot classify` does it. A file that is there is kept.
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    encoder = open_encoder("photos")
+    encoder = open_encoder("photos-lite0")
     torch.set_num_threads(1)
     wanted = {"birds40": lambda: birds(given.data)}
     for split in ("val", "test", "train"):

@@ -1,0 +1,1 @@
+"""The parts of `benchmarks/strangers.py`: tasks, rivals, features, figures and tables."""

@@ -1,0 +1,182 @@
+"""What a user has corrected: in the column `correct` of predictions.csv, or by moving sorted files."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from semishot.errors import InputError, printable
+from semishot.sorter.journal import Sorting
+from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, Table, as_label, read_table
+from semishot.sorter.move_files import class_folders
+from semishot.sorter.out_folder import PREDICTIONS
+from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, RUNNER_UP, unquoted
+from semishot.sorter.sorted_files import SortedFile
+
+__all__ = [
+    *("SortedPile", "corrected", "from_predictions", "in_order", "is_predictions", "notes_on"),
+    "read_corrections",
+]
+
+STRANGERS_IN_0_1 = "_irrelevant"
+"""The folder of strangers in OUT/sorted, as version 0.1 named it."""
+
+
+def is_predictions(table: Table, path: Path) -> bool:
+    """Whether a table is a predictions.csv, whose labels are guesses, and not a table of labels."""
+    if DECISION in table.columns and CORRECT not in table.columns:
+        raise InputError(
+            f"{path} holds predictions without the column {CORRECT}: its labels are guesses; run classify "
+            f"again, and write the right class of an image into the column {CORRECT}"
+        )
+    return {DECISION, CORRECT} <= set(table.columns)
+
+
+def from_predictions(path: Path) -> Listing:
+    """A predictions.csv, given as --labeled: labeled rows, corrected rows, and the rest of the pile.
+
+    Paths are as they were written: relative to the folder where `classify` runs.
+    """
+    table = read_table(path)
+    for column in ("path", "label", RUNNER_UP):
+        if column not in table.columns:
+            raise InputError(f"{path} has no column {column}: run classify again")
+    classes = _classes(table)
+    listing = Listing()
+    pile: list[Item] = []
+    for line, row in table.rows:
+        name, label, correct = row["path"], unquoted(row["label"]), _correct(row, classes)
+        if not name or "\0" in name:
+            listing.skipped.append(Skipped(f"{path}, line {line}", "names no path"))
+            continue
+        given = row[DECISION] == LABELED
+        unknown = bool(classes) and row[DECISION] != CORRECTED and label not in classes
+        if not given and not correct and (unknown or label in ("", unquoted(row[RUNNER_UP]))):
+            raise InputError(
+                f"{path}, line {line}: the label of {printable(name)} was changed; leave it, and write the "
+                f"right class into the column {CORRECT}"
+            )
+        known = correct or (as_label(label) if given else None)
+        item = Item(str(Path(name)), known, Path(name), not given, correct)
+        (listing.items if known else pile).append(item)
+    listing.items += pile
+    return listing
+
+
+def read_corrections(out: Path) -> dict[str, str]:
+    """Paths, as OUT/predictions.csv of an earlier run has them -> what its column `correct` says."""
+    path = out / PREDICTIONS
+    if not path.exists():
+        return {}
+    table = read_table(path)
+    if not {"path", "label", DECISION, CORRECT} <= set(table.columns):
+        return {}  # of version 0.1
+    classes = _classes(table)
+    found = {
+        row["path"]: _correct(row, classes) for _, row in table.rows if "\0" not in row["path"]
+    }
+    return {name: correct for name, correct in found.items() if name and correct}
+
+
+def _classes(table: Table) -> set[str]:
+    """The labels of all rows that have one and not a guess."""
+    known = [row["label"] for _, row in table.rows if row[DECISION] in (LABELED, CORRECTED)]
+    return {as_label(unquoted(label)) for label in known}
+
+
+def _correct(row: Mapping[str, str], classes: Collection[str]) -> str:
+    """What the user wrote: a class, in its own spelling if it is a known one; `stranger`; or nothing."""
+    written = as_label(unquoted(row[CORRECT].strip()))
+    if not written or written in classes:
+        return written
+    alike = [name for name in classes if name.casefold() == written.casefold()]
+    return alike[0] if len(alike) == 1 else written
+
+
+@dataclass(frozen=True)
+class SortedPile:
+    """A sorting that is complete, and where its files are now."""
+
+    sorting: Sorting
+    files: list[SortedFile]
+
+    @property
+    def gone(self) -> set[Path]:
+        """The sources of files that are not in OUT/sorted any more, or have changed there."""
+        return {one.step.source for one in self.files if one.path is None}
+
+
+def corrected(
+    items: Sequence[Item], unlabeled: Path | None, out: Path, before: SortedPile | None
+) -> list[Item]:
+    """The items with what their user has corrected since; files that were moved, where they are now.
+
+    A file that was moved by hand was moved after the last run, so that counts more than predictions.csv.
+    """
+    if before is not None and before.sorting.how == "move":
+        items = _found_again(items, unlabeled, before)
+    said = {_place(Path(name)): correct for name, correct in read_corrections(out).items()}
+    classes = {item.label for item in items if item.label} | set(said.values())
+    if before is not None:
+        of_folder = {folder: label for label, folder in class_folders(classes).items()}
+        of_folder[STRANGERS_IN_0_1] = STRANGER
+        for one in before.files:
+            if one.path is not None and one.moved_by_hand:
+                folder = one.path.parent.name
+                said[one.step.source] = of_folder.get(folder, as_label(folder))
+    by_hand = {one.step.source for one in before.files if one.moved_by_hand} if before else set()
+    found = []
+    for item in items:
+        place = item.home or (item.path and _place(item.path))
+        if place in said and (item.of_pile or place not in by_hand):
+            item = replace(item, label=said[place], correct=said[place])
+        found.append(item)
+    return found
+
+
+def _found_again(items: Sequence[Item], unlabeled: Path | None, before: SortedPile) -> list[Item]:
+    """The items, and what was moved out of the pile since, at its new places."""
+    moved = {one.step.source: one.path for one in before.files if one.path is not None}
+    found = []
+    for item in items:
+        place = _place(item.path) if item.path else None
+        if place in moved and item.path is not None and not item.path.exists():
+            item = replace(item, path=moved.pop(place), home=place)
+        found.append(item)
+    root = unlabeled.resolve() if unlabeled is not None else None
+    for source, path in moved.items():
+        if root is not None and source.is_relative_to(root) and not source.exists():
+            assert unlabeled is not None
+            shown = str(unlabeled / source.relative_to(root))
+            found.append(Item(shown, None, path, of_pile=True, home=source))
+    return found
+
+
+def in_order(items: Sequence[Item]) -> list[Item]:
+    """Labeled items first, then the others, as `Listing` promises; each in the order of their paths."""
+    labeled = [item for item in items if item.label is not None]
+    pile = [item for item in items if item.label is None]
+    if any(
+        item.home for item in items
+    ):  # found in two places: as if the pile were one folder again
+        pile.sort(key=lambda item: Path(item.shown).parts)
+    return labeled + pile
+
+
+def notes_on(items: Sequence[Item]) -> list[str]:
+    """How many corrections are used, and which classes they add."""
+    corrected = [item for item in items if item.correct]
+    if not corrected:
+        return []
+    counts = Counter(item.correct for item in corrected)
+    named = {item.label for item in items if not item.correct}
+    notes = [f"{len(corrected):,} corrections are used"]
+    if new := sorted(name for name in counts if name not in {*named, STRANGER}):
+        shown = ", ".join(printable(name) for name in new[:10])
+        notes.append(f"classes that only corrections name: {shown}")
+    return notes
+
+
+def _place(path: Path) -> Path:
+    """The one name of a file, whatever links lead to its folder."""
+    return path.parent.resolve() / path.name

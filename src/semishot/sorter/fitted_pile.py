@@ -1,0 +1,243 @@
+"""A classifier fitted to labeled images and a pile: predictions, known copies, doubts, what to label next."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from semishot.data.framing import is_drawing
+from semishot.errors import InputError, printable
+from semishot.estimator.classifier import NAMED_STRANGER, UNLABELED, PrototypeClassifier
+from semishot.estimator.next_labels import next_to_label
+from semishot.sorter.embedding import Rows, read_image
+from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.listing import STRANGER, Item, Listing
+from semishot.sorter.predictions import Answers, Decision, Prediction, predictions_of
+from semishot.sorter.summary import PileSummary
+
+__all__ = ["FittedPile", "fit_pile", "notes_on_files", "summarize"]
+
+LOOKED_AT = 20
+"""How many labeled images are checked for being drawings."""
+NAMED = 10
+"""How many doubtful labels, and images in two classes, are named."""
+KNOWN = -1
+BLOCK = 4096
+ENOUGH_HELD_OUT, CHANCE = 12, 0.05
+"""Held-out images from which on it is judged whether they are predicted better than by chance, and how
+probable their accuracy may be by chance."""
+
+
+@dataclass(frozen=True)
+class FittedPile:
+    """A classifier and what it was fitted to: labeled rows and named strangers first, then the pile."""
+
+    rows: Rows
+    encoder: ImageEncoder | None
+    classifier: PrototypeClassifier
+    predictions: list[Prediction]
+    """The predictions for the pile."""
+    reject: float
+    fitted_as: list[int]
+    """The row of `rows.features` of each image of the pile; KNOWN for a copy of a labeled one."""
+
+    @property
+    def first(self) -> int:
+        """The first row of the pile."""
+        return len(self.rows.items) - len(self.predictions)
+
+    @property
+    def labeled_items(self) -> list[Item]:
+        return self.rows.items[: self.first]
+
+    def label_of(self, row: int) -> str:
+        """The given or predicted class of a row, or `stranger`."""
+        if (given := self.rows.items[row].label) is not None:
+            return given
+        prediction = self.predictions[row - self.first]
+        return STRANGER if prediction.stranger else prediction.label
+
+    def next_to_label(self) -> list[int]:
+        """Places in `predictions`: never a copy of what is labeled, and of several copies one."""
+        features, first = self.rows.features, self.first
+        found = next_to_label(features[first:], self.classifier, labeled=features[:first])
+        place_of = {row: place for place, row in reversed(list(enumerate(self.fitted_as)))}
+        return [place_of[first + int(row)] for row in found]
+
+
+def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedPile:
+    """Fit the default classifier; the images of the pile take the answers it has for them.
+
+    Each image counts once: copies within the pile, and of labeled images, take the answer of the first.
+    """
+    if all(item.label in (None, STRANGER) for item in rows.items):
+        raise InputError("no labeled image can be read; skipped.csv says why")
+    first = sum(item.label is not None for item in rows.items)  # the labeled rows come first
+    if first == len(rows.items):
+        raise InputError("no image of the pile can be read; skipped.csv says why")
+    known, kept, fitted_as = known_labels(rows), list(range(first)), []
+    row_of: dict[bytes, int] = {}
+    for place, digest in enumerate(rows.digests[first:], first):
+        row = KNOWN if digest in known else row_of.get(digest, len(kept))
+        if row == len(kept):
+            kept.append(place)
+        if digest and row != KNOWN:
+            row_of[digest] = row
+        fitted_as.append(row)
+    rows.features = keep_rows(rows.features, kept)
+    numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
+    labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
+    classifier = PrototypeClassifier(reject=reject)
+    classifier.fit(rows.features, np.array(labels, object))
+    answers = Answers(
+        classifier.label_distributions_, classifier.stranger_proba_, classifier.distractor_score_
+    )
+    items = rows.items[first:]
+    predictions = predictions_of(classifier, answers.of_rows(fitted_as), items)
+    predictions = [
+        _known(one, known[digest]) if row == KNOWN else one
+        for one, row, digest in zip(predictions, fitted_as, rows.digests[first:], strict=True)
+    ]
+    return FittedPile(rows, encoder, classifier, predictions, reject, fitted_as)
+
+
+def keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
+    """These rows of a file, in order, moved to its beginning: a copy might not fit into memory."""
+    if len(kept) == len(features):
+        return features
+    for start in range(0, len(kept), BLOCK):
+        block = list(kept[start : start + BLOCK])
+        features[start : start + len(block)] = features[block]
+    return features[: len(kept)]
+
+
+def _known(prediction: Prediction, label: str) -> Prediction:
+    """The prediction for a copy of a labeled image: its label."""
+    if label == STRANGER:
+        return replace(prediction, stranger_probability=1.0, decision=Decision.STRANGER)
+    runner_up = prediction.label if prediction.label != label else prediction.runner_up
+    return replace(
+        prediction,
+        label=label,
+        probability=1.0,
+        runner_up=runner_up,
+        stranger_probability=0.0,
+        decision=Decision.ACCEPT,
+    )
+
+
+def known_labels(rows: Rows) -> dict[bytes, str]:
+    """The digest of each labeled image that lies in one class only -> its label."""
+    return {
+        digest: found[0].label
+        for digest, found in _labeled(rows).items()
+        if len({item.label for item in found}) == 1 and found[0].label is not None
+    }
+
+
+def _labeled(rows: Rows) -> dict[bytes, list[Item]]:
+    found: dict[bytes, list[Item]] = {}
+    for item, digest in zip(rows.items, rows.digests, strict=True):
+        if digest and item.label is not None:
+            found.setdefault(digest, []).append(item)
+    return found
+
+
+def notes_on_files(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
+    """Notes for the user about the files."""
+    notes = []
+    named = {item.label for item in listing.items} - {None, STRANGER}
+    for label in sorted(str(label) for label in named - {item.label for item in rows.items}):
+        notes.append(f"class {printable(label)} has no readable image: left out")
+    labeled = _labeled(rows)
+    torn = [found for found in labeled.values() if len({item.label for item in found}) > 1]
+    for found in torn[:NAMED]:
+        paths = " and ".join(printable(item.shown) for item in found[:4])
+        notes.append(f"{paths} are one image in two classes")
+    if len(torn) > NAMED:
+        notes.append(f"{len(torn) - NAMED:,} more images lie in two classes")
+    pile = [d for i, d in zip(rows.items, rows.digests, strict=True) if d and i.label is None]
+    known = known_labels(rows)
+    if same := sum(digest in known for digest in pile):
+        notes.append(f"{same:,} of the pile are copies of labeled images, and take their labels")
+    if twice := len(pile) - len(set(pile)):
+        notes.append(f"{twice:,} of the pile are copies of others in it")
+    if encoder is None and look_drawn(rows.items):
+        notes.append("these look like small drawings: --encoder omniglot may do better than photos")
+    return notes
+
+
+def look_drawn(items: Sequence[Item]) -> bool:
+    paths = [item.path for item in items if item.label is not None and item.path][:LOOKED_AT]
+    try:
+        return bool(paths) and all(is_drawing(read_image(path), str(path)) for path in paths)
+    except InputError:  # it has changed meanwhile: give no hint
+        return False
+
+
+def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
+    classifier, predictions = fitted.classifier, fitted.predictions
+    accepted = Counter(p.label for p in predictions if not p.stranger)
+    known = classifier.members_ is not None
+    labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
+    named = labels.pop(STRANGER, 0)
+    more = list(_doubts(fitted))
+    if len(classifier.classes_) == 1:
+        more.append("there is one class only: the question is which images belong to it")
+    elif (line := near_chance(fitted, labels)) is not None:
+        more.append(line)
+    likely = classifier.n_strangers_
+    return PileSummary(
+        encoder=fitted.encoder.name if fitted.encoder else "features",
+        labeled=dict(sorted(labels.items())),
+        named_strangers=named,
+        pile=len(predictions),
+        accepted={str(name): accepted[str(name)] for name in classifier.classes_},
+        strangers=sum(p.stranger for p in predictions) if known else None,
+        likely_strangers=None
+        if likely is None
+        else {k: round(float(v), 1) for k, v in likely._asdict().items()},
+        missed_strangers=None
+        if likely is None
+        else round(classifier.missed_strangers(fitted.reject), 1),
+        reject=fitted.reject,
+        skipped=len(fitted.rows.skipped),
+        pile_helps=classifier.pile_helps_,
+        message=classifier.message_,
+        held_out=classifier.held_out_,
+        notes=[*notes, *more],
+        next_to_label=[predictions[place].item.shown for place in asked],
+    )
+
+
+def _doubts(fitted: FittedPile) -> list[str]:
+    """Labels that the others contradict, in words."""
+    doubts, items = fitted.classifier.doubtful_, fitted.rows.items
+    lines = [
+        f"{printable(items[doubt.row].shown)} looks like {printable(str(doubt.suggested))}, not "
+        f"{printable(str(doubt.given))}"
+        for doubt in doubts[:NAMED]
+    ]
+    return lines + (
+        [f"{len(doubts) - NAMED:,} more labels look wrong"] if len(doubts) > NAMED else []
+    )
+
+
+def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
+    """A warning if held-out labels are predicted hardly better than by naming the largest class."""
+    held = fitted.classifier.held_out_
+    if held is None or held.examples < ENOUGH_HELD_OUT:
+        return None
+    chance = max(labels.values()) / sum(labels.values())
+    right = round(held.accuracy * held.examples)
+    if binomtest(right, held.examples, chance, alternative="greater").pvalue <= CHANCE:
+        return None
+    name = printable(fitted.encoder.name) if fitted.encoder else "these features"
+    return (
+        f"of {held.examples:,} held-out labeled images {right:,} are predicted right, hardly more than "
+        f"by chance: {name} may not show what tells your classes apart; try another --encoder, or check "
+        "the labels"
+    )

@@ -1,0 +1,433 @@
+"""The graph rule: its equations by plain loops, and its promises about order, scale, copies, strangers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from semishot import PrototypeClassifier
+from semishot.estimator import graph as graphs
+from semishot.estimator import graph_rule as piles
+from semishot.estimator import neighbours, pile
+from semishot.estimator.blocks import Space, mean_direction
+from semishot.estimator.graph import (
+    cosines_without_itself,
+    neighbour_graph,
+    propagate,
+    smoothed,
+    unit,
+)
+from semishot.estimator.graph_rule import Evidence
+from semishot.estimator.lift import lift_of
+from semishot.estimator.pile import Pile
+from semishot.estimator.reading import NAMED, PULL, SHARE
+from semishot.estimator.strangers import (
+    Members,
+    Prior,
+    Strangers,
+    count_strangers,
+    members_by,
+    stranger_probability,
+    strangers_by,
+)
+
+N, D = 3, 40
+
+
+def rows_of(count, seed=0, features=D):
+    return unit(np.random.default_rng(seed).normal(size=(count, features)) + 0.5)
+
+
+def task(shot=2, members=12, strangers=15, seed=0, noise=1.0, named=0):
+    """Labels, members class by class, then a cluster that is none of the classes; some of it named."""
+    rng = np.random.default_rng(seed)
+    centers = 3 * np.random.default_rng(9).normal(size=(N + 1, D))
+    owner = np.repeat([*range(N), *range(N), N], [*[shot] * N, *[members] * N, strangers])
+    x = centers[owner] + noise * rng.normal(size=(len(owner), D))
+    y = np.where(np.arange(len(owner)) < N * shot, owner, -1)
+    y[len(y) - named :] = -2
+    return x, y, np.where(owner == N, -1, owner)
+
+
+# Equations
+
+
+def plain_graph(rows):
+    """An edge for each of the 7 nearest by cosine, cos^3, in both directions."""
+    cosines = np.array([[float(a @ b) for b in rows] for a in rows])
+    weights = np.zeros_like(cosines)
+    for i, row in enumerate(cosines):
+        for j in sorted((j for j in range(len(rows)) if j != i), key=lambda j: -row[j])[:7]:
+            weights[i, j] = max(row[j], 0) ** 3
+    return weights + weights.T
+
+
+def test_an_edge_is_the_cube_of_the_cosine_in_both_directions():
+    rows = rows_of(23)
+    found = neighbour_graph(rows)
+    assert np.allclose(found.weights.toarray(), plain_graph(rows))
+    assert np.allclose(found.degree, plain_graph(rows).sum(1))
+
+
+def test_blocks_of_rows_give_the_same_graph(monkeypatch):
+    rows = rows_of(23)
+    whole = neighbour_graph(rows).weights.toarray()
+    monkeypatch.setattr(graphs, "BLOCK", 5)
+    assert np.allclose(neighbour_graph(rows).weights.toarray(), whole)
+
+
+def test_what_arrives_solves_the_equation_of_label_propagation():
+    rows, labels = rows_of(23), np.zeros((23, N))
+    labels[[0, 1, 2], [0, 1, 2]] = 1
+    w = plain_graph(rows)
+    scale = np.diag(1 / np.sqrt(w.sum(1)))
+    exact = np.linalg.solve(np.eye(23) - 0.8 * scale @ w @ scale, labels)
+    found = propagate(neighbour_graph(rows), labels)
+    assert np.allclose(found, exact, atol=0.8**20 * 2)
+
+
+def test_a_prototype_is_compared_without_the_row_itself():
+    rows, weights = rows_of(9), np.random.default_rng(1).random((9, N))
+    found = cosines_without_itself(rows, weights)
+    for i in range(9):
+        for c in range(N):
+            p = sum(weights[j, c] * rows[j] for j in range(9) if j != i)
+            assert found[i, c] == pytest.approx(rows[i] @ p / np.linalg.norm(p))
+
+
+def test_a_score_is_mixed_with_the_mean_of_its_neighbours():
+    rows, scores = rows_of(9), np.arange(9.0)
+    w = plain_graph(rows)
+    found = smoothed(neighbour_graph(rows), scores, 0.6)
+    for i in range(9):
+        around = sum(w[i, j] * scores[j] for j in range(9)) / sum(w[i])
+        assert found[i] == pytest.approx(0.4 * scores[i] + 0.6 * around)
+
+
+@pytest.mark.parametrize("noise", [1.0, 4.0])
+def test_the_score_of_a_row_is_what_the_page_says(noise):
+    """s = smooth(max_c [log Z_c + pull cos(x, prototype_c) - log(1 + 0.4 z_named / Z_c)])."""
+    x, y, _ = task(named=4, noise=noise)
+    found = Pile(x).learn(y)
+    rows = Space("centered", torch.from_numpy(unit(x).mean(0)))(torch.from_numpy(x)).numpy()
+    graph = neighbour_graph(rows)
+    z = propagate(graph, (y[:, None] == np.arange(N)).astype(float))
+    named = propagate(graph, (y == -2)[:, None].astype(float))[:, 0]
+    scoring = found.model.scoring.numpy()  # (N, D): prototypes with each row's own part still in
+    best = []
+    for i, row in enumerate(rows):
+        each = []
+        for c in range(N):
+            s = math.log(max(z[i, c], 1e-7)) + row @ scoring[c]
+            each.append(s - math.log(1 + NAMED * named[i] / max(z[i, c], 1e-7)))
+        best.append(max(each))
+    expected = smoothed(graph, np.array(best), SHARE)
+    assert np.corrcoef(found.answer.scores, expected)[0, 1] > 0.98
+    assert (found.answer.scores <= expected + 1e-6).all()  # its own part draws a prototype nearer
+
+
+@pytest.mark.parametrize("lean", [0.0, 0.4, 1.0])
+def test_prototypes_of_labels_and_of_members_pull_together(lean):
+    rows = rows_of(11)
+    seen = Evidence(neighbour_graph(rows), np.eye(11, N), np.zeros(11, bool), np.ones(11, bool))
+    z, shares = np.random.default_rng(1).random((2, 11, N))
+    found = piles.pulls(seen, z, shares, lean)
+    for i in range(11):
+        for c in range(N):
+            a, b = (sum(w[j, c] * rows[j] for j in range(11) if j != i) for w in (z, shares))
+            cosines = [rows[i] @ p / np.linalg.norm(p) for p in (a, b)]
+            expected = (PULL + 4 * lean) * ((1 - lean) * cosines[0] + lean * cosines[1])
+            assert found[i, c] == pytest.approx(expected)
+
+
+def test_strangers_lie_apart_where_score_and_density_go_together():
+    rows = rows_of(40)
+    seen = Evidence(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), np.ones(40, bool))
+    dense = np.log(seen.graph.degree)
+    assert piles.apart(seen, dense) == 1
+    assert piles.apart(seen, -dense) == 0
+    assert piles.apart(seen, np.zeros(40)) == 0
+    assert piles.apart(seen._replace(pile=np.arange(40) < 2), dense) == 0
+
+
+def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
+    """z = 0.8 sum_j 2 w_j Z_j / sqrt(d d_j), with d = 2 sum_j w_j: the graph's own equation."""
+    x, y, _ = task()
+    model = Pile(x).learn(y).model
+    new = torch.from_numpy(x[-1:] + 0.3)
+    place = model.space(new)[0].numpy()
+    cosines = model.rows.numpy() @ place
+    near = np.argsort(-cosines)[:7]
+    w = cosines[near].clip(0) ** 3
+    z = sum(2 * weight * model.passed[j].numpy() for weight, j in zip(w, near, strict=True))
+    z = z / math.sqrt(2 * w.sum())
+    logits, scores = model(new)
+    by_graph = np.log(np.maximum(z[:N], 1e-7))
+    expected = model.graph_weight * by_graph + model.pull * model.prototypes.numpy() @ place
+    assert np.allclose(logits[0].numpy(), expected)
+    raw = by_graph + model.scoring.numpy() @ place
+    around = (w * model.best.numpy()[near]).sum() / w.sum()
+    assert scores[0].item() == pytest.approx((1 - SHARE) * raw.max() + SHARE * around)
+
+
+# How members and strangers score
+
+
+def test_members_are_predicted_from_the_prior_and_from_held_out_scores():
+    held, prior = np.array([1.0, 4.0, 2.5]), Prior(3.0, 6.0, 2.1)
+    found = members_by(held, prior)
+    worth = 2.1 + 3
+    squares = sum((s - 2.5) ** 2 for s in held) + 2.1 * 3 / worth * (2.5 - 3) ** 2
+    variance = (20 * 6 + squares) / 23
+    assert found.mean == pytest.approx((2.1 * 3 + 3 * 2.5) / worth)
+    assert found.spread == pytest.approx(math.sqrt(variance * (1 + 1 / worth)))
+    assert found.freedom == 23
+    alone = members_by(np.empty(0), prior)
+    assert (alone.mean, alone.held_out) == (3.0, ())
+
+
+def test_without_held_out_scores_shares_are_students():
+    members = Members(2.0, 1.5, 9.0)
+    scores = np.array([-4.0, 0.0, 2.0, 5.0])
+    assert np.allclose(members.share_above(scores), stats.t(9, 2, 1.5).sf(scores))
+    assert members.cutoff(0.05) == pytest.approx(stats.t(9, 2, 1.5).ppf(0.05))
+
+
+@pytest.mark.parametrize("count", [3, 15, 30, 300])
+def test_cutoff_and_share_decide_the_same(count):
+    held = tuple(np.sort(np.random.default_rng(count).normal(2, 3, count)).tolist())
+    members = Members(2.0, 1.5, 9.0, 1.08, held)
+    scores = np.random.default_rng(0).normal(2, 5, 2000)
+    for reject in (0.001, 0.01, 0.05, 0.2, 0.5, 0.9):
+        by_share = members.share_above(scores) > 1 - reject
+        assert (by_share == (scores < members.cutoff(reject))).mean() > 0.999
+    shares = members.share_above(np.linspace(-20, 20, 500))
+    assert (np.diff(shares) <= 0).all()
+
+
+def test_many_held_out_scores_set_the_cutoff_themselves():
+    held = np.sort(np.random.default_rng(0).exponential(size=4000))
+    members = Members(1.0, 1.0, 4000.0, 1.08, tuple(held.tolist()))
+    assert members.cutoff(0.05) == pytest.approx(np.quantile(held, 0.05), abs=0.03)
+
+
+def test_the_probability_of_a_stranger_is_bayes_rule():
+    members, strangers = Members(3.0, 2.0, 7.0), Strangers(-2.0, 4.0, 0.3)
+    for score in (-1.5, 0.0, 2.0):
+        inside = 0.7 * stats.t(7, 3, 2).pdf(score)
+        outside = 0.3 * stats.norm(-2, 2).pdf(score)
+        found = stranger_probability(np.array([score]), members, strangers)[0]
+        assert found == pytest.approx(outside / (inside + outside))
+    far = stranger_probability(np.array([-50.0, -2.0, 3.0, 50.0]), members, strangers)
+    assert far[0] == far[1] > far[2] == far[3]
+
+
+def test_strangers_are_found_by_expectation_maximization():
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.normal(3, 2, 300), rng.normal(-6, 2, 100)])
+    found = strangers_by(scores, np.full(400, -6.0), Members(3.0, 2.0, 100.0), np.empty(0))
+    assert found.share == pytest.approx(0.25, abs=0.03)
+    assert found.mean == pytest.approx(-6, abs=0.5)
+    count = count_strangers(scores, Members(3.0, 2.0, 100.0), lambda _: found, 0.1)
+    assert count.low < 100 < count.high
+    assert count.high - count.low < 40
+
+
+# Promises
+
+
+@pytest.fixture(params=["all in the graph", "a part of it"])
+def judged(request, monkeypatch):
+    """Features and labels -> the answer for all rows."""
+    if request.param == "a part of it":
+        for module in (piles, pile):
+            monkeypatch.setattr(module, "EXACT", 20)
+        monkeypatch.setattr(piles, "MOST_LABELED", 6)
+
+    def answer(x, y):
+        weights = (y[:, None] == np.arange(N)).astype(float)
+        space = Space("centered", mean_direction(x))
+        given = piles.Given(x, weights, y == -2, space)
+        return piles.learn(given, piles.Options(landmarks=20)).answer
+
+    return answer
+
+
+def test_the_order_of_rows_changes_nothing(judged):
+    x, y, _ = task(shot=3, noise=4.0, named=3)
+    one = judged(x, y)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(y))
+        other = judged(x[order], y[order])
+        for mine, theirs in zip(one, other, strict=True):
+            assert np.allclose(mine[order], theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("features", [D, 2])
+def test_scale_and_rotation_change_nothing(features):
+    x, y, _ = task(noise=4.0)
+    x = x[:, :features]
+    turn = np.linalg.qr(np.random.default_rng(2).normal(size=(features, features)))[0]
+    one = PrototypeClassifier().fit(x, y)
+    for moved in (1000 * x, x @ turn, 1e-3 * x @ turn):
+        other = PrototypeClassifier().fit(moved, y)
+        assert np.allclose(one.label_distributions_, other.label_distributions_, atol=1e-5)
+        assert np.allclose(one.stranger_proba_, other.stranger_proba_, atol=1e-5)
+
+
+def test_a_row_of_many_copies_is_reached_by_labels():
+    """Copies would otherwise be each other's only neighbours, and no label would arrive."""
+    x, y, truth = task(shot=1)
+    member = np.flatnonzero((truth == 1) & (y == -1))[0]
+    many = np.concatenate([x, np.repeat(x[[member]], 30, 0)])
+    found = Pile(many).learn(np.concatenate([y, np.full(30, -1)])).answer
+    assert (found.classes[-30:].argmax(1) == 1).all()
+    assert np.ptp(found.scores[-30:]) == 0
+    alone = Pile(x).learn(y).answer
+    assert found.stranger[member] == pytest.approx(alone.stranger[member], abs=0.1)
+
+
+def test_a_label_of_weight_2_is_the_row_twice():
+    x, y, _ = task(noise=4.0)
+    twice, labels = np.concatenate([x, x[:1]]), np.concatenate([y, y[:1]])
+    weights = np.ones(len(y))
+    weights[0] = 2
+    one = PrototypeClassifier(normalize="unit").fit(x, y, sample_weight=weights)
+    other = PrototypeClassifier(normalize="unit").fit(twice, labels)
+    assert np.allclose(one.predict_proba(x), other.predict_proba(x))
+    plain = PrototypeClassifier(normalize="unit").fit(x, y)
+    assert not np.allclose(one.predict_proba(x), plain.predict_proba(x))
+
+
+def test_a_row_of_the_graph_is_predicted_as_in_the_graph(tmp_path):
+    x, y, _ = task(noise=4.0)
+    fitted = PrototypeClassifier(reject=0.05).fit(x, y)
+    pile = y == -1
+    assert (fitted.predict(x) == fitted.transduction_)[pile].all()
+    assert np.allclose(fitted.predict_proba(x)[pile], fitted.label_distributions_[pile])
+    assert np.allclose(fitted.stranger_proba(x)[pile], fitted.stranger_proba_[pile])
+    near = fitted.predict_proba(x + 0.05)
+    assert (
+        np.abs(near - fitted.predict_proba(x)).max() > 0.01
+    )  # others are read off their neighbours
+
+
+def test_named_strangers_are_no_class_and_lower_their_like():
+    x, y, truth = task(shot=2, strangers=30, noise=3.0)
+    known = np.flatnonzero(truth == -1)[:6]
+    y2 = y.copy()
+    y2[known] = -2
+    one, two = PrototypeClassifier().fit(x, y), PrototypeClassifier(reject=0.05).fit(x, y2)
+    assert list(two.classes_) == [0, 1, 2]
+    others = np.setdiff1d(np.flatnonzero(truth == -1), known)
+    assert two.stranger_proba_[others].mean() > one.stranger_proba_[others].mean()
+    assert (two.stranger_proba_[known] == 1).all()
+    assert (two.transduction_[known] == -1).all()
+    assert two.n_strangers_.expected <= len(others) + 3
+
+
+def test_how_many_strangers_there_are_and_how_many_are_missed():
+    x, y, truth = task(shot=3, members=30, strangers=40, noise=2.0)
+    found = PrototypeClassifier().fit(x, y)
+    count = found.n_strangers_
+    assert count.low <= (truth == -1).sum() <= count.high
+    kept = (y == -1) & (found.distractor_score_ <= 0.95)
+    assert found.missed_strangers(0.05) == pytest.approx(found.stranger_proba_[kept].sum())
+    assert found.missed_strangers() == pytest.approx(found.stranger_proba_[y == -1].sum())
+    assert found.set_params(reject=0.05).missed_strangers() == found.missed_strangers(0.05)
+
+
+def test_a_label_that_the_others_contradict_is_named():
+    x, y, _ = task(shot=6)
+    y[0] = 2  # it is of class 0
+    found = PrototypeClassifier().fit(x, np.array(["a", "b", "c", -1], object)[y])
+    ((row, given, suggested, probability),) = found.doubtful_
+    assert (row, given, suggested) == (0, "c", "a")
+    assert 0.7 <= probability <= 1
+    assert PrototypeClassifier().fit(x, task(shot=6)[1]).doubtful_ == []
+
+
+def test_one_class_says_who_belongs_to_it():
+    x, y, truth = task(shot=3, members=30, strangers=30)
+    one = (truth == 0) | (truth == -1)
+    found = PrototypeClassifier().fit(x[one], y[one])
+    members, strangers = (truth[one] == 0) & (y[one] == -1), truth[one] == -1
+    assert found.stranger_proba_[strangers].min() > found.stranger_proba_[members].max()
+
+
+def test_a_large_pile_is_read_off_a_part_of_it(monkeypatch):
+    x, y, truth = task(shot=3, members=100, strangers=100, noise=2.0)
+    monkeypatch.setattr(pile, "EXACT", 60)
+    found = Pile(x, landmarks=60).learn(y)
+    assert 60 <= len(found.model.rows) <= 60 + 9
+    member = truth >= 0
+    assert (found.answer.classes.argmax(1) == truth)[member].mean() > 0.98
+    assert found.answer.scores[member].mean() > found.answer.scores[~member].mean() + 3
+
+
+def test_what_is_remembered_is_what_would_be_found(monkeypatch):
+    """A pile judged by changing labels, labels taken back among them, says what a new one says."""
+    monkeypatch.setattr(pile, "EXACT", 60)
+    monkeypatch.setattr(neighbours, "AT_ONCE", 37)
+    x, y, truth = task(shot=3, members=40, strangers=40, noise=3.0)
+    x = x.astype(np.float32)
+    kept = Pile(x, landmarks=60)
+    other = y.copy()
+    other[np.flatnonzero(truth == 1)[5:15]] = 1
+    other[-10:] = -2
+    for labels in (y, other, y):
+        again = kept.learn(labels)
+        anew = Pile(x, landmarks=60).learn(labels)
+        plain = again.model(torch.from_numpy(x))
+        outside = np.setdiff1d(np.arange(len(x)), kept.neighbours.asked)
+        for mine, theirs in zip(again.answer, anew.answer, strict=True):
+            assert np.allclose(mine, theirs, atol=1e-4)
+        assert np.allclose(again.answer.scores[outside], plain[1].numpy()[outside], atol=1e-3)
+        read = plain[0].softmax(-1).numpy()[outside]
+        assert np.allclose(again.answer.classes[outside], read, atol=1e-3)
+
+
+def test_a_small_pile_remembers_its_graph():
+    x, y, _ = task(shot=3)
+    kept = Pile(x)
+    first = kept.learn(y)
+    graph = kept.neighbours.found.graph
+    assert kept.learn(np.where(np.arange(len(y)) == 20, 0, y)).model is not first.model
+    assert kept.neighbours.found.graph is graph
+
+
+def test_many_labels_are_thinned_evenly(monkeypatch):
+    monkeypatch.setattr(piles, "MOST_LABELED", 30)
+    x, y, truth = task(shot=100, members=10, strangers=0)
+    found = Pile(x).learn(y)
+    assert len(found.model.rows) == 30 + 30
+    assert (found.answer.classes.argmax(1) == truth).all()
+
+
+# Few features
+
+
+def test_a_lift_has_the_gaussian_kernel_as_its_cosines():
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    lift = lift_of(x)
+    rows = lift(torch.from_numpy(x)).numpy()
+    d = ((x[:, None] - x) ** 2).sum(-1)
+    h2 = 0.125 * np.median(d[np.triu_indices(50, 1)])
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+    assert np.allclose(rows @ rows.T, np.exp(-d / (2 * h2)), atol=0.05)
+
+
+def test_half_moons_are_followed():
+    from sklearn.datasets import make_moons
+
+    x, truth = make_moons(400, noise=0.08, random_state=0)
+    y = np.full(400, -1)
+    for c in (0, 1):
+        y[np.flatnonzero(truth == c)[:5]] = c
+    right = {
+        refiner: (PrototypeClassifier(refiner).fit(x, y).transduction_ == truth).mean()
+        for refiner in ("graph", "fitted_mask")
+    }
+    assert right["graph"] > 0.97 > right["fitted_mask"]

@@ -1,0 +1,515 @@
+"""PrototypeClassifier among scikit-learn's tools: labels, strangers, weights, traps of docs/estimator.md."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import (
+    accuracy_score,
+    classification_report,
+    confusion_matrix,
+    log_loss,
+    roc_auc_score,
+)
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    PredefinedSplit,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    train_test_split,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
+from sklearn.utils.estimator_checks import check_estimator
+
+from semishot import PrototypeClassifier
+from semishot.errors import InputError
+
+D = 40
+NAMES = np.array(["cat", "dog", "elk", "stranger"])
+RULES = ["graph", "fitted_mask", None]
+KINDS = ["strings", "objects", "numbers"]
+
+
+def data(shot=6, members=12, named=6, strangers=15, classes=3, seed=0):
+    """X (P, D), and 0 to 3 for the truth (3: none of the classes), and what of it is told (-1: not)."""
+    rng = np.random.default_rng(seed)
+    centers = 3 * np.random.default_rng(9).normal(size=(4, D))
+    sizes = [[shot] * classes + [0] * (3 - classes) + [named]]
+    sizes += [[members] * classes + [0] * (3 - classes) + [strangers]]
+    truth = np.concatenate([np.repeat(np.arange(4), each) for each in sizes])
+    told = np.where(np.arange(len(truth)) < sum(sizes[0]), truth, -1)
+    order = rng.permutation(len(truth))
+    return (
+        (centers[truth] + 1.5 * rng.normal(size=(len(truth), D)))[order],
+        truth[order],
+        told[order],
+    )
+
+
+def labels(told, kind):
+    """The same labels in three ways: 3 is a named stranger, -1 unlabeled."""
+    if kind == "strings":
+        return np.array([*NAMES, ""])[told]
+    if kind == "objects":
+        return np.array([*NAMES[:3], -2, -1], object)[told]
+    return np.array([0, 1, 2, -2, -1])[told]
+
+
+def same(one, other, x):
+    return np.allclose(one.predict_proba(x), other.predict_proba(x), atol=1e-6)
+
+
+# The contract
+
+
+def test_check_estimator_passes_but_for_two_checks():
+    """One takes -1 for a class; one takes a label of weight 0 for a row that is not there."""
+    for rule in ("graph", "fitted_mask"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of checks that are skipped here
+            found = check_estimator(PrototypeClassifier(rule), on_fail=None)
+        failed = {check["check_name"] for check in found if check["status"] == "failed"}
+        assert failed == {
+            "check_classifiers_classes",
+            "check_sample_weight_equivalence_on_dense_data",
+        }
+        assert len(found) > 40
+
+
+def test_clone_and_parameters():
+    given = PrototypeClassifier("soft_kmeans", steps=2, reject=0.1, stranger_label="none")
+    copy = clone(given)
+    assert copy.get_params() == given.get_params()
+    assert copy.set_params(stranger_label="auto").stranger_label == "auto"
+    x, _, told = data()
+    fitted = given.fit(x, labels(told, "strings"))
+    assert not hasattr(clone(fitted), "classes_")
+
+
+# Strings and rejection together
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_mean_the_same_in_every_type(rule, kind):
+    x, _, told = data()
+    plain = PrototypeClassifier(rule, reject=0.05).fit(x, labels(told, "numbers"))
+    fitted = PrototypeClassifier(rule, reject=0.05).fit(x, labels(told, kind))
+    expected = plain.predict(x)
+    assert {-1, 0, 1, 2} == set(expected)
+    assert fitted.predict(x).dtype.kind == ("i" if kind == "numbers" else "U")
+    if kind != "numbers":
+        expected = NAMES[expected]  # -1 is the last, the stranger
+    assert (fitted.predict(x) == expected).all()
+    assert fitted.transduction_.dtype == fitted.predict(x).dtype
+    assert same(fitted, plain, x)
+
+
+def test_reports_with_strings_and_rejection():
+    x, _, told = data()
+    fitted = PrototypeClassifier(reject=0.05).fit(x, labels(told, "objects"))
+    new, known, _ = data(seed=1)
+    guessed = fitted.predict(new)
+    report = classification_report(NAMES[known], guessed, output_dict=True)
+    assert set(NAMES) <= set(report)
+    assert report["stranger"]["recall"] > 0.8
+    table = confusion_matrix(NAMES[known], guessed, labels=NAMES)
+    assert table.sum() == len(known)
+    assert np.trace(table) / len(known) == pytest.approx(report["accuracy"])
+    assert accuracy_score(NAMES[known], guessed) > 0.85
+
+
+def test_a_label_for_strangers_of_ones_own():
+    x, _, told = data()
+    y = np.array(["cat", "dog", "stranger", "none of these", ""])[told]
+    fitted = PrototypeClassifier(reject=0.05, stranger_label="none of these").fit(x, y)
+    assert list(fitted.classes_) == ["cat", "dog", "stranger"]
+    assert "none of these" in fitted.predict(x)
+    numbers = PrototypeClassifier(reject=0.05, stranger_label=99)
+    numbers.fit(x, np.array([0, 1, 2, 99, -1])[told])
+    assert list(numbers.classes_) == [0, 1, 2]
+    assert 99 in numbers.predict(x)
+    assert -1 not in numbers.predict(x)
+
+
+# Searching and validating
+
+
+@pytest.mark.parametrize("kind", ["strings", "numbers"])
+def test_grid_search_and_cross_validation(kind):
+    x, _, told = data()
+    y = labels(told, kind)
+    steps = make_pipeline(StandardScaler(), PrototypeClassifier(reject=0.05))
+    assert min(cross_val_score(steps, x, y, cv=3)) > 0.8
+    grid = {
+        "prototypeclassifier__refiner": [None, "graph"],
+        "prototypeclassifier__reject": [None, 0.05],
+    }
+    search = GridSearchCV(steps, grid, cv=3).fit(x, y)
+    assert search.best_params_["prototypeclassifier__reject"] == 0.05  # strangers count
+    assert search.best_score_ > 0.8
+    assert search.predict(x).dtype.kind == ("i" if kind == "numbers" else "U")
+
+
+def test_a_list_with_minus_one_beside_strings_can_be_cross_validated():
+    x, _, told = data()
+    y = labels(told, "objects").tolist()
+    assert min(cross_val_score(PrototypeClassifier(reject=0.05), x, y, cv=3)) > 0.8
+
+
+def test_cross_val_predict_gives_a_label_to_every_row():
+    x, truth, told = data()
+    guessed = cross_val_predict(PrototypeClassifier(reject=0.05), x, labels(told, "strings"), cv=3)
+    assert guessed.dtype.kind == "U"
+    assert (guessed == NAMES[truth]).mean() > 0.85
+
+
+def test_pandas_in_a_pipeline():
+    x, _, told = data()
+    frame = pd.DataFrame(x, columns=[f"f{i}" for i in range(D)])
+    y = (
+        pd.Series(labels(told, "objects"))
+        .where(told >= 0)
+        .replace(-2, "stranger")
+        .astype("category")
+    )
+    steps = make_pipeline(StandardScaler(), PrototypeClassifier(reject=0.05))
+    steps.set_output(transform="pandas").fit(frame, y)
+    assert list(steps[-1].feature_names_in_) == list(frame.columns)
+    plain = make_pipeline(StandardScaler(), PrototypeClassifier(reject=0.05))
+    assert (steps.predict(frame) == plain.fit(x, labels(told, "strings")).predict(x)).all()
+    assert steps.score(frame, y) > 0.8
+
+
+def test_self_training_takes_it_as_any_classifier():
+    x, truth, told = data(named=0, strangers=0)
+    grown = SelfTrainingClassifier(PrototypeClassifier()).fit(x, labels(told, "numbers"))
+    assert (grown.predict(x) == truth).mean() > 0.9
+
+
+# Figures
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_decision_function_agrees_with_probabilities(rule):
+    x, _, told = data()
+    fitted = PrototypeClassifier(rule).fit(x, labels(told, "strings"))
+    decided = fitted.decision_function(x)
+    assert decided.shape == (len(x), 3)
+    assert (fitted.classes_[decided.argmax(1)] == fitted.predict(x)).all()
+    powers = np.exp(decided)
+    assert np.allclose(powers / powers.sum(1, keepdims=True), fitted.predict_proba(x))
+    assert np.allclose(np.exp(fitted.predict_log_proba(x)), fitted.predict_proba(x))
+    assert np.isfinite(fitted.predict_log_proba(1000 * x)).all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_with_two_classes_the_decision_is_positive_for_the_second(rule):
+    x, truth, told = data(classes=2)
+    fitted = PrototypeClassifier(rule).fit(x, labels(told, "strings"))
+    decided = fitted.decision_function(x)
+    assert decided.shape == (len(x),)
+    assert (fitted.classes_[(decided > 0).astype(int)] == fitted.predict(x)).all()
+    odds = fitted.predict_log_proba(x) @ [-1, 1]
+    assert np.allclose(decided, odds)
+    members = truth < 2
+    assert roc_auc_score(truth[members], decided[members]) > 0.99
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_one_class_has_a_decision_too(rule):
+    x, _, told = data(classes=1)
+    fitted = PrototypeClassifier(rule).fit(x, labels(told, "strings"))
+    assert fitted.decision_function(x).shape == (len(x), 1)
+    assert (fitted.predict_proba(x) == 1).all()
+
+
+# score
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_score_ignores_unlabeled_rows_and_counts_strangers(kind):
+    x, _, told = data()
+    new, known, _ = data(seed=1)
+    for reject in (None, 0.05):
+        fitted = PrototypeClassifier(reject=reject).fit(x, labels(told, kind))
+        guessed = fitted.predict(new)
+        expected = np.where(
+            known == 3, fitted.stranger_label_, np.append(fitted.classes_, 0)[known]
+        )
+        right = np.mean([str(a) == str(b) for a, b in zip(guessed, expected, strict=True)])
+        assert fitted.score(new, labels(known, kind)) == pytest.approx(right)
+        half = np.where(np.arange(len(known)) % 2 == 0, known, -1)
+        assert fitted.score(new, labels(half, kind)) == fitted.score(
+            new[half >= 0], labels(half[half >= 0], kind)
+        )
+
+
+def test_score_with_weights_is_the_weighted_mean():
+    x, _, told = data()
+    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
+    new, known, _ = data(seed=1)
+    y = labels(known, "strings")
+    weights = np.arange(len(y), dtype=float)
+    expected = accuracy_score(y, fitted.predict(new), sample_weight=weights)
+    assert fitted.score(new, y, sample_weight=weights) == pytest.approx(expected)
+    frame = pd.DataFrame(new)
+    assert fitted.score(frame, pd.Series(y), weights) == pytest.approx(expected)
+
+
+def test_score_takes_a_class_that_was_not_fitted_as_wrong():
+    x, _, told = data(named=0)
+    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
+    members = told >= 0
+    right = fitted.score(x[members], labels(told[members], "strings"))
+    renamed = np.where(told[members] == 0, "fox", labels(told[members], "strings"))
+    assert fitted.score(x[members], renamed) == pytest.approx(right - (told[members] == 0).mean())
+
+
+def test_score_says_what_is_missing():
+    x, _, told = data()
+    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
+    with pytest.raises(InputError, match="score needs labels: all of y is unlabeled"):
+        fitted.score(x, [None] * len(x))
+    with pytest.raises(InputError, match="y mixes strings and numbers"):
+        fitted.score(x[:2], [0, "cat"])
+    with pytest.raises(InputError, match="y holds 0, and the classes are strings such as 'cat'"):
+        fitted.score(x[:3], [-2, 0, 1])
+    with pytest.raises(InputError, match="y holds 'a', and the classes are numbers such as 0"):
+        PrototypeClassifier().fit(x, labels(told, "numbers")).score(x[:3], ["a", "", "b"])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fitted.score(x, ["cat"])
+    with pytest.raises(InputError, match="sample_weight must be finite"):
+        fitted.score(x[:2], ["cat", "dog"], [1, -1])
+    with pytest.raises(InputError, match="score needs labels: all that y has are of weight 0"):
+        fitted.score(x[:3], ["cat", "dog", ""], [0, 0, 1])
+
+
+# Weights
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_weights_of_one_change_nothing(rule):
+    x, _, told = data()
+    y = labels(told, "strings")
+    plain = PrototypeClassifier(rule).fit(x, y)
+    for weights in (np.ones(len(y)), np.where(told < 0, 7.0, 1.0)):  # unlabeled: ignored
+        assert same(PrototypeClassifier(rule).fit(x, y, sample_weight=weights), plain, x)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_label_of_weight_0_is_not_used(rule):
+    x, _, told = data()
+    gone = np.flatnonzero(told >= 0)[::3]
+    fewer = told.copy()
+    fewer[gone] = -1
+    weights = np.ones(len(told))
+    weights[gone] = 0
+    one = PrototypeClassifier(rule, reject=0.05).fit(x, labels(fewer, "strings"))
+    two = PrototypeClassifier(rule, reject=0.05).fit(x, labels(told, "strings"), weights)
+    assert same(one, two, x)
+    assert (one.transduction_ == two.transduction_).all()
+
+
+def test_a_weight_of_2_is_the_label_twice_in_the_prototypes():
+    x, _, told = data(named=0)
+    labeled = np.flatnonzero(told >= 0)
+    x, told = x[labeled], told[labeled]
+    weights = 1.0 + np.arange(len(told)) % 3
+    options = {"normalize": "none", "temperature": 300.0}
+    fitted = PrototypeClassifier(None, **options).fit(x, told, sample_weight=weights)
+    times = weights.astype(int)
+    twice = PrototypeClassifier(None, **options).fit(x.repeat(times, 0), told.repeat(times))
+    assert same(fitted, twice, x)
+    assert not same(fitted, PrototypeClassifier(None, **options).fit(x, told), x)
+
+
+def test_a_weight_of_2_is_the_label_twice_on_the_graph():
+    x, _, told = data(shot=2)
+    x[told == 0] += 4 * np.random.default_rng(3).normal(size=(2, D))
+    row = np.flatnonzero(told == 0)[0]
+    weights = np.ones(len(told))
+    weights[row] = 2
+    weighted = PrototypeClassifier().fit(x, told, weights)
+    twice = PrototypeClassifier().fit(np.vstack([x, x[[row]]]), np.append(told, 0))
+    plain = PrototypeClassifier().fit(x, told)
+    moved = np.abs(twice.predict_proba(x) - plain.predict_proba(x)).max()
+    assert np.abs(twice.predict_proba(x) - weighted.predict_proba(x)).max() < moved / 4
+
+
+def test_wrong_weights_are_refused():
+    x, _, told = data()
+    with pytest.raises(InputError, match="sample_weight must be finite and at least 0, not -1"):
+        PrototypeClassifier().fit(x, told, -np.ones(len(x)))
+
+
+def test_weights_pass_through_pipelines_searches_and_routing():
+    x, _, told = data()
+    y = labels(told, "strings")
+    weights = np.where(np.arange(len(y)) % 4 == 0, 0.0, 1.0)
+    scaled = StandardScaler().fit_transform(x)
+    plain = PrototypeClassifier().fit(scaled, y, weights)
+    steps = make_pipeline(StandardScaler(), PrototypeClassifier())
+    steps.fit(x, y, prototypeclassifier__sample_weight=weights)
+    assert same(steps[-1], plain, scaled)
+    search = GridSearchCV(PrototypeClassifier(), {"steps": [1]}, cv=3)
+    assert same(search.fit(scaled, y, sample_weight=weights).best_estimator_, plain, scaled)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = PrototypeClassifier().set_fit_request(sample_weight=True)
+        routed.set_score_request(sample_weight=True)
+        steps = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), routed)
+        steps.fit(x, y, sample_weight=weights)
+        assert same(steps[-1], plain, scaled)
+        found = cross_validate(steps, x, y, params={"sample_weight": weights}, cv=3)
+        assert min(found["test_score"]) > 0.6
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -1, 1.5, "x", [1], np.ones(2), np.nan, object()], ids=repr
+)
+@pytest.mark.parametrize(
+    "option", ["refiner", "steps", "normalize", "temperature", "reject", "stranger_label"]
+)
+def test_an_option_of_a_wrong_type_is_named_in_one_sentence(option, value):
+    """Or it is right: then `fit` works."""
+    right = {
+        "refiner": [None],
+        "temperature": [None, 1.5],
+        "reject": [None],
+        "stranger_label": [0, -1],
+    }
+    x, _, told = data()
+    classifier = PrototypeClassifier(**{option: value})
+    if any(value is one for one in right.get(option, [])):
+        classifier.fit(x, labels(told, "numbers"))
+        return
+    with pytest.raises(InputError) as refused:
+        classifier.fit(x, labels(told, "numbers"))
+    assert option in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# Traps, and what to do instead (docs/estimator.md)
+
+
+def only_labeled_rows_are_tested(y, splits):
+    """The recipe of docs/estimator.md: -1 in PredefinedSplit is never in a test part."""
+    labeled = np.flatnonzero(y != "")
+    fold = np.full(len(y), -1)
+    for number, (_, test) in enumerate(StratifiedKFold(splits).split(labeled, y[labeled])):
+        fold[labeled[test]] = number
+    return PredefinedSplit(fold)
+
+
+def test_trap_scorers_by_name_count_unlabeled_rows_as_wrong():
+    x, _, told = data(named=0, strangers=0)
+    for y in (labels(told, "numbers"), labels(told, "strings")):
+        own = cross_val_score(PrototypeClassifier(), x, y, cv=3)
+        named = cross_val_score(PrototypeClassifier(), x, y, cv=3, scoring="accuracy")
+        assert min(own) > 0.9
+        assert max(named) < 0.5
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "f1_macro", "neg_log_loss", "roc_auc_ovr", None])
+def test_instead_the_pile_stays_in_the_training_part(scoring):
+    x, _, told = data(named=0)
+    y = labels(told, "strings")
+    cv = only_labeled_rows_are_tested(y, 3)
+    assert cv.get_n_splits() == 3
+    for train, test in cv.split():
+        assert (y[test] != "").all()
+        assert (y[train] == "").sum() == (y == "").sum()
+    assert min(cross_val_score(PrototypeClassifier(), x, y, cv=cv, scoring=scoring)) > -0.2
+    search = GridSearchCV(PrototypeClassifier(), {"refiner": RULES}, cv=cv, scoring=scoring)
+    assert search.fit(x, y).best_score_ > -0.2
+
+
+def test_trap_objects_cannot_be_stratified():
+    x, _, told = data()
+    y = labels(told, "objects")
+    with pytest.raises(TypeError, match="not supported between instances"):
+        cross_val_score(PrototypeClassifier(), x, y, cv=3)
+    with pytest.raises(TypeError, match="not supported between instances"):
+        train_test_split(x, y, stratify=y)
+    assert min(cross_val_score(PrototypeClassifier(reject=0.05), x, y, cv=KFold(3))) > 0.8
+    y = labels(told, "strings")
+    train_x, _, train_y, _ = train_test_split(x, y, stratify=y, random_state=0)
+    PrototypeClassifier().fit(train_x, train_y)
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        VotingClassifier([("one", PrototypeClassifier(None))]),
+        StackingClassifier([("one", PrototypeClassifier(None))], cv=3),
+        BaggingClassifier(PrototypeClassifier(None), n_estimators=2, random_state=0),
+        OneVsRestClassifier(PrototypeClassifier(None)),
+        CalibratedClassifierCV(PrototypeClassifier(None), cv=3),
+    ],
+    ids=lambda meta: type(meta).__name__,
+)
+def test_trap_what_encodes_labels_itself_takes_unlabeled_for_a_class(meta):
+    x, _, told = data(named=0)
+    assert list(clone(meta).fit(x, labels(told, "numbers")).classes_) == [-1, 0, 1, 2]
+    assert list(clone(meta).fit(x, labels(told, "strings")).classes_) == ["", *NAMES[:3]]
+    only = told >= 0
+    meta = clone(meta).fit(x[only], labels(told[only], "strings"))
+    assert list(meta.classes_) == list(NAMES[:3])
+    assert meta.score(x[only], labels(told[only], "strings")) > 0.9
+
+
+def test_trap_cross_val_predict_of_probabilities_has_a_column_for_unlabeled():
+    x, _, told = data(named=0)
+    for kind in ("numbers", "strings"):
+        y, fitted = labels(told, kind), PrototypeClassifier(None)
+        assert cross_val_predict(fitted, x, y, cv=3, method="predict_proba").shape[1] == 4
+        assert fitted.fit(x, y).label_distributions_.shape == (len(x), 3)
+
+
+def test_trap_self_training_hides_the_pile():
+    x, _, told = data(named=0)
+    grown = SelfTrainingClassifier(PrototypeClassifier(), max_iter=1)
+    grown.fit(x, labels(told, "numbers"))
+    assert grown.estimator_.message_.startswith("no unlabeled examples")
+
+
+def test_trap_a_class_with_one_label_cannot_be_stratified():
+    x, _, told = data(shot=1, named=0)
+    y = labels(told, "strings")
+    with pytest.raises(ValueError, match="least populated class"):
+        train_test_split(x, y, stratify=y)
+
+
+def test_trap_probabilities_have_no_column_for_strangers():
+    x, truth, told = data(members=40, strangers=40)
+    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
+    with pytest.raises(ValueError, match="contain different number of classes"):
+        log_loss(NAMES[truth], fitted.predict_proba(x))
+    assert log_loss(NAMES[truth[truth < 3]], fitted.predict_proba(x[truth < 3])) < 0.3
+    assert roc_auc_score(truth == 3, fitted.stranger_proba(x)) > 0.9
+
+
+def test_instead_a_fitted_classifier_is_calibrated_on_other_labels():
+    x, _, told = data(named=0)
+    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
+    new, known, _ = data(seed=1)
+    members = known < 3
+    calibrated = CalibratedClassifierCV(FrozenEstimator(fitted))
+    calibrated.fit(new[members], NAMES[known[members]])
+    assert list(calibrated.classes_) == list(fitted.classes_)
+    assert calibrated.predict_proba(new).shape == (len(new), 3)

@@ -1,0 +1,299 @@
+"""Methods that are not the paper's: trained in episodes, as rows of tables, and read again."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from semishot import refine
+from semishot.commands.main import main
+from semishot.data.episodes import EpisodeShape
+from semishot.errors import InputError
+from semishot.paper import plan, presets, published
+from semishot.paper.jobs import Site, run_jobs
+from semishot.paper.reproduce import requested_jobs
+from semishot.paper.requests import TableRequest
+from semishot.report import curves, grouping, rendering, tables
+from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleets import load_model
+from semishot.training.log import read_log
+from semishot.training.tensorboard import run_names
+from support.commands import refusal
+from support.fleets import fleet_config, train_fleet
+from support.own_methods import forget, own_module
+
+CPU = torch.device("cpu")
+SHAPE = EpisodeShape(way=3, query=2, unlabeled=3, distractors=2)
+PRESET = presets.Preset("a test's", Recipe(updates=4, filters=3, init_std=0.1))
+ALL = ["masked_soft_kmeans", "oslo", "label_propagation"]
+EVALUATED = ("--way", "3", "--query", "4", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def tiny_preset(monkeypatch):
+    monkeypatch.setitem(presets.PRESETS, "tiny", PRESET)
+
+
+@pytest.fixture
+def own(tmp_path):
+    with own_module(tmp_path) as name:
+        yield name
+
+
+def trained(pool, folder, models, updates):
+    members = tuple(Member(model, seed) for model in models for seed in (0, 1))
+    recipe = Recipe(updates, filters=6, init_std=0.1, learning_rate=3e-3, labeled_fraction=0.4)
+    config = fleet_config(pool, recipe=recipe, shape=SHAPE, members=members)
+    return train_fleet(config, pool, folder)
+
+
+@pytest.fixture(scope="module")
+def together(tiny_pool, tmp_path_factory):
+    """Three methods, two splits each, in one fleet of 150 updates."""
+    folder = tmp_path_factory.mktemp("together")
+    trained(tiny_pool, folder, ALL, 150)
+    return folder
+
+
+@pytest.mark.parametrize("place", range(len(ALL)))
+def test_the_loss_of_each_method_falls(together, place):
+    log = read_log(together)
+    for run in (2 * place, 2 * place + 1):
+        assert log[-1]["loss"][run] < 0.8 * log[0]["loss"][run]
+
+
+@pytest.mark.parametrize("place", range(len(ALL)))
+def test_a_method_beside_others_learns_what_it_learns_alone(tiny_pool, tmp_path, place):
+    """In float64: batches of other sizes round differently."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        side = trained(tiny_pool, tmp_path / "all", ALL, 10)
+        alone = trained(tiny_pool, tmp_path / "one", [ALL[place]], 10)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    losses = read_log(tmp_path / "all")[-1]["loss"][2 * place : 2 * place + 2]
+    assert losses == pytest.approx(read_log(tmp_path / "one")[-1]["loss"], rel=1e-7)
+    for name, tensor in alone.encoder.state_dict().items():
+        both = side.encoder.state_dict()[name][2 * place : 2 * place + 2]
+        assert torch.allclose(both, tensor, rtol=1e-5, atol=1e-7), name
+
+
+def test_a_fleet_of_them_is_evaluated_picked_and_drawn(together, tiny_root, tmp_path, capsys):
+    data = ("--data-root", str(tiny_root))
+    main(["evaluate", "--model", str(together), "--episodes", "9", *EVALUATED, *data])
+    shown = capsys.readouterr().out
+    assert "oslo: mean" in shown
+    assert "label_propagation: mean" in shown
+    for name in ("oslo", "label_propagation"):
+        out = tmp_path / f"{name}.safetensors"
+        main(["pick", str(together), str(out), "--model", name, *EVALUATED, *data])
+        assert json.loads(capsys.readouterr().out)["model"] == name
+        config, model = load_model(out, CPU)
+        assert [member.model for member in config.members] == [name]
+        assert isinstance(model.refiner, type(refine.build(name)))
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "a.png"
+    main(["show", "episode", "--model", str(together), "--run", "2", "--out", str(picture), *data])
+    assert picture.exists()
+
+
+def test_at_test_they_stand_in_for_another_method_and_the_record_says_so(
+    together, tiny_root, capsys
+):
+    command = ["evaluate", "--model", str(together), "--refiner", "oslo", "--episodes", "5"]
+    main([*command, *EVALUATED, "--data-root", str(tiny_root), "--json"])
+    records = json.loads(capsys.readouterr().out)
+    assert {record["model"] for record in records} == {"oslo"}
+    assert [record["trained_as"] for record in records] == [m for m in ALL for _ in range(2)]
+
+
+def test_names_of_runs_are_in_characters_that_tensorboard_accepts():
+    (name,) = run_names([Member("my.own:HardKMeans", 3, {"start": 0.5})])
+    assert name == "my.own.HardKMeans-start0.5-seed3"
+
+
+# Rows of a table
+
+
+def table1(pool, runs, *models, splits=1):
+    site, request = Site(pool, runs, CPU), TableRequest(None, "tiny", splits, models=models)
+    return run_jobs(requested_jobs("table1", request, site), site)
+
+
+def test_any_method_is_a_row_after_those_of_the_paper(tiny_pool, tmp_path):
+    records = table1(tiny_pool, tmp_path / "runs", "oslo", "supervised", "label_propagation")
+    assert {r["model"] for r in records} == {"supervised", "oslo", "label_propagation"}
+    assert all(r["train"]["distractors"] == r["distractors"] for r in records)
+    table = published.TABLES["table1"]
+    text = rendering.as_text(tables.table_section("table1", table, records))
+    rows = [line for line in text.splitlines() if line.startswith(("Supervised", "OSLO", "Label"))]
+    assert [row.split("  ")[0] for row in rows] == 2 * ["Supervised", "OSLO", "Label Propagation"]
+    cells = json.loads(tables.table_as_json(table, records))
+    assert {(c["model"], c["distractors"]) for c in cells} >= {("oslo", 0), ("oslo", 5)}
+    command = tables.table_command("table1", table, records)
+    assert command.endswith("--models supervised oslo label_propagation")
+    groups = grouping.group({"a": records})
+    assert not groups.others
+    assert [len(each.records) for each in groups.tables] == [len(records)]
+    at_test = [{**r, "trained_as": "soft_kmeans"} for r in records if r["model"] == "oslo"]
+    groups = grouping.group({"a": at_test})
+    assert len(groups.others) == len(at_test)
+    assert not groups.tables
+
+
+def test_beside_the_papers_numbers_other_rows_have_none(tiny_pool, tmp_path):
+    records = [
+        {**r, "dataset": "omniglot", "preset": "ren2018"}
+        for r in table1(tiny_pool, tmp_path / "runs", "oslo")
+    ]
+    section = tables.table_section("table1", published.TABLES["table1"], records)
+    oslo = section.grids[0].rows[-1]
+    assert oslo[0] == "OSLO"
+    assert [cell is None for cell in oslo[1:]] == 2 * [False, True, True]
+    assert section.comparison == ""
+    rendering.as_text(section)
+
+
+def test_their_curves_have_looks_of_their_own(tiny_pool, tmp_path):
+    site = Site(tiny_pool, tmp_path / "runs", CPU)
+    names = ("supervised", "masked_soft_kmeans", "oslo", "label_propagation", "fitted_mask")
+    request = TableRequest(None, "tiny", 1, models=names)
+    records = run_jobs(requested_jobs("figure-unlabeled", request, site), site)
+    lines = curves.unlabeled_charts(records)[0].lines
+    assert [line.label for line in lines][1:] == [
+        "Masked Soft k-Means",
+        "OSLO",
+        "Label Propagation",
+        "Fitted Mask",
+    ]
+    assert len({line.look for line in lines}) == 5
+
+
+def test_the_authors_names_are_rows_too(tiny_pool, tmp_path):
+    request = TableRequest(None, "tiny", 1, models=("basic", "kmeans-refine-mask"))
+    jobs = plan.table_jobs(published.TABLES["table1"], request, tiny_pool, tmp_path)
+    assert {m.model for job in jobs for m in job.members} == {"supervised", "masked_soft_kmeans"}
+
+
+@pytest.mark.parametrize(
+    ("model", "title"),
+    [
+        ("soft_kmeans", "Soft k-Means"),
+        ("oslo", "OSLO"),
+        ("hard_kmeans", "Hard kmeans"),
+        ("my_refiner:Refiner", "my_refiner"),
+        ("my.own:HardKMeans", "HardKMeans (my.own)"),
+    ],
+)
+def test_every_model_has_a_readable_name(model, title):
+    assert published.title(model) == title
+
+
+# Outside the package
+
+
+def test_a_method_of_the_users_is_a_row_in_a_fleet_of_its_own(own, tiny_pool, tmp_path):
+    name = f"{own}:Halved"
+    records = table1(tiny_pool, tmp_path / "runs", "masked_soft_kmeans", name, f"{own}:Refiner")
+    assert {r["model"] for r in records} == {"masked_soft_kmeans", name, f"{own}:Refiner"}
+    begun = [
+        {m.model for m in FleetConfig.from_json(path.read_text()).members}
+        for path in (tmp_path / "runs").rglob("config.json")
+    ]
+    assert all(len(models) == 1 for models in begun)
+    text = rendering.as_text(tables.table_section("table1", published.TABLES["table1"], records))
+    assert f"Halved ({own})" in text
+    forget(own)  # the paper's rows are found again without that code
+    assert len(table1(tiny_pool, tmp_path / "runs", "masked_soft_kmeans")) == 4
+    assert not Path("imported").exists()
+
+
+@pytest.fixture
+def fleet_of_own(own, tiny_root, tmp_path, capsys):
+    """A fleet of a method outside the package, trained by the command; what was imported is forgotten."""
+    out = tmp_path / "fleet"
+    command = ["train", "--model", f"{own}:Halved", "--preset", "tiny", "--split-seeds", "0", "1"]
+    main([*command, "--out", str(out), "--data-root", str(tiny_root), "--device", "cpu"])
+    forget(own)
+    capsys.readouterr()
+    return out
+
+
+def test_a_fleet_that_names_a_module_imports_nothing_by_itself(
+    fleet_of_own, own, tiny_root, capsys
+):
+    data = ("--data-root", str(tiny_root))
+    message = f"'{own}:Halved' is not part of semishot.*allow it by `--allow {own}:Halved`"
+    commands = [
+        ["evaluate", "--model", str(fleet_of_own), *EVALUATED, *data],
+        ["pick", str(fleet_of_own), "a.safetensors", "--model", "soft_kmeans", *EVALUATED, *data],
+        ["show", "episode", "--model", str(fleet_of_own), *data],
+        ["reproduce", "figure-masks", "--model", str(fleet_of_own), *data],
+    ]
+    for command in commands:
+        assert f"allow it by `--allow {own}:Halved` (evaluate, pick, show)" in refusal(
+            capsys, *command
+        )
+    with pytest.raises(InputError, match=message):
+        load_model(fleet_of_own, CPU)
+    assert own not in sys.modules
+    assert not Path("imported").exists()
+
+
+def test_allowed_it_is_evaluated_and_picked(fleet_of_own, own, tiny_root, tmp_path, capsys):
+    data, name = ("--data-root", str(tiny_root)), f"{own}:Halved"
+    where = (*EVALUATED, *data)
+    main(["evaluate", "--model", str(fleet_of_own), "--allow", name, "--json", *where])
+    records = json.loads(capsys.readouterr().out)
+    assert {(r["model"], "trained_as" in r) for r in records} == {(name, False)}
+    forget(own)
+    main(["pick", str(fleet_of_own), "best.safetensors", "--model", name, *where])
+    assert json.loads(capsys.readouterr().out)["model"] == name
+    forget(own)
+    main(["evaluate", "--model", "best.safetensors", "--refiner", name, "--json", *where])
+    (record,) = json.loads(capsys.readouterr().out)
+    assert "trained_as" not in record  # the trained parameters, not others
+    forget(own)
+    main(
+        [
+            "evaluate",
+            "--model",
+            "best.safetensors",
+            "--refiner",
+            f"{own}:Refiner",
+            "--allow",
+            name,
+            *where,
+        ]
+    )
+    assert Path("imported").exists()
+
+
+def test_its_encoder_is_used_without_its_code(fleet_of_own, own, tmp_path):
+    encoder = open_encoder(f"{fleet_of_own}#1")
+    save_encoder(encoder, tmp_path / "model")
+    again = load_encoder(tmp_path / "model")
+    assert again is not None
+    assert again.identity == encoder.identity
+    assert own not in sys.modules
+    refine.add(f"{own}:Halved")
+    assert open_encoder(f"{fleet_of_own}#1").identity == encoder.identity
+
+
+def test_a_report_of_its_runs_imports_nothing(own, tiny_root, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(presets.PRESETS, "tiny", replace(PRESET, distractors=5))
+    data = ("--data-root", str(tiny_root))
+    row = ["reproduce", "table1", "--dataset", "glyphs", "--preset", "tiny", "--splits", "1"]
+    main([*row, "--models", f"{own}:Halved", *data, "--device", "cpu"])
+    assert f"Halved ({own})" in capsys.readouterr().out
+    forget(own)
+    main(["report", "runs", "-o", "report.html", *data])
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert f"Halved ({own})" in page
+    assert f"<span>--models</span> <span>{own}:Halved</span>" in page
+    assert "No episodes of glyphs" in page
+    assert own not in sys.modules

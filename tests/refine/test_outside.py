@@ -1,0 +1,90 @@
+"""Methods outside the package: imported when a person names them, and only then."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from semishot import refine
+from semishot.errors import InputError
+from support.own_methods import own_module
+from support.tensors import randn
+
+
+@pytest.fixture
+def own(tmp_path):
+    with own_module(tmp_path) as name:
+        yield name
+
+
+def test_a_method_of_the_working_folder_is_built_by_module_and_class(own):
+    paths = list(sys.path)
+    name = refine.add(f"{own}:Halved")
+    assert name == f"{own}:Halved"
+    assert refine.added() == [name]
+    assert sys.path == paths  # nothing else is imported from the working folder
+    method = refine.build(name, start=0.0).double()
+    u, p = randn(7, 4), randn(3, 4, seed=1)
+    assert torch.allclose(method(u, p), refine.build("soft_kmeans")(u, p) / 2)
+    assert refine.build(name, runs=2).logit.shape == (2,)
+    assert name not in refine.names()
+
+
+def test_names_of_the_package_are_left_as_they_are():
+    assert refine.add("oslo") == "oslo"
+    assert "oslo" not in refine.added()
+
+
+def test_a_name_alone_imports_nothing(own):
+    for use in (refine.resolve, refine.build):
+        with pytest.raises(InputError, match=rf"'{own}:Halved' is not part of semishot.*--allow"):
+            use(f"{own}:Halved")
+    assert own not in sys.modules
+    assert not Path("imported").exists()
+
+
+def test_what_is_installed_comes_before_the_working_folder(tmp_path):
+    with (
+        own_module(tmp_path, "colorsys"),
+        pytest.raises(InputError, match="Halved is not a class of colorsys"),
+    ):
+        refine.add("colorsys:Halved")
+    assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("{}:Nothing", "'{}:Nothing': Nothing is not a class of {} derived from nn.Module"),
+        ("{}:function", "function is not a class of {} derived from nn.Module"),
+        ("{}:torch", "torch is not a class of {}"),
+        (
+            "no_such_module:A",
+            r"cannot import 'no_such_module' .*No module named.*; it must be inst",
+        ),
+        ("{}:A:B", "'{}:A:B' is not a name of the form MODULE:CLASS"),
+        (".{}:A", "is not a name of the form MODULE:CLASS"),
+        ("a/b:A", "is not a name of the form MODULE:CLASS"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line(own, name, message):
+    with pytest.raises(InputError, match=message.format(own, own)) as raised:
+        refine.add(name.format(own))
+    assert "\n" not in str(raised.value)
+    assert refine.added() == []
+
+
+def test_a_module_that_fails_is_one_line(tmp_path):
+    text = 'raise ValueError("one\\ntwo")\n'
+    with (
+        own_module(tmp_path, "fails_for_a_test", text),
+        pytest.raises(InputError, match=r"'fails_for_a_test' for .*\(ValueError: one two\)"),
+    ):
+        refine.add("fails_for_a_test:A")
+
+
+def test_options_that_it_does_not_take_are_named(own):
+    name = refine.add(f"{own}:Refiner")
+    with pytest.raises(InputError, match="does not take these options.*start"):
+        refine.build(name, start=1.0)

@@ -1,0 +1,294 @@
+"""Corrections: predictions.csv as a table, files moved by hand, and sorting again without `undo`."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot.sorter import fitted_pile
+from semishot.sorter.journal import read_journal
+from support.commands import printed, refusal
+from support.own_images import draw, folders, save
+
+DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def rows(path="out/predictions.csv") -> dict[str, dict[str, str]]:
+    """By path."""
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        return {row["path"]: row for row in csv.DictReader(file)}
+
+
+def edit(changes: dict[str, dict[str, str]], path="out/predictions.csv", delimiter=",") -> None:
+    """As a spreadsheet would save it: with a byte order mark and its own line ends."""
+    held = rows(path)
+    for name, cells in changes.items():
+        held[name].update(cells)
+    with Path(path).open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, list(next(iter(held.values()))), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(held.values())
+
+
+def result() -> dict:
+    return json.loads(Path("out/result.json").read_text())
+
+
+def sorted_files() -> set[str]:
+    return {p.relative_to("out/sorted").as_posix() for p in Path("out/sorted").rglob("*.png")}
+
+
+@pytest.fixture
+def given(tmp_path) -> list[str]:
+    folders(tmp_path)
+    return ["classify", "--labeled", "labeled", "--unlabeled", "pile", "--out", "out", *DRAWN]
+
+
+def test_predictions_are_a_table_after_edits(capsys, given):
+    printed(capsys, *given)
+    correct = {
+        "pile/more/circle-0.png": {"correct": " Cross "},
+        "pile/dots-0.png": {"correct": "STRANGER"},
+        "pile/dots-1.png": {"correct": "dots"},
+        "labeled/cross/0.png": {"correct": "circle"},
+    }
+    edit(correct, delimiter=";")
+    said = printed(capsys, "classify", "--labeled", "out/predictions.csv", "--out", "out", *DRAWN)
+    assert "10 labeled images of 4 classes" not in said
+    assert "11 labeled images of 4 classes, 1 named strangers, 21 images in the pile" in said
+    assert "Note: 4 corrections are used." in said
+    assert "Note: classes that only corrections name: dots." in said
+    assert result()["labeled"] == {"circle": 4, "cross": 3, "dots": 1, "stripes": 3}
+    found = rows()
+    assert len(found) == 33
+    for path, label, decision in [
+        ("pile/more/circle-0.png", "cross", "corrected"),
+        ("pile/dots-0.png", "stranger", "corrected"),
+        ("labeled/cross/0.png", "circle", "labeled"),
+    ]:
+        row = found[path]
+        assert (row["label"], row["decision"], row["correct"]) == (label, decision, label)
+    edit({"pile/more/circle-0.png": {"correct": ""}})
+    printed(capsys, "classify", "--labeled", "out/predictions.csv", "--out", "out", *DRAWN)
+    assert rows()["pile/more/circle-0.png"]["decision"] == "accept"
+    assert result()["labeled"] == {"circle": 4, "cross": 2, "dots": 1, "stripes": 3}
+
+
+def test_corrections_in_out_are_used_by_the_same_command_and_kept(capsys, given):
+    printed(capsys, *given)
+    edit(
+        {"pile/more/circle-0.png": {"correct": "cross"}, "pile/dots-0.png": {"correct": "stranger"}}
+    )
+    for _ in range(2):
+        said = printed(capsys, *given)
+        assert "10 labeled images of 3 classes, 1 named strangers, 22 images in the pile" in said
+        assert rows()["pile/more/circle-0.png"]["correct"] == "cross"
+        assert not {"pile/more/circle-0.png", "pile/dots-0.png"} & set(result()["next_to_label"])
+
+
+def test_a_label_that_was_changed_is_not_passed_over(capsys, given):
+    printed(capsys, *given)
+    before = rows()["pile/more/circle-0.png"]
+    for label in (before["runner_up"], "", "sparrow"):
+        edit({"pile/more/circle-0.png": {"label": label}})
+        line = refusal(capsys, "classify", "--labeled", "out/predictions.csv", "--out", "o", *DRAWN)
+        assert "the label of pile/more/circle-0.png was changed; leave it" in line
+        assert "column correct" in line
+        edit({"pile/more/circle-0.png": before})
+    Path("old.csv").write_text("path,label,decision\na.png,cat,accept\n")
+    line = refusal(capsys, "classify", "--labeled", "old.csv", "--out", "o", *DRAWN)
+    assert "old.csv holds predictions without the column correct: its labels are guesses" in line
+    Path("half.csv").write_text("path,label,decision,correct\na.png,cat,accept,\n")
+    line = refusal(capsys, "classify", "--labeled", "half.csv", "--out", "o", *DRAWN)
+    assert "half.csv has no column runner_up: run classify again" in line
+    Path("odd.csv").write_text("path,label,runner_up,decision,correct\n,cat,,labeled,\n")
+    line = refusal(capsys, "classify", "--labeled", "odd.csv", "--out", "o", *DRAWN)
+    assert "no labeled images in odd.csv" in line
+    assert not Path("o").exists()
+
+
+def test_predictions_that_are_no_table_any_more_are_one_line(capsys, given):
+    printed(capsys, *given)
+    Path("out/predictions.csv").write_bytes("path,correct\nü,ü".encode("latin-1"))
+    assert "cannot read out/predictions.csv" in refusal(capsys, *given)
+
+
+@pytest.mark.parametrize("how", ["move", "copy", "link"])
+def test_corrections_sort_again_without_undo(capsys, given, how):
+    before = {p: p.read_bytes() for p in Path("pile").rglob("*.png")}
+    printed(capsys, *given, "--apply", how)
+    assert "circle/circle-0.png" in sorted_files()
+    edit(
+        {"pile/more/circle-0.png": {"correct": "cross"}, "pile/dots-0.png": {"correct": "stranger"}}
+    )
+    save(draw("cross", 200), Path("pile/late/cross-9.png"))
+    looked = printed(capsys, *given)
+    assert "out/sorted is as it was: pass --apply to sort it again." in looked
+    assert "circle/circle-0.png" in sorted_files()
+    said = printed(capsys, *given, "--apply", how)
+    assert "again to out/sorted; `semishot undo out` undoes it." in said
+    assert {"cross/circle-0.png", "stranger/dots-0.png", "cross/cross-9.png"} <= sorted_files()
+    assert "circle/circle-0.png" not in sorted_files()
+    assert len(sorted_files()) == 25
+    assert len(rows()) == 25 + 9
+    printed(capsys, "undo", "out")
+    Path("pile/late/cross-9.png").unlink()
+    assert {p: p.read_bytes() for p in Path("pile").rglob("*.png")} == before
+    assert not Path("out/sorted").exists()
+
+
+@pytest.mark.parametrize("how", ["move", "copy", "link"])
+def test_files_moved_by_hand_are_corrections(capsys, given, how):
+    printed(capsys, *given, "--apply", how)
+    here = Path("out/sorted")
+    (here / "circle/circle-0.png").rename(here / "cross/circle-0.png")
+    (here / "circle/circle-1.png").rename(here / "stranger/circle-1.png")
+    (here / "ring").mkdir()
+    (here / "circle/circle-2.png").rename(here / "ring/circle-2.png")
+    for _ in range(2):  # the second time they lie where the journal says
+        said = printed(capsys, *given, "--apply", how)
+        assert "Note: 3 corrections are used." in said
+        assert "Note: classes that only corrections name: ring." in said
+        found = {Path(row["path"]).name: row["correct"] for row in rows().values()}
+        assert found["circle-0.png"] == "cross"
+        assert found["circle-1.png"] == "stranger"
+        assert found["circle-2.png"] == "ring"
+        assert {
+            "cross/circle-0.png",
+            "stranger/circle-1.png",
+            "ring/circle-2.png",
+        } <= sorted_files()
+        assert len(sorted_files()) == 24
+    assert printed(capsys, "undo", "out").startswith("24 ")
+    assert len(list(Path("pile").rglob("*.png"))) == 24
+
+
+def test_files_that_the_user_took_away_are_no_obstacle(capsys, given):
+    printed(capsys, *given, "--apply", "move")
+    Path("out/sorted/circle/circle-0.png").unlink()
+    shutil.move("out/sorted/circle/circle-1.png", "labeled/cross/mine.png")
+    said = printed(capsys, *given, "--apply", "move")
+    assert "Not sorted: 2 files sorted before are gone, or have changed" in said
+    assert "10 labeled images of 3 classes, 22 images in the pile" in said
+    shutil.rmtree("pile")
+    printed(capsys, *given, "--apply", "move")
+    assert len(read_journal(Path("out")).steps) == 24
+
+
+def test_sorted_again_without_changes_nothing_changes(capsys, given):
+    printed(capsys, *given, "--apply", "move")
+    names = ("predictions.csv", "report.html", "undo.json")
+    before = {name: Path("out", name).read_text() for name in names}
+    inodes = {p: p.stat().st_ino for p in Path("out/sorted").rglob("*.png")}
+    printed(capsys, *given, "--apply", "move")
+    assert {name: Path("out", name).read_text() for name in names} == before
+    assert {p: p.stat().st_ino for p in Path("out/sorted").rglob("*.png")} == inodes
+
+
+def test_features_are_corrected_by_the_names_of_their_rows(capsys):
+    rng = np.random.default_rng(0)
+    centers, labels = rng.normal(size=(3, 40)), np.repeat([0, 1, 2], 3)
+    np.save("known.npy", centers[labels] + 0.1 * rng.normal(size=(9, 40)))
+    np.save("pile.npy", centers[[0, 1, 2, 0]] + 0.1 * rng.normal(size=(4, 40)))
+    np.save("labels.npy", [*labels[:8], -2])
+    given = ["classify", "--labeled", "known.npy", "--labels", "labels.npy"]
+    given += ["--unlabeled", "pile.npy", "--out", "out"]
+    assert "8 labeled images of 3 classes, 1 named strangers, 4 images" in printed(capsys, *given)
+    assert rows()["known.npy:8"]["label"] == "stranger"
+    edit({"pile.npy:1": {"correct": "2"}})
+    assert "9 labeled images of 3 classes, 1 named strangers, 3 images" in printed(capsys, *given)
+    assert rows()["pile.npy:1"]["decision"] == "corrected"
+
+
+# Strangers that the user has named, copies, and labels that cannot be right
+
+
+def test_a_folder_of_strangers_is_not_a_class(capsys, given):
+    for number in (0, 1):
+        save(draw("dots", number), Path(f"labeled/Stranger/{number}.png"))
+    said = printed(capsys, *given)
+    assert "9 labeled images of 3 classes, 2 named strangers, 24 images in the pile" in said
+    assert "Note: labeled/Stranger: 2 images of none of the classes." in said
+    assert "2 of the pile are copies of labeled images, and take their labels" in said
+    for number in (0, 1):
+        row = rows()[f"pile/dots-{number}.png"]
+        assert (row["decision"], row["stranger_probability"]) == ("stranger", "1.0")
+        assert row["path"] not in result()["next_to_label"]
+    assert set(result()["accepted"]) == {"circle", "cross", "stripes"}
+
+
+def test_strangers_in_a_table(capsys, given):
+    lines = ["path,label", *(f"labeled/{k}/0.png,{k}" for k in ("circle", "cross"))]
+    lines += ["pile/dots-0.png,stranger", "pile/dots-1.png,", "pile/more/cross-1.png,"]
+    Path("table.csv").write_text("\n".join(lines))
+    said = printed(capsys, "classify", "--labeled", "table.csv", "--out", "out", *DRAWN)
+    assert "2 labeled images of 2 classes, 1 named strangers, 2 images in the pile" in said
+    assert "table.csv: 1 images of none of the classes (stranger)" in said
+    Path("table.csv").write_text("path,label\npile/dots-0.png,stranger\npile/dots-1.png,\n")
+    line = refusal(capsys, "classify", "--labeled", "table.csv", "--out", "o", *DRAWN)
+    assert "no labeled images in table.csv" in line
+
+
+@pytest.mark.parametrize(("name", "meaning"), [("-1", "unlabeled"), ("-2", "strangers")])
+def test_a_class_named_like_a_mark_is_refused(capsys, given, name, meaning):
+    Path("labeled/cross").rename(f"labeled/{name}")
+    assert f"a class is called {name}, which elsewhere means {meaning}" in refusal(capsys, *given)
+
+
+def test_what_is_labeled_is_not_suggested_and_of_copies_one(capsys, tmp_path):
+    """Every image lies in the pile three times, some of them in a class too; nothing is certain."""
+    labeled, pile = folders(tmp_path, shots=2, pile=2, strangers=8)
+    for path in list(pile.rglob("*.png")):
+        for number in (1, 2):
+            shutil.copy(path, path.with_stem(f"{path.stem}-copy{number}"))
+    for kind in ("circle", "cross"):
+        shutil.copy(pile / f"more/{kind}-0.png", labeled / kind / "known.png")
+    printed(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN)
+    asked = [Path(path) for path in result()["next_to_label"]]
+    assert asked
+    contents = [path.read_bytes() for path in asked]
+    assert len(set(contents)) == len(contents)
+    assert not set(contents) & {path.read_bytes() for path in labeled.rglob("*.png")}
+
+
+def test_a_label_that_the_others_contradict_is_named(capsys, tmp_path):
+    folders(tmp_path, shots=5)
+    Path("labeled/circle/0.png").rename("labeled/cross/wrong.png")
+    given = ["classify", "--labeled", "labeled", "--unlabeled", "pile", "--out", "out", *DRAWN]
+    said = printed(capsys, *given)
+    assert "Note: labeled/cross/wrong.png looks like circle, not cross." in said
+
+
+def test_an_encoder_near_chance_is_warned_about(capsys):
+    """Features of noise, in five draws; and features that tell the classes apart."""
+    warned, labels = [], np.arange(24) % 4
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        centers = (seed == 5) * 2 * rng.normal(size=(4, 40))
+        np.save("known.npy", centers[labels] + rng.normal(size=(24, 40)))
+        np.save("pile.npy", centers[np.arange(50) % 4] + rng.normal(size=(50, 40)))
+        np.save("labels.npy", labels)
+        given = ["classify", "--labeled", "known.npy", "--labels", "labels.npy"]
+        said = printed(capsys, *given, "--unlabeled", "pile.npy", "--out", f"out{seed}")
+        warned.append("are predicted right, hardly more than by chance: these features" in said)
+    assert sum(warned[:5]) >= 4
+    assert not warned[5]
+
+
+def test_many_doubts_and_conflicts_are_counted(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitted_pile, "NAMED", 1)
+    labeled, _ = folders(tmp_path, shots=6, pile=2, strangers=0)
+    for number in range(2):
+        shutil.copy(labeled / f"circle/{number}.png", labeled / f"cross/same{number}.png")
+    given = ["classify", "--labeled", "labeled", "--unlabeled", "pile", "--out", "out", *DRAWN]
+    said = printed(capsys, *given)
+    assert "Note: labeled/circle/0.png and labeled/cross/same0.png are one image in two" in said
+    assert "Note: 1 more images lie in two classes." in said
