@@ -5,7 +5,7 @@
     python benchmarks/strangers.py FOLDER --half report          once, when the rule is final
     python benchmarks/strangers.py FOLDER --half fresh           once, too
     python benchmarks/strangers.py FOLDER --half report --named  strangers that the user has named
-    python benchmarks/strangers.py --markdown                    tables of what is stored
+    python benchmarks/strangers.py --markdown                    tables of what is stored: docs/strangers.md
 
 Birds (first 20 classes to choose, last 20 to report), miniImageNet (validation to choose, test to report,
 40 training classes fresh) and scikit-learn's digits (every second drawing). 5-, 10- and 20-way; 1, 3, 5

@@ -230,9 +230,20 @@ def test_strangers_are_found_by_expectation_maximization():
     found = strangers_by(scores, np.full(400, -6.0), Members(3.0, 2.0, 100.0), np.empty(0))
     assert found.share == pytest.approx(0.25, abs=0.03)
     assert found.mean == pytest.approx(-6, abs=0.5)
-    count = count_strangers(scores, Members(3.0, 2.0, 100.0), lambda _: found, 0.1)
+
+
+def test_strangers_are_counted_by_their_probabilities_and_by_the_median_of_members():
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.normal(3, 2, 300), rng.normal(-6, 2, 100)])
+    stranger = np.where(np.arange(400) < 300, 0.02, 0.9)
+    count = count_strangers(scores, stranger, Members(3.0, 2.0, 1e9), 0.1)
+    left = 400 - 2 * sum(s > 3.0 for s in scores)
+    assert count.expected == pytest.approx((96 + left) / 2)
+    low, high = (400 - 2 * sum(s > 3.0 + d for s in scores) for d in (-0.1645, 0.1645))
+    chance = 1.645 * math.sqrt(400 - left)
+    assert count.low == pytest.approx(min(left - math.hypot(chance, left - low), 96))
+    assert count.high == pytest.approx(max(left + math.hypot(chance, high - left), 96))
     assert count.low < 100 < count.high
-    assert count.high - count.low < 40
 
 
 # Promises
@@ -333,9 +344,11 @@ def test_how_many_strangers_there_are_and_how_many_are_missed():
     found = PrototypeClassifier().fit(x, y)
     count = found.n_strangers_
     assert count.low <= (truth == -1).sum() <= count.high
-    kept = (y == -1) & (found.distractor_score_ <= 0.95)
-    assert found.missed_strangers(0.05) == pytest.approx(found.stranger_proba_[kept].sum())
-    assert found.missed_strangers() == pytest.approx(found.stranger_proba_[y == -1].sum())
+    rejected = ((y == -1) & (found.distractor_score_ > 0.95)).sum()
+    members = (y == -1).sum() - count.expected
+    expected = max(0, count.expected - max(0, rejected - 0.05 * members))
+    assert found.missed_strangers(0.05) == pytest.approx(expected)
+    assert found.missed_strangers() == count.expected
     assert found.set_params(reject=0.05).missed_strangers() == found.missed_strangers(0.05)
 
 

@@ -105,20 +105,17 @@ def with_strangers(
     scores = (fitted.answer.scores - members.mean) * unit  # (P,)
     second = (second - members.mean) * unit  # (P,)
 
-    def fit(moved: Members) -> Strangers:
-        others = unlabeled if len(unlabeled) else np.flatnonzero(~named)
-        others = others[:0] if fitted.answer.classes.shape[1] == 1 else others
-        return strangers_by(scores[unlabeled], second[others], moved, scores[named])
-
-    found = fit(own)
-    error = own.spread / (1 + own.freedom) ** 0.5
+    others = unlabeled if len(unlabeled) else np.flatnonzero(~named)
+    others = others[:0] if fitted.answer.classes.shape[1] == 1 else others
+    found = strangers_by(scores[unlabeled], second[others], own, scores[named])
+    error = members.spread / (1 + members.freedom) ** 0.5
     strangers = Strangers(members.mean + found.mean / unit, found.variance / unit**2, found.share)
     stranger = stranger_probability(fitted.answer.scores, members, strangers)
     return replace(
         fitted,
         members=members,
         strangers=strangers,
-        count=count_strangers(scores[unlabeled], own, fit, error),
+        count=count_strangers(fitted.answer.scores[unlabeled], stranger[unlabeled], members, error),
         answer=fitted.answer._replace(stranger=stranger),
     )
 

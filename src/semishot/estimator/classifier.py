@@ -319,13 +319,20 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return self._share_above(self._read(X)[1].double().numpy())
 
     def missed_strangers(self, reject: float | None = None) -> float:
-        """How many strangers among the unlabeled examples of `fit` are likely not rejected."""
+        """How many strangers among the unlabeled examples of `fit` are likely not rejected.
+
+        `n_strangers_` less those rejected, of which a share `reject` of the members is no stranger.
+        """
         check_is_fitted(self, "stranger_proba_")
+        if self.n_strangers_ is None:
+            raise InputError(UNKNOWN)
         share = self.reject if reject is None else reject
-        kept = self._in_pile
-        if share is not None:
-            kept = kept & (self.distractor_score_ <= 1 - share)
-        return float(self.stranger_proba_[kept].sum())
+        expected = self.n_strangers_.expected
+        if share is None:
+            return expected
+        pile = self.distractor_score_[self._in_pile]
+        members = len(pile) - expected
+        return max(0.0, expected - max(0.0, float((pile > 1 - share).sum()) - share * members))
 
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Accuracy over the rows of `y` that are not unlabeled.

@@ -212,8 +212,8 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     full = WithAll(member, scores.best, lean, options.steps)
     held = held_out(seen, spread, full)
     members = members_by(held.scores, prior)
-    known = scores.best[pile], scores.second[others]
-    strangers = strangers_by(*known, members, scores.best[seen.named])
+    named = scores.best[seen.named]
+    strangers = strangers_by(scores.best[pile], scores.second[others], members, named)
     cosines = cosines_without_itself(rows, shares)  # (L, N)
     expected = PULL * roundness(graph, spread.arrived, cosines, member)
     graph_weight, pull = graph_and_pull(held, options.temperature, expected)
@@ -221,17 +221,11 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     weighing = Weighing(shares, lean, graph_weight, pull, np.column_stack([logits, scores.best]))
     model = reader(seen, spread, scores, given.space, weighing)
     logits, every_score = all_rows(model, finder, places, logits[copy_of], scores.best[copy_of])
-    answer = Answer(
-        softmax(logits, 1), every_score, stranger_probability(every_score, members, strangers)
-    )
+    stranger = stranger_probability(every_score, members, strangers)  # (P,)
+    answer = Answer(softmax(logits, 1), every_score, stranger)
     unknown = ~given.named & (given.labels.sum(1) == 0)  # (P,)
     error = members.spread / (1 + prior.worth + len(held.scores)) ** 0.5
-    found = count_strangers(
-        every_score[unknown],
-        members,
-        lambda moved: strangers_by(*known, moved, scores.best[seen.named]),
-        error,
-    )
+    found = count_strangers(every_score[unknown], stranger[unknown], members, error)
     gain, right = help_of_the_pile(held, graph_weight, pull)
     return Learned(
         model,

@@ -5,8 +5,7 @@ distribution; how strangers score is learned from the pile by expectation-maximi
 Letters: U unlabeled rows, H held-out labels, N classes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -155,19 +154,26 @@ def stranger_probability(scores: Array, members: Members, strangers: Strangers) 
 
 
 def count_strangers(
-    scores: Array, members: Members, fit: Callable[[Members], Strangers], error: float
+    scores: Array, stranger: Array, members: Members, error: float
 ) -> StrangerCount:
-    """Scores (U,) of the pile; the standard error of the members' mean -> how many are strangers.
+    """Scores (U,) and probabilities (U,) of the pile, the standard error of the members' mean.
 
-    The interval adds in quadrature what chance does to a sum of probabilities, and what it would be if the
-    members' mean were at either end of its own interval.
+    Two estimates, and the mean of both: the sum of the probabilities; and what is left of the pile if as
+    many members score below their median as above it, where strangers are few. The second one's interval
+    adds in quadrature what chance does and what the error of the mean does.
     """
-    sums = []
-    for shift in (-NORMAL_90 * error, NORMAL_90 * error, 0.0):
-        moved = replace(members, mean=members.mean + shift)
-        p = stranger_probability(scores, moved, fit(moved))
-        sums.append(float(p.sum()))
-    expected, chance = sums[-1], NORMAL_90 * float((p * (1 - p)).sum()) ** 0.5
-    low = expected - float(np.hypot(chance, expected - min(sums)))
-    high = expected + float(np.hypot(chance, max(sums) - expected))
-    return StrangerCount(expected, max(0.0, low), min(float(len(scores)), high))
+
+    def beyond_the_median(shift: float) -> float:
+        middle = members.cutoff(0.5) + shift
+        return max(0.0, len(scores) - 2.0 * float((scores > middle).sum()))
+
+    by_mixture, by_median = float(stranger.sum()), beyond_the_median(0.0)
+    ends = [beyond_the_median(sign * NORMAL_90 * error) for sign in (-1, 1)]
+    chance = NORMAL_90 * (len(scores) - by_median) ** 0.5
+    low = by_median - float(np.hypot(chance, by_median - min(ends)))
+    high = by_median + float(np.hypot(chance, max(ends) - by_median))
+    return StrangerCount(
+        (by_mixture + by_median) / 2,
+        max(0.0, min(low, by_mixture)),
+        min(float(len(scores)), max(high, by_mixture)),
+    )

@@ -189,7 +189,8 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
         more.append("there is one class only: the question is which images belong to it")
     elif (line := near_chance(fitted, labels)) is not None:
         more.append(line)
-    likely = classifier.n_strangers_
+    likely = _likely_strangers(fitted)
+    missed = None if likely is None else classifier.missed_strangers(fitted.reject)
     return PileSummary(
         encoder=fitted.encoder.name if fitted.encoder else "features",
         labeled=dict(sorted(labels.items())),
@@ -197,12 +198,8 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
         pile=len(predictions),
         accepted={str(name): accepted[str(name)] for name in classifier.classes_},
         strangers=sum(p.stranger for p in predictions) if known else None,
-        likely_strangers=None
-        if likely is None
-        else {k: round(float(v), 1) for k, v in likely._asdict().items()},
-        missed_strangers=None
-        if likely is None
-        else round(classifier.missed_strangers(fitted.reject), 1),
+        likely_strangers=likely,
+        missed_strangers=None if missed is None else round(missed, 1),
         reject=fitted.reject,
         skipped=len(fitted.rows.skipped),
         pile_helps=classifier.pile_helps_,
@@ -211,6 +208,25 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
         notes=[*notes, *more],
         next_to_label=[predictions[place].item.shown for place in asked],
     )
+
+
+def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
+    """How many strangers the pile likely holds, by the classifier, and not fewer than are sorted out.
+
+    Of members a share `reject` is sorted out, so that of the images sorted out all but
+    reject / (1 - reject) for each accepted one are strangers.
+    """
+    found = fitted.classifier.n_strangers_
+    if found is None:
+        return None
+    out = sum(one.stranger for one in fitted.predictions)
+    lost = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - out)
+    pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
+    known = sum(one.stranger and row == KNOWN for one, row in pairs)  # copies of named strangers
+    expected = max(known + float(found.expected), out - lost)
+    high = max(known + float(found.high), expected)
+    likely = {"expected": expected, "low": known + float(found.low), "high": high}
+    return {name: round(count, 1) for name, count in likely.items()}
 
 
 def _doubts(fitted: FittedPile) -> list[str]:
