@@ -16,7 +16,7 @@ from semishot.label.answers import open_database
 from semishot.label.near_copies import EXACT, near_copies
 from semishot.label.requests import LabelRequest
 from semishot.label.server import LOCK, opened
-from semishot.label.suggestions import varied, worth_asking
+from semishot.label.suggestions import Sample, varied, worth_asking
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import PredictRequest
 from support.labeling import serving
@@ -392,7 +392,7 @@ def test_what_is_asked_stays_and_is_filled_up_with_what_is_uncertain_and_differe
     uncertain[[10, 11]] = 5.0
     allowed = np.ones(200, bool)
     allowed[3] = False
-    found = worth_asking(rows, uncertain, allowed, [5, 3], 8)
+    found = worth_asking(Sample(rows), uncertain, allowed, [5, 3], 8)
     assert found[0] == 5
     assert 3 not in found
     assert len(found) == len(set(found)) == 8

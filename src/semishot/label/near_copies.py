@@ -1,6 +1,6 @@
-"""Near copies: rows whose features are almost equal, found in time linear in the pile by hashing.
+"""Near copies: rows whose features are almost equal, found by sorting, in time nearly linear in the pile.
 
-Letters: P rows of the pile, D features, T tables, K bits.
+Letters: P rows of the pile, D features, W words.
 """
 
 from typing import Any
@@ -16,11 +16,12 @@ ALIKE, NEARER = 0.97, 0.12
 the usual distance to the nearest neighbour: encoders differ in how much alike everything looks to them."""
 EXACT = 3000
 """Rows up to which all pairs are compared."""
-TABLES, BITS = 20, 14
-MOST_IN_BUCKET = 300
+WORDS, ROTATIONS, AHEAD = 4, 32, 3
+"""Signs of 64 random projections make a word. Rows are sorted by their signs, from another one on each time,
+and each is compared with the next few: near copies agree in long runs of signs."""
+MOST_DIFFERENT = 0.2
+"""The share of signs in which near copies may differ: by chance it is one half."""
 BLOCK = 2048
-
-
 SAMPLE = 300
 """Rows whose nearest neighbours show the usual distance."""
 
@@ -32,10 +33,12 @@ def near_copies(features: Array) -> Array:
     if count < 2:
         return parents
     most = _farthest(features)
-    pairs = _pairs_in(features, parents, most) if count <= EXACT else _hashed_pairs(features, most)
-    for a, b in sorted(pairs):
+    pairs = _all_pairs(features, most) if count <= EXACT else _sorted_pairs(features, most)
+    for a, b in pairs.tolist():
         first, second = _root(parents, a), _root(parents, b)
         parents[max(first, second)] = min(first, second)
+    if not len(pairs):
+        return parents
     return np.array([_root(parents, row) for row in range(count)], np.int64)
 
 
@@ -65,27 +68,43 @@ def _farthest(features: Array) -> float:
     return min(1 - ALIKE, NEARER * float(np.median(1 - nearest)))
 
 
-def _pairs_in(features: Array, chosen: Array, most: float) -> set[tuple[int, int]]:
-    rows = _unit(features[chosen])
-    close = np.argwhere(np.triu(rows @ rows.T >= 1 - most, 1))
-    return {(int(chosen[a]), int(chosen[b])) for a, b in close}
+def _all_pairs(features: Array, most: float) -> Array:
+    rows = _unit(features)
+    close: Array = np.argwhere(np.triu(rows @ rows.T >= 1 - most, 1))
+    return close
 
 
-def _hashed_pairs(features: Array, most: float) -> set[tuple[int, int]]:
-    """Rows on the same side of K random planes in one of T tables are compared."""
-    planes = np.random.default_rng(0).standard_normal((features.shape[1], TABLES * BITS))
+def _sorted_pairs(features: Array, most: float) -> Array:
+    """Pairs (., 2) that lie near each other in one of the orders, and are near."""
+    signs = _signs(features)  # (P, W) words
+    found: list[Array] = []
+    for rotation in range(ROTATIONS):
+        word, by = divmod(rotation * WORDS * 64 // ROTATIONS, 64)
+        here, following = signs[:, word], signs[:, (word + 1) % WORDS]
+        by64 = np.uint64(by)
+        key = here if not by else (here << by64) | (following >> (np.uint64(64) - by64))
+        order = np.argsort(key)
+        for ahead in range(1, AHEAD + 1):
+            a, b = order[:-ahead], order[ahead:]
+            differ = np.bitwise_count(signs[a] ^ signs[b]).sum(1)
+            alike = differ <= MOST_DIFFERENT * WORDS * 64
+            found.append(np.sort(np.stack([a[alike], b[alike]], 1), 1))
+    pairs = np.unique(np.concatenate(found), axis=0)
+    near = np.zeros(len(pairs), bool)
+    for first in range(0, len(pairs), BLOCK):
+        left, right = pairs[first : first + BLOCK].T
+        cosines = (_unit(features[left]) * _unit(features[right])).sum(1)
+        near[first : first + BLOCK] = cosines >= 1 - most
+    return pairs[near]
+
+
+def _signs(features: Array) -> Array:
+    """(P, D) -> (P, W) words of signs of random projections, seen from the center."""
+    planes = np.random.default_rng(0).standard_normal((features.shape[1], WORDS * 64))
     planes = planes.astype(np.float32)
-    center = _unit(features[:: max(1, len(features) // 2000)]).mean(0)
-    codes = np.empty((len(features), TABLES), np.int64)  # (P, T)
-    powers = 2 ** np.arange(BITS)
+    center = _unit(features[:: max(1, len(features) // 2000)]).mean(0) @ planes
+    signs = np.empty((len(features), WORDS), np.uint64)
     for first in range(0, len(features), BLOCK):
-        sides = (_unit(features[first : first + BLOCK]) - center) @ planes > 0
-        codes[first : first + BLOCK] = sides.reshape(-1, TABLES, BITS) @ powers
-    found: set[tuple[int, int]] = set()
-    for table in range(TABLES):
-        order = np.argsort(codes[:, table], kind="stable")
-        edges = np.flatnonzero(np.diff(codes[order, table])) + 1
-        for bucket in np.split(order, edges):
-            if len(bucket) > 1:
-                found |= _pairs_in(features, np.sort(bucket[:MOST_IN_BUCKET]), most)
-    return found
+        sides = _unit(features[first : first + BLOCK]) @ planes > center
+        signs[first : first + BLOCK] = np.packbits(sides, axis=1).view(">u8")
+    return signs

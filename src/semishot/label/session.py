@@ -22,7 +22,7 @@ from semishot.label.answers import NONE, Answers, ConflictError, Event, State, c
 from semishot.label.images import MISSING, Library
 from semishot.label.judge import NAMED_STRANGER, REJECTS, UNLABELED, Judge, Judgement
 from semishot.label.near_copies import near_copies
-from semishot.label.suggestions import uncertainty, varied, worth_asking
+from semishot.label.suggestions import Sample, uncertainty, varied, worth_asking
 from semishot.sorter.listing import STRANGER
 
 __all__ = ["NotReadyError", "Session", "Snapshot", "decisions"]
@@ -104,6 +104,7 @@ class Session:
         self.wake = threading.Event()
         self.stopping = threading.Event()
         self.judge: Judge | None = None
+        self.sample: Sample | None = None
         self.judged_rows, self.judged_at = 0, 0.0
         self.groups: Array = np.empty(0, np.int64)
         """(P,), the first row of its near copies."""
@@ -367,12 +368,13 @@ class Session:
         row_of = self.library.rows.row_of
         usual = float(np.quantile(uncertain[allowed], KEPT)) if allowed.any() else 0.0
         kept = [row_of[i] for i in self.asked if uncertain[row_of[i]] >= usual]
-        features = self.library.features[: len(labels)]
+        if self.sample is None or self.sample.count != len(labels):
+            self.sample = Sample(self.library.features[: len(labels)])
         if classes.shape[1] == 1 and len(self.asked) > VARIED // 2:
             kept = [
                 row_of[i] for i in self.asked
             ]  # still the varied beginning: other classes are in it
-        rows = worth_asking(features, uncertain, allowed, kept, max(ASKED, len(kept)))
+        rows = worth_asking(self.sample, uncertain, allowed, kept, max(ASKED, len(kept)))
         self.asked = [int(nothing.images[row]) for row in rows]
         return list(self.asked)
 

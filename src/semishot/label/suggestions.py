@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["varied", "worth_asking"]
+__all__ = ["Sample", "uncertainty", "varied", "worth_asking"]
 
 Array = NDArray[Any]
 SAMPLE = 2000
@@ -69,37 +69,56 @@ def uncertainty(classes: Array, stranger: Array) -> Array:
     return entropy
 
 
+class Sample:
+    """Rows that stand for the whole pile, and how others resemble them."""
+
+    def __init__(self, features: Array) -> None:
+        self.features, self.count = features, len(features)
+        rows = spaced(len(features), SAMPLE // 2)
+        held = np.asarray(features[rows], np.float32)
+        held = held / np.maximum(np.linalg.norm(held, axis=1, keepdims=True), SMALLEST)
+        self.center = held.mean(0)
+        self.directions = directions(features, rows, self.center)  # (V, D)
+
+    def seen(self, rows: Array) -> tuple[Array, Array]:
+        """(C,) -> directions (C, D), and how much each represents of each row of the sample (C, V)."""
+        found = directions(self.features, rows, self.center)
+        return found, np.maximum(found @ self.directions.T, 0) ** 3
+
+
 def worth_asking(
-    features: Array, uncertain: Array, allowed: Array, kept: Collection[int], count: int
+    sample: Sample, uncertain: Array, allowed: Array, kept: Collection[int], count: int
 ) -> list[int]:
-    """(P, D), (P,), (P,) -> up to `count` rows, those of `kept` first, in their order.
+    """(P,), (P,) -> up to `count` rows, those of `kept` first, in their order.
 
     Each choice is the candidate of most uncertainty times what it represents and the others do not yet.
+    Such gains only shrink as others are chosen: one is computed again when it is the largest.
     """
     chosen = [row for row in kept if allowed[row]][:count]
     pool = np.flatnonzero(allowed)
     if not len(pool) or len(chosen) == count:
         return chosen
-    best = pool[np.argsort(-uncertain[pool], kind="stable")[:CANDIDATES]]
-    sample = spaced(len(features), SAMPLE // 2)
-    center = np.asarray(features[sample], np.float32)
-    center = (center / np.maximum(np.linalg.norm(center, axis=1, keepdims=True), SMALLEST)).mean(0)
-    candidates = directions(features, best, center)  # (C, D)
-    whole = directions(features, sample, center)  # (V, D)
-    kernel = np.maximum(candidates @ whole.T, 0) ** 3  # (C, V)
-    covered = np.zeros(len(sample), np.float32)  # (V,)
+    if len(pool) > CANDIDATES:
+        pool = np.sort(pool[np.argpartition(-uncertain[pool], CANDIDATES - 1)[:CANDIDATES]])
+    best = pool[np.argsort(-uncertain[pool], kind="stable")]
+    candidates, kernel = sample.seen(best)  # (C, D), (C, V)
+    covered = np.zeros(kernel.shape[1], np.float32)  # (V,)
     if chosen:
-        shown = np.maximum(directions(features, np.array(chosen), center) @ whole.T, 0) ** 3
-        covered = shown.max(0)
-    left = ~np.isin(best, chosen)
+        covered = sample.seen(np.array(chosen))[1].max(0)
     worth = uncertain[best]
-    while len(chosen) < count and left.any():
-        gains = (np.maximum(kernel - covered, 0).sum(1) + SMALLEST) * worth * left
+    left = ~np.isin(best, chosen)
+    gains = (np.maximum(kernel - covered, 0).sum(1) + SMALLEST) * worth * left
+    while len(chosen) < count:
         place = int(gains.argmax())
+        now = (float(np.maximum(kernel[place] - covered, 0).sum()) + SMALLEST) * worth[place]
+        gains[place] = now * left[place]
+        if gains[place] < gains.max():
+            continue
         if gains[place] <= 0:
             break
         chosen.append(int(best[place]))
         covered = np.maximum(covered, kernel[place])
         left &= candidates @ candidates[place] < 0.98
         left[place] = False
+        gains *= left
     return chosen
