@@ -15,12 +15,9 @@ from semishot.errors import InputError
 from semishot.label.images import GIVEN, Library
 from semishot.label.session import Session, Snapshot, decisions
 from semishot.sorter import move_files
-from semishot.sorter.encoders import save_encoder
 from semishot.sorter.journal import SORTED, How, read_journal
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
-from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
-from semishot.sorter.predictions import FORMULA, write_text
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
 
@@ -104,12 +101,16 @@ def table(session: Session, name: str, which: Which) -> str:
 
 
 def write_table(session: Session, name: str, which: Which) -> Path:
+    from semishot.sorter.predictions import write_text
+
     path = session.library.request.folder / name
     write_text(path, table(session, name, which))
     return path
 
 
 def _csv(columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
+    from semishot.sorter.predictions import FORMULA
+
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
@@ -205,6 +206,8 @@ def undo_sorting(session: Session) -> Undone:
 def save_model(session: Session) -> Path:
     """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
     from semishot.estimator.classifier import PrototypeClassifier
+    from semishot.sorter.encoders import save_encoder
+    from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 
     snapshot, library = session.snapshot, session.library
     names = np.array([*snapshot.state.classes.values(), ""], object)

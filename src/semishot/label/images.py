@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,16 @@ from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.label.catalog import Catalog, Seen, status_of
 from semishot.label.requests import LabelRequest
-from semishot.sorter.embedding import ReadFile, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder
 from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item, Listing, Skipped, from_folders
-from semishot.sorter.out_folder import EMBEDDINGS
-from semishot.system.devices import pick_device
 from semishot.system.progress import Meter
 
-__all__ = ["CHANGED", "GIVEN", "MISSING", "Library", "Progress", "list_files"]
+if TYPE_CHECKING:  # torch is imported when the first page has been shown
+    from semishot.sorter.embedding import ReadFile
+    from semishot.sorter.encoders import ImageEncoder
+
+__all__ = ["CHANGED", "GIVEN", "MISSING", "Library", "Progress", "check_folders", "list_files"]
 
 MISSING, CHANGED, GIVEN = 1, 2, 4
 """Flags of a row: no file of it is left; its file had another content before; it is in --labeled."""
@@ -38,6 +38,7 @@ SCRATCH = ".label-features-{}.npy"
 TAKEN_AT_ONCE, SECONDS_BETWEEN = 64, 0.5
 LOOK_AGAIN, SHARE_OF_TIME = 10.0, 0.02
 """Seconds between two looks at the folder, and the share of time they may take."""
+PATIENCE, AFTER_PAGE = 3.0, 0.4
 ROOM = 1024
 """Rows to spare in the file of features."""
 
@@ -78,14 +79,20 @@ class Rows:
     """Image -> its label in --labeled."""
 
 
-def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
-    """The files of the pile and of --labeled, and where those lie that were moved by a sorting."""
+def check_folders(request: LabelRequest) -> None:
+    """Refuse folders that cannot be what they are given as, without looking at what is in them."""
     out, pile = request.folder, request.pile
     if not pile.is_dir():
         raise InputError(f"{pile} is not a folder; it holds the images to label")
     inside = {folder.resolve() for folder in (pile, request.labeled) if folder is not None}
     if out.resolve() in inside:
         raise InputError(f"--out {out} holds your images: choose a folder of its own")
+
+
+def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
+    """The files of the pile and of --labeled, and where those lie that were moved by a sorting."""
+    check_folders(request)
+    out, pile = request.folder, request.pile
     apart = [out, *([request.cache] if request.cache else [])]
     listing = from_folders(request.labeled, [pile], apart)
     moved: dict[str, Path] = {}
@@ -115,9 +122,13 @@ class Library:
         self.where: dict[str, Path] = {}
         self.problems: dict[str, str] = {}
         self.encoder: ImageEncoder | None = None
+        self.wait_for_page = threading.Event()
+        self.patience = 0.0
+        """Seconds that a page which shows what was known the last time may take before work begins."""
         self.features: NDArray[np.float32] = np.empty((0, 1), np.float32)
         self.cache: EmbeddingCache | None = None
         self.progress = Progress("listing", 0, 0, 0.0, 0)
+        self.files_before: dict[int, list[str]] | None = None
         self.stamp = 0
         """Grows when something about rows that are there has changed."""
         self.skipped: list[Skipped] = []
@@ -130,6 +141,7 @@ class Library:
 
     def stop(self) -> None:
         self.stopping.set()
+        self.wait_for_page.set()
         self.look_again.set()
         self.thread.join(10)
         for number in (0, 1):
@@ -138,14 +150,26 @@ class Library:
     def path_of(self, image: int) -> Path | None:
         """A file of this image that exists, as far as is known."""
         with self.lock:
-            for name in self.rows.files.get(image, ()):
+            for name in self.rows.files.get(image, self._earlier().get(image, ())):
                 return self.where.get(name, Path(name))
         return None
+
+    def _earlier(self) -> dict[int, list[str]]:
+        """The files of each image as they were the last time, until the folder has been looked at."""
+        if self.progress.phase != "listing":
+            self.files_before = None
+            return {}
+        if self.files_before is None:
+            self.files_before = {}
+            for name, seen in list(self.catalog.files.items()):
+                self.files_before.setdefault(seen.image, []).append(name)
+        return self.files_before
 
     def names_of(self, image: int) -> list[str]:
         """The files of an image, relative to the pile where they lie in it."""
         with self.lock:
             found = [*self.rows.files.get(image, ()), *self.rows.lost.get(image, ())]
+            found = found or self._earlier().get(image, [])
         return [self.shown(name) for name in found]
 
     def shown(self, name: str) -> str:
@@ -174,6 +198,8 @@ class Library:
 
     def _run(self) -> None:
         try:
+            if self.wait_for_page.wait(self.patience) and not self.stopping.is_set():
+                time.sleep(min(AFTER_PAGE, self.patience))  # its pictures come first
             with quiet():
                 self._look()
                 self._watch()
@@ -215,11 +241,11 @@ class Library:
         with self.lock:
             self.stamp += 1
             for name in names:
-                for image, files in self.rows.files.items():
-                    if name in files:
-                        files.remove(name)
-                        self.rows.lost.setdefault(image, []).append(name)
-                        break
+                seen = self.catalog.files.get(name)
+                files = self.rows.files.get(seen.image, []) if seen else []
+                if seen and name in files:
+                    files.remove(name)
+                    self.rows.lost.setdefault(seen.image, []).append(name)
 
     def _lose_earlier(self, now: dict[str, Any]) -> None:
         """Files of an earlier session that are gone: their images stay, and say so."""
@@ -229,7 +255,10 @@ class Library:
                 if now.get(name) is None and Path(name).is_relative_to(root):
                     self.rows.lost.setdefault(seen.image, []).append(name)
 
-    def _open(self) -> tuple[ImageEncoder, EmbeddingCache]:
+    def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
+        from semishot.sorter.encoders import DEFAULT, open_encoder
+        from semishot.sorter.out_folder import EMBEDDINGS
+
         if self.encoder is None or self.cache is None:
             encoder = open_encoder(self.request.encoder or DEFAULT)
             folder = self.request.cache or self.request.folder / EMBEDDINGS
@@ -346,7 +375,10 @@ class Library:
                 return
         self._take_encoded(pending)
 
-    def _seen(self, items: Sequence[Item], counted: Meter) -> Iterator[ReadFile]:
+    def _seen(self, items: Sequence[Item], counted: Meter) -> Iterator["ReadFile"]:
+        from semishot.sorter.embedding import in_this_process
+        from semishot.system.devices import pick_device
+
         encoder, cache = self._open()
         read = partial(in_this_process, pick_device(self.request.device))
         yield from read(items, encoder, cache, counted)

@@ -14,10 +14,7 @@ from semishot.estimator.fitted import Doubt, doubts
 from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
 from semishot.estimator.strangers import StrangerCount
 
-__all__ = ["NAMED_STRANGER", "REJECTS", "UNLABELED", "Judge", "Judgement"]
-
-REJECTS = np.concatenate([[0.001], np.geomspace(0.002, 0.5, 60)]).round(4)
-"""The stops of the slider: shares of true members that may be taken for strangers."""
+__all__ = ["NAMED_STRANGER", "UNLABELED", "Judge", "Judgement"]
 
 Array = NDArray[Any]
 
@@ -31,7 +28,7 @@ class Judgement:
     stranger: Array
     """(P,), the probability of a stranger."""
     cutoffs: Array
-    """For each of REJECTS, the score below which rows are taken for strangers."""
+    """For each of the given shares, the score below which rows are taken for strangers."""
     strangers: StrangerCount
     """How many rows of the pile are likely strangers."""
     doubtful: list[Doubt]
@@ -44,8 +41,11 @@ class Judge:
     def __init__(self, features: Array) -> None:
         self.pile = Pile(features)
 
-    def learn(self, labels: Array) -> Judgement:
-        """(P,) of 0..N-1, -1 for the pile, -2 for named strangers -> what follows for all P rows."""
+    def learn(self, labels: Array, rejects: Array) -> Judgement:
+        """(P,) of 0..N-1, -1 for the pile, -2 for named strangers -> what follows for all P rows.
+
+        rejects: shares of true members that may be taken for strangers.
+        """
         learned = self.pile.learn(labels)
         held, stranger = learned.held_out, learned.answer.stranger
         assert stranger is not None  # it is None for other rules only
@@ -53,7 +53,7 @@ class Judge:
             learned.answer.classes,
             learned.answer.scores,
             stranger,
-            np.array([learned.cutoff(float(reject)) for reject in REJECTS]),
+            np.array([learned.cutoff(float(reject)) for reject in rejects]),
             learned.n_strangers,
             doubts(held_out_probabilities(learned), held.places, held.classes),
         )

@@ -86,7 +86,7 @@ def _sorted_pairs(features: Array, most: float) -> Array:
         order = np.argsort(key)
         for ahead in range(1, AHEAD + 1):
             a, b = order[:-ahead], order[ahead:]
-            differ = np.bitwise_count(signs[a] ^ signs[b]).sum(1)
+            differ = _ones(signs[a] ^ signs[b]).sum(1)
             alike = differ <= MOST_DIFFERENT * WORDS * 64
             found.append(np.sort(np.stack([a[alike], b[alike]], 1), 1))
     pairs = np.unique(np.concatenate(found), axis=0)
@@ -96,6 +96,16 @@ def _sorted_pairs(features: Array, most: float) -> Array:
         cosines = (_unit(features[left]) * _unit(features[right])).sum(1)
         near[first : first + BLOCK] = cosines >= 1 - most
     return pairs[near]
+
+
+def _ones(words: Array) -> Array:
+    """How many bits of each word are set: sums of 1, 2, 4, then all bits."""
+    one, two, four = (np.uint64(number) for number in (1, 2, 4))
+    words = words - ((words >> one) & np.uint64(0x5555555555555555))
+    twos = np.uint64(0x3333333333333333)
+    words = (words & twos) + ((words >> two) & twos)
+    words = (words + (words >> four)) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (words * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
 def _signs(features: Array) -> Array:

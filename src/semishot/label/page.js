@@ -104,7 +104,7 @@ async function fetchState() {
   } catch { /* the event stream says when the server is back */ } finally {
     fetching = false;
   }
-  if (state && (state.epoch !== known.epoch || state.version < known.version)) fetchState();
+  if (state && known.epoch && (state.epoch !== known.epoch || state.version < known.version)) fetchState();
 }
 
 let away = false;
@@ -839,6 +839,7 @@ $("main").addEventListener("dblclick", (event) => {
   if (tile) boxes.large(tile.section, tile.index);
 });
 phone.addEventListener("change", settleCutoff);
+fetchState();
+follow();
 settleCutoff();
 outbox.send();
-follow();

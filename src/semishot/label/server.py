@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from semishot.errors import InputError, printable
 from semishot.label import finish
-from semishot.label.answers import Answers, ConflictError, Database, open_database
+from semishot.label.answers import DATABASE, Answers, ConflictError, Database, open_database
 from semishot.label.catalog import Catalog
-from semishot.label.images import Library, list_files
+from semishot.label.images import PATIENCE, Library, check_folders, list_files
 from semishot.label.requests import LabelRequest
 from semishot.label.security import Doorkeeper, Guard, TooLargeError, is_loopback
 from semishot.label.session import NotReadyError, Session
@@ -96,6 +96,7 @@ class Pages:
         return Response((FOLDER / name).read_bytes(), media_type=f"{kind}; charset=utf-8")
 
     async def state(self, request: Request) -> Response:
+        self.session.library.wait_for_page.set()
         return Response(self.session.payload, media_type="application/octet-stream")
 
     async def events(self, request: Request) -> Response:
@@ -148,7 +149,7 @@ class Pages:
 
     def _known(self, image: int) -> bytes:
         digest = self.session.library.digest_of.get(image)
-        if digest is None or image not in self.session.library.rows.row_of:
+        if digest is None or not self.session.is_known(image):
             raise UnknownError
         return digest
 
@@ -173,8 +174,8 @@ class Pages:
         images = (await read_json(request)).get("images")
         if not isinstance(images, list) or len(images) > MOST_NAMES:
             raise InputError(f"images must be a list of at most {MOST_NAMES}")
-        known = self.session.library.rows.row_of
-        wanted = [image for image in images if isinstance(image, int) and image in known]
+        known = self.session.is_known
+        wanted = [image for image in images if isinstance(image, int) and known(image)]
         return _json({image: self.session.library.names_of(image)[:1] for image in wanted})
 
     async def image(self, request: Request) -> Response:
@@ -182,7 +183,7 @@ class Pages:
         image = request.path_params["image"]
         self._known(image)
         session, snapshot = self.session, self.session.snapshot
-        row = session.library.rows.row_of[image]
+        row = session.library.rows.row_of.get(image, len(snapshot.images))
         shares: list[list[Any]] = []
         if snapshot.probabilities is not None and row < len(snapshot.probabilities):
             held = snapshot.probabilities[row] * (1 - snapshot.stranger[row])
@@ -348,10 +349,10 @@ def label(request: LabelRequest) -> None:
 @contextlib.contextmanager
 def opened(request: LabelRequest) -> Iterator[Running]:
     """Check the request, take OUT, and begin to read the pile."""
-    listing, _ = list_files(request)
-    if not listing.items:
-        raise InputError(f"no images in {request.pile}")
+    check_folders(request)
     out = request.folder
+    if not (out / DATABASE).exists() and not list_files(request)[0].items:
+        raise InputError(f"no images in {request.pile}")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -373,6 +374,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
         server = uvicorn.Server(settings(doorkeeper))
         pages.ending = lambda: server.should_exit
+        library.patience = PATIENCE if session.early else 0.0
         session.start()
         stack.callback(session.stop)
         yield Running(server, listener, session, guard, base)

@@ -5,14 +5,12 @@ One thread judges. After each answer, and when images have arrived, it learns an
 Letters: P rows of the pile, N classes, D features.
 """
 
-import json
 import secrets
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +18,28 @@ from numpy.typing import NDArray
 from semishot.errors import InputError
 from semishot.label.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
 from semishot.label.images import MISSING, Library
-from semishot.label.judge import NAMED_STRANGER, REJECTS, UNLABELED, Judge, Judgement
+from semishot.label.last_view import keep_view, kept_view, pack
 from semishot.label.near_copies import near_copies
 from semishot.label.suggestions import Sample, uncertainty, varied, worth_asking
 from semishot.sorter.listing import STRANGER
 
+if TYPE_CHECKING:  # torch is imported when the first page has been shown
+    from semishot.label.judge import Judge, Judgement
+
 __all__ = ["NotReadyError", "Session", "Snapshot", "decisions"]
 
 Array = NDArray[Any]
+UNLABELED, NAMED_STRANGER = -1, -2
+REJECTS = np.concatenate([[0.001], np.geomspace(0.002, 0.5, 60)]).round(4)
+"""The stops of the slider: shares of true members that may be taken for strangers."""
 FIRST = 100
 """Images after which labeling begins."""
 ASKED, VARIED = 24, 36
 SMALLEST = 1e-12
 KEPT = 0.75
 """What was asked before is asked still, if it is more uncertain than this share of the others."""
+AT_ONCE = 3000
+"""Images up to which near copies are found before the pile is shown."""
 GROWTH, PATIENCE = 1.25, 15.0
 """While images arrive, the pile is judged anew when it has grown by this factor, or after these seconds."""
 
@@ -118,12 +124,48 @@ class Session:
         self.asked: list[int] = []
         self.busy = False
         self.problem = ""
-        empty = np.empty(0, np.int64)
-        none = np.empty(0)
+        self.look_for_copies = False
+        """Whether near copies are still to be found: in a large pile that takes seconds."""
+        self.early = False
+        """Whether the snapshot is that of the last time."""
+        self.kept_version = 0
+        empty, none = np.empty(0, np.int64), np.empty(0)
         self.snapshot = Snapshot(0, 0, State(), empty, empty, empty, none, none, none, empty, None)
+        self._take_kept()
         self.payload = payload(self)
         self.dirty = True
         self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
+
+    def _take_kept(self) -> None:
+        """What the last run showed, if the answers are still the same."""
+        request, answers = self.library.request, self.answers
+        kept = kept_view(request, answers.database.name, answers.version)
+        if kept is None:
+            return
+        about, held = kept
+        self.early, self.flags, self.copies = True, held["flags"], held["copies"]
+        cutoffs = about["cutoffs"]
+        self.snapshot = Snapshot(
+            0,
+            answers.version,
+            answers.state,
+            held["images"].astype(np.int64),
+            held["answers"].astype(np.int64),
+            held["guesses"].astype(np.int64),
+            held["sure"] / 255,
+            held["stranger"] / 255,
+            held["scores"].astype(np.float64),
+            held["groups"].astype(np.int64),
+            None if cutoffs is None else np.array(cutoffs),
+            asked=about["asked"],
+            doubtful=[(image, index, chance) for image, index, chance in about["doubtful"]],
+            strangers=about["strangers"],
+        )
+        self.asked = list(about["asked"])
+        _, inverse, counts = np.unique(
+            self.snapshot.groups, return_inverse=True, return_counts=True
+        )
+        self.alone = counts[inverse] == 1
 
     def start(self) -> None:
         self.library.changed = self._images_changed
@@ -140,7 +182,8 @@ class Session:
         """Commit an answer; the number of its event. Near copies that are grouped share it."""
         event = checked(body)
         known = self.library.rows.row_of
-        if any(image not in known for image in images_in(event)):
+        unknown = [image for image in images_in(event) if image not in known]
+        if unknown and not (self.early and np.isin(unknown, self.snapshot.images).all()):
             if self.library.progress.phase in ("listing", "reading"):
                 raise NotReadyError("this image has not been read yet")
             raise ConflictError("this image is not of the pile")
@@ -149,20 +192,25 @@ class Session:
             self.wake.set()
         return self.answers.version
 
+    def is_known(self, image: int) -> bool:
+        """Whether an image is of the pile, now or, until it has been looked at, the last time."""
+        if image in self.library.rows.row_of:
+            return True
+        return self.early and bool((self.snapshot.images == image).any())
+
     def _with_copies(self, event: Event) -> Event:
         """The event, said of near copies too, of those whose answer was the same until now."""
         snapshot, held = self.snapshot, self.answers.state.answers
         if event["kind"] == "apart" or len(self.alone) != len(snapshot.groups) or self.alone.all():
             return event
-        row_of, count = self.library.rows.row_of, len(snapshot.groups)
 
         def whole(images: Sequence[int]) -> list[int]:
             found = dict.fromkeys(images)
-            for image in images:
-                row = row_of[image]
-                if row < count and not self.alone[row]:
-                    same = snapshot.images[snapshot.groups == snapshot.groups[row]].tolist()
-                    found.update(dict.fromkeys(i for i in same if held.get(i) == held.get(image)))
+            rows = np.flatnonzero(np.isin(snapshot.images, list(images)) & ~self.alone)
+            for row in rows.tolist():
+                value = held.get(int(snapshot.images[row]))
+                same = snapshot.images[snapshot.groups == snapshot.groups[row]].tolist()
+                found.update(dict.fromkeys(i for i in same if held.get(i) == value))
             return list(found)
 
         if "images" in event:
@@ -184,13 +232,31 @@ class Session:
             self.wake.wait(1.0)
             self.wake.clear()
             try:
+                if self.early and self.library.progress.phase == "listing":
+                    continue
                 if self.dirty or self._arrived():
                     self.dirty = False
                     self._publish()
                     self.problem = ""
+                elif self.look_for_copies:
+                    self._find_copies()
+                elif self.kept_version != self.snapshot.version:
+                    self._keep()
             except Exception as error:  # shown on the page: the answers are safe on disk
                 self.problem = f"cannot judge the pile ({' '.join(str(error).split())[:300]})"
                 self._tell()
+
+    def _find_copies(self) -> None:
+        """In a large pile, after it has been shown."""
+        self.groups = near_copies(self.library.features[: self.judged_rows])
+        self.look_for_copies = False
+        self._publish()
+
+    def _keep(self) -> None:
+        """When nothing else is to be done: the next start begins with what is shown now."""
+        self.kept_version = self.snapshot.version
+        if self.library.progress.phase == "ready" and self.snapshot.event == self.answers.version:
+            keep_view(self.library.request, self.snapshot.event, self.payload)
 
     def _arrived(self) -> bool:
         """Whether enough new images are there to look at all of them anew."""
@@ -206,11 +272,14 @@ class Session:
         rows = len(self.library.rows.images)
         if self._grown(rows):
             features = self.library.features[:rows]
-            self.judge = Judge(features) if rows else None
-            self.groups = near_copies(features) if rows else np.empty(0, np.int64)
+            self.judge = _judge(features) if rows else None
+            self.groups = np.arange(rows)
+            self.look_for_copies = rows > AT_ONCE
+            if not self.look_for_copies:
+                self.groups = near_copies(features)
             self.judged_rows, self.judged_at = rows, time.monotonic()
         self._look_at_rows(self.judged_rows)
-        self.snapshot = self._judged(self.judged_rows)
+        self.snapshot, self.early = self._judged(self.judged_rows), False
         self.payload = payload(self)
         self._tell()
 
@@ -298,7 +367,7 @@ class Session:
         for row, held in excluded.items():
             if answers[row] == -1 and set(used.tolist()) <= set(held):
                 labels[row] = NAMED_STRANGER  # none of the classes there are
-        judgement = self.judge.learn(labels)
+        judgement = self.judge.learn(labels, REJECTS)
         classes = judgement.classes.copy()
         for row, held in excluded.items():
             classes[row] += SMALLEST  # where all the rest is zero, it is shared by the others
@@ -361,7 +430,7 @@ class Session:
         return list(self.asked)
 
     def _worth_asking(
-        self, nothing: Snapshot, classes: Array, judgement: Judgement, labels: Array
+        self, nothing: Snapshot, classes: Array, judgement: "Judgement", labels: Array
     ) -> list[int]:
         allowed = self._stands(nothing) & (labels == UNLABELED)
         uncertain = uncertainty(classes, judgement.stranger)
@@ -394,28 +463,30 @@ def import_label(answers: Answers, label: str, images: Sequence[int]) -> None:
         answers.add({"kind": "answer", "set": [[number, open_images]]})
 
 
+def _judge(features: Array) -> "Judge":
+    from semishot.label.judge import Judge
+
+    return Judge(features)
+
+
 def _with(snapshot: Snapshot, **changes: Any) -> Snapshot:
     return Snapshot(**{**vars(snapshot), **changes})
 
 
 def payload(session: Session) -> bytes:
-    """A snapshot for the page: the length of a JSON header, the header, then a column for each field.
-
-    Little-endian, each column padded to 8 bytes: u32 images, u32 groups, f32 scores, i16 answers, i16
-    guesses, u8 sure and stranger (of 255), u8 flags, u8 copies.
-    """
+    """A snapshot for the page."""
     snapshot, answers = session.snapshot, session.answers
-    columns = (
-        snapshot.images.astype("<u4"),
-        snapshot.groups.astype("<u4"),
-        snapshot.scores.astype("<f4"),
-        snapshot.answers.astype("<i2"),
-        snapshot.guesses.astype("<i2"),
-        _of_255(snapshot.sure),
-        _of_255(snapshot.stranger),
-        session.flags,
-        session.copies,
-    )
+    columns = {
+        "images": snapshot.images,
+        "groups": snapshot.groups,
+        "scores": snapshot.scores,
+        "answers": snapshot.answers,
+        "guesses": snapshot.guesses,
+        "sure": _of_255(snapshot.sure),
+        "stranger": _of_255(snapshot.stranger),
+        "flags": session.flags,
+        "copies": session.copies,
+    }
     about = {
         "epoch": session.epoch,
         "pile": answers.database.name,
@@ -433,13 +504,7 @@ def payload(session: Session) -> bytes:
         "undo": answers.done[-1].title if answers.done else None,
         "redo": answers.undone[-1].title if answers.undone else None,
     }
-    header = json.dumps(about).encode()
-    header += b" " * (-(len(header) + 4) % 8)
-    parts = [struct.pack("<I", len(header)), header]
-    for column in columns:
-        data = column.tobytes()
-        parts += [data, b"\0" * (-len(data) % 8)]
-    return b"".join(parts)
+    return pack(about, columns)
 
 
 def _of_255(shares: Array) -> Array:

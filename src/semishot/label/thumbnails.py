@@ -12,7 +12,6 @@ from semishot.data.decoding import opened, quiet, upright
 from semishot.data.framing import draft
 from semishot.errors import InputError
 from semishot.label.answers import check_not_a_link
-from semishot.sorter.embedding import read_image
 
 __all__ = ["Thumbnails", "view"]
 
@@ -28,6 +27,8 @@ def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
     """A JPEG of at most `side` pixels, without metadata such as place and time."""
     if path is None:
         raise InputError("its file is gone")
+    from semishot.sorter.embedding import read_image
+
     data = read_image(path)
     if hashlib.sha256(data).digest() != digest:
         raise InputError("its file has changed")
