@@ -39,6 +39,8 @@ TAKEN_AT_ONCE, SECONDS_BETWEEN = 64, 0.5
 LOOK_AGAIN, SHARE_OF_TIME = 10.0, 0.02
 """Seconds between two looks at the folder, and the share of time they may take."""
 PATIENCE, AFTER_PAGE = 3.0, 0.4
+LONGEST_END = 60.0
+"""Seconds to wait for the thread: a process that ends while torch is being imported is aborted."""
 ROOM = 1024
 """Rows to spare in the file of features."""
 
@@ -143,7 +145,7 @@ class Library:
         self.stopping.set()
         self.wait_for_page.set()
         self.look_again.set()
-        self.thread.join(10)
+        self.thread.join(LONGEST_END)
         for number in (0, 1):
             (self.request.folder / SCRATCH.format(number)).unlink(missing_ok=True)
 
@@ -199,7 +201,9 @@ class Library:
     def _run(self) -> None:
         try:
             if self.wait_for_page.wait(self.patience) and not self.stopping.is_set():
-                time.sleep(min(AFTER_PAGE, self.patience))  # its pictures come first
+                self.stopping.wait(min(AFTER_PAGE, self.patience))  # its pictures come first
+            if self.stopping.is_set():
+                return
             with quiet():
                 self._look()
                 self._watch()

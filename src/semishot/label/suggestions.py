@@ -17,6 +17,8 @@ Array = NDArray[Any]
 SAMPLE = 2000
 """Rows that stand for the whole pile, evenly spaced."""
 CANDIDATES = 300
+MOST_KNOWN = 4000
+"""Rows whose likeness to the sample is remembered: 16 MB."""
 LLOYD_STEPS = 4
 SMALLEST = 1e-12
 
@@ -79,11 +81,17 @@ class Sample:
         held = held / np.maximum(np.linalg.norm(held, axis=1, keepdims=True), SMALLEST)
         self.center = held.mean(0)
         self.directions = directions(features, rows, self.center)  # (V, D)
+        self.known: dict[int, Array] = {}
 
-    def seen(self, rows: Array) -> tuple[Array, Array]:
-        """(C,) -> directions (C, D), and how much each represents of each row of the sample (C, V)."""
-        found = directions(self.features, rows, self.center)
-        return found, np.maximum(found @ self.directions.T, 0) ** 3
+    def represents(self, rows: Array) -> Array:
+        """(C,) -> (C, V), how much each row represents of each row of the sample; remembered."""
+        if len(self.known) > MOST_KNOWN:
+            self.known.clear()
+        new = np.array([row for row in rows.tolist() if row not in self.known], np.int64)
+        if len(new):
+            along = np.maximum(directions(self.features, new, self.center) @ self.directions.T, 0)
+            self.known |= zip(new.tolist(), along * along * along, strict=True)
+        return np.stack([self.known[row] for row in rows.tolist()])
 
 
 def worth_asking(
@@ -101,10 +109,11 @@ def worth_asking(
     if len(pool) > CANDIDATES:
         pool = np.sort(pool[np.argpartition(-uncertain[pool], CANDIDATES - 1)[:CANDIDATES]])
     best = pool[np.argsort(-uncertain[pool], kind="stable")]
-    candidates, kernel = sample.seen(best)  # (C, D), (C, V)
+    kernel = sample.represents(best)  # (C, V)
+    candidates = directions(sample.features, best, sample.center)  # (C, D)
     covered = np.zeros(kernel.shape[1], np.float32)  # (V,)
     if chosen:
-        covered = sample.seen(np.array(chosen))[1].max(0)
+        covered = sample.represents(np.array(chosen)).max(0)
     worth = uncertain[best]
     left = ~np.isin(best, chosen)
     gains = (np.maximum(kernel - covered, 0).sum(1) + SMALLEST) * worth * left
