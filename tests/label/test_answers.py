@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from semishot.errors import InputError
-from semishot.label.answers import (
+from semishot.sorter.answers import (
     DATABASE,
     MOST_CLASSES,
     Answers,
@@ -226,7 +226,7 @@ def test_answers_are_synced_before_they_are_acknowledged(tmp_path):
 ANSWERING = """
 import sys
 from pathlib import Path
-from semishot.label.answers import Answers, open_database
+from semishot.sorter.answers import Answers, open_database
 
 answers = Answers(open_database(Path(sys.argv[1])))
 if not answers.state.classes:

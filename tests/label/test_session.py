@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 from semishot.errors import InputError
-from semishot.label.answers import open_database
 from semishot.label.near_copies import EXACT, near_copies
 from semishot.label.requests import LabelRequest
 from semishot.label.server import LOCK, opened
 from semishot.label.suggestions import Sample, varied, worth_asking
+from semishot.sorter.answers import open_database
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import PredictRequest
 from support.labeling import serving
@@ -282,7 +282,8 @@ def test_apply_does_what_the_plan_says_and_undo_takes_it_back(drawings, cache, t
         sorted_files = [p for p in (asked.folder / "sorted").rglob("*") if p.is_file()]
         assert len(sorted_files) == 10
         assert len(list(pile.iterdir())) == (38 if how == "move" else 48)
-        assert client.ask("/apply", {"how": how, "which": "all"})[0] == 400
+        other = {"copy": "move", "move": "link", "link": "copy"}[how]
+        assert client.ask("/apply", {"how": other, "which": "all"})[0] == 400
         assert client.json(f"/plan?how={how}")["sorting"] == {"how": how, "files": 10, "done": True}
         running.session.library.look_again.set()
         state = client.say(kind="reject", value=0.1)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from semishot.label.answers import Database
+from semishot.sorter.answers import Database
 
 __all__ = ["Catalog", "Seen"]
 
@@ -73,6 +73,19 @@ class Catalog:
         return {
             (int(n), str(s)) for n, s in self.database.rows("SELECT image, label FROM imported")
         }
+
+    def replace_imported(self, source: str, labels: set[tuple[int, str]]) -> set[tuple[int, str]]:
+        """Keep what a source says now, and return what it did not say before."""
+        named = {(image, f"{source}:{label}") for image, label in labels}
+        before = {one for one in self.imported() if one[1].startswith(f"{source}:")}
+        if named != before:
+            with self.database.transaction() as connection:
+                connection.executemany(
+                    "DELETE FROM imported WHERE image = ? AND label = ?", before - named
+                )
+                connection.executemany("INSERT INTO imported VALUES (?, ?)", named - before)
+        length = len(source) + 1
+        return {(image, label[length:]) for image, label in named - before}
 
     def add_imported(self, labels: Iterable[tuple[int, str]]) -> None:
         with self.database.transaction() as connection:

@@ -235,14 +235,20 @@ export function dialogs(page) {
     if (!response.ok) { $("finish-wrong").textContent = found.problem; return; }
     const done = found.sorting;
     $("sorted-now").hidden = !done;
-    $("to-sort").hidden = Boolean(done);
-    if (done) {
-      const verb = { copy: "copied", move: "moved", link: "linked" }[done.how];
-      $("sorted-text").textContent = done.done ? `${counted(done.files, "file")} ${done.files === 1 ? "has" : "have"} been ${verb} to ${found.out}. To sort again, undo this first; “${found.command}” does the same later.` : `A sorting of ${counted(done.files, "file")} was interrupted. Undo it to begin again.`;
+    $("to-sort").hidden = Boolean(done && !done.done);
+    document.querySelectorAll('input[name="how"]').forEach((input) => { input.disabled = Boolean(done && input.value !== done.how); });
+    if (done && value("how") !== done.how) {
+      document.querySelector(`input[name="how"][value="${done.how}"]`).checked = true;
+      plan();
       return;
     }
+    if (done) {
+      const verb = { copy: "copied", move: "moved", link: "linked" }[done.how];
+      $("sorted-text").textContent = done.done ? `${counted(done.files, "file")} ${done.files === 1 ? "has" : "have"} been ${verb} to ${found.out}. Undo puts everything back as it was; so does “${found.command}”, later.` : `A sorting of ${counted(done.files, "file")} was interrupted. Undo it to begin again.`;
+    }
     const verb = { copy: "copied", move: "moved", link: "linked by symbolic links" }[value("how")];
-    const first = element("p", "", found.files ? `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:` : "There is nothing to sort yet.");
+    const again = Boolean(done);
+    const first = element("p", "", again ? `Sorted again by the answers of now, in ${found.out}; files that lie in the right folder stay:` : found.files ? `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:` : "There is nothing to sort yet.");
     const folders = element("ul");
     folders.append(...Object.entries(found.folders).map(([folder, count]) => {
       const line = element("li");
@@ -252,12 +258,12 @@ export function dialogs(page) {
     const rest = [];
     if (found.left) rest.push(`${counted(found.left, "file")} ${found.left === 1 ? "stays" : "stay"} where ${found.left === 1 ? "it is" : "they are"}.`);
     if (found.links) rest.push(`${counted(found.links, "file")} behind links ${found.links === 1 ? "is" : "are"} not moved.`);
-    if (value("how") === "copy") rest.push(`This takes ${size(found.bytes)}; ${size(found.free)} are free.`);
-    if (value("how") === "move") rest.push(`They leave ${found.pile}.`);
+    if (value("how") === "copy" && !again) rest.push(`This takes ${size(found.bytes)}; ${size(found.free)} are free.`);
+    if (value("how") === "move" && !again) rest.push(`They leave ${found.pile}.`);
     rest.push(`Nothing is overwritten, and “${found.command}” undoes it.`);
     $("plan").replaceChildren(first, ...(found.files ? [folders] : []), element("p", "", rest.join(" ")));
     $("apply").disabled = !found.files;
-    $("apply").textContent = `${{ copy: "Copy", move: "Move", link: "Link" }[value("how")]} ${counted(found.files, "file")}`;
+    $("apply").textContent = again ? "Sort again" : `${{ copy: "Copy", move: "Move", link: "Link" }[value("how")]} ${counted(found.files, "file")}`;
   }
   function size(bytes) {
     const units = ["bytes", "KB", "MB", "GB", "TB"];

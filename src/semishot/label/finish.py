@@ -18,6 +18,7 @@ from semishot.sorter import move_files
 from semishot.sorter.journal import SORTED, How, read_journal
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
+from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
 
@@ -184,14 +185,28 @@ def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
     with Lock(out / LOCK):
         before = read_journal(out)
         if before is not None and before.done:
-            raise InputError(f"{out / SORTED} holds a sorting already: undo it first")
-        if before is not None and before.how != how:
-            raise InputError(
-                f"a sorting was interrupted: undo it, or complete it with {before.how}"
-            )
+            if before.how != how:
+                raise InputError(
+                    f"{out / SORTED} was sorted by {before.how}: choose that to sort it again, or undo it"
+                )
+        elif before is not None:
+            if before.how != how:
+                raise InputError(
+                    f"a sorting was interrupted: undo it, or complete it with {before.how}"
+                )
+            problems = move_files.complete(before)
+            session.library.look_again.set()
+            return len(before.steps) - len(problems), problems
+        files = find_sorted(before) if before is not None else []
         wanted = plan(session, how, which).wanted
-        sorting = before or move_files.begin(move_files.plan(out, how, wanted))
-        problems = move_files.complete(sorting)
+        named = {(one.source.parent.resolve() / one.source.name, one.digest) for one in wanted}
+        gone = {
+            one.step.source
+            for one in files
+            if one.path is None and (one.step.source, one.step.digest) not in named
+        }
+        sorting = move_files.begin(move_files.plan(out, how, wanted, files))
+        problems = move_files.complete(sorting, gone)
     session.library.look_again.set()
     return len(sorting.steps) - len(problems), problems
 

@@ -79,6 +79,8 @@ class Rows:
     changed: set[int] = field(default_factory=set)
     given: dict[int, str] = field(default_factory=dict)
     """Image -> its label in --labeled."""
+    corrected: dict[int, str] = field(default_factory=dict)
+    """Image -> what was corrected outside of the page: in predictions.csv, or by moving sorted files."""
 
 
 def check_folders(request: LabelRequest) -> None:
@@ -130,6 +132,11 @@ class Library:
         self.features: NDArray[np.float32] = np.empty((0, 1), np.float32)
         self.cache: EmbeddingCache | None = None
         self.progress = Progress("listing", 0, 0, 0.0, 0)
+        self.also: list[Item] = []
+        """Labeled images of `classify` that lie elsewhere."""
+        self.corrections: dict[str, str] = {}
+        self.by_hand: dict[str, Path] = {}
+        """Sorted files that were moved by hand: where they are."""
         self.files_before: dict[int, list[str]] | None = None
         self.stamp = 0
         """Grows when something about rows that are there has changed."""
@@ -225,6 +232,13 @@ class Library:
 
     def _look(self) -> None:
         listing, moved = list_files(self.request)
+        if not self.status:
+            self._left_by_classify(listing)
+        listing.items += self.also
+        for name, path in self.by_hand.items():
+            if name not in moved and path.exists():
+                listing.items.append(Item(name, None, path))
+                moved[name] = path
         with self.lock:
             self.where = moved
         now = {item.shown: status_of(item.path) for item in listing.items if item.path}
@@ -240,6 +254,31 @@ class Library:
             self._take_in(fresh, listing)
         elif gone or first:
             self._ready(listing)
+
+    def _left_by_classify(self, listing: Listing) -> None:
+        """Labels and corrections of `classify` in the same OUT, and where sorted files were moved by hand."""
+        from semishot.sorter.corrections import SortedPile, corrected, from_predictions
+        from semishot.sorter.out_folder import PREDICTIONS
+        from semishot.sorter.sorted_files import find_sorted
+
+        out, listed = self.request.folder, {item.shown for item in listing.items}
+        if (out / PREDICTIONS).exists():
+            known = from_predictions(out / PREDICTIONS).items
+            self.also = [
+                item
+                for item in known
+                if item.label and not item.of_pile and item.path and item.path.is_file()
+                if item.shown not in listed
+            ]
+        sorting = read_journal(out)
+        before = None
+        if sorting is not None and sorting.done:
+            before = SortedPile(sorting, find_sorted(sorting))
+        for item in corrected(listing.items, self.request.pile, out, before, answers=False):
+            if item.correct:
+                self.corrections[item.shown] = item.correct
+            if item.home is not None and item.path is not None and item.shown not in self.by_hand:
+                self.by_hand[item.shown] = item.path
 
     def _lose(self, names: Iterable[str]) -> None:
         with self.lock:
@@ -356,6 +395,8 @@ class Library:
             rows.files[image].append(name)
         if item.label is not None:
             rows.given[image] = item.label
+        if name in self.corrections:
+            rows.corrected[image] = self.corrections[name]
 
     def _read(self, items: Sequence[Item], total: int) -> None:
         if not items:

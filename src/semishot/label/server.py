@@ -22,13 +22,13 @@ from starlette.routing import Route
 
 from semishot.errors import InputError, printable
 from semishot.label import finish
-from semishot.label.answers import DATABASE, Answers, ConflictError, Database, open_database
 from semishot.label.catalog import Catalog
 from semishot.label.images import PATIENCE, Library, check_folders, list_files
 from semishot.label.requests import LabelRequest
 from semishot.label.security import Doorkeeper, Guard, TooLargeError, is_loopback
 from semishot.label.session import NotReadyError, Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
+from semishot.sorter.answers import DATABASE, Answers, ConflictError, Database, open_database
 from semishot.sorter.journal import SORTED
 from semishot.system.locks import MOST_SHOWN, lock_file
 
@@ -343,7 +343,9 @@ def label(request: LabelRequest) -> None:
     """Serve the page until it is interrupted."""
     with opened(request) as running:
         announce(request, f"{running.base}/?token={running.guard.token()}")
-        running.run()
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how this ends
+            running.run()
+    print(f"stopped; answers are in {printable(str(request.folder))}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -363,7 +365,8 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         listener = listening(request.host, request.port, remembered_port(database))
         stack.enter_context(contextlib.closing(listener))
         port = listener.getsockname()[1]
-        remember_port(database, port)
+        remember(database, "port", str(port))
+        remember(database, "folder", str(Path.cwd()))
         base = f"http://{shown_host(request.host)}:{port}"
         library = Library(request, Catalog(database), lambda: None)
         session, guard = Session(Answers(database), library), Guard(database)
@@ -437,9 +440,9 @@ def remembered_port(database: Database) -> int:
     return 0
 
 
-def remember_port(database: Database, port: int) -> None:
+def remember(database: Database, key: str, value: str) -> None:
     with database.transaction() as connection:
-        connection.execute("INSERT OR REPLACE INTO about VALUES ('port', ?)", (str(port),))
+        connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
 
 
 def listening(host: str, port: int, remembered: int) -> socket.socket:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.label.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
 from semishot.label.images import MISSING, Library
 from semishot.label.last_view import keep_view, kept_view, pack
 from semishot.label.near_copies import near_copies
 from semishot.label.suggestions import Sample, uncertainty, varied, worth_asking
+from semishot.sorter.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
 from semishot.sorter.listing import STRANGER
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
@@ -124,6 +124,9 @@ class Session:
         self.asked: list[int] = []
         self.busy = False
         self.problem = ""
+        self.corrections_seen = False
+        self.answered_since: set[int] = set()
+        """Images of which something was said since the start."""
         self.look_for_copies = False
         """Whether near copies are still to be found: in a large pile that takes seconds."""
         self.early = False
@@ -187,7 +190,9 @@ class Session:
             if self.library.progress.phase in ("listing", "reading"):
                 raise NotReadyError("this image has not been read yet")
             raise ConflictError("this image is not of the pile")
-        if self.answers.add(self._with_copies(event), key):
+        event = self._with_copies(event)
+        if self.answers.add(event, key):
+            self.answered_since.update(images_in(event))
             self.dirty = True
             self.wake.set()
         return self.answers.version
@@ -312,6 +317,22 @@ class Session:
             import_label(self.answers, label, images)
         if new:
             self.library.catalog.add_imported(new)
+        self._import_corrections()
+
+    def _import_corrections(self) -> None:
+        """What was corrected outside of the page counts once: it is later than the answers."""
+        library = self.library
+        if library.progress.phase != "ready" or self.corrections_seen:
+            return
+        self.corrections_seen = True
+        with library.lock:
+            current = set(library.rows.corrected.items())
+        by_label: dict[str, list[int]] = {}
+        for image, label in sorted(library.catalog.replace_imported("corrected", current)):
+            if image not in self.answered_since:
+                by_label.setdefault(label, []).append(image)
+        for label, images in by_label.items():
+            import_label(self.answers, label, images, over=True)
 
     def _judged(self, count: int) -> Snapshot:
         """Learn from the answers as they are now."""
@@ -448,15 +469,15 @@ class Session:
         return list(self.asked)
 
 
-def import_label(answers: Answers, label: str, images: Sequence[int]) -> None:
-    """Label images that have no answer yet, in a class of this name, made if needed."""
+def import_label(answers: Answers, label: str, images: Sequence[int], over: bool = False) -> None:
+    """Label images in a class of this name, made if needed; those that have an answer only if `over`."""
     name = " ".join("".join(c if c.isprintable() else "?" for c in label).split())[:100] or "?"
-    open_images = [image for image in images if image not in answers.state.answers]
-    if label == STRANGER:
-        answers.add({"kind": "answer", "set": [[NONE, open_images]]})
-        return
     held = {known.casefold(): number for number, known in answers.state.classes.items()}
-    number = held.get(name.casefold())
+    number = NONE if label == STRANGER else held.get(name.casefold())
+    said = answers.state.answers
+    open_images = [
+        image for image in images if image not in said or (over and said[image] != number)
+    ]
     if number is None:
         answers.add({"kind": "new", "name": name, "images": open_images})
     elif open_images:

@@ -11,7 +11,7 @@ from PIL import Image
 from semishot.data.decoding import opened, quiet, upright
 from semishot.data.framing import draft
 from semishot.errors import InputError
-from semishot.label.answers import check_not_a_link
+from semishot.sorter.answers import check_not_a_link
 
 __all__ = ["Thumbnails", "view"]
 

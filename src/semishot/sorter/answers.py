@@ -1,4 +1,4 @@
-"""What a person has answered: events in SQLite, each on disk before it is acknowledged, and their fold.
+"""Answers given in the page of `label`: events in SQLite, on disk before acknowledged, and their fold.
 
 The table `events` is only appended to. Undo and redo are events too: the state is what the events that
 are not undone add up to, so a history of any length can be walked back and forth, and a kill at any instant
@@ -6,6 +6,7 @@ leaves the events that were committed.
 """
 
 import json
+import os
 import secrets
 import sqlite3
 import stat
@@ -13,14 +14,15 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from semishot.errors import InputError
+from semishot.sorter.listing import STRANGER
 
-__all__ = ["NONE", "UNANSWERED", "Answers", "ConflictError", "State", "open_database"]
+__all__ = ["NONE", "UNANSWERED", "Answers", "ConflictError", "State", "answered", "open_database"]
 
 DATABASE = "labels.sqlite"
 FORMAT = 1
@@ -415,3 +417,38 @@ def images_in(event: Event) -> Iterable[int]:
     yield from event.get("images", ())
     for _, images in event.get("set", ()):
         yield from images
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Files by what was answered about them in `label`."""
+
+    labels: dict[Path, str]
+    """A class, or `stranger`."""
+    taken_back: set[Path]
+    """Files whose label or correction was taken over, and taken back in the page."""
+    at: float
+    """When the last answer was given, in seconds since 1970."""
+
+
+def answered(out: Path) -> Answered:
+    """The answers of `semishot label --out OUT`; nothing, if it was never used."""
+    if not (out / DATABASE).exists():
+        return Answered({}, set(), 0.0)
+    with closing(open_database(out)) as database:
+        state = Answers(database).state
+        ((at,),) = database.rows("SELECT coalesce(max(at), 0) FROM events")
+        imported = {image for (image,) in database.rows("SELECT image FROM imported")}
+        about = dict(database.rows("SELECT key, value FROM about"))
+        files = database.rows("SELECT path, image FROM files")
+    begun_in = Path(about.get("folder", "."))
+    names = {NONE: STRANGER, **state.classes}
+    labels, taken_back = {}, set()
+    for path, image in files:
+        place = begun_in / os.fsdecode(path)
+        place = place.parent.resolve() / place.name
+        if image in state.answers:
+            labels[place] = names[state.answers[image]]
+        elif image in imported:
+            taken_back.add(place)
+    return Answered(labels, taken_back, float(at))
