@@ -5,10 +5,8 @@ import io
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -19,103 +17,15 @@ from semishot.label.requests import LabelRequest
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import open_encoder
 from support.browser import CHROMIUM
+from support.label_page import Tab, process
 from support.labeling import serving
 from support.own_images import MEMBERS, draw, save
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
-QUIET = {"status of 409", "net::ERR_CONNECTION_REFUSED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING"}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Tab:
-    """A page, and what a person does with it."""
-
-    def __init__(self, page):
-        self.page = page
-        self.noise = []
-        page.on("console", lambda message: self.noise.append(message.text))
-        page.on("pageerror", lambda error: self.noise.append(str(error)))
-
-    def open(self, address):
-        self.page.goto(address)
-        self.page.wait_for_selector(".tile")
-        self.wait("[...document.querySelectorAll('.tile')].every((tile) => tile.title)")
-        return self
-
-    def tile(self, name):
-        """The tile of a file, by the beginning of its label, with folders or without."""
-        return self.page.locator(
-            f'.tile[aria-label^="{name}"], .tile[aria-label^="more/{name}"]'
-        ).first
-
-    def label(self, name):
-        """What is said of a file, wherever it is shown."""
-        self.show(name)
-        return self.tile(name).get_attribute("aria-label")
-
-    def show(self, text):
-        """All files with this in their names, by the key for finding."""
-        self.press("/")
-        self.page.keyboard.type(text)
-        line = self.page.locator("#find-list li", has_text=f"with “{text}”")
-        line.click()
-
-    def press(self, *keys):
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def wait(self, script, argument=None, seconds=20.0):
-        """Until the script is true. (Playwright's own waiting needs eval, which the policy forbids.)"""
-        end = time.monotonic() + seconds
-        while not self.page.evaluate(script, argument):
-            assert time.monotonic() < end, f"not within {seconds} s: {script} {argument}"
-            self.page.wait_for_timeout(15)
-
-    def settle(self):
-        """Wait until every answer has been judged and drawn."""
-        self.wait(
-            """async () => {
-              if ((sessionStorage.getItem("waiting") || "[]") !== "[]") return false;
-              const buffer = await (await fetch("/state")).arrayBuffer();
-              const header = new Uint8Array(buffer, 4, new DataView(buffer).getUint32(0, true));
-              const about = JSON.parse(new TextDecoder().decode(header));
-              return about.event === about.last && window.semishot.version === about.version;
-            }"""
-        )
-
-    def classes(self):
-        return self.page.locator('.place[data-place^="class:"] .name').all_text_contents()
-
-    def new_class(self, name, *files):
-        self.show(f"{files[0].split('-')[0]}-")
-        for file in files:
-            self.tile(file).click()
-        self.press("n")
-        self.page.keyboard.type(name)
-        self.press("Enter")
-        self.wait(
-            "(name) => [...document.querySelectorAll('.place .name')].some((e) => e.textContent === name)",
-            argument=name,
-        )
-        self.settle()
-        self.go("all")
-
-    def go(self, place):
-        self.page.locator(f'.place[data-place="{place}"]').click()
-
-    def quiet(self):
-        return [line for line in self.noise if not any(word in line for word in QUIET)]
 
 
 @pytest.fixture
@@ -162,7 +72,7 @@ def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
     page.wait_for_selector("#sorted-now:not([hidden])")
     assert len(list((asked.folder / "sorted").rglob("*.png"))) == 48
     page.click("#unsort")
-    page.wait_for_selector("#to-sort:not([hidden])")
+    page.wait_for_selector("#sorted-now", state="hidden")
     assert not (asked.folder / "sorted").exists()
     with page.expect_download() as download:
         page.click("#labels-csv")
@@ -309,30 +219,6 @@ def test_the_cutoff_shows_at_once_what_it_would_do(tab):
         assert said[1] == shown
         counts.append(int(said[1]))
     assert counts[0] < counts[1]
-
-
-SERVER = "from semishot.commands.main import main; main()"
-
-
-@contextmanager
-def process(asked, port=0):
-    """The command itself; its address."""
-    words = [
-        "label",
-        asked.pile,
-        "--out",
-        asked.folder,
-        "--encoder",
-        "omniglot",
-        "--cache",
-        asked.cache,
-    ]
-    command = [sys.executable, "-c", SERVER, *map(str, words), "--no-browser", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
-        try:
-            yield started, started.stdout.readline().strip()
-        finally:
-            started.kill()
 
 
 def test_a_killed_server_loses_nothing_and_the_page_goes_on(chromium, asked):

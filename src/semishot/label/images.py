@@ -197,8 +197,10 @@ class Library:
         """Images with a file whose name contains the text."""
         wanted, found = text.casefold(), dict[int, None]()
         with self.lock:
-            for image in self.rows.images:
+            earlier = self._earlier()
+            for image in [*self.rows.images, *earlier]:
                 names = (*self.rows.files.get(image, ()), *self.rows.lost.get(image, ()))
+                names = names or tuple(earlier.get(image, ()))
                 if any(wanted in self.shown(name).casefold() for name in names):
                     found.setdefault(image)
                     if len(found) == most:

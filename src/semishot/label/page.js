@@ -398,7 +398,7 @@ function draw(glide = true, focusedImage = currentImage()) {
   drawBar();
   drawCutoff();
   drawTools();
-  window.semishot = { version: state.version, event: state.event };
+  window.semishot = { version: state.version, event: state.event, rows: state.rows };
   document.dispatchEvent(new CustomEvent("drawn"));
 }
 
