@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import signal
+import subprocess
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -14,11 +16,12 @@ from PIL import Image
 from semishot.errors import InputError
 from semishot.label.near_copies import EXACT, near_copies
 from semishot.label.requests import LabelRequest
-from semishot.label.server import LOCK, opened
+from semishot.label.server import LOCK, announce, opened
 from semishot.label.suggestions import Sample, varied, worth_asking
 from semishot.sorter.answers import open_database
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import PredictRequest
+from support.label_page import process
 from support.labeling import serving
 from support.own_images import MEMBERS, draw, save
 
@@ -399,3 +402,44 @@ def test_what_is_asked_stays_and_is_filled_up_with_what_is_uncertain_and_differe
     assert len(found) == len(set(found)) == 8
     assert (10 in found) + (11 in found) == 1
     assert np.mean(found[1:]) > 60
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopping_says_where_the_answers_are(asked, sent, code):
+    with process(asked, stderr=subprocess.PIPE) as (server, address):
+        assert address.startswith("http://127.0.0.1:")
+        server.send_signal(sent)
+        said = server.stderr.read()
+        assert server.wait(30) == code
+    assert said.splitlines() == [
+        f"Answers are kept in {asked.folder}. Ctrl-C ends this; nothing is lost.",
+        f"stopped; answers are in {asked.folder}",
+    ]
+
+
+def test_another_host_is_warned_of(asked, capsys):
+    announce(replace(asked, host="0.0.0.0", no_browser=True), "http://box:1/?token=t")
+    said = capsys.readouterr()
+    assert said.err.startswith("warning: --host 0.0.0.0 lets other machines reach this page")
+    assert said.out == "http://box:1/?token=t\n"
+
+
+def test_the_next_start_shows_the_last_view_before_it_has_looked(asked):
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 48)
+        names = label_some(client)
+        before = client.state()
+        while running.session.kept_version != running.session.snapshot.version:
+            time.sleep(0.02)
+    with opened(asked) as running:
+        session = running.session
+        assert session.early
+        assert session.snapshot.images.tolist() == before["image"]
+        assert session.snapshot.answers.tolist() == before["said"]
+        assert session.library.names_of(names["dots-3.png"]) == ["dots-3.png"]
+        assert session.library.find("dots-3", 5) == [names["dots-3.png"]]
+        session.answer({"kind": "answer", "set": [[0, [names["dots-3.png"]]]]})
+        with pytest.raises(InputError, match="has not been read yet"):
+            session.answer({"kind": "answer", "set": [[0, [999]]]})
+    with opened(asked) as running:  # one more answer: the view is not of now
+        assert not running.session.early

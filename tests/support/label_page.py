@@ -93,7 +93,7 @@ SERVER = "from semishot.commands.main import main; main()"
 
 
 @contextmanager
-def process(asked, port=0):
+def process(asked, port=0, **options):
     """The command itself; its address."""
     words = [
         "label",
@@ -104,7 +104,7 @@ def process(asked, port=0):
         *(["--cache", asked.cache] if asked.cache else []),
     ]
     command = [sys.executable, "-c", SERVER, *map(str, words), "--no-browser", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as started:
         try:
             yield started, started.stdout.readline().strip()
         finally:

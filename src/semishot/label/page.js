@@ -11,6 +11,7 @@ const percent = (byte) => {
   const share = byte / 255;
   return share > 0.99 ? "> 99\u202f%" : share < 0.01 ? "< 1\u202f%" : `${Math.round(share * 100)}\u202f%`;
 };
+const touch = matchMedia("(pointer: coarse)").matches;
 const COLORS = 10, LINES = 2, NAMES_AT_ONCE = 400;
 
 let state = null, arranged = null, place = "all", least = false, found = null;
@@ -254,23 +255,23 @@ function heading() {
   const total = state.rows;
   if (place === "all" && !state.classes.length) {
     if (!total) return ["Getting ready", "The first images appear as soon as a hundred have been read."];
-    return ["Click images of one kind, then name it", "Here is a varied selection of your pile. Select a few images that belong together, press N and give them a name. After that, everything else sorts itself."];
+    return ["Click images of one kind, then name it", `Here is a varied selection of your pile. Select a few images that belong together, ${touch ? "tap “Name them”" : "press N"} and give them a name. After that, everything else sorts itself.`];
   }
   if (place === "all") {
     const said = state.said.reduce((sum, value) => sum + (value !== UNKNOWN), 0);
-    if (state.classes.length === 1) return ["Overview", "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0."];
+    if (state.classes.length === 1) return ["Overview", touch ? "Now name a second class: select images of another kind and tap New. Images of no class you care about: None." : "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0."];
     return ["Overview", state.judged ? `${number(said)} of ${counted(total, "image")} confirmed; the others are guessed from them.` : "Label an image, and the others will be guessed."];
   }
-  if (place === "ask") return ["Worth asking", arranged.asked.length ? "Your answers to these would teach most. Select and press a class's key, 0 for none of these, or Enter if the guess is right." : "Nothing more to ask: the guesses are sure."];
+  if (place === "ask") return ["Worth asking", arranged.asked.length ? touch ? "Your answers to these would teach most. Select some, then tap their class, None, or Accept if the guess is right." : "Your answers to these would teach most. Select and press a class's key, 0 for none of these, or Enter if the guess is right." : "Nothing more to ask: the guesses are sure."];
   if (place === "unknown") return ["Not sorted yet", "Nothing is guessed for these so far."];
-  if (place === "doubtful") return ["Labels to check", "The other labels contradict these. Enter takes the suggestion; the key of its own class keeps it as it is."];
+  if (place === "doubtful") return ["Labels to check", touch ? "The other labels contradict these. Accept takes the suggestion; tapping its own class keeps it as it is." : "The other labels contradict these. Enter takes the suggestion; the key of its own class keeps it as it is."];
   if (place === "odd") return ["Missing or changed", "The files of these images are gone, or hold something else than when they were read."];
   if (place === "find") return [`Files with “${found.text}”`, found.images.length ? counted(found.images.length, "image") : "No file has this in its name."];
   if (place === "none") return ["None of these", "Images that belong to none of your classes. A correction here helps most to tell them apart."];
   const index = state.index(Number(place.slice(6)));
   if (index < 0) return ["", ""];
   const held = arranged.places[index];
-  const sums = held.guessed.length ? "Press Enter where the guess is right, another key where it is not." : "";
+  const sums = held.guessed.length ? touch ? "Accept what is right, and tap the class of what is not." : "Press Enter where the guess is right, another key where it is not." : "";
   return [state.classes[index][1], `${counted(held.files - held.saidFiles, "image")} guessed, ${number(held.saidFiles)} confirmed. ${sums}`];
 }
 
@@ -331,6 +332,7 @@ function paint(tile, row, section) {
   else if (kind === "guess") parts.push(element("i"), element("b", "", named ? `${short} ${chance}` : chance));
   if (section.key === "doubtful" && doubt) parts.push(element("b", "", `→ ${doubt.suggested === NONE ? "none" : className(doubt.suggested)}?`));
   tile.mark.replaceChildren(...parts);
+  tile.mark.classList.toggle("two", section.key === "doubtful" && Boolean(doubt));
   tile.mark.hidden = !parts.length;
   const copies = (state.stack.get(image) || 1) - 1 + state.copies[row] - 1;
   tile.more.textContent = flags & MISSING ? "gone" : flags & CHANGED ? "changed" : copies > 0 ? `+${copies}` : "";
@@ -455,7 +457,7 @@ function answerButtons(images, pressed) {
     const rows = images.map((image) => state.rowOf.get(image));
     const guesses = new Set(rows.filter((row) => !state.isSaid(row)).map((row) => state.placeOf(row)));
     guesses.delete(UNKNOWN);
-    if (guesses.size) buttons.unshift(plain("↵", guesses.size === 1 ? "Accept" : "Accept all", "accept"));
+    if (guesses.size || place === "doubtful") buttons.unshift(plain("↵", place === "doubtful" || guesses.size === 1 ? "Accept" : "Accept all", "accept"));
     if (rows.some((row) => state.placeOf(row) >= 0)) buttons.push(plain("-", "Not this", "not"));
     if (rows.some((row) => state.isSaid(row))) buttons.push(plain("⌫", "Take back", "clear"));
   }
@@ -790,7 +792,7 @@ function settleCutoff() {
 function tileSize() {
   const kept = Number(localStorage.getItem("size"));
   if (phone.matches) return 108;
-  return kept || (innerWidth > 2400 ? 260 : 172);
+  return kept || (innerWidth > 3200 ? 330 : innerWidth > 2400 ? 240 : 172);
 }
 
 const boxes = dialogs({

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, Terminated, printable
 from semishot.label import finish
 from semishot.label.catalog import Catalog
 from semishot.label.images import PATIENCE, Library, check_folders, list_files
@@ -342,10 +342,14 @@ class Running:
 def label(request: LabelRequest) -> None:
     """Serve the page until it is interrupted."""
     with opened(request) as running:
-        announce(request, f"{running.base}/?token={running.guard.token()}")
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how this ends
+        ended = 0
+        try:
+            announce(request, f"{running.base}/?token={running.guard.token()}")
             running.run()
+        except (KeyboardInterrupt, Terminated) as error:  # this is how it ends
+            ended = 143 if isinstance(error, Terminated) else 130
     print(f"stopped; answers are in {printable(str(request.folder))}", file=sys.stderr)
+    sys.exit(ended)
 
 
 @contextlib.contextmanager
