@@ -56,8 +56,8 @@ def contenders(dataset: str) -> dict[str, Callable[[], BaseEstimator]]:
     found: dict[str, Callable[[], BaseEstimator]] = {
         "supervised": partial(PrototypeClassifier, None, reject=REJECT),
         "ours": partial(PrototypeClassifier, reject=REJECT),
+        "version 0.1": partial(PrototypeClassifier, "fitted_mask", reject=REJECT),
         "ours, soft_kmeans": partial(PrototypeClassifier, "soft_kmeans"),
-        "ours, temperature 1": partial(PrototypeClassifier, temperature=1.0, normalize="none"),
         "LabelSpreading": partial(LabelSpreading, gamma=50 if dataset == "omniglot" else 10),
         "LabelPropagation": partial(LabelPropagation, gamma=50 if dataset == "omniglot" else 20),
         "SelfTraining": partial(
@@ -102,7 +102,9 @@ def run_cell(
     for seed in range(tasks):
         task = draw(features, cell, seed)
         for name, make in names.items():
-            each[name].append(measure(make, task, raw=name.startswith(("ours", "supervised"))))
+            each[name].append(
+                measure(make, task, raw=name.startswith(("ours", "supervised", "version")))
+            )
     base = np.array([found["accuracy"] for found in each["supervised"]])
     for name, all_found in each.items():
         row: dict[str, Any] = {**vars(cell), "contender": name, "tasks": tasks}

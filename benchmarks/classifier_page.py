@@ -10,9 +10,8 @@ from summarize import markdown, number
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS = ROOT / "docs" / "estimator.md", ROOT / "results" / "classifier"
 BEGIN, END = "<!-- classifier tables -->", "<!-- /classifier tables -->"
-NEXT_BEGIN, NEXT_END = "<!-- next labels -->", "<!-- /next labels -->"
 THEIRS = ("LabelSpreading", "LabelPropagation", "SelfTraining")
-COLUMNS = ("supervised", "ours", "ours, soft_kmeans", "ours, learned mask", *THEIRS)
+COLUMNS = ("supervised", "ours", "version 0.1", "ours, soft_kmeans", "ours, learned mask", *THEIRS)
 FEATURES = {
     "omniglot": "Omniglot's test classes, 20 at a time, by `pretrained:omniglot` (64 features)",
     "mini-imagenet": "miniImageNet's test classes, 5 at a time, by EfficientNet-Lite0 (1,280 features)",
@@ -44,14 +43,15 @@ def accuracies(result: Result) -> str:
 
 
 def verdicts(result: Result) -> str:
-    head = ["shots, pile, distractors", "ECE at temperature 1", "ECE", "AUROC", "false rejects"]
-    head += ["distractors found", "pile used"]
+    """Ours / version 0.1."""
+    head = ["shots, pile, distractors", "ECE", "AUROC", "members lost", "strangers found"]
     rows = []
     for (shot, pile, share), held in cells(result).items():
-        ours = held["ours"]
-        values = [held["ours, temperature 1"]["ece"], ours["ece"]]
-        values += [ours.get(name) for name in ("auroc", "false_rejects", "found", "helps")]
-        texts = ["" if value is None else f"{100 * value:.1f}" for value in values]
+        texts = []
+        for name in ("ece", "auroc", "false_rejects", "found"):
+            pair = [held[who].get(name) for who in ("ours", "version 0.1")]
+            known = [f"{100 * value:.1f}" for value in pair if value is not None]
+            texts.append(" / ".join(known))
         rows.append([f"{shot}, {pile:,}, {share:.0%}", *texts])
     return markdown(head, rows)
 
@@ -100,32 +100,15 @@ def section(result: Result) -> str:
             "Cells in which the default is below supervised by more than the 95 % interval of the "
             "difference, or below one of scikit-learn's classifiers at all:",
             shortfalls(result),
-            "Calibration and the verdict on distractors, in %, at a stated 5 % of false rejects:",
+            "Calibration and strangers, ours / version 0.1, in %, at `reject=0.05`:",
             verdicts(result),
             seconds(result),
         ]
     )
 
 
-def next_labels(result: Result) -> str:
-    """Accuracy after ten more labels, by who chose them; the difference is over random."""
-    names = list(dict.fromkeys(row["contender"] for row in result["rows"]))
-    head = ["shots, pile, distractors", *names, "ours - random", "tasks"]
-    rows = []
-    for (shot, pile, share), held in cells(result).items():
-        ours = held["ours"]
-        gain = f"{100 * ours['gain']:+.2f} ± {100 * ours['gain_ci95']:.2f}"
-        values = [f"{100 * held[name]['accuracy']:.2f}" for name in names]
-        rows.append([f"{shot}, {pile:,}, {share:.0%}", *values, gain, str(ours["tasks"])])
-    return f"{FEATURES[result['dataset']]}; {result['date']}:\n\n{markdown(head, rows)}"
-
-
 def fill(document: str, results: Sequence[Result]) -> str:
     return between(document, BEGIN, END, [section(result) for result in results])
-
-
-def fill_next(document: str, results: Sequence[Result]) -> str:
-    return between(document, NEXT_BEGIN, NEXT_END, [next_labels(result) for result in results])
 
 
 def between(document: str, begin: str, end: str, parts: Sequence[str]) -> str:
@@ -134,13 +117,13 @@ def between(document: str, begin: str, end: str, parts: Sequence[str]) -> str:
     return "\n\n".join([before + begin, *parts, end + after])
 
 
-def published(benchmark: str = "classifier_accuracy") -> list[Result]:
+def published() -> list[Result]:
     paths = sorted(RESULTS.glob("*.json"), reverse=True)  # Omniglot first
     results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    return [result for result in results if result["benchmark"] == benchmark]
+    return [result for result in results if result["benchmark"] == "classifier_accuracy"]
 
 
 if __name__ == "__main__":
     text = fill(PAGE.read_text(encoding="utf-8"), published())
-    PAGE.write_text(fill_next(text, published("next_labels")), encoding="utf-8")
+    PAGE.write_text(text, encoding="utf-8")
     print(PAGE)

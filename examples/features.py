@@ -56,8 +56,8 @@ print(f"{len(labeled)} labeled, {member.sum()} unlabeled members, {stranger.sum(
 # %% [markdown]
 # ## Fit, with and without the unlabeled examples
 #
-# `PrototypeClassifier(None)` ignores the unlabeled examples. The default refines each class's prototype
-# with those that seem to belong to it.
+# `PrototypeClassifier(None)` ignores the unlabeled examples. The default spreads the labels over a graph of
+# neighbours and refines each class's prototype with those that seem to belong to it.
 
 # %%
 supervised = PrototypeClassifier(None).fit(X, y)
@@ -77,8 +77,8 @@ print(refined.message_)
 # %% [markdown]
 # ## Reject strangers
 #
-# `reject=0.05` lets `predict` answer -1 for examples that lie farther from every prototype than 95% of
-# a class's members do. `distractor_score` is the number behind that answer.
+# `reject=0.05` lets `predict` answer -1 for examples that are less clearly members than 95% of the members
+# are. `distractor_score` is the number behind that answer.
 
 # %%
 predicted = refined.predict(X)

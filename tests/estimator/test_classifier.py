@@ -483,6 +483,7 @@ WRONG_FIELDS = [
     ({"count": {"expected": "some"}}, "count.expected must be a number, not 'some'"),
     ({"graph_weight": 0}, "graph_weight must be a positive number, not 0"),
     ({"pull": -1}, "pull must be a number from 0, not -1"),
+    ({"share": 1.5}, "share must be a number from 0 to 1, not 1.5"),
     ({"width": "wide"}, "width must be a positive number, not 'wide'"),
     ({"pile_helps": "yes"}, "pile_helps must be true, false or null, not 'yes'"),
     ({"message": None}, "message must be a string, not None"),

@@ -8,10 +8,11 @@ import torch
 from scipy import stats
 
 from semishot import PrototypeClassifier
+from semishot.estimator import evidence as evidences
 from semishot.estimator import graph as graphs
-from semishot.estimator import graph_rule as piles
-from semishot.estimator import neighbours, pile
+from semishot.estimator import graph_rule, graph_scores, neighbours, pile
 from semishot.estimator.blocks import Space, mean_direction
+from semishot.estimator.evidence import Evidence, Given
 from semishot.estimator.graph import (
     cosines_without_itself,
     neighbour_graph,
@@ -19,10 +20,9 @@ from semishot.estimator.graph import (
     smoothed,
     unit,
 )
-from semishot.estimator.graph_rule import Evidence
 from semishot.estimator.lift import lift_of
 from semishot.estimator.pile import Pile
-from semishot.estimator.reading import NAMED, PULL, SHARE
+from semishot.estimator.reading import NAMED, PULL
 from semishot.estimator.strangers import (
     Members,
     Prior,
@@ -123,7 +123,7 @@ def test_the_score_of_a_row_is_what_the_page_says(noise):
             s = math.log(max(z[i, c], 1e-7)) + row @ scoring[c]
             each.append(s - math.log(1 + NAMED * named[i] / max(z[i, c], 1e-7)))
         best.append(max(each))
-    expected = smoothed(graph, np.array(best), SHARE)
+    expected = smoothed(graph, np.array(best), 0.6 * min(1, (y == -1).sum() / N / 20))
     assert np.corrcoef(found.answer.scores, expected)[0, 1] > 0.98
     assert (found.answer.scores <= expected + 1e-6).all()  # its own part draws a prototype nearer
 
@@ -133,7 +133,7 @@ def test_prototypes_of_labels_and_of_members_pull_together(lean):
     rows = rows_of(11)
     seen = Evidence(neighbour_graph(rows), np.eye(11, N), np.zeros(11, bool), np.ones(11, bool))
     z, shares = np.random.default_rng(1).random((2, 11, N))
-    found = piles.pulls(seen, z, shares, lean)
+    found = graph_scores.pulls(seen, z, shares, lean)
     for i in range(11):
         for c in range(N):
             a, b = (sum(w[j, c] * rows[j] for j in range(11) if j != i) for w in (z, shares))
@@ -146,10 +146,38 @@ def test_strangers_lie_apart_where_score_and_density_go_together():
     rows = rows_of(40)
     seen = Evidence(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), np.ones(40, bool))
     dense = np.log(seen.graph.degree)
-    assert piles.apart(seen, dense) == 1
-    assert piles.apart(seen, -dense) == 0
-    assert piles.apart(seen, np.zeros(40)) == 0
-    assert piles.apart(seen._replace(pile=np.arange(40) < 2), dense) == 0
+    assert graph_scores.apart(seen, dense) == 1
+    assert graph_scores.apart(seen, -dense) == 0
+    assert graph_scores.apart(seen, np.zeros(40)) == 0
+    assert graph_scores.apart(seen._replace(pile=np.arange(40) < 2), dense) == 0
+
+
+@pytest.mark.parametrize("pile", [0, 6, 31])
+def test_members_are_expected_below_the_neighbours_of_labels_where_classes_are_large(pile):
+    rows, scores = rows_of(40), np.random.default_rng(1).normal(size=40)
+    in_pile = (np.arange(40) >= N) & (np.arange(40) < N + pile)
+    seen = Evidence(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), in_pile)
+    w, around = plain_graph(rows), []
+    for i in range(N):
+        near = [j for j in range(40) if in_pile[j] and w[i, j] > 0]
+        if near:
+            around.append(sum(w[i, j] * scores[j] for j in near) / sum(w[i, j] for j in near))
+    below = 2 * min(1, pile / N / 20)
+    expected = np.mean(around) - below if around else 3
+    assert graph_scores.prior_of(seen, scores, in_pile, 0.0).mean == pytest.approx(expected)
+
+
+def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
+    """Of each class 2 rows in the pile: all 7 neighbours of a stranger are members."""
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(20, 64))
+    x = np.concatenate([*[centers + 0.4 * rng.normal(size=(20, 64)) for _ in range(3)]])
+    x = np.concatenate([x, rng.normal(size=(20, 64))])
+    y = np.where(np.arange(80) < 20, np.arange(80), -1)
+    found = Pile(x).learn(y)
+    rejected = found.answer.scores < found.cutoff(0.05)
+    assert rejected[60:].mean() > 0.8
+    assert rejected[20:60].mean() < 0.1
 
 
 def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
@@ -169,7 +197,9 @@ def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
     assert np.allclose(logits[0].numpy(), expected)
     raw = by_graph + model.scoring.numpy() @ place
     around = (w * model.best.numpy()[near]).sum() / w.sum()
-    assert scores[0].item() == pytest.approx((1 - SHARE) * raw.max() + SHARE * around)
+    share = 0.6 * min(1, (y == -1).sum() / N / 20)
+    assert model.share == pytest.approx(share)
+    assert scores[0].item() == pytest.approx((1 - share) * raw.max() + share * around)
 
 
 # How members and strangers score
@@ -253,15 +283,15 @@ def test_strangers_are_counted_by_their_probabilities_and_by_the_median_of_membe
 def judged(request, monkeypatch):
     """Features and labels -> the answer for all rows."""
     if request.param == "a part of it":
-        for module in (piles, pile):
+        for module in (evidences, pile):
             monkeypatch.setattr(module, "EXACT", 20)
-        monkeypatch.setattr(piles, "MOST_LABELED", 6)
+        monkeypatch.setattr(evidences, "MOST_LABELED", 6)
 
     def answer(x, y):
         weights = (y[:, None] == np.arange(N)).astype(float)
         space = Space("centered", mean_direction(x))
-        given = piles.Given(x, weights, y == -2, space)
-        return piles.learn(given, piles.Options(landmarks=20)).answer
+        given = Given(x, weights, y == -2, space)
+        return graph_rule.learn(given, graph_rule.Options(landmarks=20)).answer
 
     return answer
 
@@ -412,7 +442,7 @@ def test_a_small_pile_remembers_its_graph():
 
 
 def test_many_labels_are_thinned_evenly(monkeypatch):
-    monkeypatch.setattr(piles, "MOST_LABELED", 30)
+    monkeypatch.setattr(evidences, "MOST_LABELED", 30)
     x, y, truth = task(shot=100, members=10, strangers=0)
     found = Pile(x).learn(y)
     assert len(found.model.rows) == 30 + 30

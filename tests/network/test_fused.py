@@ -1,6 +1,10 @@
 """The CUDA path against the plain one: kernels, the captured update, and where it runs at all."""
 
 import contextlib
+import gc
+import weakref
+from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -9,7 +13,9 @@ from torch.nn import functional as F
 
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
-from semishot.network.encoder import ConvEncoder, patch_moments
+from semishot.network.encoder import ConvEncoder
+from semishot.network.protonet import class_labels
+from semishot.prototypes import episode_loss
 from semishot.training import loop
 from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig, Member, Recipe
@@ -25,74 +31,231 @@ if not torch.cuda.is_available():
     )
 
 from semishot.network import fused
+from semishot.network.fused import convolution
 
+FIRST_BLOCK = [
+    kernel
+    for name, kernel in vars(import_module("semishot.network.fused.first_block")).items()
+    if name.endswith("_kernel")
+]
 CUDA = torch.device("cuda")
 RUNS, BATCH = 3, 10
 
 
 def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
-    return float((found.double() - exact.double()).norm() / exact.double().norm())
+    found, exact = found.detach().double(), exact.detach().double()
+    return float((found - exact).norm() / exact.norm())
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_each_time():
+    torch.manual_seed(0)
+
+
+def plain_block(x, weight, scale, shift, averages, rounded=False):
+    """Convolution, rounded to bf16 or not, batch norm, ReLU, max-pool."""
+    runs = len(weight)
+    x = F.conv2d(x, weight.flatten(0, 1), padding=1, groups=runs)
+    if rounded:  # else another pixel may win
+        x = x + (x.bfloat16() - x).detach()
+    x = F.batch_norm(x, *averages, scale.flatten(), shift.flatten(), True, 0.1, 1e-5)
+    return F.max_pool2d(F.relu(x), 2)
+
+
+def exact_averages(filters):
+    zeros = torch.zeros(RUNS * filters, device=CUDA).double()
+    return zeros, zeros + 1
 
 
 @pytest.mark.parametrize(("channels", "side", "filters"), [(1, 28, 64), (3, 84, 64), (1, 28, 16)])
-def test_first_block_and_patch_moments_match_float64(channels, side, filters):
+def test_first_block_matches_float64(channels, side, filters):
     images = torch.randint(0, 256, (RUNS, BATCH, channels, side, side), device=CUDA).byte()
-    for found, exact in zip(
-        fused.patch_moments(images), patch_moments(images.double() / 255), strict=True
-    ):
-        assert relative(found, exact) < 1e-4
-
     weight = torch.randn(RUNS, filters, channels, 3, 3, device=CUDA, requires_grad=True)
-    shift = torch.randn(RUNS, filters, device=CUDA, requires_grad=True)
-    out = fused.first_block(images, weight, shift)
+    scale, shift = (torch.randn(RUNS, filters, device=CUDA, requires_grad=True) for _ in range(2))
+    mean, var = torch.zeros(RUNS, filters, device=CUDA), torch.ones(RUNS, filters, device=CUDA)
+    out = fused.first_block(images, weight, scale, shift, mean, var, 1e-5, 0.1)
     grad = torch.randn_like(out)
     out.backward(grad)
-    exact_weight, exact_shift = (t.detach().double().requires_grad_() for t in (weight, shift))
-    pixels = images.transpose(0, 1).flatten(1, 2).double() / 255
-    plain = F.conv2d(
-        pixels, exact_weight.flatten(0, 1), exact_shift.flatten(), padding=1, groups=RUNS
-    )
-    plain = F.relu(F.max_pool2d(plain, 2))
+    exact = [t.detach().double().requires_grad_() for t in (weight, scale, shift)]
+    averages = exact_averages(filters)
+    plain = plain_block(images.transpose(0, 1).flatten(1, 2).double() / 255, *exact, averages)
     plain.backward(grad.double())
     assert relative(out, plain) < 5e-3
-    assert relative(weight.grad, exact_weight.grad) < 3e-2
-    assert relative(shift.grad, exact_shift.grad) < 3e-2
+    for found, each in zip((weight, scale, shift), exact, strict=True):
+        assert relative(found.grad, each.grad) < 3e-2
+    assert relative(mean.flatten(), averages[0]) < 1e-4
+    assert relative(var.flatten(), averages[1]) < 1e-4
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("side", [14, 7, 3, 42, 21])
-def test_norm_relu_pool_matches_float64(side, dtype):
-    x = torch.randn(BATCH, RUNS * 64, side, side, device=CUDA).bfloat16()
+@pytest.mark.parametrize(("side", "filters"), [(14, 64), (7, 64), (3, 64), (42, 64), (21, 32)])
+def test_block_matches_float64(side, filters, dtype):
+    x = torch.randn(BATCH, RUNS * filters, side, side, device=CUDA).bfloat16()
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
-    scale, shift = (torch.randn(RUNS, 64, device=CUDA, requires_grad=True) for _ in range(2))
-    mean, var = torch.zeros(RUNS, 64, device=CUDA), torch.ones(RUNS, 64, device=CUDA)
-    out = fused.norm_relu_pool(x, scale, shift, mean, var, 1e-5, 0.1, dtype)
+    weight = torch.randn(RUNS, filters, filters, 3, 3, device=CUDA).bfloat16().float()
+    weight.requires_grad_()
+    scale, shift = (torch.randn(RUNS, filters, device=CUDA, requires_grad=True) for _ in range(2))
+    mean, var = torch.zeros(RUNS, filters, device=CUDA), torch.ones(RUNS, filters, device=CUDA)
+    out = fused.block(x, weight, scale, shift, mean, var, 1e-5, 0.1, dtype)
     assert out.dtype == dtype
     grad = torch.randn_like(out)
     out.backward(grad)
-    exact = [t.detach().double().requires_grad_() for t in (x, scale, shift)]
-    averages = (
-        torch.zeros(RUNS * 64, device=CUDA).double(),
-        torch.ones(RUNS * 64, device=CUDA).double(),
+    exact = [t.detach().double().requires_grad_() for t in (x, weight, scale, shift)]
+    averages = exact_averages(filters)
+    plain_block(*exact, averages).backward(grad.double())
+    for found, each in zip((x, weight, scale, shift), exact, strict=True):
+        assert relative(found.grad, each.grad) < 7e-2  # another winner, another path
+    assert (
+        relative(mean.flatten(), averages[0]) < 5e-3
+    )  # the outputs are rounded before they are summed
+    assert relative(var.flatten(), averages[1]) < 1e-3
+
+
+def test_convolutions_match_float64_whoever_computes_them(monkeypatch):
+    """Ours, and cuDNN's beyond so many rows; both twice with the same bits."""
+    x, grad = (
+        torch.randn(BATCH, RUNS * 64, 9, 7, device=CUDA)
+        .bfloat16()
+        .contiguous(memory_format=torch.channels_last)
+        for _ in range(2)
     )
-    plain = F.batch_norm(
-        exact[0], *averages, exact[1].flatten(), exact[2].flatten(), True, 0.1, 1e-5
-    )
-    plain = F.max_pool2d(F.relu(plain), 2)
+    weight = torch.randn(RUNS, 64, 64, 3, 3, device=CUDA)
+    packed = convolution.pack(weight)
+    rounded = weight.bfloat16().flatten(0, 1)
+    assert torch.equal(packed, rounded)
+    exact = [t.detach().double().requires_grad_() for t in (x, rounded)]
+    plain = F.conv2d(*exact, padding=1, groups=RUNS)
     plain.backward(grad.double())
-    assert relative(out, plain) < 5e-3
-    assert relative(x.grad, exact[0].grad) < 5e-3
-    assert relative(scale.grad, exact[1].grad) < 1e-4
-    assert relative(shift.grad, exact[2].grad) < 1e-4
-    assert relative(mean.flatten(), averages[0]) < 1e-5
-    assert relative(var.flatten(), averages[1]) < 1e-5
+    for ours in (True, False):
+        if not ours:
+            monkeypatch.setattr(convolution, "MOST_ROWS", 0)
+            monkeypatch.setattr(convolution, "MOST_ROWS_OF_WEIGHT", 0)
+            monkeypatch.setattr(convolution, "FEW_RUNS", 0)
+        found = []
+        for _ in range(2):
+            out, sums = convolution.convolve(x, packed, RUNS)
+            into = convolution.input_grad(grad, x, packed, RUNS)
+            found.append((out, sums, into, convolution.weight_grad(grad, x, packed, RUNS)))
+        assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+        out, sums, into, weights = found[0]
+        assert relative(out, plain) < 5e-3
+        assert relative(sums.sum(0)[0], out.double().sum((0, 2, 3))) < 1e-4
+        assert relative(sums.sum(0)[1], out.double().square().sum((0, 2, 3))) < 1e-5
+        assert relative(into, exact[0].grad) < 5e-3
+        assert relative(weights.flatten(0, 1), exact[1].grad) < 5e-3
+
+
+def test_kernels_compiled_ahead_are_not_run_and_serve_later():
+    images = torch.randint(0, 256, (RUNS, BATCH, 2, 28, 28), device=CUDA).byte()
+    weight = torch.randn(RUNS, 16, 2, 3, 3, device=CUDA, requires_grad=True)
+    scale, shift = torch.ones(RUNS, 16, device=CUDA), torch.zeros(RUNS, 16, device=CUDA)
+    mean, var = torch.zeros(RUNS, 16, device=CUDA), torch.ones(RUNS, 16, device=CUDA)
+    with fused.compiled_ahead():
+        fused.first_block(images, weight, scale, shift, mean, var, 1e-5, 0.1).sum().backward()
+    assert not mean.any()
+    assert (var == 1).all()
+    cached = [len(kernel.device_caches[0][0]) for kernel in FIRST_BLOCK]
+    assert min(cached) > 0
+    fused.first_block(images, weight, scale, shift, mean, var, 1e-5, 0.1).sum().backward()
+    assert mean.any()
+    assert [len(kernel.device_caches[0][0]) for kernel in FIRST_BLOCK] == cached
+
+
+def test_one_kernel_adam_steps_as_pytorchs():
+    sizes = ((5, 70, 64), (3,), (2, 33), (7, 64), (9,))
+    start = [torch.randn(size, device=CUDA) for size in sizes]
+    found = []
+    for kind in (torch.optim.Adam, fused.OneKernelAdam, fused.OneKernelAdam):
+        parameters = [torch.nn.Parameter(each.clone()) for each in start]
+        groups = [
+            {"params": parameters[:1], "weight_decay": 0.1},
+            {"params": parameters[1:], "weight_decay": 0.0},
+        ]
+        rate = torch.tensor(0.01, device=CUDA)
+        optimizer = kind(groups, lr=rate, fused=True, capturable=True)
+        generator = torch.Generator(CUDA).manual_seed(1)
+        for step in range(20):
+            for parameter in parameters[:-1]:  # the last has no gradient
+                size = parameter.numel()
+                grads = torch.randn(size + 1, device=CUDA, generator=generator)
+                parameter.grad = grads[step % 2 :][:size].view_as(parameter)  # aligned, and not
+            optimizer.step()
+        assert torch.equal(parameters[-1], start[-1])
+        state = [optimizer.state[p] for p in parameters[:-1]]
+        moments = [s[name] for s in state for name in ("exp_avg", "exp_avg_sq", "step")]
+        found.append([*(p.detach() for p in parameters), *moments])
+    for plain, one, two in zip(*found, strict=True):
+        assert relative(one, plain) < 1e-4
+        assert torch.equal(one, two)
+
+
+METHODS = (
+    ("soft_kmeans", {}),
+    ("distractor_cluster", {}),
+    ("masked_soft_kmeans", {}),
+    ("soft_kmeans", {"detach_assignments": True}),
+    ("distractor_cluster", {"two_r_squared": True}),
+    ("masked_soft_kmeans", {"mask_power": 2}),
+)
+SHAPES = (
+    (EpisodeShape(way=3, shot=2, query=2, unlabeled=4, distractors=2), 1, 16),
+    (EpisodeShape(way=5, shot=1, query=1, unlabeled=5, distractors=5), 1, 64),
+    (EpisodeShape(way=5, shot=5, query=5, unlabeled=5, distractors=5), 5, 64),
+    (EpisodeShape(way=30, shot=1, query=3, unlabeled=5, distractors=5), 5, 64),
+    (EpisodeShape(way=40, shot=1, query=1, unlabeled=5, distractors=5), 1, 64),
+)
+
+
+def fleet_of(methods, filters):
+    """Two runs of each method, with parameters of a trained fleet's size."""
+    members = tuple(Member(m, s, o) for m, o in methods for s in range(2))
+    fleet = build_fleet(members, Recipe(filters=filters), 1).to(CUDA).train()
+    for name, parameter in fleet.named_parameters():
+        if name.startswith("refiner"):
+            parameter.data += 0.3 * torch.randn_like(parameter)
+        if name.endswith("log_radius"):
+            parameter.data.fill_(0.7)
+    return fleet
+
+
+@pytest.mark.parametrize(("shape", "side", "filters"), SHAPES)
+@pytest.mark.parametrize("methods", [METHODS, METHODS[2:3], (("supervised", {}),)], ids=len)
+def test_episode_losses_match_float64(shape, side, filters, methods):
+    if methods[0][0] == "supervised":
+        shape = replace(shape, unlabeled=0, distractors=0)
+    fleet = fleet_of(methods, filters)
+    runs = fleet.encoder.runs
+    size = (shape.images, runs * filters, side, side)
+    maps = torch.rand(size, device=CUDA) * 4 / (filters**0.5 * side)
+    maps = maps.contiguous(memory_format=torch.channels_last).requires_grad_()
+    sizes = fused.Sizes(shape.way, shape.shot, *shape.sizes[1:])
+    weight = torch.rand(runs, device=CUDA) + 0.5
+    found = []
+    for _ in range(2):
+        fleet.zero_grad()
+        maps.grad = None
+        losses = fused.episode_losses(maps, fused.methods_of(fleet.refiner, runs, CUDA), sizes)
+        (losses * weight).sum().backward()
+        own = [p.grad.clone() for n, p in fleet.named_parameters() if n.startswith("refiner")]
+        found.append([losses.detach(), maps.grad.clone(), *own])
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+    exact = fleet.double()
+    exact.zero_grad()
+    rows = maps.detach().double().requires_grad_()
+    embedded = rows.reshape(len(rows), runs, -1).transpose(0, 1)
+    labels = class_labels(shape, CUDA).expand(runs, -1)
+    losses = episode_loss(exact.score(embedded, shape), labels)
+    (losses * weight.double()).sum().backward()
+    own = [p.grad for n, p in exact.named_parameters() if n.startswith("refiner")]
+    for one, other in zip(found[0], [losses, rows.grad, *own], strict=True):
+        assert relative(one, other) < 1e-4
 
 
 def test_activations_that_kernels_cannot_count_are_refused():
     huge = torch.empty(1, device=CUDA, dtype=torch.bfloat16).expand(2**19, 64, 8, 8)
-    scale = torch.ones(1, 64, device=CUDA)
+    weight, scale = torch.ones(1, 64, 64, 3, 3, device=CUDA), torch.ones(1, 64, device=CUDA)
     with pytest.raises(InputError, match="train fewer splits at a time"):
-        fused.norm_relu_pool(huge, scale, scale, scale, scale, 1e-5, 0.1)
+        fused.block(huge, weight, scale, scale, scale, scale, 1e-5, 0.1)
 
 
 def test_fused_encoder_is_the_plain_one_in_bf16():
@@ -124,6 +287,25 @@ def test_a_replayed_graph_does_what_the_plain_loop_does(precision):
         found.append((*losses, model.encoder.weights[2].detach().clone()))
     for plain, captured in zip(*found, strict=True):
         assert relative(captured, plain) < (5e-2 if precision == "bf16" else 1e-2)
+
+
+def test_a_graph_holds_its_fleet():
+    """Else others' tensors take the place of its buffers and settings, and a replay reads those."""
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2)
+    chunk = Chunk(torch.randint(0, 50, (2, 1, shape.images)), None, [1e-3] * 2)
+    pool = torch.randint(0, 256, (50, 1, 28, 28), device=CUDA).byte()
+    recipe = Recipe(filters=16, init_std=0.1)
+    model = build_fleet((Member("masked_soft_kmeans", 0),), recipe, 1).to(CUDA).train()
+    model.encoder.fused = True
+    run = captured_chunk(model, fleet_optimizer(recipe, model), pool, shape, chunk)
+    held = weakref.ref(model)
+    del model
+    gc.collect()
+    assert held() is not None
+    assert run(chunk)().isfinite().all()
+    del run
+    gc.collect()
+    assert held() is None
 
 
 def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():

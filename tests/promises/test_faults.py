@@ -115,12 +115,10 @@ def test_of_two_processes_in_one_folder_one_waits_and_says_for_whom(faults, name
         assert line.split()[3] in pids
 
 
-def test_of_two_processes_that_move_a_pile_one_says_that_it_is_sorted(faults):
-    """After it has waited, or has seen the pile go while it listed it."""
+def test_of_two_processes_that_move_a_pile_one_sorts_it_again_without_a_change(faults):
+    """After it has waited; or it is told that the pile has gone while it listed it."""
     found = faults["together: classify --apply move"]
-    assert found["code"] == 2
-    said = [line for each in found["said"] for line in lines(each)]
-    assert [line for line in said if line.startswith("semishot: out holds a sorted pile:")]
+    assert found["code"] in (0, 2)
     assert not [path for path in found["left"] if path.endswith((".tmp", ".lock", ".npy"))]
     assert set(found["differs"]) <= {"(stdout)"}
 

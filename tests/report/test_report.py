@@ -166,7 +166,7 @@ def test_several_files_and_folders_of_evaluations_make_one_page(tmp_path):
     main(["report", str(first), str(folder), "-o", str(tmp_path / "page.html"), "--episodes", "0"])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "3 records of" in page
-    for name in ("first", "second", "third"):
+    for name in ("First", "Second", "Third"):
         assert name in page
 
 

@@ -6,8 +6,9 @@ Letters: P rows, H held out, N classes.
 from scipy.special import softmax
 
 from semishot.estimator.blocks import Array
+from semishot.estimator.evidence import Given
 from semishot.estimator.fitted import Fitted, doubts, summary
-from semishot.estimator.graph_rule import Given, Learned, Options, learn
+from semishot.estimator.graph_rule import Learned, Options, learn
 
 
 def fit_graph(given: Given, options: Options) -> Fitted:

@@ -20,6 +20,7 @@ from semishot import refine
 from semishot.errors import InputError
 from semishot.estimator import by_graph, by_prototypes, graph_rule
 from semishot.estimator.blocks import NORMALIZATIONS, Array, Space, mean_direction, one_thread
+from semishot.estimator.evidence import Given
 from semishot.estimator.fitted import Fitted
 from semishot.estimator.labels import (
     NAMED_STRANGER,
@@ -475,7 +476,7 @@ def learned(
     if normalize == "auto":
         normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
     space = lift_of(features) if normalize == "none" else Space(normalize, mean_direction(features))
-    given = graph_rule.Given(features, labels, named, space)
+    given = Given(features, labels, named, space)
     return by_graph.fit_graph(given, graph_rule.Options(steps or graph_rule.STEPS, temperature))
 
 

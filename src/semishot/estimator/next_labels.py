@@ -1,34 +1,39 @@
-"""Which unlabeled examples to label next: uncertain ones that represent many others and differ.
+"""Which unlabeled examples to label next: those most likely sorted wrong, unlike each other.
 
-Facility location: a chosen example covers its neighborhood by a kernel, prototypes already cover theirs,
-and each choice is the one that adds most coverage. Examples are weighted in two ways, one after the other:
-by how uncertain the label is, where "stranger" is one of the labels; and by how uncertain the class is of
-what seems to be a member. Held-out labels say how members score. Labels chosen in the first way alone would
-say that they score low, so that few strangers are found; in the second way alone, that they score high, so
-that members are lost.
-Letters: U unlabeled examples, S labeled examples, C candidates, V examples to cover, N classes, D features.
+An example is doubtful if its best class, or "none of them", is not sure. Whether it is a member is asked
+where it matters: near the score that rejects one member in ten, however many strangers there seem to be.
+Answers change the probability of a stranger much and that score little: labels chosen by the probability
+end up where nothing is left to decide.
+Letters: P rows, C candidates, V rows that show how far rows lie apart, S labeled rows, N classes, D features.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
-from semishot.estimator.blocks import one_thread
+from semishot.estimator.blocks import Array, Space, one_thread
 from semishot.estimator.classifier import PrototypeClassifier, as_array
-from semishot.prototypes import squared_distances
+from semishot.estimator.lift import Lift
+from semishot.estimator.strangers import Members
 
-__all__ = ["next_to_label"]
+__all__ = ["doubt", "next_to_label", "varied", "worth_asking"]
 
-CANDIDATES, COVERED = 1000, 2000
-"""Of a larger pile, only the examples of most weight may be chosen, and evenly spaced ones are covered."""
-UNSURE = 0.4
-"""The share of examples that are chosen in the first way."""
-MEMBER = 0.1
-"""What a member's label is worth, in nats, however certain it is: the classes should be covered, too."""
+CANDIDATES, SHOWN = 300, 300
+"""Only the most doubtful rows may be chosen; rows evenly spaced in the ranking by doubt show distances."""
+LOST = 0.1
+"""The share of members that score below the point where "is it a member?" is most open."""
+STEEP = 0.5
+CLOSE = 3
+"""Doubt of two rows is the same question to the degree cos^3."""
 COPY = 1e-3
-"""As a share of the usual distance to a prototype: an example nearer to a chosen one is a copy of it."""
+"""As a share of the mean squared distance between rows: a nearer one is a copy."""
+LOOKED_AT = 1000
+"""Rows of a pile without labels that the first questions are chosen from."""
+SMALLEST = 1e-12
 
 
 @one_thread()
@@ -42,9 +47,8 @@ def next_to_label(
 ) -> NDArray[np.int64]:
     """The rows of `X` whose labels would help most, the most helpful first.
 
-    Chooses examples that the classifier is unsure about, that represent many others, and that differ
-    from each other. Examples that may or may not belong to a class are among them; those that surely do
-    not are rarely chosen.
+    Chooses examples that are most likely sorted wrong, into the wrong class or as a stranger or not, and
+    that differ from each other.
 
     Parameters
     ----------
@@ -64,92 +68,114 @@ def next_to_label(
     features = np.asarray(as_array(X))
     if not len(features):
         return np.empty(0, np.int64)
-    free = np.ones(len(features), bool) if leave_out is None else ~np.asarray(leave_out, bool)
-    known = features[:0] if labeled is None else np.asarray(as_array(labeled))
-    worth = worth_of_a_label(features, classifier)
-    first = Wanted(round(UNSURE * count), worth.unsure, free, known, features[:0])
-    chosen = most_covering(features, classifier, first)
-    free[chosen] = False
-    rest = Wanted(count - len(chosen), worth.typical, free, known, features[chosen])
-    return np.concatenate([chosen, most_covering(features, classifier, rest)])
+    allowed = np.ones(len(features), bool) if leave_out is None else ~np.asarray(leave_out, bool)
+    logits, scores = classifier._read(features)
+    classes = logits.double().softmax(-1).numpy()
+    worth = doubt(classes, scores.double().numpy(), classifier.members_)
+    worth[~allowed] = 0.0
+    answered = None if labeled is None else np.asarray(as_array(labeled))
+    return worth_asking(features, classifier.space_, worth, count, answered=answered)
 
 
-class Worth(NamedTuple):
-    """What the label of each example is worth, (U,)."""
+def doubt(classes: Array, scores: Array, members: Members | None) -> NDArray[np.float64]:
+    """(P, N), (P,) -> (P,): one minus the probability of the likeliest answer, a class or "none of them".
 
-    unsure: NDArray[np.float64]
-    """The entropy of its label, where "stranger" is one of the labels."""
-    typical: NDArray[np.float64]
-    """The entropy of its class, times the share of members that are less clearly members."""
-
-
-class Wanted(NamedTuple):
-    """How many examples, by which worth, and which not."""
-
-    most: int
-    worth: NDArray[np.float64]
-    """(U,)"""
-    free: NDArray[np.bool_]
-    """(U,): False for those that are not returned."""
-    known: NDArray[np.floating]
-    """(S, D): nor are copies of these."""
-    chosen: NDArray[np.floating]
-    """Examples that are covered already, with what lies near them."""
+    The log-odds of "none" rise by STEEP with each standard deviation below the score of the one member in
+    ten that is least clearly a member. Where it is not known how members score, the answer is a class.
+    """
+    none = np.zeros(len(classes))
+    if members is not None:
+        none = expit(STEEP * (members.cutoff(LOST) - scores) / members.spread)
+    found: NDArray[np.float64] = 1 - np.maximum(none, (1 - none) * classes.max(1))
+    return found
 
 
-def most_covering(
-    features: NDArray[np.floating], classifier: PrototypeClassifier, wanted: Wanted
+@one_thread()
+def worth_asking(
+    features: Array,
+    space: Space | Lift,
+    worth: Array,
+    count: int,
+    *,
+    answered: Array | None = None,
+    kept: Sequence[int] = (),
 ) -> NDArray[np.int64]:
-    """(U, D) -> the rows that cover most of the worth, the best first."""
-    worth = np.where(wanted.free, wanted.worth, 0.0)  # (U,)
-    spaced = np.arange(0, len(worth), max(1, -(-len(worth) // COVERED)))
-    most = np.sort(np.argpartition(-worth, min(CANDIDATES, len(worth)) - 1)[:CANDIDATES])
-    space, prototypes = classifier.space_, torch.from_numpy(classifier.prototypes_)
-    candidates, covered = (
-        space(torch.from_numpy(np.array(features[rows])).to(prototypes)) for rows in (most, spaced)
-    )
-    nearest = squared_distances(covered, prototypes).amin(-1)  # (V,)
-    reach = nearest.median().clamp_min(torch.finfo(nearest.dtype).tiny)
-    kernel = (-squared_distances(candidates, covered) / reach).exp()  # (C, V)
-    cover = (-nearest / reach).exp()  # (V,)
-    weights = torch.from_numpy(worth[spaced]).to(kernel)  # (V,)
-    left = torch.from_numpy(wanted.free[most])
-    known = np.concatenate([wanted.known, wanted.chosen])
-    for start in range(0, len(known), COVERED):
-        rows = torch.from_numpy(known[start : start + COVERED]).to(prototypes)
-        left &= squared_distances(candidates, space(rows)).amin(-1) > COPY * reach
-    for row in torch.from_numpy(np.array(wanted.chosen)).to(prototypes):
-        near = (-squared_distances(space(row[None]), covered)[0] / reach).exp()  # (V,)
-        cover = torch.maximum(cover, near)
-    chosen: list[int] = []
-    while len(chosen) < wanted.most and left.any():
-        gains = ((kernel - cover).clamp_min(0) @ weights) * left  # (C,)
-        gain, best = gains.max(0)
-        if gain <= 0:
-            break
-        chosen.append(int(most[best]))
-        cover = torch.maximum(cover, kernel[best])
-        left &= squared_distances(candidates, candidates[best : best + 1])[:, 0] > COPY * reach
+    """Up to `count` rows of (P, D): those `kept`, then those of most worth (P,) that differ; none of worth 0.
+
+    The worth of a row shrinks by the largest c^3 with a chosen one, where c = 1 - d / m of their squared
+    distance d and its mean m: for directions seen from their mean, the cosine. Copies of chosen rows and
+    of `answered` (S, D) are left out.
+    """
+    chosen = [int(row) for row in kept][:count]
+    ranking = np.argsort(-worth, kind="stable")[: np.count_nonzero(worth > 0)]
+    best = ranking[:CANDIDATES]
+    if not len(best) or len(chosen) == count:
+        return np.array(chosen, np.int64)
+    spaced = np.unique(np.linspace(0, len(ranking) - 1, SHOWN).round().astype(np.int64))
+    shown = seen(features[ranking[spaced]], space)  # (V, D)
+    origin = shown.mean(0)
+    usual = max(2 * float(((shown - origin) ** 2).sum(1).mean()), SMALLEST)
+    rows = Rows.of(seen(features[best], space) - origin)
+    others = None if answered is None or not len(answered) else seen(answered, space) - origin
+    known = None if others is None else Rows.of(others)
+    worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
+    new = np.ones(len(best))  # (C,), how unlike all chosen rows
+    for row in seen(features[chosen], space) - origin if chosen else ():
+        new = np.minimum(new, different(rows.apart(row) / usual))
+    while len(chosen) < count and (worth * new).max() > 0:
+        place = int((worth * new).argmax())
+        row = rows.values[place]
+        if known is None or known.apart(row).min() > COPY * usual:
+            chosen.append(int(best[place]))
+            new = np.minimum(new, different(rows.apart(row) / usual))
+        worth[place] = 0.0
     return np.array(chosen, np.int64)
 
 
-def worth_of_a_label(features: NDArray[np.floating], classifier: PrototypeClassifier) -> Worth:
-    """(U, D) -> what a label would be worth, in both ways.
+@one_thread()
+def varied(features: Array, space: Space | Lift, count: int) -> NDArray[np.int64]:
+    """Up to `count` rows of (P, D) to begin with, where nothing is known: typical ones, unlike each other.
 
-    With the probability s of a stranger, and q of each class given that it is none, the entropy of the
-    label is h(s) + (1 - s) H(q). To it MEMBER (1 - s) is added.
+    Each is the row that adds most to the sum over all rows of the largest c^3 with a chosen one. Of many
+    rows, evenly spaced ones are looked at.
     """
-    entropy = _entropy(classifier.predict_proba(features))  # (U,)
-    if classifier.members_ is None or classifier.strangers_ is None:
-        return Worth(entropy, entropy)
-    stranger = classifier.stranger_proba(features)  # (U,)
-    either = _entropy(np.stack([stranger, 1 - stranger], 1))
-    typical = entropy * (1 - classifier.distractor_score(features))
-    return Worth(either + (1 - stranger) * (entropy + MEMBER), typical)
+    places = np.unique(np.linspace(0, len(features) - 1, LOOKED_AT).round().astype(np.int64))
+    values = seen(features[places], space)
+    rows = Rows.of(values - values.mean(0))  # (V, D)
+    usual = max(2 * float(rows.squares.mean()), SMALLEST)
+    alike = np.stack([1 - different(rows.apart(row) / usual) for row in rows.values])  # (V, V)
+    covered = np.zeros(len(places))  # (V,)
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(places)):
+        gains = np.maximum(alike - covered, 0).sum(1)
+        best = int(gains.argmax())
+        if gains[best] <= SMALLEST:
+            break
+        chosen.append(best)
+        covered = np.maximum(covered, alike[best])
+    return places[chosen]
 
 
-def _entropy(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """(U, N) -> (U,)."""
-    logs = np.log(np.maximum(probabilities, 1e-12))
-    found: NDArray[np.float64] = -(probabilities * logs).sum(1, dtype=np.float64)
+class Rows(NamedTuple):
+    values: Array  # (C, D)
+    squares: Array  # (C,)
+
+    @classmethod
+    def of(cls, values: Array) -> Self:
+        return cls(values, np.einsum("cd,cd->c", values, values))
+
+    def apart(self, row: Array) -> Array:
+        """(D,) -> (C,), squared distances."""
+        found: Array = self.squares + row @ row - 2 * self.values @ row
+        return found
+
+
+def different(apart: Array) -> Array:
+    """Squared distances over the usual one, (C,) -> (C,): 1 for unlike rows, 0 for copies."""
+    return np.where(apart <= COPY, 0.0, 1 - np.clip(1 - apart, 0, 1) ** CLOSE)
+
+
+def seen(features: Array, space: Space | Lift) -> Array:
+    """(C, D) -> (C, D), where rows are compared."""
+    found: Array = space(torch.from_numpy(np.array(features)).to(space.center)).numpy()
     return found

@@ -3,16 +3,9 @@
 import numpy as np
 
 from semishot.estimator.blocks import Array, mean_direction, one_thread
-from semishot.estimator.graph_rule import (
-    EXACT,
-    LANDMARKS,
-    NAMED_STRANGER,
-    UNLABELED,
-    Given,
-    Learned,
-    Options,
-    learn,
-)
+from semishot.estimator.evidence import EXACT, LANDMARKS, Given
+from semishot.estimator.graph_rule import Learned, Options, learn
+from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.neighbours import Remembered
 
 __all__ = ["NAMED_STRANGER", "UNLABELED", "Pile"]

@@ -22,7 +22,7 @@ PULL = 12.0
 SAME = 1 - 1e-5
 """The cosine above which two rows are copies."""
 SHARE = 0.6
-"""The share of a score that comes from its neighbours."""
+"""The share of a score that comes from its neighbours, at most."""
 NAMED = 0.4
 """How much a named stranger takes away, beside a label of a class."""
 
@@ -91,6 +91,8 @@ class OffTheGraph:
     """(N, D), of members, unit length."""
     graph_weight: float
     pull: float
+    share: float
+    """Of a score: what comes from the neighbours."""
 
     @property
     def temperature(self) -> float:
@@ -116,7 +118,7 @@ class OffTheGraph:
         by_graph = arrived.log()  # (C, N)
         raw = by_graph + scoring - (NAMED * named / arrived).log1p()  # (C, N)
         around = (weights * self.best[places]).sum(-1, keepdim=True) / total  # (C, 1)
-        scores = (1 - SHARE) * raw.amax(-1) + SHARE * around[:, 0]
+        scores = (1 - self.share) * raw.amax(-1) + self.share * around[:, 0]
         logits = self.graph_weight * by_graph + self.pull * refined
         nearest, place = cosines.max(-1, keepdim=True)  # (C, 1)
         own = self.answers[places.gather(-1, place)[:, 0]]  # (C, N + 1)

@@ -68,7 +68,7 @@ def write_saved(path: Path, parameters: Mapping[str, Any], saved: Saved) -> None
     }
     tensors = {"prototypes": model.prototypes, "center": space.center}
     if isinstance(model, OffTheGraph):
-        about |= {"graph_weight": model.graph_weight, "pull": model.pull}
+        about |= {"graph_weight": model.graph_weight, "pull": model.pull, "share": model.share}
         tensors |= {name: getattr(model, name) for name in GRAPH}
     if isinstance(space, Lift):
         about["width"] = space.width
@@ -155,6 +155,7 @@ def _model(about: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: int
         prototypes,
         field(about, "graph_weight", "a positive number", is_positive),
         field(about, "pull", "a number from 0", lambda n: is_number(n) and n >= 0),
+        field(about, "share", "a number from 0 to 1", lambda n: is_number(n) and 0 <= n <= 1),
     )
 
 

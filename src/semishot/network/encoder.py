@@ -54,17 +54,20 @@ class ConvEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D). Pixels are scaled to [0, 1] and nothing else."""
-        runs, batch, channels, height, width = images.shape
+        maps = self.feature_maps(images)
+        return maps.reshape(len(maps), self.runs, -1).transpose(0, 1)  # (R, B, D)
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """uint8 (R, B, C, H, W) -> (B, R * F, H / 16, W / 16), before they are flattened."""
+        runs, _, channels, height, width = images.shape
         if (runs, channels) != (self.runs, self.channels) or min(height, width) < 2**BLOCKS:
             raise InputError(
                 f"this encoder takes images ({self.runs}, B, {self.channels}, H, W) of at least "
                 f"{2**BLOCKS} pixels a side, not {tuple(images.shape)}"
             )
         if self.fused and self.training:
-            x = self.fused_forward(images)
-        else:
-            x = self.plain_forward(images.to(self.weights[0].dtype) / 255)
-        return x.reshape(batch, runs, -1).transpose(0, 1)  # (R, B, D)
+            return self.fused_forward(images)
+        return self.plain_forward(images.to(self.weights[0].dtype) / 255)
 
     def plain_forward(self, pixels: Tensor) -> Tensor:
         """(R, B, C, H, W) -> (B, R * F, H / 16, W / 16): the reference, on any device."""
@@ -86,22 +89,17 @@ class ConvEncoder(nn.Module):
         in float32."""
         from semishot.network import fused  # needs Triton
 
-        weight, shift = self.fold(0, *self.first_statistics(*fused.patch_moments(images)))
-        x = fused.first_block(images, weight, shift)
+        rest = EPSILON, MOMENTUM
+        x = fused.first_block(images, *self.parameters_of(0), *self.moving_averages(0), *rest)
         for block in range(1, BLOCKS):
-            weight = self.weights[block].flatten(0, 1)
-            weight = weight.to(torch.bfloat16, memory_format=torch.channels_last)
-            x = F.conv2d(x, weight, padding=1, groups=self.runs)
-            x = fused.norm_relu_pool(
-                x,
-                self.scales[block],
-                self.shifts[block],
-                *self.moving_averages(block),
-                EPSILON,
-                MOMENTUM,
-                torch.float32 if block == BLOCKS - 1 else torch.bfloat16,
+            dtype = torch.float32 if block == BLOCKS - 1 else torch.bfloat16
+            x = fused.block(
+                x, *self.parameters_of(block), *self.moving_averages(block), *rest, dtype
             )
         return x
+
+    def parameters_of(self, block: int) -> tuple[Tensor, Tensor, Tensor]:
+        return self.weights[block], self.scales[block], self.shifts[block]
 
     def moving_averages(self, block: int) -> tuple[Tensor, Tensor]:
         return self.get_buffer(f"mean{block}"), self.get_buffer(f"var{block}")

@@ -4,6 +4,7 @@ Letters: R runs, B images, N classes, D embedding dimensions; S, U, Q support, u
 """
 
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,9 @@ from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.network.encoder import ConvEncoder
 from semishot.prototypes import episode_loss
+
+if TYPE_CHECKING:
+    from semishot.network.fused import Methods
 
 __all__ = ["ProtoNet", "class_labels", "support_labels", "take_run"]
 
@@ -24,6 +28,7 @@ class ProtoNet(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.refiner, self.steps = encoder, refiner, steps
+        self.methods: Methods | None = None
 
     def embed(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D)."""
@@ -44,9 +49,26 @@ class ProtoNet(nn.Module):
 
         Support, unlabeled and query images are one batch, whose statistics batch norm shares.
         """
+        if self.training and self.encoder.fused:
+            losses = self.fused_losses(images, shape)
+            if losses is not None:
+                return losses
         log_probs = self.score(self.embed(images), shape)  # (R, Q, N)
         labels = class_labels(shape, images.device).expand(log_probs.shape[:-1])
         return episode_loss(log_probs, labels)
+
+    def fused_losses(self, images: Tensor, shape: EpisodeShape) -> Tensor | None:
+        """The same in a handful of kernels; None if a refiner or an episode is beyond them."""
+        from semishot.network import fused  # needs Triton
+
+        if self.methods is None:  # a tensor of its own, which no captured graph should make
+            device = self.encoder.weights[0].device
+            self.methods = fused.methods_of(self.refiner, self.encoder.runs, device)
+        _, unlabeled, queries = shape.sizes
+        sizes = fused.Sizes(shape.way, shape.shot, unlabeled, queries)
+        if self.steps > 1 or self.methods.settings is None or not sizes.fit(self.encoder.filters):
+            return None
+        return fused.episode_losses(self.encoder.feature_maps(images), self.methods, sizes)
 
 
 def take_run(fleet: ProtoNet, run: int) -> ProtoNet:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from semishot.errors import InputError
+from semishot.network.adam import Adam
 from semishot.network.encoder import ConvEncoder
 from semishot.training.checkpoints import last_good_state, save_state
 from semishot.training.chunks import Pace
@@ -134,9 +136,13 @@ def build_optimizer(
         {"params": others, "weight_decay": 0.0},
     ]
     if not captured:
-        return torch.optim.Adam(groups, lr=recipe.learning_rate)
+        return Adam(groups, lr=recipe.learning_rate)
     rate = torch.tensor(recipe.learning_rate, device=decayed[0].device)  # read at every replay
-    return torch.optim.Adam(groups, lr=rate, fused=True, capturable=True)
+    if not find_spec("triton"):
+        return Adam(groups, lr=rate, fused=True, capturable=True)
+    from semishot.network.fused import OneKernelAdam
+
+    return OneKernelAdam(groups, lr=rate, fused=True, capturable=True)
 
 
 def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, updates: int) -> int:

@@ -1,7 +1,7 @@
 """One update of R runs: run step by step, or captured once as a CUDA graph and replayed."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -132,6 +132,8 @@ def captured_chunk(
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
     with torch.cuda.stream(stream), deterministic_cudnn():
+        with _compiled_ahead(model):
+            next_update()
         for _ in range(WARM_UPS):  # libraries choose their algorithms before the capture
             next_update()
         _restore(model, optimizer, before)
@@ -144,7 +146,8 @@ def captured_chunk(
         if values is not None and to is not None:
             to[: len(values)].copy_(values.pin_memory(), non_blocking=True)
 
-    def run(chunk: Chunk) -> Callable[[], Tensor]:
+    def run(chunk: Chunk, _held: object = (model, optimizer)) -> Callable[[], Tensor]:
+        """It holds the fleet, whose tensors the graph reads and writes, whoever else forgets it."""
         count, last = len(chunk), None
         with torch.cuda.stream(stream):
             send(chunk.images, images)
@@ -164,6 +167,15 @@ def captured_chunk(
         return finished
 
     return run
+
+
+def _compiled_ahead(model: ProtoNet) -> AbstractContextManager[None]:
+    """In which a first update only notes its kernels, so that they can be compiled side by side."""
+    if not model.encoder.fused:
+        return nullcontext()
+    from semishot.network.fused import compiled_ahead  # needs Triton
+
+    return compiled_ahead()
 
 
 def _tensors(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tensor]:

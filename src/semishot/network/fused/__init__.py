@@ -1,6 +1,22 @@
-"""The encoder's blocks fused for CUDA (Triton), in bf16; `encoder.py` holds the plain reference."""
+"""Training on CUDA in a few kernels (Triton): the encoder's blocks, refinement and loss, Adam.
 
-from semishot.network.fused.first_block import first_block, patch_moments
-from semishot.network.fused.norm_relu_pool import norm_relu_pool
+The plain reference is in `encoder.py`, `prototypes.py` and `refine`.
+"""
 
-__all__ = ["first_block", "norm_relu_pool", "patch_moments"]
+from semishot.network.fused.adam import OneKernelAdam
+from semishot.network.fused.block import block
+from semishot.network.fused.episode import Sizes, episode_losses
+from semishot.network.fused.first_block import first_block
+from semishot.network.fused.launching import compiled_ahead
+from semishot.network.fused.methods import Methods, methods_of
+
+__all__ = [
+    "Methods",
+    "OneKernelAdam",
+    "Sizes",
+    "block",
+    "compiled_ahead",
+    "episode_losses",
+    "first_block",
+    "methods_of",
+]

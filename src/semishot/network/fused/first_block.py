@@ -1,7 +1,9 @@
-"""The first block from uint8 images: convolution, pool, shift, ReLU, and the patches' moments.
+"""The first block from uint8 images: convolution, batch norm, ReLU and max-pool, forward and backward.
 
-The four 3x3 patches under a 2x2 pooling window are in one 4x4 window of pixels, which is loaded once.
-Letters as in `encoder.py`; T = taps of such a window, 16 C, rounded up to a power of two.
+Batch norm takes its statistics from the moments of the 3x3 patches (`ConvEncoder.first_statistics`) and is
+folded into the convolution. The four patches under a 2x2 pooling window are in one 4x4 window of pixels; all
+windows are laid out one after the other, because three kernels read them. Letters as in `encoder.py`; K = 9 C
+numbers of a patch, T = 16 C taps of a window, each rounded up to a power of two.
 """
 
 from typing import Any
@@ -11,102 +13,191 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
+from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last, empty_activations, slices
 
-GRAM, FORWARD, BACKWARD = (128, 4), (64, 4), (64, 4)
-"""Rows per program, and its warps: the fastest measured values that fit into registers."""
-PROGRAMS = 1024
+WINDOWS = 128
+GRAM = (128, 4, 396)
+FORWARD = {16: (32, 2, 2112), 64: (64, 4, 1056)}
+BACKWARD = {16: (32, 4, 528), 64: (64, 4, 264)}
+"""Rows per step, warps, and programs in all, by T: the fastest measured values that fit into registers."""
 NO_WINNER = tl.constexpr(4)
 """Marks a window without a winner, whose output the ReLU sets to 0."""
-OFFSETS = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""Where the 3x3 patches begin in the 4x4 window, in the order in which the pool compares them."""
+PIXEL = tl.constexpr(256 / 255)
+"""Pixels are divided by 256, which is exact, not by 255: weights make up for it."""
+
+
+@triton.jit(do_not_specialize=["batch", "height", "width"])
+def _window_kernel(
+    pairs, windows, batch, height, width,
+    C: tl.constexpr, WORDS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The 4x4 pixels around each pooling window of a run, channel by channel, then zeros.
+
+    A window is WORDS words of four pixels in a row, which are read from three pairs of pixels.
+    """
+    run = tl.program_id(1)
+    half = width // 2
+    cells = (height // 2) * half
+    window = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    image, cell = (window // cells)[:, None], window % cells
+    word = tl.arange(0, WORDS)[None, :]
+    y = 2 * (cell // half)[:, None] - 1 + word % 4
+    x = (cell % half)[:, None]
+    inside = (y >= 0) & (y < height) & (word < 4 * C) & (window < batch * cells)[:, None]
+    pairs += run.to(tl.int64) * batch * C * height * half
+    at = pairs + ((image * C + word // 4) * height + y) * half + x
+    left = tl.load(at - 1, mask=inside & (x > 0), other=0).to(tl.int32) & 0xFFFF
+    middle = tl.load(at, mask=inside, other=0).to(tl.int32) & 0xFFFF
+    right = tl.load(at + 1, mask=inside & (x < half - 1), other=0).to(tl.int32) & 0xFFFF
+    windows += run.to(tl.int64) * batch * cells * WORDS
+    out = (left >> 8) | (middle << 8) | ((right & 0xFF) << 24)
+    tl.store(windows + window[:, None] * WORDS + word, out, mask=(window < batch * cells)[:, None])
 
 
 @triton.jit
-def _windows(image, cell, height, width, C: tl.constexpr, T: tl.constexpr):
-    """(rows, T): the 4x4 pixels around each pooling window, channel by channel, then zeros."""
-    t = tl.arange(0, T)[None, :]
-    y = 2 * (cell // (width // 2))[:, None] - 1 + (t % 16) // 4
-    x = 2 * (cell % (width // 2))[:, None] - 1 + t % 4
-    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width) & (t < 16 * C)
-    inside = inside & (cell < (height // 2) * (width // 2))[:, None]
-    return tl.load(image + (t // 16) * height * width + y * width + x, mask=inside, other=0)
+def _rows(windows, row, count, T: tl.constexpr):
+    """(rows, T): some windows in float16, where 0..255 are exact.
+
+    The bits of 1024 + n are 0x6400 + n: faster than converting an integer.
+    """
+    at = row[:, None] * T + tl.arange(0, T)[None, :]
+    value = tl.load(windows + at, mask=(row < count)[:, None], other=0)
+    return (value.to(tl.uint16) | 0x6400).to(tl.float16, bitcast=True) - 1024.0
 
 
-@triton.jit(do_not_specialize=["height", "width"])
+@triton.jit(do_not_specialize=["count", "parts"])
 def _gram_kernel(
-    images, grams, sums, height, width, C: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr
+    windows, grams, count, parts, C: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr
 ):
-    """One image: the sums over its windows w of w w^T and of w."""
-    image = images + tl.program_id(0) * C * height * width
+    """A slice of a run's windows w: the sums of w w^T and, in one more row, of w."""
+    run, part = tl.program_id(0), tl.program_id(1)
+    windows += run.to(tl.int64) * count * T
+    t = tl.arange(0, T)
     gram = tl.zeros((T, T), tl.float32)
     total = tl.zeros((ROWS, T), tl.float32)
-    for first in range(0, (height // 2) * (width // 2), ROWS):
-        w = _windows(image, first + tl.arange(0, ROWS), height, width, C, T)
-        total += w.to(tl.float32)
-        w = w.to(tl.bfloat16)  # 0..255 are exact
+    for first in range(part * ROWS, count, parts * ROWS):
+        row = first + tl.arange(0, ROWS)
+        w = _rows(windows, row, count, T)
+        if T > 16 * C:  # a tap to spare is 1: its products are the sums
+            one = (t == 16 * C)[None, :] & (row < count)[:, None]
+            w = tl.where(one, 1.0, w).to(tl.float16)
+        else:
+            total += w
         gram = tl.dot(tl.trans(w), w, gram)
-    t = tl.arange(0, T)
-    tl.store(grams + (tl.program_id(0) * T + t[:, None]) * T + t[None, :], gram)
-    tl.store(sums + tl.program_id(0) * T + t, tl.sum(total, 0))
+    grams += (run * parts + part) * (T + 1) * T
+    tl.store(grams + t[:, None] * T + t[None, :], gram)
+    if T == 16 * C:
+        tl.store(grams + T * T + t, tl.sum(total, 0))
 
 
 @triton.jit
-def _convolved(window, weight, d: tl.constexpr, T: tl.constexpr, F: tl.constexpr):
-    """(rows, F): the convolution at place d of the four in each window."""
-    place = (d * T + tl.arange(0, T)[:, None]) * F + tl.arange(0, F)[None, :]
-    return tl.dot(window, tl.load(weight + place))
+def _tap(k, d: tl.constexpr):
+    """Where number k of the patch at place d of the four is in the window."""
+    return (k // 9) * 16 + ((k % 9) // 3 + d // 2) * 4 + k % 3 + d % 2
 
 
-@triton.jit(do_not_specialize=["runs", "batch", "height", "width"])
+@triton.jit(do_not_specialize=["pixels"])
+def _fold_kernel(
+    grams, weight, scale, shift, moving_mean, moving_var,
+    means, covariances, norm, placed, offset, pixels, eps, momentum,
+    C: tl.constexpr, T: tl.constexpr, K: tl.constexpr, F: tl.constexpr,
+):  # fmt: skip
+    """One run: moments -> batch norm's affine map, folded into the weights at the four places."""
+    run = tl.program_id(0)
+    k, f = tl.arange(0, K), tl.arange(0, F)
+    real = k < 9 * C
+    first = tl.zeros((K,), tl.float32)
+    second = tl.zeros((K, K), tl.float32)
+    grams += run * (T + 1) * T
+    for d in tl.static_range(4):
+        tap = _tap(k, d)
+        first += tl.load(grams + 16 * C * T + tap, mask=real, other=0)
+        both = real[:, None] & real[None, :]
+        second += tl.load(grams + tap[:, None] * T + tap[None, :], mask=both, other=0)
+    patch = first / (255.0 * pixels)
+    covariance = second / (255.0 * 255.0 * pixels) - patch[:, None] * patch[None, :]
+    tl.store(means + run * K + k, patch)
+    tl.store(covariances + (run * K + k[:, None]) * K + k[None, :], covariance)
+    weight += run * F * 9 * C
+    w = tl.load(weight + f[:, None] * 9 * C + k[None, :], mask=real[None, :], other=0)  # (F, K)
+    mean = tl.sum(w * patch[None, :], 1)
+    var = tl.sum(tl.dot(w, covariance, input_precision="ieee") * w, 1)
+    inverse = 1 / tl.sqrt(tl.maximum(var, 0) + eps)
+    at = run * F + f
+    gain = tl.load(scale + at) * inverse
+    tl.store(offset + at, tl.load(shift + at) - mean * gain)
+    norm += run * 4 * F + f
+    tl.store(norm, mean)
+    tl.store(norm + F, var)
+    tl.store(norm + 2 * F, inverse)
+    tl.store(norm + 3 * F, gain)
+    old_mean, old_var = tl.load(moving_mean + at), tl.load(moving_var + at)
+    tl.store(moving_mean + at, old_mean + momentum * (mean - old_mean))
+    tl.store(moving_var + at, old_var + momentum * (tl.maximum(var, 0) - old_var))
+    t = tl.arange(0, T)[:, None]
+    for d in tl.static_range(4):
+        y, x = (t % 16) // 4 - d // 2, t % 4 - d % 2
+        inside = (y >= 0) & (y < 3) & (x >= 0) & (x < 3) & (t < 16 * C)
+        at = f[None, :] * 9 * C + (t // 16) * 9 + y * 3 + x
+        value = tl.load(weight + at, mask=inside, other=0) * gain[None, :] * PIXEL
+        place = ((run * 4 + d) * T + t) * F + f[None, :]
+        tl.store(placed + place, value.to(placed.dtype.element_ty))
+
+
+@triton.jit(do_not_specialize=["runs", "count", "parts"])
 def _first_forward_kernel(
-    images, weight, shift, out, winner, runs, batch, height, width,
-    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
+    windows, weight, shift, out, winner, runs, count, parts,
+    T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """The largest convolution output in each window, shifted, above 0; and which of the four it was."""
-    run, b = tl.program_id(0) // batch, tl.program_id(0) % batch
-    cells = (height // 2) * (width // 2)
-    cell = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    window = _windows(images + tl.program_id(0) * C * height * width, cell, height, width, C, T)
-    window = (window.to(tl.float32) / 256).to(tl.float16)  # exact
-    weight += run * 4 * T * F
-    best = _convolved(window, weight, 0, T, F)
-    which = tl.zeros_like(best).to(tl.int32)
-    for d in tl.static_range(1, 4):
-        value = _convolved(window, weight, d, T, F)
-        which = tl.where(value > best, d, which)
-        best = tl.maximum(value, best)
+    part, run = tl.program_id(0), tl.program_id(1)
+    windows += run.to(tl.int64) * count * T
     f = tl.arange(0, F)[None, :]
-    value = best + tl.load(shift + run * F + f)
-    place = ((b * cells + cell[:, None]) * runs + run) * F + f
-    valid = (cell < cells)[:, None]
-    tl.store(out + place, tl.maximum(value, 0).to(tl.bfloat16), mask=valid)
-    tl.store(winner + place, tl.where(value > 0, which, NO_WINNER).to(tl.uint8), mask=valid)
+    weight += run * 4 * T * F
+    taps = weight + tl.arange(0, T)[:, None] * F + f
+    weight0, weight1 = tl.load(taps), tl.load(taps + T * F)
+    weight2, weight3 = tl.load(taps + 2 * T * F), tl.load(taps + 3 * T * F)
+    down = tl.load(shift + run * F + f)
+    for first in range(part * ROWS, count, parts * ROWS):
+        row = first + tl.arange(0, ROWS)
+        window = _rows(windows, row, count, T) * 0.00390625  # 1 / 256: exact
+        best = tl.dot(window, weight0)
+        value = tl.dot(window, weight1)
+        which = tl.where(value > best, 1, 0)
+        best = tl.maximum(value, best)
+        value = tl.dot(window, weight2)
+        which = tl.where(value > best, 2, which)
+        best = tl.maximum(value, best)
+        value = tl.dot(window, weight3)
+        which = tl.where(value > best, 3, which)
+        best = tl.maximum(value, best) + down
+        place = (row[:, None] * runs + run) * F + f
+        valid = (row < count)[:, None]
+        tl.store(out + place, tl.maximum(best, 0).to(tl.bfloat16), mask=valid)
+        tl.store(winner + place, tl.where(best > 0, which, NO_WINNER).to(tl.uint8), mask=valid)
 
 
-@triton.jit(do_not_specialize=["runs", "batch", "height", "width", "parts"])
+@triton.jit(do_not_specialize=["runs", "count", "parts"])
 def _first_backward_kernel(
-    images, winner, grad, weight_grads, shift_grads, runs, batch, height, width, parts,
-    C: tl.constexpr, T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
+    windows, winner, grad, grads, runs, count, parts,
+    T: tl.constexpr, F: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """A slice of a run's windows: the gradients (4, T, F) of the weight and (F,) of the shift."""
+    """A slice of a run's windows: the gradients (4 T, F) of the placed weight and, in one more row, of the
+    shift."""
     run, part = tl.program_id(0), tl.program_id(1)
-    cells = (height // 2) * (width // 2)
-    tiles = tl.cdiv(cells, ROWS)
+    windows += run.to(tl.int64) * count * T
     t, f = tl.arange(0, T), tl.arange(0, F)[None, :]
     zero = tl.zeros((T, F), tl.float32)
     total0, total1, total2, total3 = zero, zero, zero, zero
     shifts = tl.zeros((ROWS, F), tl.float32)
-    for tile in range(part, batch * tiles, parts):
-        b, cell = tile // tiles, (tile % tiles) * ROWS + tl.arange(0, ROWS)
-        window = _windows(
-            images + (run * batch + b) * C * height * width, cell, height, width, C, T
-        )
-        taps = tl.trans((window.to(tl.float32) / 256).to(tl.bfloat16))  # (T, rows), exact
-        place = ((b * cells + cell[:, None]) * runs + run) * F + f
-        valid = (cell < cells)[:, None]
+    for first in range(part * ROWS, count, parts * ROWS):
+        row = first + tl.arange(0, ROWS)
+        window = _rows(windows, row, count, T) * 0.00390625  # 1 / 256: exact, as is bf16
+        taps = tl.trans(window.to(tl.float32).to(tl.bfloat16))  # (T, rows)
+        place = (row[:, None] * runs + run) * F + f
+        valid = (row < count)[:, None]
         which = tl.load(winner + place, mask=valid, other=NO_WINNER)
         g = tl.load(grad + place, mask=valid, other=0)
         shifts += tl.where(which == NO_WINNER, 0, g).to(tl.float32)
@@ -114,83 +205,142 @@ def _first_backward_kernel(
         total1 = tl.dot(taps, tl.where(which == 1, g, 0), total1)
         total2 = tl.dot(taps, tl.where(which == 2, g, 0), total2)
         total3 = tl.dot(taps, tl.where(which == 3, g, 0), total3)
-    out = weight_grads + ((run * parts + part) * 4 * T + t[:, None]) * F + f
+    grads += (run * parts + part) * (4 * T + 1) * F
+    out = grads + t[:, None] * F + f
     tl.store(out, total0)
     tl.store(out + T * F, total1)
     tl.store(out + 2 * T * F, total2)
     tl.store(out + 3 * T * F, total3)
-    tl.store(shift_grads + (run * parts + part) * F + tl.arange(0, F), tl.sum(shifts, 0))
+    tl.store(grads + 4 * T * F + tl.arange(0, F), tl.sum(shifts, 0))
+
+
+@triton.jit
+def _fold_backward_kernel(
+    grads, weight, scale, means, covariances, norm, weight_grad, scale_grad, shift_grad,
+    C: tl.constexpr, T: tl.constexpr, K: tl.constexpr, F: tl.constexpr,
+):  # fmt: skip
+    """One run: from the folded weights and shift to the convolution's weights and the scale.
+
+    For weight v = gain w and shift - gain m p, with gain = scale / sqrt(w Cov w + eps) and m p = w E[p].
+    """
+    run = tl.program_id(0)
+    k, f = tl.arange(0, K), tl.arange(0, F)
+    real = k < 9 * C
+    grads += run * (4 * T + 1) * F
+    g = tl.zeros((F, K), tl.float32)
+    for d in tl.static_range(4):
+        at = (d * T + _tap(k, d)[None, :]) * F + f[:, None]
+        g += tl.load(grads + at, mask=real[None, :], other=0)
+    g *= PIXEL
+    at = (run * F + f[:, None]) * 9 * C + k[None, :]
+    w = tl.load(weight + at, mask=real[None, :], other=0)
+    patch = tl.load(means + run * K + k)
+    covariance = tl.load(covariances + (run * K + k[:, None]) * K + k[None, :])
+    norm += run * 4 * F + f
+    mean, var = tl.load(norm), tl.load(norm + F)
+    inverse, gain = tl.load(norm + 2 * F), tl.load(norm + 3 * F)
+    down = tl.load(grads + 4 * T * F + f)
+    tl.store(shift_grad + run * F + f, down)
+    gain_grad = tl.sum(g * w, 1) - down * mean
+    tl.store(scale_grad + run * F + f, gain_grad * inverse)
+    var_grad = -0.5 * gain_grad * gain * inverse * inverse
+    var_grad = tl.where(var >= 0, var_grad, 0)
+    out = g * gain[:, None] - (down * gain)[:, None] * patch[None, :]
+    out += 2 * var_grad[:, None] * tl.dot(w, covariance, input_precision="ieee")
+    tl.store(weight_grad + at, out, mask=real[None, :])
 
 
 class FirstBlock(torch.autograd.Function):
-    """Convolution at the four places of each window, max-pool, shift (R, F), ReLU."""
+    """The block; the moving averages are updated."""
 
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
-        """`weight` (R, 4, T, F) is for pixels divided by 256; float16 has as many digits as TF32."""
+    def forward(
+        ctx: Any,
+        images: Tensor,
+        weight: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        moving_mean: Tensor,
+        moving_var: Tensor,
+        eps: float,
+        momentum: float,
+    ) -> Tensor:
+        """float16, for the products, has as many digits as TF32."""
         runs, batch, channels, height, width = images.shape
-        taps, filters = weight.shape[2:]
+        filters = weight.shape[1]
+        taps, numbers = (int(triton.next_power_of_2(n * channels)) for n in (16, 9))
+        sizes = channels, taps, numbers, filters
+
+        def empty(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.empty(size, dtype=dtype, device=images.device)
+
+        count = batch * (height // 2) * (width // 2)
+        windows = empty(runs, count, taps, dtype=torch.uint8)
+        launch(_window_kernel, (triton.cdiv(count, WINDOWS), runs))(
+            images.contiguous().view(torch.int16), windows.view(torch.int32), batch, height, width,
+            channels, taps // 4, WINDOWS,
+        )  # fmt: skip
+        rows, warps, programs = GRAM
+        parts = slices(runs, programs)
+        grams = empty(runs, parts, taps + 1, taps)
+        launch(_gram_kernel, (runs, parts))(
+            windows, grams, count, parts, channels, taps, rows, num_warps=warps
+        )
+        means, covariances = empty(runs, numbers), empty(runs, numbers, numbers)
+        norm, offset = empty(runs, 4, filters), empty(runs, filters)
+        placed = empty(runs, 4, taps, filters, dtype=torch.float16)
+        launch(_fold_kernel, (runs,))(
+            grams.sum(1), weight, scale, shift, moving_mean, moving_var,
+            means, covariances, norm, placed, offset, batch * height * width, eps, momentum,
+            *sizes,
+        )  # fmt: skip
         shape = (batch, runs * filters, height // 2, width // 2)
         out = empty_activations(images, *shape)
         winner = empty_activations(images, *shape, dtype=torch.uint8)
-        rows, warps = FORWARD
-        grid = (runs * batch, triton.cdiv((height // 2) * (width // 2), rows))
-        _first_forward_kernel[grid](
-            images, weight.to(torch.float16).contiguous(), shift, out, winner,
-            runs, batch, height, width, channels, taps, filters, rows, num_warps=warps,
+        rows, warps, programs = FORWARD.get(taps, FORWARD[64])
+        parts = slices(runs, programs)
+        launch(_first_forward_kernel, (parts, runs))(
+            windows, placed, offset, out, winner, runs, count, parts, taps, filters, rows,
+            num_warps=warps,
         )  # fmt: skip
-        ctx.save_for_backward(images, winner)
-        ctx.shape = runs, taps, filters
+        ctx.save_for_backward(windows, winner, weight, scale, means, covariances, norm)
+        ctx.sizes = sizes
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
-        images, winner = ctx.saved_tensors
-        batch, channels, height, width = images.shape[1:]
-        runs, taps, filters = ctx.shape
-        rows, warps = BACKWARD
-        parts = slices(runs, PROGRAMS)
-        weight_grads = torch.empty(runs, parts, 4, taps, filters, device=grad.device)
-        shift_grads = torch.empty(runs, parts, filters, device=grad.device)
-        _first_backward_kernel[(runs, parts)](
-            images, winner, channels_last(grad), weight_grads, shift_grads,
-            runs, batch, height, width, parts, channels, taps, filters, rows, num_warps=warps,
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        windows, winner, weight, scale, means, covariances, norm = ctx.saved_tensors
+        runs, count, taps = windows.shape
+        filters = weight.shape[1]
+        rows, warps, programs = BACKWARD.get(taps, BACKWARD[64])
+        parts = slices(runs, programs)
+        grads = torch.empty(runs, parts, 4 * taps + 1, filters, device=grad.device)
+        launch(_first_backward_kernel, (runs, parts))(
+            windows, winner, channels_last(grad), grads, runs, count, parts, taps, filters, rows,
+            num_warps=warps,
         )  # fmt: skip
-        return None, weight_grads.sum(1), shift_grads.sum(1)
+        weight_grad = torch.empty_like(weight)
+        scale_grad, shift_grad = torch.empty_like(scale), torch.empty_like(scale)
+        launch(_fold_backward_kernel, (runs,))(
+            grads.sum(1), weight, scale, means, covariances, norm,
+            weight_grad, scale_grad, shift_grad, *ctx.sizes,
+        )  # fmt: skip
+        return None, weight_grad, scale_grad, shift_grad, None, None, None, None
 
 
-def first_block(images: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
-    """uint8 (R, B, C, H, W), (R, F, C, 3, 3), (R, F) -> (B, R * F, H / 2, W / 2) in bf16."""
-    channels = images.shape[2]
-    placed = [F.pad(weight, (x, 1 - x, y, 1 - y)) for y, x in OFFSETS]  # (R, F, C, 4, 4) each
-    windows = torch.stack(placed, 1).flatten(3).mT * (256 / 255)  # (R, 4, 16 C, F)
-    padded = F.pad(windows, (0, 0, 0, taps_of(channels) - 16 * channels))
-    out: Tensor = FirstBlock.apply(images, padded, shift)  # type: ignore[no-untyped-call]
-    return out
-
-
-def patch_moments(images: Tensor) -> tuple[Tensor, Tensor]:
-    """`encoder.patch_moments` of uint8 images of even height and width."""
-    runs, batch, channels, height, width = images.shape
-    taps, used = taps_of(channels), 16 * channels
-    grams = torch.empty(runs, batch, taps, taps, device=images.device)
-    sums = torch.empty(runs, batch, taps, device=images.device)
-    rows, warps = GRAM
-    _gram_kernel[(runs * batch,)](
-        images, grams, sums, height, width, channels, taps, rows, num_warps=warps
+def first_block(
+    images: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    eps: float,
+    momentum: float,
+) -> Tensor:
+    """uint8 (R, B, C, H, W) of even height and width, (R, F, C, 3, 3) -> (B, R * F, H / 2, W / 2) in bf16."""
+    out: Tensor = FirstBlock.apply(  # type: ignore[no-untyped-call]
+        images, weight, scale, shift, moving_mean, moving_var, eps, momentum
     )
-    gram = grams.sum(1)[:, :used, :used].reshape(runs, channels, 4, 4, channels, 4, 4)
-    total = sums.sum(1)[:, :used].reshape(runs, channels, 4, 4)
-    pixels = batch * height * width
-    mean = torch.stack([total[:, :, y : y + 3, x : x + 3] for y, x in OFFSETS]).sum(0)
-    second = torch.stack(
-        [gram[:, :, y : y + 3, x : x + 3, :, y : y + 3, x : x + 3] for y, x in OFFSETS]
-    ).sum(0)  # (R, C, 3, 3, C, 3, 3)
-    mean = mean.flatten(1) / (255 * pixels)  # (R, 9 C)
-    second = second.flatten(4).flatten(1, 3) / (255**2 * pixels)  # (R, 9 C, 9 C)
-    return mean, second - mean.unsqueeze(-1) * mean.unsqueeze(-2)
-
-
-def taps_of(channels: int) -> int:
-    return int(triton.next_power_of_2(16 * channels))
+    return out

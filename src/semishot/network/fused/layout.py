@@ -4,13 +4,12 @@ Activations are (B, H, W, R * F) in memory. A program handles some rows (pixels)
 """
 
 import torch
-import triton
 from torch import Tensor
 
 
 def slices(runs: int, programs: int) -> int:
     """Partial sums per run, added up in a fixed order: about `programs` in all to fill the chip."""
-    return min(128, max(4, int(triton.next_power_of_2(triton.cdiv(programs, runs)))))
+    return max(4, programs // runs)
 
 
 def empty_activations(like: Tensor, *shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:

@@ -3,19 +3,21 @@
 Letters as in `encoder.py`.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from semishot.errors import InputError
+from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last, empty_activations, slices
 
 ROWS = 32
 PROGRAMS = 1024
+SLICES = tl.constexpr(32)
+"""Partial sums added up at a time."""
 
 
 @triton.jit(do_not_specialize=["rows", "parts"])
@@ -33,16 +35,28 @@ def _statistics_kernel(x, out, rows, channels, parts, F: tl.constexpr, ROWS: tl.
     tl.store(place + channels, tl.sum(two, 0))
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
+def _added_up(parts, f, channels, slices, F: tl.constexpr):
+    """The two sums of F channels over all slices."""
+    one, two = tl.zeros((SLICES, F), tl.float32), tl.zeros((SLICES, F), tl.float32)
+    for first in range(0, slices, SLICES):
+        s = first + tl.arange(0, SLICES)[:, None]
+        at = parts + s * 2 * channels + f[None, :]
+        one += tl.load(at, mask=s < slices, other=0)
+        two += tl.load(at + channels, mask=s < slices, other=0)
+    return tl.sum(one, 0), tl.sum(two, 0)
+
+
+@triton.jit(do_not_specialize=["rows", "slices"])
 def _fold_kernel(
-    parts, scale, shift, moving_mean, moving_var, norm, rows, channels, eps, momentum,
-    F: tl.constexpr, SLICES: tl.constexpr,
+    parts, scale, shift, moving_mean, moving_var, norm, rows, channels, slices, eps, momentum,
+    F: tl.constexpr,
 ):  # fmt: skip
     """Sums -> mean, 1 / deviation, and the affine map; the moving averages are updated."""
     f = tl.program_id(0) * F + tl.arange(0, F)
-    s = tl.arange(0, SLICES)[:, None] * 2 * channels + f[None, :]
-    mean = tl.sum(tl.load(parts + s), 0) / rows
-    var = tl.maximum(tl.sum(tl.load(parts + s + channels), 0) / rows - mean * mean, 0)
+    one, two = _added_up(parts, f, channels, slices, F)
+    mean = one / rows
+    var = tl.maximum(two / rows - mean * mean, 0)
     inverse = 1 / tl.sqrt(var + eps)
     gain = tl.load(scale + f) * inverse
     tl.store(norm + f, mean)
@@ -115,15 +129,11 @@ def _pool_sums_kernel(
     tl.store(place + channels, tl.sum(two, 0))
 
 
-@triton.jit(do_not_specialize=["rows"])
-def _fold_backward_kernel(
-    parts, norm, grads, rows, channels, F: tl.constexpr, SLICES: tl.constexpr
-):
+@triton.jit(do_not_specialize=["rows", "slices"])
+def _fold_backward_kernel(parts, norm, grads, rows, channels, slices, F: tl.constexpr):
     """Sums -> the gradients of scale and shift, and the two constants of the input's gradient."""
     f = tl.program_id(0) * F + tl.arange(0, F)
-    s = tl.arange(0, SLICES)[:, None] * 2 * channels + f[None, :]
-    g = tl.sum(tl.load(parts + s), 0)
-    gx = tl.sum(tl.load(parts + s + channels), 0)
+    g, gx = _added_up(parts, f, channels, slices, F)
     mean, inverse = tl.load(norm + f), tl.load(norm + channels + f)
     scale_grad = inverse * (gx - mean * g)
     tl.store(grads + f, scale_grad)
@@ -159,84 +169,75 @@ def _pool_backward_kernel(
         tl.store(out + place, dx.to(tl.bfloat16), mask=inside)
 
 
-class NormReluPool(torch.autograd.Function):
-    """Batch norm by the batch's statistics, ReLU, max-pool; the moving averages are updated."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        scale: Tensor,
-        shift: Tensor,
-        moving_mean: Tensor,
-        moving_var: Tensor,
-        eps: float,
-        momentum: float,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        if x.numel() >= 2**31:
-            raise InputError(
-                f"an update of {scale.shape[0]} runs has {x.numel():,} activations in one layer, more "
-                "than 2**31; train fewer splits at a time"
-            )
-        x = channels_last(x)
-        batch, channels, height, width = x.shape
-        filters, groups = scale.shape[-1], scale.shape[0]
-        rows = batch * height * width
-        count = slices(groups, PROGRAMS)
-        parts = torch.empty(count, 2, channels, device=x.device)
-        norm = torch.empty(4, channels, device=x.device)
-        _statistics_kernel[(groups, count)](x, parts, rows, channels, count, filters, ROWS)
-        _fold_kernel[(groups,)](
-            parts, scale, shift, moving_mean, moving_var, norm, rows, channels, eps, momentum,
-            filters, count,
-        )  # fmt: skip
-        out = empty_activations(x, batch, channels, height // 2, width // 2, dtype=dtype)
-        cells = batch * (height // 2) * (width // 2)
-        _pool_forward_kernel[(triton.cdiv(cells, ROWS), groups)](
-            x, norm, out, batch, height, width, channels, filters, ROWS
+def check_size(x: Tensor, runs: int) -> None:
+    if x.numel() >= 2**31:
+        raise InputError(
+            f"an update of {runs} runs has {x.numel():,} activations in one layer, more "
+            "than 2**31; train fewer splits at a time"
         )
-        ctx.save_for_backward(x, norm)
-        ctx.groups = groups
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, norm = ctx.saved_tensors
-        grad = channels_last(grad)
-        batch, channels, height, width = x.shape
-        filters = channels // ctx.groups
-        count = slices(ctx.groups, PROGRAMS)
-        parts = torch.empty(count, 2, channels, device=x.device)
-        grads = torch.empty(4, channels, device=x.device)
-        _pool_sums_kernel[(ctx.groups, count)](
-            x, norm, grad, parts, batch, height, width, channels, count, filters, ROWS
-        )
-        _fold_backward_kernel[(ctx.groups,)](
-            parts, norm, grads, batch * height * width, channels, filters, count
-        )
-        out = torch.empty_like(x)
-        cells = batch * ((height + 1) // 2) * ((width + 1) // 2)
-        _pool_backward_kernel[(triton.cdiv(cells, ROWS), ctx.groups)](
-            x, norm, grads, grad, out, batch, height, width, channels, filters, ROWS
-        )
-        shape = (ctx.groups, filters)
-        return out, grads[0].view(shape), grads[1].view(shape), None, None, None, None, None
 
 
-def norm_relu_pool(
-    x: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    moving_mean: Tensor,
-    moving_var: Tensor,
-    eps: float,
-    momentum: float,
-    dtype: torch.dtype = torch.bfloat16,
-) -> Tensor:
-    """(B, R * F, H, W) in bf16 -> (B, R * F, H / 2, W / 2) in `dtype`."""
-    out: Tensor = NormReluPool.apply(  # type: ignore[no-untyped-call]
-        x, scale, shift, moving_mean, moving_var, eps, momentum, dtype
+def statistics(x: Tensor, runs: int) -> Tensor:
+    """(slices, 2, R * F): sums of the activations and of their squares."""
+    batch, channels, height, width = x.shape
+    count = slices(runs, PROGRAMS)
+    parts = torch.empty(count, 2, channels, device=x.device)
+    launch(_statistics_kernel, (runs, count))(
+        x, parts, batch * height * width, channels, count, channels // runs, ROWS
     )
-    return out
+    return parts
+
+
+@dataclass(frozen=True)
+class BatchNorm:
+    """Scale and shift (R, F), and the moving averages, which are updated."""
+
+    scale: Tensor
+    shift: Tensor
+    moving_mean: Tensor
+    moving_var: Tensor
+    eps: float
+    momentum: float
+
+
+def normalize_and_pool(
+    x: Tensor, parts: Tensor, by: BatchNorm, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """(B, R * F, H, W) with its sums -> (B, R * F, H / 2, W / 2), and what the backward pass needs."""
+    batch, channels, height, width = x.shape
+    groups, filters = by.scale.shape
+    norm = torch.empty(4, channels, device=x.device)
+    launch(_fold_kernel, (groups,))(
+        parts, by.scale, by.shift, by.moving_mean, by.moving_var, norm, batch * height * width,
+        channels, len(parts), by.eps, by.momentum, filters,
+    )  # fmt: skip
+    out = empty_activations(x, batch, channels, height // 2, width // 2, dtype=dtype)
+    cells = batch * (height // 2) * (width // 2)
+    launch(_pool_forward_kernel, (triton.cdiv(cells, ROWS), groups))(
+        x, norm, out, batch, height, width, channels, filters, ROWS
+    )
+    return out, norm
+
+
+def normalize_and_pool_backward(
+    x: Tensor, norm: Tensor, grad: Tensor, groups: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x, scale and shift."""
+    grad = channels_last(grad)
+    batch, channels, height, width = x.shape
+    filters = channels // groups
+    count = slices(groups, PROGRAMS)
+    parts = torch.empty(count, 2, channels, device=x.device)
+    grads = torch.empty(4, channels, device=x.device)
+    launch(_pool_sums_kernel, (groups, count))(
+        x, norm, grad, parts, batch, height, width, channels, count, filters, ROWS
+    )
+    launch(_fold_backward_kernel, (groups,))(
+        parts, norm, grads, batch * height * width, channels, count, filters
+    )
+    out = torch.empty_like(x)
+    cells = batch * ((height + 1) // 2) * ((width + 1) // 2)
+    launch(_pool_backward_kernel, (triton.cdiv(cells, ROWS), groups))(
+        x, norm, grads, grad, out, batch, height, width, channels, filters, ROWS
+    )
+    return out, grads[0].view(groups, filters), grads[1].view(groups, filters)
