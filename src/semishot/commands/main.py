@@ -9,7 +9,7 @@ import tyro
 from tyro.extras import SubcommandApp
 
 from semishot import __version__
-from semishot.commands import data, doctor, report, reproduce, show, sort, train
+from semishot.commands import data, doctor, label, report, reproduce, show, sort, train
 from semishot.commands.exit_codes import one_line_errors
 from semishot.system.memory import keep_freed_memory
 
@@ -27,6 +27,7 @@ class Group:
 COMMANDS: Mapping[str, Command | Group] = {
     "demo": reproduce.demo,
     "classify": sort.classify,
+    "label": label.label,
     "predict": sort.predict,
     "export": sort.export,
     "undo": sort.undo,

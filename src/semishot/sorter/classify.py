@@ -9,9 +9,11 @@ from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.sorter import move_files
+from semishot.sorter.answers import DATABASE
 from semishot.sorter.corrections import (
     SortedPile,
     corrected,
+    from_answers,
     from_predictions,
     in_order,
     is_predictions,
@@ -176,6 +178,8 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
         more = from_folders(None, pile, apart)
         listing.items += [one for one in more.items if one.path and one.path.resolve() not in known]
         listing.skipped += more.skipped
+    elif labeled.name == DATABASE:
+        listing = from_answers(labeled, from_folders(None, pile, apart))
     elif unlabeled is None:
         raise InputError(
             f"--labeled {labeled} is a folder: pass --unlabeled, the folder of the pile"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.errors import InputError, printable
+from semishot.sorter.answers import Answered, answered
 from semishot.sorter.journal import Sorting
 from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, Table, as_label, read_table
 from semishot.sorter.move_files import class_folders
@@ -14,7 +15,15 @@ from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, R
 from semishot.sorter.sorted_files import SortedFile
 
 __all__ = [
-    *("SortedPile", "corrected", "from_predictions", "in_order", "is_predictions", "notes_on"),
+    *(
+        "SortedPile",
+        "corrected",
+        "from_answers",
+        "from_predictions",
+        "in_order",
+        "is_predictions",
+        "notes_on",
+    ),
     "read_corrections",
 ]
 
@@ -63,6 +72,21 @@ def from_predictions(path: Path) -> Listing:
     return listing
 
 
+def from_answers(path: Path, listing: Listing) -> Listing:
+    """OUT/labels.sqlite, given as --labeled: the pile with the labels that were clicked in `label`.
+
+    Labeled images that lie elsewhere, in the folder that `label` was given, are added.
+    """
+    if not path.is_file():
+        raise InputError(f"--labeled {path} is not a file; `semishot label` keeps answers there")
+    left = answered(path.parent).labels
+    for place, item in enumerate(listing.items):
+        label = left.pop(_place(item.path), None) if item.path else None
+        listing.items[place] = replace(item, label=label)
+    listing.items += [Item(str(p), label, p) for p, label in left.items() if p.is_file()]
+    return listing
+
+
 def read_corrections(out: Path) -> dict[str, str]:
     """Paths, as OUT/predictions.csv of an earlier run has them -> what its column `correct` says."""
     path = out / PREDICTIONS
@@ -107,15 +131,21 @@ class SortedPile:
 
 
 def corrected(
-    items: Sequence[Item], unlabeled: Path | None, out: Path, before: SortedPile | None
+    items: Sequence[Item],
+    unlabeled: Path | None,
+    out: Path,
+    before: SortedPile | None,
+    *,
+    answers: bool = True,
 ) -> list[Item]:
     """The items with what their user has corrected since; files that were moved, where they are now.
 
     A file that was moved by hand was moved after the last run, so that counts more than predictions.csv.
+    answers: use what was answered in `label`, too.
     """
     if before is not None and before.sorting.how == "move":
         items = _found_again(items, unlabeled, before)
-    said = {_place(Path(name)): correct for name, correct in read_corrections(out).items()}
+    said = _said(out, answers)
     classes = {item.label for item in items if item.label} | set(said.values())
     if before is not None:
         of_folder = {folder: label for label, folder in class_folders(classes).items()}
@@ -128,10 +158,21 @@ def corrected(
     found = []
     for item in items:
         place = item.home or (item.path and _place(item.path))
-        if place in said and (item.of_pile or place not in by_hand):
+        if place in said and said[place] != item.label and (item.of_pile or place not in by_hand):
             item = replace(item, label=said[place], correct=said[place])
         found.append(item)
     return found
+
+
+def _said(out: Path, answers: bool) -> dict[Path, str]:
+    """The column `correct` of predictions.csv, and answers given in `label`; the later of the two counts."""
+    written = {_place(Path(name)): correct for name, correct in read_corrections(out).items()}
+    clicked = answered(out) if answers else Answered({}, set(), 0.0)
+    path = out / PREDICTIONS
+    if path.exists() and path.stat().st_mtime > clicked.at:
+        return {**clicked.labels, **written}
+    kept = {place: one for place, one in written.items() if place not in clicked.taken_back}
+    return {**kept, **clicked.labels}
 
 
 def _found_again(items: Sequence[Item], unlabeled: Path | None, before: SortedPile) -> list[Item]:

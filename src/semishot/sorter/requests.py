@@ -63,7 +63,8 @@ class ClassifyRequest:
 
     labeled: Path
     """A folder with one folder of images per class, and one named `stranger` for images of none; or a .csv
-    of path,label, where an empty label means unlabeled; or OUT/predictions.csv; or .npy features."""
+    of path,label, where an empty label means unlabeled; or OUT/predictions.csv; or OUT/labels.sqlite, the
+    answers of `semishot label`; or .npy features."""
     out: Path
     """The folder for predictions.csv, report.html, skipped.csv, result.json and the model."""
     unlabeled: Path | None = None

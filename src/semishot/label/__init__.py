@@ -1,0 +1,1 @@
+"""The page in which a person labels a pile: durable answers, judgements, the server, the page."""

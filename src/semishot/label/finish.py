@@ -1,0 +1,248 @@
+"""What comes out of labeling: sorted files, tables and a saved model, from a snapshot."""
+
+import csv
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from semishot.errors import InputError
+from semishot.label.images import GIVEN, Library
+from semishot.label.session import Session, Snapshot, decisions
+from semishot.sorter import move_files
+from semishot.sorter.journal import SORTED, How, read_journal
+from semishot.sorter.listing import STRANGER
+from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
+from semishot.sorter.sorted_files import find_sorted
+from semishot.system.files import whole_folder
+from semishot.system.locks import Lock
+
+__all__ = ["TABLES", "Which", "apply", "plan", "save_model", "sorting_of", "table", "undo_sorting"]
+
+Which = Literal["all", "confirmed"]
+
+
+class Decided(NamedTuple):
+    """A file, and what is to become of it."""
+
+    image: int
+    file: str
+    label: str
+    """A class, or `stranger`."""
+    probability: float
+    stranger: float
+    source: Literal["confirmed", "guessed"]
+    digest: bytes
+    given: bool
+    """Whether it lies in --labeled."""
+
+
+def decided(session: Session, which: Which) -> Iterator[Decided]:
+    """Every file of which something is known, in the order of names."""
+    snapshot, library = session.snapshot, session.library
+    found, confirmed = decisions(snapshot)
+    names = list(snapshot.state.classes.values())
+    rows = []
+    with library.lock:
+        for row, image in enumerate(snapshot.images.tolist()):
+            if found[row] == -1 or (which == "confirmed" and not confirmed[row]):
+                continue
+            label = names[found[row]] if found[row] >= 0 else STRANGER
+            source: Literal["confirmed", "guessed"] = "confirmed" if confirmed[row] else "guessed"
+            chance, stranger = _chances(snapshot, row, bool(confirmed[row]), label == STRANGER)
+            digest = library.digest_of[image]
+            given = bool(library.flags(image) & GIVEN)
+            for file in library.rows.files.get(image, ()):
+                rows.append(Decided(image, file, label, chance, stranger, source, digest, given))
+    yield from sorted(rows, key=lambda one: one.file)
+
+
+def _chances(
+    snapshot: Snapshot, row: int, confirmed: bool, is_stranger: bool
+) -> tuple[float, float]:
+    """The probability of the label, strangers taken into account, and of a stranger."""
+    if confirmed:
+        return 1.0, float(is_stranger)
+    stranger = float(snapshot.stranger[row])
+    return (stranger if is_stranger else float(snapshot.sure[row])), stranger
+
+
+def labels_csv(session: Session, which: Which) -> str:
+    """path, label, probability, stranger_probability, source; `classify --labeled` reads it, too."""
+    rows = (
+        (d.file, d.label, round(d.probability, 4), round(d.stranger, 4), d.source)
+        for d in decided(session, which)
+    )
+    return _csv(("path", "label", "probability", "stranger_probability", "source"), rows)
+
+
+def metadata_csv(session: Session, which: Which) -> str:
+    """file_name, label: for Hugging Face's ImageFolder, beside the images of the pile, without strangers."""
+    rows = (
+        (session.library.shown(d.file), d.label)
+        for d in decided(session, which)
+        if d.label != STRANGER and not d.given
+    )
+    return _csv(("file_name", "label"), rows)
+
+
+TABLES: dict[str, Callable[[Session, Which], str]] = {
+    "labels.csv": labels_csv,
+    "metadata.csv": metadata_csv,
+}
+
+
+def table(session: Session, name: str, which: Which) -> str:
+    return TABLES[name](session, which)
+
+
+def write_table(session: Session, name: str, which: Which) -> Path:
+    from semishot.sorter.predictions import write_text
+
+    path = session.library.request.folder / name
+    write_text(path, table(session, name, which))
+    return path
+
+
+def _csv(columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
+    from semishot.sorter.predictions import FORMULA
+
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    for path, label, *rest in rows:
+        path = f"./{path}" if path.startswith(FORMULA) else path
+        label = f"'{label}" if label.startswith(FORMULA) else label
+        writer.writerow([path, label, *rest])
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What sorting would do."""
+
+    folders: dict[str, int]
+    """Folder below OUT/sorted -> files."""
+    left: int
+    """Files of the pile that stay where they are, as nothing is known or confirmed of them."""
+    links: int
+    """Files that are links, or behind links, and are not moved."""
+    wanted: list[Wanted]
+    bytes: int
+
+
+def plan(session: Session, how: How, which: Which) -> Plan:
+    """Every file of the pile, with where it would go. The target of a link is not moved."""
+    pile = session.library.request.pile
+    wanted: list[Wanted] = []
+    links, size = 0, 0
+    for one in decided(session, which):
+        path = Path(one.file)
+        if one.given and not path.is_relative_to(pile):
+            continue
+        if how == "move" and _behind_link(path, pile):
+            links += 1
+            continue
+        wanted.append(Wanted(path, one.label, one.digest.hex()))
+        size += (session.library.status.get(one.file) or (0, 0))[0]
+    names = class_folders(one.label for one in wanted)
+    counts = Counter(names[one.label] for one in wanted)
+    left = _files_of_pile(session.library) - len(wanted) - links
+    return Plan(dict(sorted(counts.items())), max(0, left), links, wanted, size)
+
+
+def _files_of_pile(library: Library) -> int:
+    pile = library.request.pile
+    with library.lock:
+        return sum(
+            Path(name).is_relative_to(pile)
+            for names in library.rows.files.values()
+            for name in names
+        )
+
+
+def _behind_link(path: Path, pile: Path) -> bool:
+    between = len(path.parts) - len(pile.parts)
+    return any(one.is_symlink() for one in [path, *path.parents][:between])
+
+
+def sorting_of(session: Session) -> dict[str, Any] | None:
+    """The sorting in OUT, if there is one."""
+    sorting = read_journal(session.library.request.folder)
+    if sorting is None:
+        return None
+    return {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done}
+
+
+def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
+    """Sort the files; how many were sorted, and which could not be, and why."""
+    out = session.library.request.folder
+    with Lock(out / LOCK):
+        before = read_journal(out)
+        if before is not None and before.done:
+            if before.how != how:
+                raise InputError(
+                    f"{out / SORTED} was sorted by {before.how}: choose that to sort it again, or undo it"
+                )
+        elif before is not None:
+            if before.how != how:
+                raise InputError(
+                    f"a sorting was interrupted: undo it, or complete it with {before.how}"
+                )
+            problems = move_files.complete(before)
+            session.library.look_again.set()
+            return len(before.steps) - len(problems), problems
+        files = find_sorted(before) if before is not None else []
+        wanted = plan(session, how, which).wanted
+        named = {(one.source.parent.resolve() / one.source.name, one.digest) for one in wanted}
+        gone = {
+            one.step.source
+            for one in files
+            if one.path is None and (one.step.source, one.step.digest) not in named
+        }
+        sorting = move_files.begin(move_files.plan(out, how, wanted, files))
+        problems = move_files.complete(sorting, gone)
+    session.library.look_again.set()
+    return len(sorting.steps) - len(problems), problems
+
+
+def undo_sorting(session: Session) -> Undone:
+    """Undo it, as `semishot undo OUT` does."""
+    result = move_files.undo(session.library.request.folder)
+    session.library.look_again.set()
+    return result
+
+
+def save_model(session: Session) -> Path:
+    """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
+    from semishot.estimator.classifier import PrototypeClassifier
+    from semishot.sorter.encoders import save_encoder
+    from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
+
+    snapshot, library = session.snapshot, session.library
+    names = np.array([*snapshot.state.classes.values(), ""], object)
+    if not (snapshot.answers >= 0).any() or library.encoder is None:
+        raise InputError("a model needs a labeled image; label one first")
+    labels = names[np.maximum(snapshot.answers, -1)]
+    labels[snapshot.answers == -1] = -1
+    labels[snapshot.answers == -2] = -2
+    out = library.request.folder
+    classifier = PrototypeClassifier().fit(library.features[: len(labels)], labels)
+    classifier.set_params(reject=snapshot.state.reject)
+    with Lock(out / LOCK):
+        check_saved_model(out / SAVED_MODEL)
+        with whole_folder(out / SAVED_MODEL) as folder:
+            save_encoder(library.encoder, folder)
+            classifier.save(folder / CLASSIFIER)
+    return out / SAVED_MODEL
+
+
+def free_bytes(out: Path) -> int:
+    """Room on the disk of OUT."""
+    about = os.statvfs(out)
+    return about.f_bavail * about.f_frsize

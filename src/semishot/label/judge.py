@@ -1,0 +1,59 @@
+"""Answers -> what the model says of every image of the pile: the one place that knows the estimator.
+
+Letters: P rows of the pile, N classes, D features.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.estimator.by_graph import held_out_probabilities
+from semishot.estimator.fitted import Doubt, doubts
+from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
+from semishot.estimator.strangers import StrangerCount
+
+__all__ = ["NAMED_STRANGER", "UNLABELED", "Judge", "Judgement"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    classes: Array
+    """(P, N) probabilities, if the row belongs to one of the classes."""
+    scores: Array
+    """(P,), high for members."""
+    stranger: Array
+    """(P,), the probability of a stranger."""
+    cutoffs: Array
+    """For each of the given shares, the score below which rows are taken for strangers."""
+    strangers: StrangerCount
+    """How many rows of the pile are likely strangers."""
+    doubtful: list[Doubt]
+    """Labels that the other labels contradict, strongest first."""
+
+
+class Judge:
+    """A pile whose neighbours are found once, and judged anew for each set of labels."""
+
+    def __init__(self, features: Array) -> None:
+        self.pile = Pile(features)
+
+    def learn(self, labels: Array, rejects: Array) -> Judgement:
+        """(P,) of 0..N-1, -1 for the pile, -2 for named strangers -> what follows for all P rows.
+
+        rejects: shares of true members that may be taken for strangers.
+        """
+        learned = self.pile.learn(labels)
+        held, stranger = learned.held_out, learned.answer.stranger
+        assert stranger is not None  # it is None for other rules only
+        return Judgement(
+            learned.answer.classes,
+            learned.answer.scores,
+            stranger,
+            np.array([learned.cutoff(float(reject)) for reject in rejects]),
+            learned.n_strangers,
+            doubts(held_out_probabilities(learned), held.places, held.classes),
+        )

@@ -1,0 +1,847 @@
+// The page: places at the side, tiles in the middle, answers by key, click and box; in step with the server.
+
+import { Grid } from "/grid.js";
+import { dialogs } from "/dialogs.js";
+import { CHANGED, MISSING, NONE, State, UNKNOWN } from "/state.js";
+
+const $ = (id) => document.getElementById(id);
+const number = (value) => value.toLocaleString("en");
+const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
+const percent = (byte) => {
+  const share = byte / 255;
+  return share > 0.99 ? "> 99\u202f%" : share < 0.01 ? "< 1\u202f%" : `${Math.round(share * 100)}\u202f%`;
+};
+const touch = matchMedia("(pointer: coarse)").matches;
+const COLORS = 10, LINES = 2, NAMES_AT_ONCE = 400;
+
+let state = null, arranged = null, place = "all", least = false, found = null;
+let cursor = { section: null, index: 0 }, anchor = null;
+const selected = new Set(), names = new Map(), asking = new Set();
+
+history.replaceState(null, "", "/"); // the token is used
+
+/* ---- the server ---- */
+
+async function post(path, body) {
+  const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  const type = response.headers.get("content-type") || "";
+  const answer = type.includes("json") ? await response.json() : { problem: (await response.text()).trim() };
+  if (!response.ok) throw Object.assign(new Error(answer.problem || "refused"), { status: response.status });
+  return answer;
+}
+
+/** Answers on their way: kept until they are known to be on disk, sent again if the server was away. */
+const outbox = {
+  waiting: JSON.parse(sessionStorage.getItem("waiting") || "[]"),
+  sent: [],
+  busy: false,
+  add(event, overlay = []) {
+    const entry = { event: { ...event, key: crypto.getRandomValues(new Uint32Array(4)).join("-") }, overlay };
+    this.waiting.push(entry);
+    this.keep();
+    return new Promise((done, failed) => {
+      Object.defineProperties(entry, { done: { value: done }, failed: { value: failed } });
+      this.send();
+    });
+  },
+  keep() {
+    try { sessionStorage.setItem("waiting", JSON.stringify(this.waiting)); } catch { /* too large: it is in memory */ }
+  },
+  async send() {
+    if (this.busy) return;
+    this.busy = true;
+    while (this.waiting.length) {
+      const entry = this.waiting[0];
+      try {
+        const { event } = await post("/answer", entry.event);
+        this.sent.push({ event, overlay: entry.overlay });
+        entry.done?.(event);
+      } catch (error) {
+        if (!error.status || error.status >= 500 || error.status === 429 || error.status === 401) {
+          lost(true);
+          await new Promise((go) => setTimeout(go, 1000));
+          continue;
+        }
+        entry.failed ? entry.failed(error) : toast(error.message);
+      }
+      this.waiting.shift();
+      this.keep();
+    }
+    this.busy = false;
+    lost(false);
+  },
+  pending() {
+    this.sent = this.sent.filter(({ event }) => event > state.event);
+    return [...this.sent, ...this.waiting].flatMap(({ overlay }) => overlay);
+  },
+};
+
+let known = {}, fetching = false;
+function follow() {
+  const events = new EventSource("/events");
+  events.onmessage = ({ data }) => {
+    known = JSON.parse(data);
+    lost(false);
+    reading(known.progress);
+    if (known.problem) banner(known.problem);
+    else if (known.progress.problem) banner(`Reading has stopped: ${known.progress.problem}`);
+    else if (!away) banner("");
+    fetchState();
+  };
+  events.onerror = () => lost(true);
+  document.addEventListener("visibilitychange", () => {
+    events.close();
+    if (!document.hidden) follow();
+  }, { once: true });
+}
+
+async function fetchState() {
+  if (fetching || (state && state.epoch === known.epoch && state.version >= known.version)) return;
+  fetching = true;
+  try {
+    const response = await fetch("/state");
+    if (!response.ok) throw new Error(response.statusText);
+    take(new State(await response.arrayBuffer()));
+  } catch { /* the event stream says when the server is back */ } finally {
+    fetching = false;
+  }
+  if (state && known.epoch && (state.epoch !== known.epoch || state.version < known.version)) fetchState();
+}
+
+let away = false;
+function lost(now) {
+  if (now === away && !now) return;
+  away = now;
+  const waits = outbox.waiting.length ? ` ${counted(outbox.waiting.length, "answer")} will be sent when it is back.` : "";
+  banner(now ? `The server does not answer. What you have answered is safe.${waits} Start semishot label again to go on.` : "");
+}
+
+function banner(text) {
+  $("banner").hidden = !text;
+  if ($("banner").textContent !== text) $("banner").textContent = text;
+}
+
+function reading({ phase, done, total, rate }) {
+  const busy = phase === "reading" || phase === "listing";
+  $("reading").hidden = !busy;
+  if (!busy) return;
+  $("reading-bar").max = total || 1;
+  $("reading-bar").value = done;
+  const left = rate > 0 ? (total - done) / rate : 0;
+  const time = left > 5400 ? `${Math.round(left / 3600)} h` : left > 90 ? `${Math.round(left / 60)} min` : `${Math.ceil(left)} s`;
+  $("reading-text").textContent = phase === "listing" ? "Looking for images" :
+    `${number(done)} of ${number(total)} images read${rate ? `, ${rate < 10 ? rate.toFixed(1) : Math.round(rate)} per second, ${time} left` : ""}`;
+}
+
+let toasting = 0;
+function toast(text) {
+  $("toast").textContent = text;
+  $("toast").classList.add("on");
+  clearTimeout(toasting);
+  toasting = setTimeout(() => $("toast").classList.remove("on"), 2600);
+}
+
+/* ---- places ---- */
+
+function colorOf(index) {
+  return index === NONE ? "var(--none)" : index < 0 ? "var(--soft)" : `var(--c${index % COLORS})`;
+}
+
+function keyOf(index) {
+  return index < 9 ? String(index + 1) : "";
+}
+
+function className(index) {
+  return index === NONE ? "none of these" : index < 0 ? "not sorted" : state.classes[index][1];
+}
+
+function element(tag, className = "", text = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+function badge(index) {
+  const made = element("span", "key", index === NONE ? "0" : keyOf(index) || "·");
+  made.style.setProperty("--color", colorOf(index));
+  made.setAttribute("aria-hidden", "true");
+  return made;
+}
+
+function placesNow() {
+  const begun = state.classes.length > 0;
+  const list = begun ? [{ id: "all", name: "Overview" }] : [{ id: "all", name: "Begin" }];
+  if (begun) list.push({ id: "ask", name: "Worth asking", count: arranged.asked.length, ask: true });
+  if (begun) list.push({ heading: "Classes" });
+  state.classes.forEach(([id, name], index) => {
+    const held = arranged.places[index];
+    list.push({ id: `class:${id}`, name, index, said: held.saidFiles, count: held.files });
+  });
+  list.push({ id: "new", name: "New class", isNew: true });
+  if (begun) list.push({ id: "none", name: "None of these", index: NONE, said: arranged.none.saidFiles, count: arranged.none.files });
+  const more = [];
+  if (arranged.unknown.files) more.push({ id: "unknown", name: "Not sorted yet", count: arranged.unknown.files });
+  if (arranged.doubtful.length) more.push({ id: "doubtful", name: "Labels to check", count: arranged.doubtful.length });
+  if (arranged.odd.length) more.push({ id: "odd", name: "Missing or changed", count: arranged.odd.length });
+  if (found) more.push({ id: "find", name: `Found: ${found.text}`, count: found.images.length });
+  if (more.length) list.push({ heading: "More" }, ...more);
+  return list;
+}
+
+function drawPlaces() {
+  const box = $("places");
+  const focused = document.activeElement?.dataset?.place;
+  box.replaceChildren(...placesNow().map((one) => {
+    if (one.heading) return element("h2", "", one.heading);
+    const button = element("button", one.isNew ? "place new" : "place");
+    button.type = "button";
+    button.dataset.place = one.id;
+    if (one.id === place) button.setAttribute("aria-current", "page");
+    if (one.index !== undefined) button.append(badge(one.index));
+    else button.append(Object.assign(element("span", one.ask ? "key ask" : "key plain", one.ask ? "?" : one.isNew ? "n" : one.id === "all" ? "≡" : "·"), { ariaHidden: "true" }));
+    button.append(element("span", "name", one.name));
+    if (one.count !== undefined) {
+      const count = element("span", "count");
+      if (one.said) count.append(element("b", "", `✓${number(one.said)}`), " · ");
+      count.append(number(one.count));
+      button.append(count);
+      const said = one.said === undefined ? "" : `, ${number(one.said)} confirmed`;
+      button.setAttribute("aria-label", `${one.name}: ${counted(one.count, "image")}${said}`);
+    }
+    return button;
+  }));
+  if (focused) box.querySelector(`[data-place="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function go(to) {
+  if (to === place) return;
+  place = to;
+  selected.clear();
+  cursor = { section: null, index: 0 };
+  $("main").scrollTop = 0;
+  draw(false);
+}
+
+function sectionsNow() {
+  const of = (id) => state.index(Number(id));
+  const mixed = (held) => [...held.guessed, ...held.said];
+  if (place === "all" && !state.classes.length) {
+    const asked = arranged.asked, rest = arranged.unknown.guessed.filter((row) => !state.isAsked.has(state.image[row]));
+    return [{ key: "ask", rows: asked, title: "" }, { key: "unknown", rows: rest, title: rest.length ? "All others" : "" }];
+  }
+  if (place === "all") {
+    return [
+      { key: "ask", rows: arranged.asked, limit: state.classes.length > 1 ? 1 : 0, title: "Worth asking", to: "ask" },
+      ...state.classes.map(([id], index) => ({ key: `class:${id}`, rows: mixed(arranged.places[index]), limit: LINES, index, to: `class:${id}`, held: arranged.places[index] })),
+      { key: "none", rows: mixed(arranged.none), limit: LINES, index: NONE, to: "none", held: arranged.none },
+      { key: "unknown", rows: arranged.unknown.guessed, limit: LINES, title: "Not sorted yet", to: "unknown" },
+    ].filter((one) => one.rows.length || one.index !== undefined);
+  }
+  if (place === "ask") return [{ key: "ask", rows: arranged.asked, title: "" }];
+  if (place === "unknown") return [{ key: "unknown", rows: arranged.unknown.guessed, title: "" }];
+  if (place === "doubtful") return [{ key: "doubtful", rows: arranged.doubtful, title: "" }];
+  if (place === "odd") return [{ key: "odd", rows: arranged.odd, title: "" }];
+  if (place === "find") return [{ key: "find", rows: found.images.map((image) => state.rowOf.get(image)).filter((row) => row !== undefined), title: "" }];
+  const held = place === "none" ? arranged.none : arranged.places[of(place.slice(6))];
+  if (!held) return [];
+  return [
+    { key: `${place} guessed`, rows: held.guessed, title: "Guessed" },
+    { key: `${place} said`, rows: held.said, title: "Confirmed" },
+  ].filter((one) => one.rows.length);
+}
+
+function heading() {
+  const total = state.rows;
+  if (place === "all" && !state.classes.length) {
+    if (!total) return ["Getting ready", "The first images appear as soon as a hundred have been read."];
+    return ["Click images of one kind, then name it", `Here is a varied selection of your pile. Select a few images that belong together, ${touch ? "tap “Name them”" : "press N"} and give them a name. After that, everything else sorts itself.`];
+  }
+  if (place === "all") {
+    const said = state.said.reduce((sum, value) => sum + (value !== UNKNOWN), 0);
+    if (state.classes.length === 1) return ["Overview", touch ? "Now name a second class: select images of another kind and tap New. Images of no class you care about: None." : "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0."];
+    return ["Overview", state.judged ? `${number(said)} of ${counted(total, "image")} confirmed; the others are guessed from them.` : "Label an image, and the others will be guessed."];
+  }
+  if (place === "ask") return ["Worth asking", arranged.asked.length ? touch ? "Your answers to these would teach most. Select some, then tap their class, None, or Accept if the guess is right." : "Your answers to these would teach most. Select and press a class's key, 0 for none of these, or Enter if the guess is right." : "Nothing more to ask: the guesses are sure."];
+  if (place === "unknown") return ["Not sorted yet", "Nothing is guessed for these so far."];
+  if (place === "doubtful") return ["Labels to check", touch ? "The other labels contradict these. Accept takes the suggestion; tapping its own class keeps it as it is." : "The other labels contradict these. Enter takes the suggestion; the key of its own class keeps it as it is."];
+  if (place === "odd") return ["Missing or changed", "The files of these images are gone, or hold something else than when they were read."];
+  if (place === "find") return [`Files with “${found.text}”`, found.images.length ? counted(found.images.length, "image") : "No file has this in its name."];
+  if (place === "none") return ["None of these", "Images that belong to none of your classes. A correction here helps most to tell them apart."];
+  const index = state.index(Number(place.slice(6)));
+  if (index < 0) return ["", ""];
+  const held = arranged.places[index];
+  const sums = held.guessed.length ? touch ? "Accept what is right, and tap the class of what is not." : "Press Enter where the guess is right, another key where it is not." : "";
+  return [state.classes[index][1], `${counted(held.files - held.saidFiles, "image")} guessed, ${number(held.saidFiles)} confirmed. ${sums}`];
+}
+
+/* ---- drawing ---- */
+
+const grid = new Grid($("main"), $("grid"), {
+  paint,
+  shown: nameTiles,
+  head(section) {
+    section.body.setAttribute("aria-label", section.title || (section.index !== undefined ? className(section.index) : heading()[0]) || "Images");
+    const parts = [];
+    if (section.index !== undefined || section.title) {
+      const title = element("h3", "", section.index !== undefined ? (section.index === NONE ? "None of these" : className(section.index)) : section.title);
+      if (section.index !== undefined) parts.push(badge(section.index));
+      const held = section.held;
+      parts.push(title, element("span", "count", held ? `${held.saidFiles ? `✓${number(held.saidFiles)} · ` : ""}${number(held.files)}` : number(section.rows.length)), element("span", "grow"));
+      if (section.to && section.limit && section.rows.length > (grid.columns || 1) * section.limit) {
+        const all = element("button", "quiet wide", "Show all");
+        all.type = "button";
+        all.dataset.place = section.to;
+        all.setAttribute("aria-label", `Show all of ${title.textContent}`);
+        parts.push(all);
+      }
+    }
+    if (section.key.startsWith("class:") && section.index !== undefined) parts.push(editButton(section.index));
+    section.headElement.replaceChildren(...parts);
+    if (section.index !== undefined && !section.rows.length) section.headElement.append(element("span", "blank", "nothing here yet"));
+  },
+});
+
+function editButton(index) {
+  const edit = element("button", "quiet wide", "Edit");
+  edit.type = "button";
+  edit.dataset.edit = state.classes[index][0];
+  edit.setAttribute("aria-label", `Rename, merge or delete ${className(index)}`);
+  return edit;
+}
+
+function stateOf(row) {
+  const where = state.placeOf(row), image = state.image[row];
+  if (state.isSaid(row)) return { kind: "said", where };
+  if (state.isAsked.has(image) && state.classes.length) return { kind: "ask", where };
+  return { kind: where === UNKNOWN ? "open" : "guess", where };
+}
+
+function paint(tile, row, section) {
+  const { kind, where } = stateOf(row), image = state.image[row];
+  const flags = state.flags[row];
+  const named = section.index === undefined && !section.key.endsWith("guessed") && !section.key.endsWith("said");
+  const chance = where === UNKNOWN ? "" : percent(where === NONE ? state.stranger[row] : state.sure[row]);
+  const doubt = state.doubts.get(image);
+  tile.className = `tile ${kind}${flags & MISSING ? " missing" : ""}${state.stack.has(image) ? " stack" : ""}${tile.classList.contains("broken") ? " broken" : ""}`;
+  tile.style.setProperty("--color", colorOf(where));
+  const short = where === UNKNOWN ? "" : where === NONE ? "none" : className(where);
+  const parts = [];
+  if (kind === "said") parts.push(element("span", "", "✓"), element("b", "", named || doubt ? short : where === NONE ? "none" : keyOf(where) || short));
+  else if (kind === "ask") parts.push(element("span", "", "?"), element("b", "", !short ? "ask" : named ? `${short} ${chance}` : chance));
+  else if (kind === "guess") parts.push(element("i"), element("b", "", named ? `${short} ${chance}` : chance));
+  if (section.key === "doubtful" && doubt) parts.push(element("b", "", `→ ${doubt.suggested === NONE ? "none" : className(doubt.suggested)}?`));
+  tile.mark.replaceChildren(...parts);
+  tile.mark.classList.toggle("two", section.key === "doubtful" && Boolean(doubt));
+  tile.mark.hidden = !parts.length;
+  const copies = (state.stack.get(image) || 1) - 1 + state.copies[row] - 1;
+  tile.more.textContent = flags & MISSING ? "gone" : flags & CHANGED ? "changed" : copies > 0 ? `+${copies}` : "";
+  tile.setAttribute("aria-selected", selected.has(image));
+  const here = cursor.section === tile.section && cursor.index === tile.index;
+  tile.classList.toggle("cursor", here);
+  tile.tabIndex = here ? 0 : -1;
+  const words = { said: `confirmed ${className(where)}`, ask: `worth asking, guessed ${className(where)} ${chance}`, guess: `guessed ${className(where)} ${chance}`, open: "not sorted" }[kind];
+  const extra = `${flags & MISSING ? ", file is gone" : ""}${flags & CHANGED ? ", file has changed" : ""}${copies > 0 ? `, with ${counted(copies, "copy", "copies")}` : ""}`;
+  tile.setAttribute("aria-label", `${names.get(image) || `image ${image}`}, ${words}${extra}`);
+  tile.title = names.get(image) || "";
+}
+
+let naming = 0;
+function nameTiles(tiles) {
+  clearTimeout(naming);
+  naming = setTimeout(async () => {
+    const wanted = tiles.filter((tile) => tile.isConnected && !names.has(tile.image) && !asking.has(tile.image)).map((tile) => tile.image);
+    const images = [...new Set(wanted)].slice(0, NAMES_AT_ONCE);
+    if (!images.length) return;
+    images.forEach((image) => asking.add(image));
+    try {
+      const answer = await post("/names", { images });
+      if (names.size > 20000) names.clear();
+      for (const [image, files] of Object.entries(answer)) names.set(Number(image), files[0] || `image ${image}`);
+      for (const tile of grid.tiles.values()) if (answer[tile.image]) repaint(tile);
+    } catch { /* names come with the next scroll */ } finally {
+      images.forEach((image) => asking.delete(image));
+    }
+  }, 120);
+}
+
+function repaint(tile) {
+  paint(tile, tile.row, grid.section(tile.section));
+}
+
+function repaintAll() {
+  for (const tile of grid.tiles.values()) repaint(tile);
+  drawBar();
+}
+
+function take(next) {
+  const first = !state || !state.rows;
+  const focusedImage = currentImage();
+  state = next;
+  state.overlay(outbox.pending());
+  if (place.startsWith("class:") && state.index(Number(place.slice(6))) < 0) place = "all";
+  for (const image of selected) if (!state.rowOf.has(image)) selected.delete(image);
+  draw(!first, focusedImage);
+}
+
+function draw(glide = true, focusedImage = currentImage()) {
+  if (!state) return;
+  arranged = state.arrange(least);
+  drawPlaces();
+  const [title, lead] = heading();
+  $("title").textContent = title;
+  $("lead").textContent = lead;
+  const orderable = place === "none" || place.startsWith("class:");
+  $("order").hidden = !orderable;
+  $("order").textContent = least ? "Least sure first" : "Surest first";
+  const hadFocus = document.activeElement?.classList.contains("tile");
+  grid.show(sectionsNow(), state, glide);
+  settleCursor(focusedImage, hadFocus);
+  drawBar();
+  drawCutoff();
+  drawTools();
+  window.semishot = { version: state.version, event: state.event, rows: state.rows };
+  document.dispatchEvent(new CustomEvent("drawn"));
+}
+
+/** The image stays under the cursor if it is still in its section; else the next one takes its place. */
+function settleCursor(image, hadFocus) {
+  let section = grid.section(cursor.section);
+  if (!section || !section.shown) section = grid.sections.find((one) => one.shown);
+  if (!section) { cursor = { section: null, index: 0 }; return; }
+  let index = section.key === cursor.section ? cursor.index : 0;
+  const row = image === null ? undefined : state.rowOf.get(image);
+  if (row !== undefined && section.rows[index] !== row) {
+    const now = section.rows.indexOf(row);
+    if (now >= 0 && now < section.shown) index = now;
+  }
+  cursor = { section: section.key, index: Math.min(index, section.shown - 1) };
+  for (const tile of grid.tiles.values()) {
+    const here = tile.section === cursor.section && tile.index === cursor.index;
+    tile.classList.toggle("cursor", here);
+    tile.tabIndex = here ? 0 : -1;
+    if (here && hadFocus) tile.focus({ preventScroll: true });
+  }
+}
+
+function drawTools() {
+  for (const kind of ["undo", "redo"]) {
+    $(kind).disabled = !state[kind];
+    $(kind).title = state[kind] ? `${kind === "undo" ? "Undo" : "Redo"}: ${state[kind]}` : "";
+  }
+}
+
+function answerButtons(images, pressed) {
+  const classes = element("div", "classes"), buttons = [];
+  classes.append(...state.classes.map(([id, name], index) => {
+    const button = element("button");
+    button.append(badge(index), element("span", "name", name));
+    button.dataset.answer = id;
+    if (pressed !== undefined) button.setAttribute("aria-pressed", pressed === index);
+    return button;
+  }));
+  if (state.classes.length) buttons.push(classes);
+  const plain = (key, name, does) => {
+    const button = element("button");
+    button.append(Object.assign(element("span", "key plain", key), { ariaHidden: "true" }), element("span", "name", name));
+    button.dataset.does = does;
+    return button;
+  };
+  if (state.classes.length) {
+    const none = element("button");
+    none.append(badge(NONE), element("span", "name", "None"));
+    none.setAttribute("aria-label", "None of these");
+    none.dataset.answer = "0";
+    if (pressed !== undefined) none.setAttribute("aria-pressed", pressed === NONE);
+    buttons.push(none);
+    const rows = images.map((image) => state.rowOf.get(image));
+    const guesses = new Set(rows.filter((row) => !state.isSaid(row)).map((row) => state.placeOf(row)));
+    guesses.delete(UNKNOWN);
+    if (guesses.size || place === "doubtful") buttons.unshift(plain("↵", place === "doubtful" || guesses.size === 1 ? "Accept" : "Accept all", "accept"));
+    if (rows.some((row) => state.placeOf(row) >= 0)) buttons.push(plain("-", "Not this", "not"));
+    if (rows.some((row) => state.isSaid(row))) buttons.push(plain("⌫", "Take back", "clear"));
+  }
+  buttons.push(plain("n", state.classes.length ? "New" : "Name them", "new"));
+  if (!state.classes.length) buttons.at(-1).className = "primary";
+  for (const button of [...buttons, ...classes.children]) button.type = "button";
+  return buttons;
+}
+
+function drawBar() {
+  const images = chosen();
+  const one = !selected.size && images.length === 1;
+  $("bar").classList.toggle("empty", !images.length || (one && matchMedia("(max-width: 760px)").matches));
+  $("chosen").textContent = !images.length ? "Nothing to answer here" : one ? "" : `${number(images.length)} selected`;
+  $("answers").replaceChildren(...(images.length ? answerButtons(images) : []));
+}
+
+function drawCutoff() {
+  const card = $("cutoff");
+  card.hidden = !state.judged || (phone.matches && place !== "none");
+  if (card.hidden) return;
+  const slider = $("cutoff-slider");
+  state.stopsNow ||= state.stops();
+  const at = nearest(state.rejects, state.rejectNow);
+  if (document.activeElement !== slider || slider.value !== String(at)) slider.value = at;
+  slider.max = state.rejects.length - 1;
+  const stop = state.stopsNow[at];
+  const [expected, fewest, greatest] = (state.strangers || [0, 0, 0]).map((value) => number(Math.round(value)));
+  const total = state.strangers ? ` In all, about ${expected} (${fewest} to ${greatest}) belong to none of your classes.` : "";
+  const about = (value) => (value < 0.5 ? "none" : `about ${number(Math.round(value))}`);
+  $("cutoff-text").textContent = `Puts out ${number(stop.out)} of ${number(stop.of)}. Of these, ${about(stop.lost)} likely ${Math.round(stop.lost) === 1 ? "belongs" : "belong"} to a class; among the rest, ${about(stop.missed)} likely ${Math.round(stop.missed) === 1 ? "does" : "do"} not.${total}`;
+  slider.setAttribute("aria-valuetext", $("cutoff-text").textContent);
+  state.bins ||= state.histogram(60);
+  const { counts, low, high } = state.bins;
+  const most = Math.max(...counts, 1), cut = ((state.cutoffAt(state.rejects[at]) - low) / (high - low || 1)) * 240;
+  const bars = counts.map((count, i) => {
+    const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const height = count ? Math.max(1.5, (count / most) * 54) : 0;
+    for (const [key, value] of Object.entries({ x: i * 4 + 0.4, y: 56 - height, width: 3.2, height })) bar.setAttribute(key, value);
+    bar.setAttribute("class", i * 4 + 2 < cut ? "out" : "kept");
+    return bar;
+  });
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  for (const [key, value] of Object.entries({ x1: cut, x2: cut, y1: 0, y2: 56, class: "cut" })) line.setAttribute(key, value);
+  $("cutoff-picture").replaceChildren(...bars, line);
+}
+
+function nearest(values, wanted) {
+  let best = 0;
+  values.forEach((value, i) => { if (Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(values[best] / wanted))) best = i; });
+  return best;
+}
+
+/* ---- answers ---- */
+
+function currentImage() {
+  const section = state && grid.section(cursor.section);
+  const row = section?.rows[cursor.index];
+  return row === undefined ? null : grid.state.image[row];
+}
+
+function chosen() {
+  if (selected.size) return [...selected];
+  const image = currentImage();
+  return image === null ? [] : [image];
+}
+
+/** Send an event and show at once what it says of these images: [[answer, images], …]. */
+function say(event, set, text) {
+  const overlay = set.flatMap(([value, images]) => images.map((image) => [image, value]));
+  document.dispatchEvent(new CustomEvent("answered", { detail: performance.now() }));
+  const promise = outbox.add(event, overlay);
+  state.overlay(overlay);
+  state.stopsNow = state.bins = null;
+  selected.clear();
+  anchor = null;
+  draw();
+  if (text) toast(text);
+  return promise.catch((error) => { toast(error.message); known.version && refetch(); });
+}
+
+function refetch() {
+  state.version = -1;
+  fetchState();
+}
+
+function answer(classId, images = chosen()) {
+  if (!images.length) return;
+  if (classId === 0 && !state.classes.length) { toast("Make a class first: press N."); return; }
+  const name = classId === 0 ? "none of these" : state.classes[state.index(classId)][1];
+  const set = [[classId, images]];
+  say({ kind: "answer", set }, set, `${counted(images.length, "image")}: ${name}`);
+}
+
+function accept(images = chosen()) {
+  const by = new Map();
+  for (const image of images) {
+    const row = state.rowOf.get(image), doubt = place === "doubtful" && state.doubts.get(image);
+    const where = doubt ? doubt.suggested : state.isSaid(row) ? UNKNOWN : state.placeOf(row);
+    if (where === UNKNOWN) continue;
+    const value = where === NONE ? 0 : state.classes[where][0];
+    by.set(value, [...(by.get(value) || []), image]);
+  }
+  if (!by.size) { toast("There is no guess to accept."); return; }
+  const set = [...by];
+  const count = set.reduce((sum, [, held]) => sum + held.length, 0);
+  say({ kind: "answer", set }, set, `${counted(count, "guess", "guesses")} accepted`);
+}
+
+function notThis(images = chosen()) {
+  const by = new Map();
+  for (const image of images) {
+    const where = state.placeOf(state.rowOf.get(image));
+    if (where >= 0) by.set(where, [...(by.get(where) || []), image]);
+  }
+  if (!by.size) { toast("This is in no class."); return; }
+  for (const [where, held] of by) say({ kind: "not", class: state.classes[where][0], images: held }, [[-1, held]], `${counted(held.length, "image")}: not ${className(where)}`);
+}
+
+function clear(images = chosen()) {
+  const held = images.filter((image) => state.isSaid(state.rowOf.get(image)));
+  if (held.length) say({ kind: "answer", set: [[-1, held]] }, [[-1, held]], `${counted(held.length, "answer")} taken back`);
+}
+
+async function step(kind) {
+  if (!state[kind]) { toast(`Nothing to ${kind}.`); return; }
+  const title = state[kind];
+  state[kind] = null;
+  drawTools();
+  try {
+    await outbox.add({ kind });
+    toast(`${kind === "undo" ? "Undone" : "Redone"}: ${title}`);
+  } catch (error) { toast(error.message); }
+}
+
+function command(event) {
+  return outbox.add(event);
+}
+
+function does(what, images) {
+  const now = images || chosen();
+  if (what === "accept") accept(now);
+  else if (what === "not") notThis(now);
+  else if (what === "clear") clear(now);
+  else if (what === "new") newClass(now);
+  else return false;
+  return true;
+}
+
+function newClass(images = selected.size ? [...selected] : []) {
+  boxes.name(images);
+}
+
+/* ---- moving about ---- */
+
+function moveTo(section, index, extend = false) {
+  const before = currentImage();
+  const here = grid.section(section);
+  if (!here || !here.shown) return;
+  cursor = { section, index: Math.max(0, Math.min(index, here.shown - 1)) };
+  if (extend) {
+    if (before !== null) selected.add(before);
+    selected.add(currentImage());
+  }
+  const tile = grid.reveal(cursor.section, cursor.index);
+  repaintAll();
+  tile?.focus({ preventScroll: true });
+}
+
+function arrow(dx, dy, extend) {
+  const place = grid.sections.findIndex((one) => one.key === cursor.section);
+  const section = grid.sections[place];
+  if (!section) return;
+  const index = cursor.index + dx + dy * grid.columns;
+  const next = (by) => {
+    for (let i = place + by; grid.sections[i]; i += by) if (grid.sections[i].shown) return grid.sections[i];
+    return null;
+  };
+  if (index >= 0 && index < section.shown) moveTo(section.key, index, extend);
+  else if (index >= section.shown) {
+    const lastLine = Math.floor((section.shown - 1) / grid.columns);
+    const below = next(1);
+    if (dy && Math.floor(cursor.index / grid.columns) < lastLine) moveTo(section.key, section.shown - 1, extend);
+    else if (below) moveTo(below.key, dy ? cursor.index % grid.columns : 0, extend);
+  } else {
+    const above = next(-1);
+    if (above && dy) {
+      const start = Math.floor((above.shown - 1) / grid.columns) * grid.columns;
+      moveTo(above.key, start + (cursor.index % grid.columns), extend);
+    } else if (above) moveTo(above.key, above.shown - 1, extend);
+  }
+}
+
+function neighbourPlace(by) {
+  const list = placesNow().filter((one) => one.id && one.id !== "new").map((one) => one.id);
+  const to = list[list.indexOf(place) + by];
+  if (to) { go(to); focusTiles(); }
+}
+
+function focusTiles() {
+  grid.tileAt(cursor.section, cursor.index)?.focus({ preventScroll: true });
+}
+
+function toggle(image) {
+  if (!selected.delete(image)) selected.add(image);
+}
+
+function selectAll() {
+  const section = grid.section(cursor.section) || grid.sections[0];
+  if (!section) return;
+  for (const row of section.rows) selected.add(state.image[row]);
+  repaintAll();
+  toast(`${number(selected.size)} selected`);
+}
+
+/* ---- keys ---- */
+
+function onKey(event) {
+  if (event.defaultPrevented || document.querySelector("dialog[open]:not(#large)")) return;
+  const inLarge = $("large").open;
+  const target = event.target;
+  const typing = target.matches("input[type=text], select, textarea");
+  if (typing || !state) return;
+  const mod = event.ctrlKey || event.metaKey;
+  const key = event.key;
+  if (mod && key.toLowerCase() === "z") return run(event, () => step(event.shiftKey ? "redo" : "undo"));
+  if (mod && key.toLowerCase() === "y") return run(event, () => step("redo"));
+  if (mod && key.toLowerCase() === "a" && !inLarge) return run(event, selectAll);
+  if (mod || event.altKey) return;
+  const images = inLarge ? [boxes.largeImage()] : chosen();
+  if (/^[1-9]$/.test(key)) {
+    const held = state.classes[Number(key) - 1];
+    return run(event, () => (held ? answer(held[0], images) : newClass(images)));
+  }
+  if (key === "0") return run(event, () => answer(0, images));
+  if (key === "-") return run(event, () => notThis(images));
+  if (key === "Backspace" || key === "Delete") return run(event, () => clear(images));
+  if (key.toLowerCase() === "n") return run(event, () => newClass(inLarge || selected.size ? images : []));
+  if (key === "/") return run(event, boxes.find);
+  if (key === "?") return run(event, boxes.help);
+  const onTile = target.classList.contains("tile") || target === document.body || target === $("main") || inLarge;
+  if (key === "Enter" && onTile && !target.matches("button, a")) return run(event, () => accept(images));
+  if (inLarge) {
+    if (key === "ArrowLeft" || key === "ArrowRight") run(event, () => boxes.largeStep(key === "ArrowLeft" ? -1 : 1));
+    if (key === " " && !target.matches("button")) run(event, () => $("large").close());
+    return;
+  }
+  if (key === "Escape") return run(event, () => { selected.clear(); repaintAll(); });
+  if (key === "PageDown" || key === "PageUp") return run(event, () => neighbourPlace(key === "PageDown" ? 1 : -1));
+  if (!onTile) return;
+  const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
+  if (by) return run(event, () => arrow(...by, event.shiftKey));
+  if (key === "Home") return run(event, () => moveTo(cursor.section, 0, event.shiftKey));
+  if (key === "End") return run(event, () => moveTo(cursor.section, Infinity, event.shiftKey));
+  if (key === " ") return run(event, () => boxes.large(cursor.section, cursor.index));
+  if (key.toLowerCase() === "x") return run(event, () => { const image = currentImage(); if (image !== null) toggle(image); repaintAll(); });
+}
+
+function run(event, work) {
+  event.preventDefault();
+  work();
+}
+
+/* ---- mouse and touch ---- */
+
+let press = null;
+function onDown(event) {
+  if (event.button !== 0 || event.target.closest("button, a, input, .banner")) return;
+  const tile = event.target.closest(".tile");
+  press = { x: event.clientX, y: event.clientY, tile, touch: event.pointerType === "touch", extend: event.shiftKey, add: event.ctrlKey || event.metaKey || event.shiftKey, box: null, scroll: $("main").scrollTop };
+  if (press.touch && tile) press.long = setTimeout(() => { if (press) { press = null; boxes.large(tile.section, tile.index); } }, 480);
+  else if (!press.touch) press.base = event.ctrlKey || event.metaKey || event.shiftKey ? new Set(selected) : new Set();
+}
+
+function onMove(event) {
+  if (!press) return;
+  const far = Math.hypot(event.clientX - press.x, event.clientY - press.y) > 6;
+  if (press.touch) { if (far) { clearTimeout(press.long); press = null; } return; }
+  if (!press.box && far) {
+    press.box = element("div", "rubber");
+    $("grid").append(press.box);
+    $("grid").style.position = "relative";
+    $("main").setPointerCapture(event.pointerId);
+  }
+  if (!press.box) return;
+  const frame = $("grid").getBoundingClientRect(), main = $("main");
+  const from = { x: press.x - frame.left, y: press.y - frame.top - (main.scrollTop - press.scroll) };
+  const x = event.clientX - frame.left, y = event.clientY - frame.top;
+  const box = { left: Math.min(x, from.x), right: Math.max(x, from.x), top: Math.min(y, from.y), bottom: Math.max(y, from.y) };
+  Object.assign(press.box.style, { left: `${box.left}px`, top: `${box.top}px`, width: `${box.right - box.left}px`, height: `${box.bottom - box.top}px` });
+  selected.clear();
+  for (const image of [...press.base, ...grid.inside(box)]) selected.add(image);
+  const view = main.getBoundingClientRect();
+  if (event.clientY > view.bottom - 40) main.scrollTop += 14;
+  if (event.clientY < view.top + 40) main.scrollTop -= 14;
+  repaintAll();
+}
+
+function onUp(event) {
+  if (!press) return;
+  const { tile, box, extend } = press;
+  clearTimeout(press.long);
+  press = null;
+  if (box) { box.remove(); return; }
+  if (!tile || !tile.isConnected) {
+    if (!tile && event.target.closest("main") && !event.target.closest("button")) { selected.clear(); repaintAll(); }
+    return;
+  }
+  const section = grid.section(tile.section);
+  if (extend && anchor && anchor.section === tile.section) {
+    const [a, b] = [Math.min(anchor.index, tile.index), Math.max(anchor.index, tile.index)];
+    for (let i = a; i <= b; i++) selected.add(state.image[section.rows[i]]);
+  } else {
+    toggle(tile.image);
+    anchor = { section: tile.section, index: tile.index };
+  }
+  cursor = { section: tile.section, index: tile.index };
+  repaintAll();
+  tile.focus({ preventScroll: true });
+}
+
+/* ---- beginning ---- */
+
+const phone = matchMedia("(max-width: 760px)");
+function settleCutoff() {
+  if (phone.matches) $("grid").before($("cutoff"));
+  else document.querySelector(".side").append($("cutoff"));
+  grid.setSize(tileSize());
+  if (state) draw(false);
+}
+
+function tileSize() {
+  const kept = Number(localStorage.getItem("size"));
+  if (phone.matches) return 108;
+  return kept || (innerWidth > 3200 ? 330 : innerWidth > 2400 ? 240 : 172);
+}
+
+const boxes = dialogs({
+  $, element, badge, className, colorOf, percent, number, counted, post, toast, answerButtons, answer, accept, notThis, clear, does, command, go, stateOf, names,
+  state: () => state, grid, chosen, selected,
+  setFound(text, images) { found = { text, images }; place = "find"; draw(false); },
+  refind(text, images, image) {
+    found = { text, images };
+    place = "find";
+    cursor = { section: "find", index: Math.max(0, images.indexOf(image)) };
+    draw(false);
+    moveTo("find", cursor.index);
+  },
+  moveTo, focusTiles, afterNew() { selected.clear(); draw(); },
+});
+
+$("size").value = tileSize();
+$("size").addEventListener("input", (event) => { localStorage.setItem("size", event.target.value); grid.setSize(Number(event.target.value)); });
+$("order").addEventListener("click", () => { least = !least; draw(); });
+$("undo").addEventListener("click", () => step("undo"));
+$("redo").addEventListener("click", () => step("redo"));
+$("find").addEventListener("click", () => boxes.find());
+$("help").addEventListener("click", () => boxes.help());
+$("finish").addEventListener("click", () => boxes.finish());
+$("cutoff-slider").addEventListener("input", (event) => { state.rejectNow = state.rejects[event.target.value]; draw(false); });
+$("cutoff-slider").addEventListener("change", (event) => { outbox.add({ kind: "reject", value: state.rejects[event.target.value] }); });
+document.addEventListener("keydown", onKey);
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.place === "new") newClass();
+  else if (button.dataset.place) { go(button.dataset.place); focusTiles(); }
+  else if (button.dataset.edit) boxes.edit(Number(button.dataset.edit));
+  else if (button.closest("#answers")) {
+    if (button.dataset.answer) answer(Number(button.dataset.answer));
+    else does(button.dataset.does);
+    focusTiles();
+  }
+});
+$("main").addEventListener("pointerdown", onDown);
+$("main").addEventListener("pointermove", onMove);
+$("main").addEventListener("pointerup", onUp);
+$("main").addEventListener("pointercancel", () => { clearTimeout(press?.long); press?.box?.remove(); press = null; });
+$("main").addEventListener("dblclick", (event) => {
+  const tile = event.target.closest(".tile");
+  if (tile) boxes.large(tile.section, tile.index);
+});
+phone.addEventListener("change", settleCutoff);
+fetchState();
+follow();
+settleCutoff();
+outbox.send();

@@ -1,0 +1,100 @@
+"""Small and large views of images for the page: small ones are made once and kept in OUT."""
+
+import hashlib
+import io
+import sqlite3
+import threading
+from pathlib import Path
+
+from PIL import Image
+
+from semishot.data.decoding import opened, quiet, upright
+from semishot.data.framing import draft
+from semishot.errors import InputError
+from semishot.sorter.answers import check_not_a_link
+
+__all__ = ["Thumbnails", "view"]
+
+DATABASE = "thumbnails.sqlite"
+SIDE, LARGE_SIDE = 320, 2048
+"""Pixels of the longer side."""
+QUALITY, LARGE_QUALITY = 80, 88
+MOST_BYTES = 2 * 2**30
+"""Of all thumbnails together; beyond it, those made first are dropped."""
+
+
+def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
+    """A JPEG of at most `side` pixels, without metadata such as place and time."""
+    if path is None:
+        raise InputError("its file is gone")
+    from semishot.sorter.embedding import read_image
+
+    data = read_image(path)
+    if hashlib.sha256(data).digest() != digest:
+        raise InputError("its file has changed")
+    with quiet(), opened(data, "it") as image:
+        draft(image, side, side)
+        small = upright(image)
+        small.info.clear()
+        small.thumbnail((side, side), Image.Resampling.LANCZOS)
+        file = io.BytesIO()
+        small.save(file, "jpeg", quality=quality)
+    return file.getvalue()
+
+
+class Thumbnails:
+    """A cache: losing it costs time only, so it may lag behind a crash."""
+
+    def __init__(self, out: Path, most: int = MOST_BYTES) -> None:
+        self.lock, self.most = threading.Lock(), most
+        path = out / DATABASE
+        check_not_a_link(path)
+        try:
+            self.connection = self._opened(path)
+        except sqlite3.DatabaseError:  # damaged: it is only a cache
+            path.unlink()
+            self.connection = self._opened(path)
+        (self.bytes,) = self.connection.execute(
+            "SELECT coalesce(sum(length(data)), 0) FROM small"
+        ).fetchone()
+
+    def _opened(self, path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS small (number INTEGER PRIMARY KEY, image INTEGER UNIQUE, data BLOB)"
+        )
+        return connection
+
+    def small(self, image: int, path: Path | None, digest: bytes) -> bytes:
+        """The thumbnail of an image; `path` is read if there is none yet, and must have this content."""
+        with self.lock:
+            found = self.connection.execute(
+                "SELECT data FROM small WHERE image = ?", (image,)
+            ).fetchone()
+        if found is not None:
+            return bytes(found[0])
+        data = view(path, digest, SIDE, QUALITY)
+        with self.lock:
+            self.connection.execute(
+                "INSERT OR REPLACE INTO small (image, data) VALUES (?, ?)", (image, data)
+            )
+            self.bytes += len(data)
+            if self.bytes > self.most:
+                self._drop()
+        return data
+
+    def _drop(self) -> None:
+        """Drop the older half."""
+        self.connection.execute(
+            "DELETE FROM small WHERE number <= (SELECT (min(number) + max(number)) / 2 FROM small)"
+        )
+        (self.bytes,) = self.connection.execute(
+            "SELECT coalesce(sum(length(data)), 0) FROM small"
+        ).fetchone()
+
+    def close(self) -> None:
+        with self.lock:
+            self.connection.close()

@@ -1,0 +1,393 @@
+"""The page in a real Chromium: the whole story, every key, two tabs, a killed server, a phone, axe."""
+
+import hashlib
+import io
+import os
+import re
+import signal
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.label.requests import LabelRequest
+from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.encoders import open_encoder
+from support.browser import CHROMIUM
+from support.label_page import Tab, process
+from support.labeling import serving
+from support.own_images import MEMBERS, draw, save
+
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+
+
+@pytest.fixture
+def tab(chromium, client, request):
+    """A tab on the drawings."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 2200})
+    opened = Tab(context.new_page())
+    opened.context = context
+    opened.invite = lambda: client.json("/invite", {})["address"]
+    opened.client = client
+    yield opened.open(opened.invite())
+    noise = opened.quiet()
+    context.close()
+    assert noise == []
+
+
+def sorted_by_class(tab):
+    for kind in MEMBERS:
+        tab.new_class(kind, *(f"{kind}-{n}.png" for n in range(3)))
+
+
+def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
+    page = tab.page
+    assert page.locator("#title").text_content() == "Click images of one kind, then name it"
+    assert "token" not in page.url
+    sorted_by_class(tab)
+    assert tab.classes() == list(MEMBERS)
+    tab.go("ask")
+    page.wait_for_selector(".tile.ask")
+    asked_now = page.locator('.place[data-place="ask"] .count').text_content()
+    assert page.locator(".tile").count() == int(asked_now)
+    first = page.locator(".tile").first.get_attribute("aria-label")
+    kind = re.match(r"(?:more/)?(\w+)-", first)[1]
+    tab.press("Home", str(MEMBERS.index(kind) + 1) if kind in MEMBERS else "0")
+    tab.settle()
+    assert page.locator(".tile").first.get_attribute("aria-label") != first
+    tab.go("none")
+    tab.go("all")
+    page.click("#finish")
+    tab.wait("document.getElementById('apply').textContent.startsWith('Copy')")
+    assert "48 files are copied" in page.locator("#plan").text_content()
+    assert str(asked.folder / "sorted") in page.locator("#plan").text_content()
+    page.click("#apply")
+    page.wait_for_selector("#sorted-now:not([hidden])")
+    assert len(list((asked.folder / "sorted").rglob("*.png"))) == 48
+    page.click("#unsort")
+    page.wait_for_selector("#sorted-now", state="hidden")
+    assert not (asked.folder / "sorted").exists()
+    with page.expect_download() as download:
+        page.click("#labels-csv")
+    assert download.value.suggested_filename == "labels.csv"
+    page.click("#model")
+    tab.wait("document.getElementById('model-text').textContent.startsWith('Saved in')")
+
+
+def test_every_key(tab):
+    page = tab.page
+    sorted_by_class(tab)
+    tab.go("class:1")
+    page.wait_for_selector(".tile.guess, .tile.ask")
+    name = lambda: page.locator(".tile.cursor").get_attribute("aria-label").split(",")[0]  # noqa: E731
+    tab.press("Home")
+    first = name()
+    tab.press("ArrowRight")
+    assert name() != first
+    tab.press("ArrowLeft")
+    assert name() == first
+    tab.press("End", "Home", "Enter")
+    tab.settle()
+    assert "confirmed circle" in page.locator(f'.tile[aria-label^="{first},"]').get_attribute(
+        "aria-label"
+    )
+    tab.press("Control+z")
+    tab.settle()
+    assert "guessed circle" in page.locator(f'.tile[aria-label^="{first},"]').get_attribute(
+        "aria-label"
+    )
+    tab.press("Control+y")
+    tab.settle()
+    assert "confirmed" in page.locator(f'.tile[aria-label^="{first},"]').get_attribute("aria-label")
+    page.locator(f'.tile[aria-label^="{first},"]').click()
+    tab.press("-")
+    tab.settle()
+    assert page.locator(f'.tile[aria-label^="{first},"]').count() == 0
+    tab.press("Home")
+    second = name()
+    tab.press("0")
+    tab.settle()
+    tab.go("none")
+    label = page.locator(f'.tile[aria-label^="{second},"]').get_attribute("aria-label")
+    assert "confirmed none of these" in label
+    tab.press("Escape", "Home", "Backspace")
+    tab.press("x", "Shift+ArrowRight")
+    assert page.locator('.tile[aria-selected="true"]').count() == 2
+    tab.press("Escape")
+    assert page.locator('.tile[aria-selected="true"]').count() == 0
+    tab.press("Control+a")
+    assert (
+        page.locator('.tile[aria-selected="true"]').count()
+        == page.locator('[role="listbox"]:has(.cursor) .tile').count()
+    )
+    tab.press("Escape", "PageUp")
+    assert page.locator("#title").text_content() == "stripes"
+    tab.press("Space")
+    assert page.locator("#large").evaluate("(box) => box.open")
+    tab.press("ArrowRight", "2")
+    tab.press("Escape")
+    tab.settle()
+    tab.press("?")
+    assert page.locator("#help-dialog").evaluate("(box) => box.open")
+    tab.press("Escape", "/")
+    page.keyboard.type("cros")
+    tab.press("Enter")
+    assert page.locator("#title").text_content() == "cross"
+    tab.press("/")
+    page.keyboard.type("dots-7")
+    page.wait_for_selector("#find-list li img")
+    tab.press("Enter")
+    assert page.locator("#title").text_content() == "Files with “dots-7”"
+    assert tab.tile("dots-7.png").is_visible()
+
+
+def test_click_shift_click_and_a_box(tab):
+    page = tab.page
+    tiles = page.locator(".tile")
+    tiles.nth(0).click()
+    tiles.nth(3).click(modifiers=["Shift"])
+    assert page.locator('.tile[aria-selected="true"]').count() == 4
+    tiles.nth(1).click()
+    assert page.locator('.tile[aria-selected="true"]').count() == 3
+    tab.press("Escape")
+    a, b = tiles.nth(0).bounding_box(), tiles.nth(6).bounding_box()
+    page.mouse.move(a["x"] + 20, a["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(b["x"] + 30, b["y"] + 30, steps=4)
+    page.mouse.up()
+    assert page.locator('.tile[aria-selected="true"]').count() == 4  # two columns of two lines
+    assert page.locator(".rubber").count() == 0
+
+
+def test_classes_are_renamed_merged_and_deleted(tab):
+    page = tab.page
+    sorted_by_class(tab)
+    edit = lambda name: page.click(f'[aria-label="Rename, merge or delete {name}"]')  # noqa: E731
+    edit("cross")
+    page.fill("#class-name", "circle")
+    page.click("#class-dialog button[type=submit]")
+    tab.wait("document.getElementById('class-wrong').textContent")
+    assert page.locator("#class-wrong").text_content() == "there is a class circle already"
+    page.fill("#class-name", "plus")
+    page.click("#class-dialog button[type=submit]")
+    tab.settle()
+    assert tab.classes() == ["circle", "plus", "stripes"]
+    edit("plus")
+    page.select_option("#class-into", label="stripes")
+    page.click("#class-merge")
+    tab.settle()
+    assert tab.classes() == ["circle", "stripes"]
+    edit("circle")
+    page.click("#class-delete")
+    tab.settle()
+    assert tab.classes() == ["stripes"]
+    for _ in range(3):
+        tab.press("Control+z")
+        tab.settle()
+    assert tab.classes() == list(MEMBERS)
+
+
+def test_two_tabs_agree(tab):
+    other = Tab(tab.context.new_page()).open(tab.page.url)
+    tab.new_class("circle", "circle-0.png", "circle-1.png")
+    other.page.bring_to_front()
+    other.page.wait_for_selector('.place[data-place="class:1"]')
+    other.settle()
+    assert other.classes() == ["circle"]
+    assert "confirmed circle" in other.label("circle-0.png")
+
+
+def test_the_cutoff_shows_at_once_what_it_would_do(tab):
+    page = tab.page
+    sorted_by_class(tab)
+    tab.go("none")
+    counts = []
+    for stop in ("0", "60"):
+        page.locator("#cutoff-slider").evaluate(
+            "(slider, stop) => { slider.value = stop; slider.dispatchEvent(new Event('input')); }",
+            stop,
+        )
+        said = re.search(r"Puts out (\d+) of (\d+)", page.locator("#cutoff-text").text_content())
+        shown = page.locator('.place[data-place="none"] .count').text_content()
+        assert said[1] == shown
+        counts.append(int(said[1]))
+    assert counts[0] < counts[1]
+
+
+def test_a_killed_server_loses_nothing_and_the_page_goes_on(chromium, asked):
+    """What is answered while it is away is sent when it is back."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 2200})
+    with ExitStack() as stack:
+        stack.callback(context.close)
+        with process(asked) as (server, address):
+            tab = Tab(context.new_page()).open(address)
+            tab.new_class("circle", "circle-0.png", "circle-1.png")
+            tab.show("circle-2")
+            os.kill(server.pid, signal.SIGKILL)
+            server.wait()
+            tab.page.wait_for_selector("#banner:not([hidden])")
+            tab.tile("circle-2.png").click()
+            tab.press("1")
+        with process(asked, int(address.split(":")[2].split("/")[0])):
+            tab.page.wait_for_selector("#banner", state="hidden", timeout=20000)
+            tab.settle()
+            tab.page.reload()
+            tab.page.wait_for_selector(".tile")
+            for number in range(3):
+                assert "confirmed circle" in tab.label(f"circle-{number}.png")
+
+
+def test_a_phone_can_label_by_touch(chromium, client):
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 844},
+        has_touch=True,
+        is_mobile=True,
+        device_scale_factor=2,
+    )
+    tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
+    page = tab.page
+    for _ in range(2):
+        page.locator(".tile:not([aria-selected=true])").first.tap()
+    assert page.locator("#chosen").text_content() == "2 selected"
+    page.locator('#answers [data-does="new"]').tap()
+    page.fill("#name-input", "first")
+    page.locator("#name-dialog button[type=submit]").tap()
+    page.wait_for_selector('.place[data-place="class:1"]')
+    tab.settle()
+    for place in ("class:1", "none", "ask", "all"):
+        tab.page.locator(f'.place[data-place="{place}"]').first.tap()
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert tab.quiet() == []
+    context.close()
+
+
+def violations(page):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe is not installed"
+    )
+    page.evaluate("document.getAnimations().forEach((one) => one.finish())")
+    found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
+    return [
+        (each["id"], node["html"][:160])
+        for each in found.response["violations"]
+        for node in each["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_view(chromium, client, scheme):
+    """The policy forbids scripts from elsewhere, axe's too: here it is set aside."""
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 2200}, color_scheme=scheme, bypass_csp=True
+    )
+    tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
+    page = tab.page
+    assert violations(page) == []
+    sorted_by_class(tab)
+    page.wait_for_timeout(300)
+    for place in ("all", "ask", "class:1", "none"):
+        tab.go(place)
+        page.wait_for_timeout(250)
+        assert violations(page) == []
+    for button, dialog in (
+        ("#help", "#help-dialog"),
+        ("#finish", "#finish-dialog"),
+        ("#find", "#find-dialog"),
+    ):
+        page.click(button)
+        page.wait_for_timeout(250)
+        assert violations(page) == []
+        page.locator(dialog).evaluate("(box) => box.close()")
+    tab.press("n")
+    assert violations(page) == []
+    tab.press("Escape", "Home", "Space")
+    page.wait_for_timeout(250)
+    assert violations(page) == []
+    context.close()
+
+
+def test_hostile_names_stay_text_in_the_page(chromium, cache, tmp_path):
+    pile = tmp_path / "pile"
+    hostile = "<img src=x onerror=\"document.title='taken'\">.png"
+    for number in range(6):
+        save(draw("cross", number), pile / f"{number}-{hostile}")
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    context = chromium.new_context(viewport={"width": 1280, "height": 2200})
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 6)
+        tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
+        tab.page.locator(".tile").first.click()
+        tab.press("n")
+        tab.page.keyboard.type("<script>document.title='taken'</script>")
+        tab.press("Enter")
+        tab.settle()
+        tab.press("Space")
+        tab.page.wait_for_timeout(200)
+        assert tab.page.title() == "semishot label"
+        assert tab.page.locator("script").count() == 1
+        assert tab.quiet() == []
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """10,000 small images, with features in a cache: three kinds and strangers."""
+    root, rng = tmp_path_factory.mktemp("many"), np.random.default_rng(0)
+    encoder = open_encoder("omniglot")
+    cache = EmbeddingCache(root / "cache", encoder.identity, encoder.features)
+    centers = rng.standard_normal((6, encoder.features)).astype(np.float32)
+    (root / "pile").mkdir()
+    rows = {}
+    for number in range(10_000):
+        file = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(file, "png")
+        data = file.getvalue()
+        (root / "pile" / f"{number % 6}-{number}.png").write_bytes(data)
+        noise = rng.standard_normal(encoder.features).astype(np.float32)
+        rows[hashlib.sha256(data).digest()] = centers[number % 6] + 0.5 * noise
+    cache.new.update(rows)
+    cache.flush()
+    return LabelRequest(
+        root / "pile", out=root / "out", encoder="omniglot", cache=root / "cache", device="cpu"
+    )
+
+
+def test_ten_thousand_images_scroll_and_sort_with_few_tiles(chromium, many, tmp_path):
+    context = chromium.new_context(viewport={"width": 1280, "height": 2200})
+    with serving(replace(many, out=tmp_path)) as (_, client):
+        client.until(lambda state: state["rows"] == 10_000, 60)
+        tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
+        page = tab.page
+        for kind in range(3):
+            page.locator(f'.tile[aria-label^="{kind}-"]').first.click()
+            tab.press("n")
+            page.keyboard.type(f"kind {kind}")
+            tab.press("Enter")
+            page.wait_for_selector(f'.place[data-place="class:{kind + 1}"]')
+            tab.settle()
+        tab.go("class:1")
+        most = 0
+        for place in np.linspace(0, 1, 8):
+            page.evaluate(
+                "(at) => { const m = document.getElementById('main'); m.scrollTop = at * m.scrollHeight; }",
+                place,
+            )
+            page.wait_for_timeout(60)
+            most = max(most, page.locator(".tile").count())
+        assert most < 150
+        page.evaluate("document.getElementById('main').scrollTop = 0")
+        tab.press("Home")
+        begun = time.monotonic()
+        before = page.evaluate("window.semishot.version")
+        tab.press("Enter")
+        tab.wait("(before) => window.semishot.version > before", argument=before)
+        assert time.monotonic() - begun < 10  # of a busy machine; measured alone it is a fraction
+        assert tab.quiet() == []
+        context.close()

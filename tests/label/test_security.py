@@ -1,0 +1,294 @@
+"""Nobody else gets in: token, cookie, Host, Origin, policy, limits, ids instead of paths, names as text."""
+
+import json
+import socket
+import threading
+from dataclasses import replace
+
+import pytest
+
+from semishot.errors import InputError
+from semishot.label import security
+from semishot.label.requests import LabelRequest
+from semishot.label.security import Allowance, is_loopback
+from semishot.label.server import announce, listening
+from support.labeling import Client, serving
+
+EVERY_DOOR = [
+    *("/", "/page.js", "/state", "/events", "/thumb/1", "/large/1", "/image/1", "/find?text=a"),
+    *("/plan?how=copy", "/table/labels.csv"),
+]
+EVERY_CHANGE = ["/answer", "/names", "/apply", "/undo", "/model", "/invite"]
+
+
+@pytest.fixture(scope="module")
+def opened(drawings, cache, tmp_path_factory):
+    """The server and a client, for tests that change nothing."""
+    out = tmp_path_factory.mktemp("out")
+    asked = LabelRequest(drawings[1], out=out, encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 48)
+        yield running, client
+
+
+@pytest.fixture
+def stranger(opened):
+    """Somebody without a cookie."""
+    opened_allowances(opened)
+    return Client(opened[0])
+
+
+def opened_allowances(opened):
+    app = opened[0].server.config.app
+    for allowance in app.allowances.values():
+        allowance.left = allowance.most
+
+
+def test_it_listens_on_this_machine_only(opened):
+    assert opened[0].listener.getsockname()[0] == "127.0.0.1"
+    assert LabelRequest.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("path", EVERY_DOOR)
+def test_without_the_cookie_nothing_is_shown(stranger, path):
+    status, _, content = stranger.ask(path)
+    assert status == 401
+    assert b"<" not in content
+    stranger.cookie = f"semishot-{stranger.host.rsplit(':', 1)[1]}=guess"
+    assert stranger.ask(path)[0] == 401
+
+
+@pytest.mark.parametrize("path", EVERY_CHANGE)
+def test_without_the_cookie_nothing_changes(stranger, path):
+    assert stranger.ask(path, {})[0] == 401
+
+
+def test_a_token_is_good_once_and_leaves_a_strict_cookie(opened, stranger):
+    token = opened[0].guard.token()
+    status, headers, content = stranger.ask(f"/?token={token}")
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    cookie = headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    assert token not in cookie
+    assert token.encode() not in content
+    assert stranger.ask(f"/?token={token}")[0] == 401
+    stranger.cookie = cookie.partition(";")[0]
+    assert stranger.ask("/state")[0] == 200
+
+
+def test_the_disk_holds_no_secret_that_opens_the_door(opened):
+    running, client = opened
+    secret = client.cookie.partition("=")[2].encode()
+    for path in running.session.library.request.folder.iterdir():
+        assert path.is_dir() or secret not in path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "a@127.0.0.1:{port}", ""],
+)
+def test_another_host_is_refused(opened, host):
+    """A name that others control may point at this machine: DNS rebinding."""
+    client = opened[1]
+    said = host.format(port=client.host.rsplit(":", 1)[1])
+    assert client.ask("/state", host=said)[0] in (400, 421)
+
+
+def test_localhost_is_this_machine(opened):
+    client = opened[1]
+    assert client.ask("/state", host=client.host.replace("127.0.0.1", "localhost"))[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", None])
+def test_another_origin_changes_nothing(opened, origin):
+    """A form or script of another page: CSRF."""
+    client = opened[1]
+    assert client.ask("/answer", {"kind": "undo"}, origin=origin)[0] == 403
+
+
+def test_a_page_on_another_port_of_this_machine_reads_nothing(opened):
+    """It is the same site, so the browser sends the cookie; it says that the origin is another."""
+    client = opened[1]
+    assert client.ask("/thumb/1", sec_fetch_site="same-site")[0] == 403
+    assert client.ask("/state", origin="http://127.0.0.1:1")[0] == 403
+    assert client.ask("/answer", {"kind": "undo"}, sec_fetch_site="same-site")[0] == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/state", "/thumb/999999", "/nothing", "/thumb/x"])
+def test_every_answer_carries_the_policy(opened, path):
+    _, headers, _ = opened[1].ask(path)
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "frame-ancestors 'none'" in policy
+    assert "access-control-allow-origin" not in headers
+    assert "server" not in headers
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script(opened):
+    _, _, page = opened[1].ask("/")
+    assert b"://" not in page
+    assert b"onclick" not in page
+    assert b"style=" not in page
+    for name in ("/page.js", "/grid.js", "/state.js", "/dialogs.js"):
+        _, _, script = opened[1].ask(name)
+        assert b"innerHTML" not in script
+        assert b"eval(" not in script
+        assert script.replace(b"http://www.w3.org/2000/svg", b"").count(b"://") == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/thumb/../../etc/passwd", "/thumb/%2e%2e%2fpage.py", "/large//etc/passwd", "/thumb/-1"),
+        *("/thumb/0", "/thumb/99999999999999999999", "/table/..%2flabels.sqlite", "/server.py"),
+    ],
+)
+def test_images_are_served_by_number_and_never_by_path(opened, path):
+    status, _, content = opened[1].ask(path)
+    assert status == 404
+    assert b"root:" not in content
+
+
+def test_only_images_of_the_pile_are_served(opened):
+    """A number of the catalog that is not in this pile: seen in an earlier session, of another folder."""
+    running, client = opened
+    number = running.session.library.catalog.numbers([b"\1" * 32])[0]
+    assert client.ask(f"/thumb/{number}")[0] == 404
+    assert client.ask("/answer", {"kind": "answer", "set": [[0, [number]]]})[0] == 409
+
+
+def test_a_file_that_was_replaced_by_another_is_not_served(drawings, cache, tmp_path):
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    for path in sorted(drawings[1].glob("*.png")):
+        (pile / path.name).write_bytes(path.read_bytes())
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 12)
+        image = client.names()["dots-0.png"]
+        (tmp_path / "secret.png").write_bytes((pile / "dots-1.png").read_bytes())
+        (pile / "dots-0.png").unlink()
+        (pile / "dots-0.png").symlink_to(tmp_path / "secret.png")
+        status, _, content = client.ask(f"/large/{image}")
+        assert (status, json.loads(content)["problem"]) == (404, "its file has changed")
+
+
+def test_large_bodies_are_refused_whether_they_say_so_or_not(opened):
+    client = opened[1]
+    assert client.ask("/answer", b"x", content_length=str(security.MOST_BODY + 1))[0] == 413
+    assert client.ask("/answer", b"x", content_length="-5")[0] in (400, 413)
+    address, port = client.host.rsplit(":", 1)
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    with socket.create_connection((address, int(port)), timeout=20) as raw:
+        head = f"POST /answer HTTP/1.1\r\nHost: {client.host}\r\nOrigin: {client.base}\r\n"
+        head += f"Cookie: {client.cookie}\r\nContent-Type: application/json\r\n"
+        raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        sender = threading.Thread(
+            target=send_all, args=(raw, chunk, security.MOST_BODY // 0x10000 + 2)
+        )
+        sender.start()
+        assert raw.recv(64).startswith(b"HTTP/1.1 413")
+        sender.join(20)
+
+
+def send_all(raw, chunk, count):
+    try:
+        for _ in range(count):
+            raw.sendall(chunk)
+    except OSError:  # the server has closed it
+        pass
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b"\xff"])
+def test_bodies_that_are_not_json_objects_are_refused(opened, body):
+    status, _, content = opened[1].ask("/answer", body)
+    assert status == 400
+    assert "must be" in json.loads(content)["problem"]
+
+
+def test_a_form_of_another_kind_is_refused(opened):
+    status, _, _ = opened[1].ask("/answer", {"kind": "undo"}, content_type="text/plain")
+    assert status == 400
+
+
+def test_guessing_is_slowed_down(opened, stranger):
+    answers = {stranger.ask(f"/?token={n}")[0] for n in range(security.FAILURES[0] + 5)}
+    assert answers == {401, 429}
+    opened_allowances(opened)
+
+
+def test_answers_and_requests_are_limited_in_rate(opened):
+    allowances = opened[0].server.config.app.allowances
+    for name, path, body in (
+        ("changes", "/answer", {"kind": "undo"}),
+        ("requests", "/state", None),
+    ):
+        most, allowances[name].most = allowances[name].most, 0.5
+        status = opened[1].ask(path, body)[0]
+        allowances[name].most = most
+        opened_allowances(opened)
+        assert status == 429
+
+
+def test_an_allowance_fills_again():
+    allowance = Allowance(2, 1e-6)
+    assert [allowance.take() for _ in range(5)] == [True] * 5
+    slow = Allowance(2, 1e6)
+    assert [slow.take() for _ in range(3)] == [True, True, False]
+
+
+def test_names_of_files_and_classes_stay_text(drawings, cache, tmp_path):
+    hostile = "<img src=x onerror=alert(1)>.png"
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    (pile / hostile).write_bytes((drawings[1] / "dots-1.png").read_bytes())
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 1)
+        client.say(kind="new", name="</script><b>", images=[1])
+        for path in ("/names", "/image/1", "/find?text=img"):
+            body = {"images": [1]} if path == "/names" else None
+            _, headers, content = client.ask(path, body)
+            assert headers["content-type"] == "application/json"
+            assert hostile in content.decode()
+        assert client.state()["classes"] == [[1, "</script><b>"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.8.8.8", "localhost", "::1", "[::1]")),
+        *((host, False) for host in ("0.0.0.0", "192.168.1.2", "example.org", "")),
+    ],
+)
+def test_which_addresses_are_this_machines_own(host, own):
+    assert is_loopback(host) == own
+
+
+def test_another_host_prints_a_warning_and_still_asks_for_the_token(asked, capsys, cache):
+    asked = replace(asked, host="0.0.0.0", no_browser=True)
+    announce(asked, "http://a/?token=b")
+    said = capsys.readouterr()
+    assert said.err.startswith("warning: --host 0.0.0.0 lets other machines reach this page")
+    with serving(asked) as (running, client):
+        port = running.listener.getsockname()[1]
+        client.host = f"127.0.0.1:{port}"
+        assert client.ask("/state")[0] == 200
+        assert client.ask("/state", cookie=None)[0] == 401
+        assert client.ask("/state", host=f"evil.example:{port}")[0] == 421
+        assert client.ask("/state", host=f"{socket.gethostname()}:{port}")[0] == 200
+
+
+def test_addresses_and_ports_that_cannot_be_used_are_refused(opened):
+    with pytest.raises(InputError, match="--port must be between 0 and 65535, not 70000"):
+        listening("127.0.0.1", 70000, 0)
+    with pytest.raises(InputError, match="is not an address of this machine"):
+        listening("no such host", 0, 0)
+    taken = opened[0].listener.getsockname()[1]
+    with pytest.raises(InputError, match="choose another --port"):
+        listening("127.0.0.1", taken, 0)

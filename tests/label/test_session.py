@@ -1,0 +1,445 @@
+"""A pile and answers -> what the page shows, and what comes out: guesses, copies, odd files, tables."""
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semishot.errors import InputError
+from semishot.label.near_copies import EXACT, near_copies
+from semishot.label.requests import LabelRequest
+from semishot.label.server import LOCK, announce, opened
+from semishot.label.suggestions import Sample, varied, worth_asking
+from semishot.sorter.answers import open_database
+from semishot.sorter.predict import predict
+from semishot.sorter.requests import PredictRequest
+from support.label_page import process
+from support.labeling import serving
+from support.own_images import MEMBERS, draw, save
+
+KINDS = (*MEMBERS, "dots")
+
+
+def label_some(client, kinds=MEMBERS, each=3):
+    """Name classes by their first images; return the image of each file."""
+    names = client.names()
+    for kind in kinds:
+        client.say(kind="new", name=kind, images=[names[f"{kind}-{n}.png"] for n in range(each)])
+    return names
+
+
+def guessed(state):
+    """Image -> the name it is shown under."""
+    reject = np.log(state["reject"])
+    cutoff = np.interp(reject, np.log(state["rejects"]), state["cutoffs"])
+    found = {}
+    for image, said, guess, score in zip(
+        state["image"], state["said"], state["guess"], state["score"], strict=True
+    ):
+        place = said if said != -1 else -2 if score < cutoff else guess
+        found[image] = "none" if place == -2 else state["classes"][place][1]
+    return found
+
+
+def test_without_labels_a_varied_few_dozen_are_shown(client):
+    state = client.state()
+    assert state["cutoffs"] is None
+    assert set(state["guess"]) == {-1}
+    assert 18 <= len(state["asked"]) <= 36
+    names = {image: name for name, image in client.names().items()}
+    assert {names[image].split("-")[0] for image in state["asked"]} == set(KINDS)
+
+
+def test_a_few_answers_sort_the_pile(client):
+    names = label_some(client)
+    client.say(kind="answer", set=[[0, [names["dots-0.png"], names["dots-1.png"]]]])
+    state = client.state()
+    shown = guessed(state)
+    right = [shown[names[f"{kind}-{n}.png"]] == kind for kind in MEMBERS for n in range(3, 12)]
+    out = [shown[names[f"dots-{n}.png"]] == "none" for n in range(2, 12)]
+    assert np.mean(right) > 0.85
+    assert np.mean(out) > 0.7
+    assert state["asked"]
+    said = {state["image"][row] for row, value in enumerate(state["said"]) if value != -1}
+    assert not said & set(state["asked"])
+
+
+def test_one_class_alone_is_told_from_the_rest(client):
+    names = label_some(client, kinds=("stripes",), each=4)
+    state = client.state()
+    score = dict(zip(state["image"], state["score"], strict=True))
+    own = [score[names[f"stripes-{n}.png"]] for n in range(4, 12)]
+    others = [score[image] for name, image in names.items() if not name.startswith("stripes")]
+    assert np.median(own) > np.median(others)
+
+
+def test_not_this_class_guesses_again_without_it(client):
+    names = label_some(client)
+    image = names["circle-5.png"]
+    assert guessed(client.state())[image] == "circle"
+    state = client.say(kind="not", **{"class": 1}, images=[image])
+    assert guessed(state)[image] != "circle"
+    for number in (2, 3):
+        state = client.say(kind="not", **{"class": number}, images=[image])
+    assert guessed(state)[image] == "none"
+
+
+def test_the_cutoff_moves_how_many_are_put_out(client):
+    label_some(client)
+    few = client.say(kind="reject", value=0.001)
+    many = client.say(kind="reject", value=0.5)
+    count = [list(guessed(state).values()).count("none") for state in (few, many)]
+    assert count[0] < count[1]
+    assert np.all(np.diff(few["cutoffs"]) >= 0)
+
+
+def test_a_wrong_label_is_offered_for_review_until_it_is_confirmed(client):
+    names = label_some(client, each=6)
+    wrong = names["circle-8.png"]
+    state = client.say(kind="answer", set=[[2, [wrong]]])
+    assert [wrong, 0] in [doubt[:2] for doubt in state["doubtful"]]
+    state = client.say(kind="answer", set=[[2, [wrong]]])
+    assert wrong not in [doubt[0] for doubt in state["doubtful"]]
+
+
+def test_labels_of_a_folder_are_taken_over_once(asked, drawings):
+    asked = replace(asked, labeled=drawings[0])
+    with serving(asked) as (_, client):
+        state = client.until(lambda state: state["rows"] == 57 and state["cutoffs"] is not None)
+        assert {name for _, name in state["classes"]} == set(MEMBERS)
+        assert sum(value != -1 for value in state["said"]) == 9
+        image = next(i for i, said in zip(state["image"], state["said"], strict=True) if said != -1)
+        client.say(kind="answer", set=[[-1, [image]]])
+    with serving(asked) as (_, client):
+        state = client.until(lambda state: state["rows"] == 57 and state["cutoffs"] is not None)
+        assert sum(value != -1 for value in state["said"]) == 8
+
+
+def test_reopening_shows_the_same_state_without_reading_again(asked):
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 48)
+        label_some(client)
+        before = client.state()
+    with serving(asked) as (running, client):
+        after = client.until(lambda state: state["rows"] == 48 and state["cutoffs"] is not None)
+        assert running.session.library.progress.rate == 0.0
+        order = [after["image"].index(image) for image in before["image"]]
+        for column in ("said", "guess", "group"):
+            assert [after[column][row] for row in order] == before[column]
+        assert after["undo"] == before["undo"]
+
+
+def test_two_tabs_agree(client):
+    label_some(client)
+    connection = client.ask("/state")[2]
+    assert connection == client.ask("/state")[2]
+
+
+def test_a_second_process_is_refused_with_the_name_of_the_first(asked):
+    with opened(asked):
+        holder = (asked.folder / LOCK).read_text()
+        assert holder.startswith("process ")
+        with pytest.raises(InputError, match=f"{holder} is labeling in"), opened(asked):
+            pass
+    assert not (asked.folder / LOCK).exists()
+
+
+def test_copies_are_one_image_and_near_copies_are_answered_together(cache, tmp_path):
+    pile = tmp_path / "pile"
+    for kind in KINDS:
+        for number in range(3):
+            save(draw(kind, number), pile / f"{kind}-{number}.png")
+    (pile / "copy.png").write_bytes((pile / "cross-0.png").read_bytes())
+    with Image.open(pile / "circle-0.png") as image:
+        image.save(pile / "again.jpg", quality=97)
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (_, client):
+        state = client.until(lambda state: state["rows"] == 13)
+        names = client.names()
+        copies = dict(zip(state["image"], state["copies"], strict=True))
+        assert sorted(copies.values()) == [1] * 12 + [2]
+        group = dict(zip(state["image"], state["group"], strict=True))
+        near, first = names["again.jpg"], names["circle-0.png"]
+        assert group[near] == group[first]
+        state = client.say(kind="new", name="circle", images=[first])
+        said = dict(zip(state["image"], state["said"], strict=True))
+        assert (said[near], said[first]) == (0, 0)
+        state = client.say(kind="apart", images=[near, first])
+        group = dict(zip(state["image"], state["group"], strict=True))
+        assert group[near] != group[first]
+        state = client.say(kind="answer", set=[[-1, [near]]])
+        said = dict(zip(state["image"], state["said"], strict=True))
+        assert (said[near], said[first]) == (-1, 0)
+
+
+def test_files_that_vanish_or_change_are_shown_as_such(drawings, cache, tmp_path):
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    for path in sorted(drawings[1].glob("*.png")):
+        (pile / path.name).write_bytes(path.read_bytes())
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 12)
+        names = client.names()
+        (pile / "dots-0.png").unlink()
+        save(draw("cross", 77), pile / "dots-1.png")
+        save(draw("cross", 78), pile / "new.png")
+        running.session.library.look_again.set()
+        state = client.until(lambda state: state["rows"] == 14)
+        flags = dict(zip(state["image"], state["flags"], strict=True))
+        assert flags[names["dots-0.png"]] == 1
+        assert flags[names["dots-1.png"]] == 1
+        assert sorted(flags.values()) == [0] * 11 + [1, 1, 2]
+        client.say(kind="new", name="dots", images=[names["dots-0.png"]])
+    with serving(asked) as (_, client):
+        state = client.until(
+            lambda state: state["rows"] == 13
+        )  # the old content of dots-1 is forgotten
+        flags = dict(zip(state["image"], state["flags"], strict=True))
+        assert flags[names["dots-0.png"]] == 1
+
+
+def test_files_that_cannot_be_read_are_counted(drawings, cache, tmp_path):
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    (pile / "good.png").write_bytes((drawings[1] / "dots-1.png").read_bytes())
+    (pile / "bad.png").write_bytes(b"not an image")
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 1)
+        while running.session.library.progress.phase != "ready":
+            time.sleep(0.01)
+        (problem,) = running.session.library.skipped
+        assert (problem.shown, "not a readable image" in problem.reason) == (
+            str(pile / "bad.png"),
+            True,
+        )
+
+
+def table(client, name, which="all"):
+    status, headers, content = client.ask(f"/table/{name}?which={which}")
+    assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def test_tables_for_people_and_for_image_folder(client, asked):
+    names = label_some(client)
+    client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
+    rows = table(client, "labels.csv")
+    assert list(rows[0]) == ["path", "label", "probability", "stranger_probability", "source"]
+    assert len(rows) == 48
+    assert (asked.folder / "labels.csv").exists()
+    confirmed = table(client, "labels.csv", "confirmed")
+    assert len(confirmed) == 10
+    assert {row["source"] for row in confirmed} == {"confirmed"}
+    assert [row["label"] for row in confirmed if "dots-0" in row["path"]] == ["stranger"]
+    for row in rows:
+        assert 0 <= float(row["probability"]) <= 1
+    known = table(client, "metadata.csv", "confirmed")
+    assert {row["file_name"]: row["label"] for row in known} == {
+        f"more/{kind}-{n}.png": kind for kind in MEMBERS for n in range(3)
+    }
+    assert client.ask("/table/other.csv")[0] == 404
+    assert client.ask("/table/labels.csv?which=some")[0] == 400
+
+
+def test_names_that_begin_like_formulas_are_harmless_in_tables(cache, tmp_path):
+    pile = tmp_path / "pile"
+    save(draw("cross", 1), pile / "=cmd.png")
+    save(draw("cross", 2), pile / "b.png")
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 2)
+        client.say(kind="new", name="=1+1", images=[1])
+        assert {row["file_name"] for row in table(client, "metadata.csv")} <= {
+            "./=cmd.png",
+            "b.png",
+        }
+        assert {row["label"] for row in table(client, "metadata.csv")} == {"'=1+1"}
+
+
+@pytest.mark.parametrize("how", ["copy", "move", "link"])
+def test_apply_does_what_the_plan_says_and_undo_takes_it_back(drawings, cache, tmp_path, how):
+    pile = tmp_path / "pile"
+    for path in sorted(drawings[1].rglob("*.png")):
+        save(Image.open(path), pile / path.name)
+    before = {path.name: path.read_bytes() for path in pile.iterdir()}
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 48)
+        names = label_some(client)
+        client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
+        plan = client.json(f"/plan?how={how}&which=confirmed")
+        assert plan["folders"] == {"circle": 3, "cross": 3, "stranger": 1, "stripes": 3}
+        assert (plan["files"], plan["left"], plan["sorting"]) == (10, 38, None)
+        assert not (asked.folder / "sorted").exists()
+        assert client.json("/apply", {"how": how, "which": "confirmed"})["files"] == 10
+        sorted_files = [p for p in (asked.folder / "sorted").rglob("*") if p.is_file()]
+        assert len(sorted_files) == 10
+        assert len(list(pile.iterdir())) == (38 if how == "move" else 48)
+        other = {"copy": "move", "move": "link", "link": "copy"}[how]
+        assert client.ask("/apply", {"how": other, "which": "all"})[0] == 400
+        assert client.json(f"/plan?how={how}")["sorting"] == {"how": how, "files": 10, "done": True}
+        running.session.library.look_again.set()
+        state = client.say(kind="reject", value=0.1)
+        assert state["rows"] == 48
+        assert client.ask(f"/thumb/{names['circle-0.png']}")[0] == 200
+        assert client.json("/undo", {})["files"] == 10
+    assert {path.name: path.read_bytes() for path in pile.iterdir()} == before
+    assert not (asked.folder / "sorted").exists()
+
+
+def test_a_sorted_pile_is_still_there_when_it_is_opened_again(drawings, cache, tmp_path):
+    pile = tmp_path / "pile"
+    for path in sorted(drawings[1].rglob("*.png")):
+        save(Image.open(path), pile / path.name)
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 48)
+        names = label_some(client)
+        client.json("/apply", {"how": "move", "which": "confirmed"})
+    with serving(asked) as (_, client):
+        state = client.until(lambda state: state["rows"] == 48)
+        assert set(state["flags"]) == {0}
+        assert client.ask(f"/large/{names['circle-0.png']}")[0] == 200
+
+
+def test_the_saved_model_predicts(client, asked, tmp_path):
+    assert "needs a labeled image" in json.loads(client.ask("/model", {})[2])["problem"]
+    label_some(client)
+    client.json("/model", {})
+    path = save(draw("stripes", 500), tmp_path / "x.png")
+    found, _ = predict(PredictRequest(asked.folder / "model", (path,), device="cpu"))
+    assert found[0].label == "stripes"
+
+
+def test_what_is_known_of_one_image(client):
+    names = label_some(client)
+    about = client.json(f"/image/{names['circle-7.png']}")
+    assert about["files"] == ["more/circle-7.png"]
+    assert about["shares"][0][0] == 1
+    assert sum(share for _, share in about["shares"]) <= 1.001
+    assert client.json("/find?text=CIRCLE-7")["images"] == [names["circle-7.png"]]
+
+
+def test_wrong_folders_are_refused_before_anything_is_written(tmp_path, drawings, asked):
+    for request, reason in [
+        (replace(asked, pile=tmp_path / "none"), "is not a folder; it holds the images"),
+        (replace(asked, out=drawings[1]), "holds your images"),
+        (replace(asked, labeled=tmp_path / "none"), "--labeled .* is not a folder"),
+    ]:
+        with pytest.raises(InputError, match=reason), opened(request):
+            pass
+    (tmp_path / "empty").mkdir()
+    with (
+        pytest.raises(InputError, match="no images in"),
+        opened(replace(asked, pile=tmp_path / "empty")),
+    ):
+        pass
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(InputError, match="cannot make the folder --out"),
+        opened(replace(asked, out=tmp_path / "file" / "out")),
+    ):
+        pass
+    assert not asked.folder.exists()
+
+
+def test_out_is_beside_the_pile_by_default(tmp_path):
+    assert LabelRequest(tmp_path / "pile").folder == tmp_path.resolve() / "pile-labels"
+
+
+def test_tabs_find_the_server_again_after_a_restart(asked):
+    with serving(asked) as (running, client):
+        port, cookie = running.listener.getsockname()[1], client.cookie
+    with serving(asked) as (running, client):
+        assert running.listener.getsockname()[1] == port
+        client.cookie = cookie
+        assert client.ask("/state")[0] == 200
+    with closing(open_database(asked.folder)) as database:
+        assert len(database.rows("SELECT * FROM browsers")) == 2
+
+
+def test_near_copies_are_found_in_a_large_pile_too():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((EXACT + 500, 64)).astype(np.float32) + 1
+    rows[EXACT + 100] = rows[7] * 3 + 0.01
+    rows[EXACT + 200] = rows[EXACT + 100]
+    groups = near_copies(rows)
+    assert groups[[7, EXACT + 100, EXACT + 200]].tolist() == [7, 7, 7]
+    assert (groups != np.arange(len(rows))).sum() == 2
+
+
+def test_varied_rows_touch_every_cluster_and_are_no_copies():
+    rng = np.random.default_rng(0)
+    centers = np.eye(12, 30) * 20
+    rows = (centers[np.arange(600) % 12] + rng.standard_normal((600, 30))).astype(np.float32)
+    found = varied(rows, 36)
+    assert set((found % 12).tolist()) == set(range(12))
+    assert len(set(found.tolist())) == len(found)
+    assert len(varied(np.ones((5, 3), np.float32), 36)) == 1
+
+
+def test_what_is_asked_stays_and_is_filled_up_with_what_is_uncertain_and_different():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 16)).astype(np.float32)
+    rows[11] = rows[10]
+    uncertain = np.linspace(0, 1, 200)
+    uncertain[[10, 11]] = 5.0
+    allowed = np.ones(200, bool)
+    allowed[3] = False
+    found = worth_asking(Sample(rows), uncertain, allowed, [5, 3], 8)
+    assert found[0] == 5
+    assert 3 not in found
+    assert len(found) == len(set(found)) == 8
+    assert (10 in found) + (11 in found) == 1
+    assert np.mean(found[1:]) > 60
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopping_says_where_the_answers_are(asked, sent, code):
+    with process(asked, stderr=subprocess.PIPE) as (server, address):
+        assert address.startswith("http://127.0.0.1:")
+        server.send_signal(sent)
+        said = server.stderr.read()
+        assert server.wait(30) == code
+    assert said.splitlines() == [
+        f"Answers are kept in {asked.folder}. Ctrl-C ends this; nothing is lost.",
+        f"stopped; answers are in {asked.folder}",
+    ]
+
+
+def test_another_host_is_warned_of(asked, capsys):
+    announce(replace(asked, host="0.0.0.0", no_browser=True), "http://box:1/?token=t")
+    said = capsys.readouterr()
+    assert said.err.startswith("warning: --host 0.0.0.0 lets other machines reach this page")
+    assert said.out == "http://box:1/?token=t\n"
+
+
+def test_the_next_start_shows_the_last_view_before_it_has_looked(asked):
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 48)
+        names = label_some(client)
+        before = client.state()
+        while running.session.kept_version != running.session.snapshot.version:
+            time.sleep(0.02)
+    with opened(asked) as running:
+        session = running.session
+        assert session.early
+        assert session.snapshot.images.tolist() == before["image"]
+        assert session.snapshot.answers.tolist() == before["said"]
+        assert session.library.names_of(names["dots-3.png"]) == ["dots-3.png"]
+        assert session.library.find("dots-3", 5) == [names["dots-3.png"]]
+        session.answer({"kind": "answer", "set": [[0, [names["dots-3.png"]]]]})
+        with pytest.raises(InputError, match="has not been read yet"):
+            session.answer({"kind": "answer", "set": [[0, [999]]]})
+    with opened(asked) as running:  # one more answer: the view is not of now
+        assert not running.session.early

@@ -1,0 +1,107 @@
+"""A server of `semishot label` in this process, and a browser's half of the conversation."""
+
+import http.client
+import json
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from semishot.label.requests import LabelRequest
+from semishot.label.server import Running, opened
+
+
+class Client:
+    """Requests as a browser would send them, unless told otherwise."""
+
+    def __init__(self, running: Running) -> None:
+        self.base = running.base
+        self.host = running.base.removeprefix("http://")
+        self.cookie = ""
+
+    def ask(
+        self, path: str, body: object = None, method: str = "", **headers: str | None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and content. A header that is None is left out."""
+        sent: dict[str, str | None] = {"host": self.host, "cookie": self.cookie or None}
+        data = (
+            body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        )
+        if data is not None:
+            sent |= {"origin": self.base, "content-type": "application/json"}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        address, port = self.host.rsplit(":", 1)
+        connection = http.client.HTTPConnection(address, int(port), timeout=20)
+        try:
+            connection.putrequest(
+                method or ("GET" if data is None else "POST"), path, skip_host=True
+            )
+            if data is not None and "transfer-encoding" not in sent:
+                sent.setdefault("content-length", str(len(data)))
+            for name, value in sent.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            connection.endheaders(data)
+            response = connection.getresponse()
+            return (
+                response.status,
+                {k.lower(): v for k, v in response.getheaders()},
+                response.read(),
+            )
+        finally:
+            connection.close()
+
+    def json(self, path: str, body: object = None) -> Any:
+        status, _, content = self.ask(path, body)
+        assert status == 200, content
+        return json.loads(content)
+
+    def state(self) -> dict[str, Any]:
+        _, _, content = self.ask("/state")
+        (length,) = struct.unpack_from("<I", content)
+        found = json.loads(content[4 : 4 + length])
+        rows, at = found["rows"], 4 + length
+        columns = ["I image", "I group", "f score", "h said", "h guess", "B sure", "B stranger"]
+        for code, name in (column.split() for column in [*columns, "B flags", "B copies"]):
+            found[name] = list(struct.unpack_from(f"<{rows}{code}", content, at))
+            at += -(-rows * struct.calcsize(code) // 8) * 8
+        return found
+
+    def until(self, good: Callable[[dict[str, Any]], bool], seconds: float = 30) -> dict[str, Any]:
+        """The state, once it is as wanted."""
+        end = time.monotonic() + seconds
+        while not good(found := self.state()):
+            assert time.monotonic() < end, found
+            time.sleep(0.02)
+        return found
+
+    def say(self, **event: Any) -> dict[str, Any]:
+        """Answer, and wait until it has been judged."""
+        number = self.json("/answer", event)["event"]
+        return self.until(lambda state: state["event"] >= number)
+
+    def names(self) -> dict[str, int]:
+        """The image of each file, by its name without folders."""
+        images = self.state()["image"]
+        found = self.json("/names", {"images": images})
+        return {names[0].rsplit("/", 1)[-1]: int(image) for image, names in found.items()}
+
+
+@contextmanager
+def serving(request: LabelRequest) -> Iterator[tuple[Running, Client]]:
+    """A server in a thread, and a client that has shown its token."""
+    with opened(request) as running:
+        thread = threading.Thread(target=running.run)
+        thread.start()
+        try:
+            client = Client(running)
+            while not running.server.started:
+                time.sleep(0.01)
+            _, headers, _ = client.ask(f"/?token={running.guard.token()}")
+            client.cookie = headers["set-cookie"].partition(";")[0]
+            yield running, client
+        finally:
+            running.server.should_exit = True
+            thread.join(20)
