@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from semishot import PrototypeClassifier
+from semishot.errors import InputError
 from semishot.estimator import evidence as evidences
 from semishot.estimator import graph as graphs
 from semishot.estimator import graph_rule, graph_scores, neighbours, pile
@@ -474,3 +475,34 @@ def test_half_moons_are_followed():
         for refiner in ("graph", "fitted_mask")
     }
     assert right["graph"] > 0.97 > right["fitted_mask"]
+
+
+def test_what_a_loaded_classifier_cannot_tell_is_said(tmp_path):
+    x, y, _ = task(shot=3)
+    fitted = PrototypeClassifier().fit(x, y)
+    for wrong in (2, -1, 0, np.nan, "a"):
+        with pytest.raises(InputError, match="reject must be None or between 0 and 1"):
+            fitted.missed_strangers(wrong)
+    fitted.save(tmp_path / "a")
+    with pytest.raises(InputError, match="how many strangers are missed is known after fit only"):
+        PrototypeClassifier.load(tmp_path / "a").missed_strangers(0.05)
+
+
+@pytest.mark.parametrize("name", ["supervised", "basic"])
+def test_the_supervised_model_has_a_name(name):
+    x, y, _ = task()
+    named, alone = PrototypeClassifier(name).fit(x, y), PrototypeClassifier(None).fit(x, y)
+    assert np.array_equal(named.predict_proba(x), alone.predict_proba(x))
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e-12, 1e-30])
+def test_small_float64_features_are_right_or_refused(scale):
+    x, y, _ = task()
+    known = PrototypeClassifier().fit(x, y)
+    try:
+        small = PrototypeClassifier().fit(scale * x, y)
+    except InputError as error:
+        assert "are taken for 0: rescale X" in str(error)
+        assert scale < 1e-9
+    else:
+        assert np.allclose(small.stranger_proba_, known.stranger_proba_, atol=1e-6)

@@ -17,7 +17,6 @@ from semishot.errors import InputError
 from semishot.label.near_copies import EXACT, near_copies
 from semishot.label.requests import LabelRequest
 from semishot.label.server import LOCK, announce, opened
-from semishot.label.suggestions import Sample, varied, worth_asking
 from semishot.sorter.answers import open_database
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import PredictRequest
@@ -376,32 +375,6 @@ def test_near_copies_are_found_in_a_large_pile_too():
     groups = near_copies(rows)
     assert groups[[7, EXACT + 100, EXACT + 200]].tolist() == [7, 7, 7]
     assert (groups != np.arange(len(rows))).sum() == 2
-
-
-def test_varied_rows_touch_every_cluster_and_are_no_copies():
-    rng = np.random.default_rng(0)
-    centers = np.eye(12, 30) * 20
-    rows = (centers[np.arange(600) % 12] + rng.standard_normal((600, 30))).astype(np.float32)
-    found = varied(rows, 36)
-    assert set((found % 12).tolist()) == set(range(12))
-    assert len(set(found.tolist())) == len(found)
-    assert len(varied(np.ones((5, 3), np.float32), 36)) == 1
-
-
-def test_what_is_asked_stays_and_is_filled_up_with_what_is_uncertain_and_different():
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((200, 16)).astype(np.float32)
-    rows[11] = rows[10]
-    uncertain = np.linspace(0, 1, 200)
-    uncertain[[10, 11]] = 5.0
-    allowed = np.ones(200, bool)
-    allowed[3] = False
-    found = worth_asking(Sample(rows), uncertain, allowed, [5, 3], 8)
-    assert found[0] == 5
-    assert 3 not in found
-    assert len(found) == len(set(found)) == 8
-    assert (10 in found) + (11 in found) == 1
-    assert np.mean(found[1:]) > 60
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

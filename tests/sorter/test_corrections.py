@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from semishot.sorter import fitted_pile
+from semishot.sorter.embedding import Rows
+from semishot.sorter.fitted_pile import fit_pile
 from semishot.sorter.journal import read_journal
+from semishot.sorter.listing import Item
 from support.commands import printed, refusal
 from support.own_images import draw, folders, save
 
@@ -292,3 +295,22 @@ def test_many_doubts_and_conflicts_are_counted(capsys, tmp_path, monkeypatch):
     said = printed(capsys, *given)
     assert "Note: labeled/circle/0.png and labeled/cross/same0.png are one image in two" in said
     assert "Note: 1 more images lie in two classes." in said
+
+
+def test_a_copy_of_a_labeled_image_has_the_numbers_of_that_image():
+    """Not those of another one: copies of named strangers too."""
+    rng = np.random.default_rng(0)
+    centers = 3 * rng.normal(size=(3, 40))
+    owner = np.array([0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 1, 2, 2, 0, 2])
+    features = (centers[owner] + rng.normal(size=(15, 40))).astype(np.float32)
+    features[13], features[14] = features[0], features[4]  # copies of a member, and of a stranger
+    digests = [bytes([i]) for i in range(13)] + [bytes([0]), bytes([4])]
+    names = ["a", "a", "b", "b", "stranger"]
+    items = [Item(str(i), names[i] if i < 5 else None) for i in range(15)]
+    fitted = fit_pile(Rows(features.copy(), items, digests), None, 0.05)
+    member, stranger = fitted.predictions[-2:]
+    scores = fitted.classifier.distractor_score_
+    assert (member.label, member.stranger) == ("a", False)
+    assert member.distractor_score == pytest.approx(scores[0])
+    assert (stranger.stranger, stranger.stranger_probability) == (True, 1.0)
+    assert stranger.distractor_score == pytest.approx(scores[4])

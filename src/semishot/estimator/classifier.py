@@ -43,12 +43,14 @@ from semishot.estimator.strangers import stranger_probability
 __all__ = ["NAMED_STRANGER", "UNLABELED", "PrototypeClassifier"]
 
 FLOATS = [np.float32, np.float64]
+LEAST = 1e-11
+"""The least length of features that is not taken for 0, whatever their precision."""
 GRAPH = "graph"
 
 
 UNKNOWN = (
     "how members of a class score is not known: it takes two labeled examples of some class, or two "
-    "unlabeled ones"
+    "unlabeled ones; a file of version 0.1 does not hold it for strangers"
 )
 
 
@@ -324,10 +326,17 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
         `n_strangers_` less those rejected, of which a share `reject` of the members is no stranger.
         """
-        check_is_fitted(self, "stranger_proba_")
+        check_is_fitted(self)
+        share = self.reject if reject is None else reject
+        if share is not None and not (is_number(share) and 0 < share < 1):
+            raise InputError(f"reject must be None or between 0 and 1, not {share!r}")
         if self.n_strangers_ is None:
             raise InputError(UNKNOWN)
-        share = self.reject if reject is None else reject
+        if not hasattr(self, "distractor_score_"):
+            raise InputError(
+                "how many strangers are missed is known after fit only: a saved classifier does not hold "
+                "the examples it was given"
+            )
         expected = self.n_strangers_.expected
         if share is None:
             return expected
@@ -422,6 +431,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def _built_refiner(self) -> nn.Module | str | None:
         refiner = self.refiner
+        if is_word(refiner, "supervised", "basic"):
+            return None
         if is_word(refiner, GRAPH):
             return GRAPH
         if isinstance(refiner, str):
@@ -490,11 +501,11 @@ def is_word(value: Any, *words: str) -> bool:
 
 
 def check_small(features: Array, largest: float) -> None:
-    smallest = np.finfo(features.dtype).tiny ** 0.25
+    smallest = max(float(np.finfo(features.dtype).tiny) ** 0.25, LEAST)
     if 0 < largest < smallest:
         raise InputError(
-            f"no feature is larger than {largest:.3g}, and squares of numbers below {smallest:.3g} "
-            f"vanish in {features.dtype}: rescale X"
+            f"no feature is larger than {largest:.3g}, and numbers below {smallest:.3g} are taken for 0: "
+            "rescale X"
         )
 
 

@@ -3,6 +3,7 @@
 Letters: P rows of the pile, N classes, D features.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,15 @@ from numpy.typing import NDArray
 
 from semishot.estimator.by_graph import held_out_probabilities
 from semishot.estimator.fitted import Doubt, doubts
+from semishot.estimator.next_labels import doubt, varied, worth_asking
 from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
-from semishot.estimator.strangers import StrangerCount
+from semishot.estimator.strangers import Members, StrangerCount
 
-__all__ = ["NAMED_STRANGER", "UNLABELED", "Judge", "Judgement"]
+__all__ = ["NAMED_STRANGER", "UNLABELED", "Judge", "Judgement", "doubt_of"]
 
 Array = NDArray[Any]
+SURE = 0.01
+"""Of doubt: what is surer than this is not asked about."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Judgement:
     """How many rows of the pile are likely strangers."""
     doubtful: list[Doubt]
     """Labels that the other labels contradict, strongest first."""
+    members: Members
+    """How members score."""
 
 
 class Judge:
@@ -56,4 +62,20 @@ class Judge:
             np.array([learned.cutoff(float(reject)) for reject in rejects]),
             learned.n_strangers,
             doubts(held_out_probabilities(learned), held.places, held.classes),
+            learned.members,
         )
+
+    def varied(self, count: int) -> Array:
+        """Rows to begin with, where nothing is known."""
+        return varied(self.pile.features, self.pile.neighbours.space, count)
+
+    def worth_asking(self, worth: Array, kept: Sequence[int], count: int) -> Array:
+        """Up to `count` rows: those of `kept`, then those of most worth (P,) that differ."""
+        space = self.pile.neighbours.space
+        return worth_asking(self.pile.features, space, worth, count, kept=kept)
+
+
+def doubt_of(classes: Array, judgement: Judgement) -> Array:
+    """(P, N), class probabilities without excluded classes -> (P,), how likely a row is sorted wrong."""
+    found: Array = doubt(classes, judgement.scores, judgement.members)
+    return np.where(found < SURE, 0.0, found)

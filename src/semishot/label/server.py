@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import uvicorn
@@ -20,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from semishot.errors import InputError, Terminated, printable
+from semishot.errors import InputError, printable
 from semishot.label import finish
 from semishot.label.catalog import Catalog
 from semishot.label.images import PATIENCE, Library, check_folders, list_files
@@ -341,15 +343,31 @@ class Running:
 
 def label(request: LabelRequest) -> None:
     """Serve the page until it is interrupted."""
-    with opened(request) as running:
-        ended = 0
-        try:
-            announce(request, f"{running.base}/?token={running.guard.token()}")
-            running.run()
-        except (KeyboardInterrupt, Terminated) as error:  # this is how it ends
-            ended = 143 if isinstance(error, Terminated) else 130
+    with opened(request) as running, stopped_by_signals(running.server) as received:
+        announce(request, f"{running.base}/?token={running.guard.token()}")
+        running.run()
     print(f"stopped; answers are in {printable(str(request.folder))}", file=sys.stderr)
-    sys.exit(ended)
+    sys.exit(143 if signal.SIGTERM in received else 130 if received else 0)
+
+
+@contextlib.contextmanager
+def stopped_by_signals(server: uvicorn.Server) -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM end the server in good order, at any instant; the signals received.
+
+    An exception in the midst of its beginning or end would leave an event loop half made.
+    """
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

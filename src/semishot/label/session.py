@@ -19,7 +19,6 @@ from semishot.errors import InputError
 from semishot.label.images import MISSING, Library
 from semishot.label.last_view import keep_view, kept_view, pack
 from semishot.label.near_copies import near_copies
-from semishot.label.suggestions import Sample, uncertainty, varied, worth_asking
 from semishot.sorter.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
 from semishot.sorter.listing import STRANGER
 
@@ -110,7 +109,6 @@ class Session:
         self.wake = threading.Event()
         self.stopping = threading.Event()
         self.judge: Judge | None = None
-        self.sample: Sample | None = None
         self.judged_rows, self.judged_at = 0, 0.0
         self.groups: Array = np.empty(0, np.int64)
         """(P,), the first row of its near copies."""
@@ -444,8 +442,8 @@ class Session:
         allowed = self._stands(nothing)
         row_of = self.library.rows.row_of
         self.asked = [i for i in self.asked if allowed[row_of[i]]]
-        if len(self.asked) < VARIED // 2 and len(nothing.images):
-            found = varied(self.library.features[: len(nothing.images)], VARIED)
+        if len(self.asked) < VARIED // 2 and self.judge is not None:
+            found = self.judge.varied(VARIED)
             more = [int(nothing.images[row]) for row in found if allowed[row]]
             self.asked = list(dict.fromkeys([*self.asked, *more]))[:VARIED]
         return list(self.asked)
@@ -454,17 +452,18 @@ class Session:
         self, nothing: Snapshot, classes: Array, judgement: "Judgement", labels: Array
     ) -> list[int]:
         allowed = self._stands(nothing) & (labels == UNLABELED)
-        uncertain = uncertainty(classes, judgement.stranger)
+        from semishot.label.judge import doubt_of
+
+        assert self.judge is not None
+        worth = np.where(allowed, doubt_of(classes, judgement), 0.0)
         row_of = self.library.rows.row_of
-        usual = float(np.quantile(uncertain[allowed], KEPT)) if allowed.any() else 0.0
-        kept = [row_of[i] for i in self.asked if uncertain[row_of[i]] >= usual]
-        if self.sample is None or self.sample.count != len(labels):
-            self.sample = Sample(self.library.features[: len(labels)])
+        usual = float(np.quantile(worth[allowed], KEPT)) if allowed.any() else 0.0
+        kept = [row_of[i] for i in self.asked if worth[row_of[i]] >= max(usual, SMALLEST)]
         if classes.shape[1] == 1 and len(self.asked) > VARIED // 2:
             kept = [
-                row_of[i] for i in self.asked
-            ]  # still the varied beginning: other classes are in it
-        rows = worth_asking(self.sample, uncertain, allowed, kept, max(ASKED, len(kept)))
+                row_of[i] for i in self.asked if allowed[row_of[i]]
+            ]  # still the varied beginning
+        rows = self.judge.worth_asking(worth, kept, max(ASKED, len(kept)))
         self.asked = [int(nothing.images[row]) for row in rows]
         return list(self.asked)
 

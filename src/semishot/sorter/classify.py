@@ -25,7 +25,7 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.fitted_pile import FittedPile, fit_pile, notes_on_files, summarize
-from semishot.sorter.journal import How, Sorting, read_journal
+from semishot.sorter.journal import JOURNAL, How, Sorting, read_journal
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.out_folder import (
@@ -155,7 +155,7 @@ def _check_again(before: Sorting | None, apply: How | None) -> None:
     if before is not None and apply not in (None, before.how):
         raise InputError(
             f"{before.out} holds a pile sorted by --apply {before.how}: pass that to sort it again, or "
-            f"`semishot undo {before.out}` first"
+            f"`semishot undo {before.out}` first (if that cannot finish, delete {before.out / JOURNAL})"
         )
 
 

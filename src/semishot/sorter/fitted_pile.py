@@ -26,7 +26,7 @@ NAMED = 10
 """How many doubtful labels, and images in two classes, are named."""
 KNOWN = -1
 BLOCK = 4096
-ENOUGH_HELD_OUT, CHANCE = 12, 0.05
+SOME_HELD_OUT, ENOUGH_HELD_OUT, CHANCE = 6, 12, 0.05
 """Held-out images from which on it is judged whether they are predicted better than by chance, and how
 probable their accuracy may be by chance."""
 
@@ -96,7 +96,10 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
         classifier.label_distributions_, classifier.stranger_proba_, classifier.distractor_score_
     )
     items = rows.items[first:]
-    predictions = predictions_of(classifier, answers.of_rows(fitted_as), items)
+    labeled_row = {digest: place for place, digest in enumerate(rows.digests[:first])}
+    pairs = zip(fitted_as, rows.digests[first:], strict=True)
+    own = [labeled_row[digest] if row == KNOWN else row for row, digest in pairs]
+    predictions = predictions_of(classifier, answers.of_rows(own), items)
     predictions = [
         _known(one, known[digest]) if row == KNOWN else one
         for one, row, digest in zip(predictions, fitted_as, rows.digests[first:], strict=True)
@@ -245,11 +248,14 @@ def _doubts(fitted: FittedPile) -> list[str]:
 def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
     """A warning if held-out labels are predicted hardly better than by naming the largest class."""
     held = fitted.classifier.held_out_
-    if held is None or held.examples < ENOUGH_HELD_OUT:
+    if held is None or held.examples < SOME_HELD_OUT:
         return None
     chance = max(labels.values()) / sum(labels.values())
     right = round(held.accuracy * held.examples)
-    if binomtest(right, held.examples, chance, alternative="greater").pvalue <= CHANCE:
+    if held.examples < ENOUGH_HELD_OUT:  # too few for a test: only what is not better at all
+        if held.accuracy > chance:
+            return None
+    elif binomtest(right, held.examples, chance, alternative="greater").pvalue <= CHANCE:
         return None
     name = printable(fitted.encoder.name) if fitted.encoder else "these features"
     return (

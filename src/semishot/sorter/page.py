@@ -220,7 +220,12 @@ def as_html(page: PilePage) -> str:
     strangers = group("Strangers", outside, ())
     groups = []
     for name, own in list(of_class.items())[:MOST_GROUPS]:
-        own.sort(key=lambda one: -(one.probability if one.sure is None else one.sure))
+        own.sort(
+            key=lambda one: (
+                -(one.probability if one.sure is None else one.sure),
+                one.distractor_score or 0,
+            )
+        )
         groups.append(group(name, own, page.labeled.get(name, ())[:heads]))
     return render(
         FOLDER / "sorted.html",
