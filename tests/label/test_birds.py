@@ -49,6 +49,7 @@ def kind_of(label):
     return re.match(r"(\w+)-", label)[1]
 
 
+@pytest.mark.slow
 def test_birds_from_no_labels_to_a_sorting_that_is_undone(chromium, asked):
     before = {path.name: path.read_bytes() for path in asked.pile.iterdir()}
     total = len(before)

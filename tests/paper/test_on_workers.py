@@ -109,6 +109,7 @@ def on_ray(cluster) -> partial:
     return partial(places.ray_cluster, cluster.address, "auto")
 
 
+@pytest.mark.slow
 def test_a_machine_lost_and_machines_that_join_late_change_nothing_but_the_time(
     here, cluster, tiny_pool, tmp_path, monkeypatch, capsys
 ):

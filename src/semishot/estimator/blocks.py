@@ -47,9 +47,9 @@ class Space:
     def __call__(self, features: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
         if self.normalization == "centered":
-            features = F.normalize(features, dim=-1) - self.center
+            features = unit(features) - self.center
         if self.normalization != "none":
-            features = F.normalize(features, dim=-1)
+            features = unit(features)
         return features / self.length
 
     def settle(self, prototypes: Tensor) -> Tensor:
@@ -59,7 +59,12 @@ class Space:
         """
         if self.normalization == "none":
             return prototypes
-        return F.normalize(prototypes, dim=-1) / self.length
+        return unit(prototypes) / self.length
+
+
+def unit(rows: Tensor) -> Tensor:
+    """(..., D) -> (..., D), of length 1 at any scale; zeros stay zeros."""
+    return F.normalize(rows, dim=-1, eps=torch.finfo(rows.dtype).tiny)
 
 
 @contextmanager
@@ -93,7 +98,7 @@ def mean_direction(features: Array) -> Tensor:
     """(P, D) -> (D,), the mean of the features at unit length."""
     total = torch.zeros(features.shape[1], dtype=torch.float64)
     for _, block in blocks(features):
-        total += F.normalize(block, dim=-1).sum(0)
+        total += unit(block).sum(0)
     return (total / len(features)).to(block)
 
 

@@ -43,8 +43,6 @@ from semishot.estimator.strangers import stranger_probability
 __all__ = ["NAMED_STRANGER", "UNLABELED", "PrototypeClassifier"]
 
 FLOATS = [np.float32, np.float64]
-LEAST = 1e-11
-"""The least length of features that is not taken for 0, whatever their precision."""
 GRAPH = "graph"
 
 
@@ -501,11 +499,11 @@ def is_word(value: Any, *words: str) -> bool:
 
 
 def check_small(features: Array, largest: float) -> None:
-    smallest = max(float(np.finfo(features.dtype).tiny) ** 0.25, LEAST)
+    smallest = np.finfo(features.dtype).tiny ** 0.25
     if 0 < largest < smallest:
         raise InputError(
-            f"no feature is larger than {largest:.3g}, and numbers below {smallest:.3g} are taken for 0: "
-            "rescale X"
+            f"no feature is larger than {largest:.3g}, and squares of numbers below {smallest:.3g} "
+            f"vanish in {features.dtype}: rescale X"
         )
 
 

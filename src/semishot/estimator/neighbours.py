@@ -100,7 +100,7 @@ class Remembered:
         square = float(self.center @ self.center)
         lengths, along = np.empty(len(self.features)), np.empty(len(self.features))
         for part, block in blocks(self.features):
-            lengths[part] = block.norm(dim=-1).clamp_min(1e-30)
+            lengths[part] = block.norm(dim=-1).clamp_min(torch.finfo(block.dtype).tiny)
             along[part] = block @ self.center
         along /= lengths
         apart = np.sqrt(np.maximum(1 + square - 2 * along, 1e-14))

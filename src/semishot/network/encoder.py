@@ -55,7 +55,7 @@ class ConvEncoder(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D). Pixels are scaled to [0, 1] and nothing else."""
         maps = self.feature_maps(images)
-        return maps.reshape(len(maps), self.runs, -1).transpose(0, 1)  # (R, B, D)
+        return maps.reshape(maps.shape[0], self.runs, -1).transpose(0, 1)  # (R, B, D)
 
     def feature_maps(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (B, R * F, H / 16, W / 16), before they are flattened."""
