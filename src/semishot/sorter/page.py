@@ -19,6 +19,8 @@ from semishot.system.files import write_whole
 __all__ = ["PilePage", "write_page", "write_pile_page"]
 
 FOLDER = Path(__file__).parent
+NARROW = "\u202f"
+"""A narrow space at which no line is broken."""
 LABELED_SHOWN = 6
 """The most labeled examples shown at the head of a class."""
 MOST_IN_GROUP, MOST_TILES, MOST_GROUPS = 60, 1200, 300
@@ -266,8 +268,8 @@ def ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Pre
 def percent(share: float) -> str:
     """A share in whole percent, and never 100 % or 0 %: nothing is certain."""
     if share > 0.995:
-        return "> 99 %"
-    return "< 1 %" if share < 0.005 else f"{100 * share:.0f} %"
+        return f">{NARROW}99{NARROW}%"
+    return f"<{NARROW}1{NARROW}%" if share < 0.005 else f"{100 * share:.0f}{NARROW}%"
 
 
 def readable(text: str, longest: int = LONGEST) -> str:
