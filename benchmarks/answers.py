@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from classifier_page import PAGE, between
+from json_lines import write_lines
 from measurement import about_tasks
 from semishot.estimator.graph_rule import Learned
 from semishot.estimator.next_labels import doubt, varied, worth_asking
 from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
 from semishot.system.files import read_json
-from stranger_tasks.json_lines import write_lines
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources
 from summarize import markdown
 

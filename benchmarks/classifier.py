@@ -20,6 +20,7 @@ from measurement import command, result, time_in_turns
 from semishot import PrototypeClassifier
 
 FEATURES, CLASSES, SHOT, ROWS = 1280, 20, 5, 10_000
+REFINERS = {"PrototypeClassifier": "graph", "PrototypeClassifier, fitted_mask": "fitted_mask"}
 FIT = Path(__file__).with_name("fit_pile.py")
 
 
@@ -49,11 +50,12 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
         folder = Path(temporary)
         for count in alone:
             paths, seconds = write_pile(folder, count, features), folder / "seconds.json"
-            memory = watch([sys.executable, str(FIT), *map(str, paths), str(seconds)])
-            row = {"contender": "PrototypeClassifier", "pile": count}
-            row |= json.loads(seconds.read_text(encoding="utf-8"))
-            row["us_per_example"] = 1e6 * (row["fit_seconds"] + row["predict_seconds"]) / count
-            rows.append(row | {"memory_mib": memory["parent_mib"]})
+            for name, refiner in REFINERS.items():
+                memory = watch([sys.executable, str(FIT), *map(str, (*paths, seconds)), refiner])
+                row = {"contender": name, "pile": count}
+                row |= json.loads(seconds.read_text(encoding="utf-8"))
+                row["us_per_example"] = 1e6 * (row["fit_seconds"] + row["predict_seconds"]) / count
+                rows.append(row | {"memory_mib": memory["parent_mib"]})
             paths[0].unlink()
         for count in beside:
             pile, labels = (np.load(path) for path in write_pile(folder, count, features))

@@ -30,11 +30,11 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from json_lines import write_lines
 from measurement import about_tasks
 from semishot import PrototypeClassifier
 from semishot.system.files import read_json
 from stranger_tasks.figures import NEW_ROWS, OLD, OURS, REJECT, Found, cell_of, figures
-from stranger_tasks.json_lines import write_lines
 from stranger_tasks.rivals import RIVALS
 from stranger_tasks.tables import markdown
 from stranger_tasks.tasks import Cell, Source, Task, cells, draw, named_cells, sources

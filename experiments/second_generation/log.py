@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from compact_json import write_lines
+
+from json_lines import write_lines
 
 CELLS = ("1/0", "1/5", "5/0", "5/5")
 NAMES = {

@@ -14,7 +14,7 @@ from semishot.data.pool import ImageClass, save_pool
 from semishot.network import encoder
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "experiments"))
+sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
 at_test, jobs, log, train, views = (
     import_module(f"second_generation.{name}")
     for name in ("at_test", "jobs", "log", "train", "views")

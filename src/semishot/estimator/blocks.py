@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from semishot.errors import InputError
-from semishot.prototypes import class_log_probs, class_prototypes, squared_distances
+from semishot.prototypes import class_prototypes
 
 BLOCK = 2**19
 """Numbers in a block: 2 MB in float32, which stay in the cache from one operation to the next."""
@@ -120,25 +120,6 @@ def coordinates(features: Array, space: Space, prototypes: Tensor) -> tuple[Tens
         rest = scaled.square().sum(-1) - along.square().sum(-1)  # (L,)
         seen[part, -1] = rest.clamp_min(0).sqrt()
     return seen, F.pad(prototypes @ basis, (0, 1))
-
-
-def log_probs_in_blocks(features: Array, space: Space, prototypes: Tensor) -> Tensor:
-    """Eq. 2: (P, D), (N, D) -> (P, N)."""
-    found = prototypes.new_empty(len(features), len(prototypes))
-    for part, block in blocks(features):
-        found[part] = class_log_probs(space(block.to(found)), prototypes)
-    return found
-
-
-def nearest_in_blocks(features: Array, space: Space, prototypes: Tensor) -> tuple[Tensor, Tensor]:
-    """(P, D), (N, D) -> the squared distance to the nearest prototype and which it is, (P,) and (P,)."""
-    distances = prototypes.new_empty(len(features))
-    places = torch.empty(len(features), dtype=torch.int64)
-    for part, block in blocks(features):
-        distances[part], places[part] = squared_distances(
-            space(block.to(distances)), prototypes
-        ).min(-1)
-    return distances, places
 
 
 def prototypes_in_blocks(features: Array, space: Space, weights: Tensor) -> Tensor:

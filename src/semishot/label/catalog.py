@@ -59,15 +59,6 @@ class Catalog:
             connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", rows)
         self.files.update(fresh)
 
-    def forget(self, paths: Iterable[str]) -> None:
-        gone = [path for path in paths if path in self.files]
-        with self.database.transaction() as connection:
-            connection.executemany(
-                "DELETE FROM files WHERE path = ?", [(os.fsencode(path),) for path in gone]
-            )
-        for path in gone:
-            del self.files[path]
-
     def imported(self) -> set[tuple[int, str]]:
         """Labels that came from folders: each is taken over once, so that an undone one stays undone."""
         return {

@@ -34,7 +34,7 @@ class LargePictures:
     """The name of each picture of this page, and its bytes."""
 
     def source(self, item: Item) -> str:
-        """The relative address of the picture, which is made if it is not there yet; or nothing."""
+        """The relative address of the picture; makes the picture if needed. Empty without a file."""
         digest = self.digests.get(item)
         if not digest or item.path is None:
             return ""
