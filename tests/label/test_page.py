@@ -194,6 +194,16 @@ def test_classes_are_renamed_merged_and_deleted(tab):
     assert tab.classes() == list(MEMBERS)
 
 
+def test_undo_pressed_fast_takes_back_as_many(tab):
+    sorted_by_class(tab)
+    tab.press("Control+z", "Control+z")
+    tab.settle()
+    assert tab.classes() == ["circle"]
+    tab.press("Control+y", "Control+y", "Control+y")
+    tab.settle()
+    assert tab.classes() == list(MEMBERS)
+
+
 def test_two_tabs_agree(tab):
     other = Tab(tab.context.new_page()).open(tab.page.url)
     tab.new_class("circle", "circle-0.png", "circle-1.png")

@@ -57,11 +57,11 @@ class Tab:
         """Wait until every answer has been judged and drawn."""
         self.wait(
             """async () => {
-              if ((sessionStorage.getItem("waiting") || "[]") !== "[]") return false;
+              if (!window.semishot.judged()) return false;
               const buffer = await (await fetch("/state")).arrayBuffer();
               const header = new Uint8Array(buffer, 4, new DataView(buffer).getUint32(0, true));
               const about = JSON.parse(new TextDecoder().decode(header));
-              return about.event === about.last && window.semishot.version === about.version;
+              return window.semishot.version === about.version && window.semishot.judged();
             }"""
         )
 

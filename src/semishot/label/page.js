@@ -35,6 +35,7 @@ const outbox = {
   waiting: JSON.parse(sessionStorage.getItem("waiting") || "[]"),
   sent: [],
   busy: false,
+  last: 0, // the newest event that is known to be on disk
   add(event, overlay = []) {
     const entry = { event: { ...event, key: crypto.getRandomValues(new Uint32Array(4)).join("-") }, overlay };
     this.waiting.push(entry);
@@ -55,6 +56,7 @@ const outbox = {
       try {
         const { event } = await post("/answer", entry.event);
         this.sent.push({ event, overlay: entry.overlay });
+        this.last = event;
         entry.done?.(event);
       } catch (error) {
         if (!error.status || error.status >= 500 || error.status === 429 || error.status === 401) {
@@ -400,7 +402,7 @@ function draw(glide = true, focusedImage = currentImage()) {
   drawBar();
   drawCutoff();
   drawTools();
-  window.semishot = { version: state.version, event: state.event, rows: state.rows };
+  window.semishot = { version: state.version, event: state.event, rows: state.rows, judged: () => !outbox.waiting.length && state.event >= outbox.last };
   document.dispatchEvent(new CustomEvent("drawn"));
 }
 
@@ -582,14 +584,13 @@ function clear(images = chosen()) {
   if (held.length) say({ kind: "answer", set: [[-1, held]] }, [[-1, held]], `${counted(held.length, "answer")} taken back`);
 }
 
+/** Undo or redo; pressed again before the page has followed, it is sent all the same. */
 async function step(kind) {
-  if (!state[kind]) { toast(`Nothing to ${kind}.`); return; }
-  const title = state[kind];
-  state[kind] = null;
-  drawTools();
+  const title = window.semishot.judged() ? state[kind] : "";
+  if (title === null) { toast(`Nothing to ${kind}.`); return; }
   try {
     await outbox.add({ kind });
-    toast(`${kind === "undo" ? "Undone" : "Redone"}: ${title}`);
+    toast(`${kind === "undo" ? "Undone" : "Redone"}${title ? `: ${title}` : ""}`);
   } catch (error) { toast(error.message); }
 }
 
