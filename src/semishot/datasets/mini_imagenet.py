@@ -17,7 +17,6 @@ import io
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,8 @@ from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import remove
-from semishot.system.open_files import read_regular, reading
+from semishot.system.npy import write_array
+from semishot.system.open_files import open_zip, read_regular, reading
 
 __all__ = ["describe", "prepare", "read"]
 
@@ -200,7 +200,7 @@ def _in_zips(source: Path, named: Named) -> dict[str, ImageSource]:
     wanted = _names(named)
     found: dict[str, ImageSource] = {}
     for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
-        with reading(path, REMEDY), zipfile.ZipFile(path) as opened:
+        with reading(path, REMEDY), open_zip(path) as opened:
             members = opened.infolist()
         for member in members:
             name = member.filename.rsplit("/", 1)[-1]
@@ -279,7 +279,7 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> Imag
             rows = spool / f"{split}-{state.st_size}-{state.st_mtime_ns}.npy"
             images, classes = _unpickled(path)
             _check_counts(split, classes, path)
-            np.save(rows, np.ascontiguousarray(images))  # rows side by side
+            write_array(rows, np.ascontiguousarray(images))  # rows side by side
             os.utime(
                 rows, ns=(state.st_atime_ns, state.st_mtime_ns)
             )  # a build recognizes files by it

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from semishot.data.decoding import quiet
-from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.label.catalog import Catalog, Seen, status_of
 from semishot.label.requests import LabelRequest
-from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.embedding_cache import MOST_BYTES, EmbeddingCache
 from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item, Listing, Skipped, from_folders
+from semishot.system.npy import make_room
+from semishot.system.open_tensors import OpenTensors
 from semishot.system.progress import Meter
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
@@ -347,8 +347,8 @@ class Library:
         numbers = self.catalog.numbers([d for held in segments.values() for d, _ in held])
         each = iter(numbers)
         for path, held in segments.items():
-            with safe_open(path, "numpy") as file:
-                features = file.get_tensor("features")
+            with OpenTensors(path, MOST_BYTES) as file:
+                features = file["features"]
             for digest, place in held:
                 self._add_row(next(each), digest, features[place])
 

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows
 from semishot.sorter.listing import STRANGER, Item, Skipped, as_label, table_rows
-from semishot.system.npy import map_array
+from semishot.system.npy import make_room, map_array
 
 __all__ = ["feature_rows", "read_features", "read_labels"]
 
