@@ -30,7 +30,7 @@ from semishot.data.pool import (
 )
 from semishot.errors import InputError, printable
 from semishot.system.files import append_line, remove, whole_folder, write_whole
-from semishot.system.npy import make_room, map_array, map_to_fill
+from semishot.system.npy import Mapped, make_room, map_array, map_to_fill
 from semishot.system.open_files import read_regular
 from semishot.system.progress import meter
 
@@ -42,7 +42,7 @@ GRACE_SECONDS = 1.0
 """How long a worker that was asked to end may take to finish sending."""
 MOST_TEXT = 64 * 2**20
 """The largest list of finished batches that is read, in bytes."""
-Pixels = np.memmap[Any, np.dtype[np.uint8]]
+Pixels = Mapped[np.uint8]
 Read = Callable[[ImageSource], NDArray[np.uint8]]
 """A source -> one image (C, H, W)."""
 

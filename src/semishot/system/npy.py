@@ -16,6 +16,7 @@ from semishot.system.locks import open_own
 from semishot.system.open_files import open_regular, reading
 
 Number = TypeVar("Number", bound=np.generic)
+Mapped = np.memmap[Any, np.dtype[Number]]
 MOST_HEADER = 10_000
 REMEDY = "it must be a .npy file of numbers or strings"
 Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
@@ -29,7 +30,7 @@ def map_array(path: Path) -> NDArray[Any]:
         return _mapped(file, header, "r")
 
 
-def map_to_fill(path: Path) -> np.memmap[Any, Any]:
+def map_to_fill(path: Path) -> Mapped[Any]:
     """The array in one's own file, to be changed. It is not opened through a link."""
     with (
         open(path, "r+b", opener=lambda name, _: open_own(path, os.O_RDWR)) as file,
@@ -40,9 +41,7 @@ def map_to_fill(path: Path) -> np.memmap[Any, Any]:
         return found
 
 
-def make_room(
-    path: Path, dtype: type[Number], shape: tuple[int, ...]
-) -> np.memmap[Any, np.dtype[Number]]:
+def make_room(path: Path, dtype: type[Number], shape: tuple[int, ...]) -> Mapped[Number]:
     """A memory-mapped file to fill. Its space is allocated first: a full disk would kill the process."""
     kind = np.dtype(dtype)
     try:
@@ -59,6 +58,13 @@ def make_room(
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+def file_of(array: NDArray[Any]) -> Path | None:
+    """The .npy file that an array is mapped from."""
+    if isinstance(array, np.memmap) and str(array.filename).endswith(".npy"):
+        return Path(str(array.filename))
+    return None
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
