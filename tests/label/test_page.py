@@ -301,10 +301,10 @@ def test_axe_finds_nothing_in_any_view(chromium, client, scheme):
     page = tab.page
     assert violations(page) == []
     sorted_by_class(tab)
-    page.wait_for_timeout(300)
+    tab.still()
     for place in ("all", "ask", "class:1", "none"):
         tab.go(place)
-        page.wait_for_timeout(250)
+        tab.still()
         assert violations(page) == []
     for button, dialog in (
         ("#help", "#help-dialog"),
@@ -312,13 +312,13 @@ def test_axe_finds_nothing_in_any_view(chromium, client, scheme):
         ("#find", "#find-dialog"),
     ):
         page.click(button)
-        page.wait_for_timeout(250)
+        tab.still()
         assert violations(page) == []
         page.locator(dialog).evaluate("(box) => box.close()")
     tab.press("n")
     assert violations(page) == []
     tab.press("Escape", "Home", "Space")
-    page.wait_for_timeout(250)
+    tab.still()
     assert violations(page) == []
     context.close()
 
@@ -339,7 +339,8 @@ def test_hostile_names_stay_text_in_the_page(chromium, cache, tmp_path):
         tab.press("Enter")
         tab.settle()
         tab.press("Space")
-        tab.page.wait_for_timeout(200)
+        tab.page.wait_for_selector("#large[open]")
+        tab.wait("document.getElementById('large-name').textContent.includes('onerror')")
         assert tab.page.title() == "semishot label"
         assert tab.page.locator("script").count() == 1
         assert tab.quiet() == []

@@ -65,6 +65,10 @@ class Tab:
             }"""
         )
 
+    def still(self):
+        """Wait until nothing on the page moves or fades."""
+        self.wait("document.getAnimations().every((one) => one.playState !== 'running')")
+
     def classes(self):
         return self.page.locator('.place[data-place^="class:"] .name').all_text_contents()
 
