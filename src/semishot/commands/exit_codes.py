@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NoReturn
 
 from semishot.errors import InputError, Terminated, printable
-from semishot.system.streams import discard, flushed_results, reader_has_gone
+from semishot.system.streams import discard, flushed_results, nobody_reads
 
 LONGEST = 1000
 """The most characters of the line."""
@@ -42,7 +42,7 @@ def one_line_errors() -> Iterator[None]:
             _end(INTERRUPTED_LINE, TERMINATED if terminated else INTERRUPTED)
         if isinstance(error, InputError):
             _end(str(error), WRONG_USE)
-        if isinstance(error, BrokenPipeError) and _nobody_reads(error):
+        if isinstance(error, BrokenPipeError) and nobody_reads(error):
             discard(sys.stderr)
             sys.exit(UNREAD)
         if isinstance(error, OSError):
@@ -90,10 +90,6 @@ def _end(line: str, code: int) -> NoReturn:
             discard(sys.stderr)
         said_last_line.set()
     sys.exit(code)
-
-
-def _nobody_reads(error: BrokenPipeError) -> bool:
-    return error.filename == "stdout" or reader_has_gone(sys.stderr)
 
 
 def _refusal(error: OSError) -> str:

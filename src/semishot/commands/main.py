@@ -1,9 +1,9 @@
 """The entry point of the command `semishot`. Signals and streams come first: imports take their time."""
 
 import io
-import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from semishot import __version__
 from semishot.commands.exit_codes import one_line_errors
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> None:
 def check_working_folder() -> None:
     """Some libraries end the process if it does not exist, in their own words."""
     try:
-        os.getcwd()
+        Path.cwd()
     except FileNotFoundError as error:
         raise InputError(
             "the working folder has been deleted: change to another folder (cd), and run it again"

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-__all__ = ["discard", "flushed_results", "occupy_descriptors", "reader_has_gone"]
+__all__ = ["discard", "flushed_results", "nobody_reads", "occupy_descriptors"]
+
+STDOUT = "stdout"
+"""The name of the file in an error about it."""
 
 
 def occupy_descriptors() -> None:
@@ -36,7 +39,7 @@ def flushed_results() -> Iterator[None]:
             sys.stdout.flush()
         except OSError as error:
             discard(sys.stdout)
-            raise OSError(error.errno, error.strerror, "stdout") from error
+            raise OSError(error.errno, error.strerror, STDOUT) from error
 
 
 def discard(stream: TextIO) -> None:
@@ -47,13 +50,17 @@ def discard(stream: TextIO) -> None:
         os.close(null)
 
 
-def reader_has_gone(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nobody reads any more."""
+def nobody_reads(error: BrokenPipeError) -> bool:
+    """Whether this is about stdout or stderr, as in `| head`, and not about a pipe to a worker."""
+    return error.filename == STDOUT or any(map(_reader_has_gone, (sys.stdout, sys.stderr)))
+
+
+def _reader_has_gone(stream: TextIO) -> bool:
     if not hasattr(select, "poll"):  # Windows
         return False
     try:
         number = stream.fileno()
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # not a file, in tests
         return False
     poll = select.poll()
     poll.register(number, 0)
