@@ -3,7 +3,6 @@
 import io
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from semishot import __version__
 from semishot.commands.exit_codes import one_line_errors
@@ -51,6 +50,8 @@ def run(arguments: Sequence[str]) -> None:
 
 def check_working_folder() -> None:
     """Some libraries end the process if it does not exist, in their own words."""
+    from pathlib import Path
+
     try:
         Path.cwd()
     except FileNotFoundError as error:

@@ -30,6 +30,7 @@ from semishot.data.pool import (
     write_description,
 )
 from semishot.errors import InputError, printable
+from semishot.system.end_with_parent import end_with_parent
 from semishot.system.files import remove, whole_folder
 from semishot.system.npy import map_array
 from semishot.system.open_files import read_regular
@@ -189,7 +190,7 @@ def _read_batches(
     """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
     count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
-    pool = ProcessPoolExecutor(count, context, _end_with_parent)
+    pool = ProcessPoolExecutor(count, context, _begin)
     waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
     try:
         for first in batches:
@@ -223,16 +224,9 @@ def _block_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent() -> None:
-    """In a worker: end when the parent is killed, instead of waiting for the next batch forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+def _begin() -> None:
+    """In a worker: end with the parent, instead of waiting for the next batch forever."""
+    end_with_parent()
     signal.signal(signal.SIGTERM, _end_soon)
 
 
