@@ -1,6 +1,5 @@
 """A signal ends the process, whatever its threads wait for: one line, and the code of the signal."""
 
-import os
 import signal
 import subprocess
 import sys
