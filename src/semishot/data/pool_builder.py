@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.data import picture_limits
 from semishot.data.image_sources import ImageSource
 from semishot.data.pool import (
     ImageClass,
@@ -189,7 +190,7 @@ def _read_batches(
     """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
     count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
-    pool = ProcessPoolExecutor(count, context, _end_with_parent)
+    pool = ProcessPoolExecutor(count, context, _begin_work, (context.Lock(),))
     waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
     try:
         for first in batches:
@@ -221,6 +222,11 @@ def _block_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_work(one_large: AbstractContextManager[Any]) -> None:
+    picture_limits.budget.one_large = one_large
+    _end_with_parent()
 
 
 def _end_with_parent() -> None:
