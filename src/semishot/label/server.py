@@ -32,9 +32,9 @@ from semishot.label.session import NotReadyError, Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
 from semishot.sorter.answers import DATABASE, Answers, ConflictError, Database, open_database
 from semishot.sorter.journal import SORTED
-from semishot.sorter.listing import MOST_TABLE_BYTES
 from semishot.system.locks import MOST_SHOWN, holder_of, lock_file
 from semishot.system.open_files import own_text, read_regular
+from semishot.system.tables import MOST_BYTES
 
 __all__ = ["label"]
 
@@ -247,7 +247,7 @@ class Pages:
         )
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(
-            read_regular(path, MOST_TABLE_BYTES),
+            read_regular(path, MOST_BYTES),
             media_type="text/csv; charset=utf-8",
             headers=headers,
         )
@@ -331,6 +331,17 @@ def app_of(pages: Pages) -> Starlette:
     return Starlette(routes=pages.routes(), exception_handlers=handlers, lifespan=lifespan)
 
 
+class Server(uvicorn.Server):
+    """uvicorn's, without its own handling of signals: see `stopped_by_signals`.
+
+    It would send a signal once more when it has ended, which the second Ctrl-C looks like.
+    """
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @dataclass(frozen=True)
 class Running:
     """A server that is ready to run, and what it serves."""
@@ -403,7 +414,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         stack.callback(pages.close)
         session.listeners.append(pages.tell)
         doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
-        server = uvicorn.Server(settings(doorkeeper))
+        server = Server(settings(doorkeeper))
         pages.ending = lambda: server.should_exit
         library.patience = PATIENCE if session.early else 0.0
         session.start()

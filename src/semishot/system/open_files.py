@@ -5,7 +5,6 @@ the type is checked on the open file, as the path may lead elsewhere by then. A 
 `links=False`. A disk that does not answer is given up after `deadlines.READ_SECONDS`.
 """
 
-import csv
 import errno
 import io
 import json
@@ -59,14 +58,6 @@ def read_json(path: Path) -> Any:
     """The value in a JSON file."""
     with reading(path):
         return json.loads(read_regular(path, MOST_JSON).decode())
-
-
-def read_table(path: Path, most_bytes: int) -> Iterator[list[str]]:
-    """The rows of a CSV in UTF-8, one by one; commas, semicolons or tabs separate the cells."""
-    text = read_text(path, most_bytes)
-    head = text.partition("\n")[0]
-    delimiter = next((mark for mark in ",;\t" if mark in head), ",")
-    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
 
 
 def own_text(name: str | Path) -> str:
