@@ -20,7 +20,7 @@ from semishot.errors import InputError
 from semishot.label.catalog import Catalog, Seen, status_of
 from semishot.label.requests import LabelRequest
 from semishot.sorter.embedding_cache import MOST_BYTES, EmbeddingCache
-from semishot.sorter.journal import read_journal
+from semishot.sorter.journal import read_journal, trusted
 from semishot.sorter.listing import Item, Listing, Skipped, from_folders
 from semishot.system.npy import make_room
 from semishot.system.open_tensors import OpenTensors
@@ -100,7 +100,7 @@ def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
     apart = [out, *([request.cache] if request.cache else [])]
     listing = from_folders(request.labeled, [pile], apart)
     moved: dict[str, Path] = {}
-    sorting = read_journal(out)
+    sorting = read_journal(out, trusted(pile))
     if sorting is not None and sorting.how == "move":
         root = pile.resolve()
         for step in sorting.steps:
@@ -272,7 +272,7 @@ class Library:
                 if item.label and not item.of_pile and item.path and item.path.is_file()
                 if item.shown not in listed
             ]
-        sorting = read_journal(out)
+        sorting = read_journal(out, trusted(self.request.pile))
         before = None
         if sorting is not None and sorting.done:
             before = SortedPile(sorting, find_sorted(sorting))

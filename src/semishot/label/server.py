@@ -31,7 +31,7 @@ from semishot.label.security import Doorkeeper, Guard, TooLargeError, is_loopbac
 from semishot.label.session import NotReadyError, Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
 from semishot.sorter.answers import DATABASE, Answers, ConflictError, Database, open_database
-from semishot.sorter.journal import SORTED
+from semishot.sorter.journal import SORTED, undo_command
 from semishot.system.locks import MOST_SHOWN, holder_of, lock_file
 from semishot.system.open_files import own_text, read_regular
 from semishot.system.tables import MOST_BYTES
@@ -220,7 +220,7 @@ class Pages:
                 "out": str(out.resolve() / SORTED),
                 "pile": str(session.library.request.pile.resolve()),
                 "sorting": finish.sorting_of(session),
-                "command": f"semishot undo {out}",
+                "command": undo_command(out, session.library.request.pile),
             }
         )
 
