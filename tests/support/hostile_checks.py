@@ -112,6 +112,8 @@ def changes(case: Case, before: dict[str, Seen], after: dict[str, Seen]) -> Iter
             how = "removed" if now is None else "replaced" if now.mode != was.mode else "changed"
             yield f"{how} {name!r}"
     for name in after.keys() - before.keys():
+        if ".building" in name:  # what a build that failed continues with
+            continue
         if TEMPORARY.fullmatch(os.path.basename(name)):
             yield f"left {name!r}"
         elif not may_make(case, name):

@@ -279,20 +279,22 @@ Play = Callable[[str, Path], object]
 """Run a command of RUNS in a folder, in peace."""
 
 
-def build_worlds(case: Path, worlds: Path, play: Play) -> None:
-    """Each at `case`, where its copies will be too, for journals name their folders; kept in `worlds`."""
-    worlds.mkdir(parents=True)
-    build_sorting(case, play)
-    case.rename(worlds / "sorting")
-    for name in ("moved", "pending"):
+def build(name: str, case: Path, worlds: Path, play: Play) -> None:
+    """A world at `case`, where its copies will be too, for journals name their folders; kept in `worlds`."""
+    worlds.mkdir(parents=True, exist_ok=True)
+    if name == "sorting":
+        build_sorting(case, play)
+    elif name == "training":
+        build_training(case, play)
+    else:
+        if not (worlds / "sorting").exists():
+            build("sorting", case, worlds, play)
         shutil.copytree(worlds / "sorting", case, symlinks=True)
         if name == "moved":
             play("move", case)
         else:
             interrupt("move", case, "semishot.sorter.move_files")
-        case.rename(worlds / name)
-    build_training(case, play)
-    case.rename(worlds / "training")
+    case.rename(worlds / name)
 
 
 def build_sorting(folder: Path, play: Play) -> None:

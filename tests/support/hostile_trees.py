@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -78,11 +78,13 @@ def combinations() -> list[Combination]:
     return found
 
 
-def chosen(count: int, seed: int) -> list[Combination]:
+def chosen(count: int, seed: int, commands: Collection[str] = RUNS) -> list[Combination]:
     """So many, drawn by the seed: as many of each place and command as possible, slow commands seldom."""
     draw = random.Random(seed)
     groups: dict[tuple[str, str], list[Combination]] = {}
     for case in combinations():
+        if case.command not in commands:
+            continue
         groups.setdefault((case.place, case.command), []).append(case)
     for (_, command), group in groups.items():
         draw.shuffle(group)
@@ -100,7 +102,6 @@ class Lane:
         self.case, self.worlds = folder / "case", folder / "worlds"
         self.shared = folder
         folder.mkdir(parents=True, exist_ok=True)
-        hostile_places.build_worlds(self.case, self.worlds, self.in_peace)
         self.own: dict[str, hostile_checks.Touched] = {}
 
     def in_peace(self, command: str, folder: Path) -> None:
@@ -120,7 +121,10 @@ class Lane:
 
     @contextlib.contextmanager
     def fresh(self, command: str) -> Iterator[None]:
-        shutil.copytree(self.worlds / RUNS[command].world, self.case, symlinks=True)
+        world = self.worlds / RUNS[command].world
+        if not world.exists():
+            hostile_places.build(world.name, self.case, self.worlds, self.in_peace)
+        shutil.copytree(world, self.case, symlinks=True)
         try:
             yield
         finally:
@@ -242,7 +246,7 @@ class Watched:
                     os.kill(self.child, signal.SIGKILL)
                     os.waitpid(self.child, 0)
                     return None
-                time.sleep(0.004)
+                time.sleep(0.01)
         finally:
             self.ended.set()
             with contextlib.suppress(ProcessLookupError, PermissionError):  # its workers
@@ -371,6 +375,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lanes", type=int, default=os.cpu_count() or 1, help="cases at a time")
     parser.add_argument("--only", help="PLACE:NODE:COMMAND; any of the three may be empty")
+    parser.add_argument("--commands", nargs="+", choices=RUNS, default=[*RUNS], help="these alone")
     parser.add_argument("--count", action="store_true", help="count combinations, run none")
     options = parser.parse_args()
     if options.only:
@@ -381,7 +386,7 @@ def main() -> None:
             if all(w in ("", g) for w, g in zip(wanted, str(case).split(":"), strict=True))
         ]
     else:
-        cases = chosen(options.cases, options.seed)
+        cases = chosen(options.cases, options.seed, options.commands)
     print(f"{len(cases):,} of {len(combinations()):,} combinations, seed {options.seed}", flush=True)
     if options.count:
         return
@@ -401,6 +406,8 @@ def main() -> None:
             print(f"{case}: exit code {found.code}, {found.seconds:.1f} s, {found.bytes >> 20} MB")
             print(found.said, end="")
         failed += bool(found.problems)
+        if sum(codes.values()) % 200 == 0:
+            print(f"{sum(codes.values()):,} played, {failed:,} failed", file=sys.stderr, flush=True)
     for kind, counter in counted.items():
         print(f"by {kind}:", ", ".join(f"{name} {n}" for name, n in counter.items()))
     print("exit codes:", ", ".join(f"{code}: {n:,}" for code, n in sorted(codes.items())))
