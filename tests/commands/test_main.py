@@ -18,7 +18,9 @@ from semishot import datasets
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, save_pool
+from semishot.errors import InputError
 from semishot.paper import presets, published
+from semishot.sorter.requests import OnnxOptions
 from semishot.training.config import FleetConfig, Recipe
 from support.commands import printed, refusal
 
@@ -144,10 +146,6 @@ HUGE = str(10**23)
         (["report", ".", "--episodes"], "--episodes must be at most 100"),
         (["data", "prepare", "folder", "--source", ".", "--size"], "--size must be from"),
         (["label", ".", "--port"], "--port must be between 0 and 65535"),
-        (
-            [*("classify", "--labeled", ".", "--unlabeled", ".", "--out", "o", "--encoder-size")],
-            "encoder_size must be at most",
-        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -159,6 +157,11 @@ def test_a_number_of_absurd_size_is_refused_before_the_work(arguments, message, 
 
 def test_numbers_that_no_float_can_hold_are_refused_too(capsys):
     assert "updates must be at most" in refusal(capsys, "train", "--updates", str(10**400))
+
+
+def test_an_encoder_sees_no_picture_of_absurd_size():
+    with pytest.raises(InputError, match="encoder_size must be at most 10,000, not 1"):
+        OnnxOptions(encoder_size=10**23)
 
 
 def test_ablations_need_a_split(capsys):
