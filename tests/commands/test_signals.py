@@ -13,6 +13,7 @@ import pytest
 LINE = "semishot: interrupted; the same command continues from the last checkpoint"
 BEGIN = """\
 import ctypes, os, sys, threading
+del os.environ["SEMISHOT_GRACE"]
 from concurrent.futures import ThreadPoolExecutor
 from semishot.commands import signals
 from semishot.commands.exit_codes import one_line_errors
@@ -176,6 +177,16 @@ def test_a_signal_inside_an_import_ends_the_process_and_raises_nothing_there(
     with child(BEGIN + body, 600, number) as process:
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err.splitlines()) == (code, [LINE])
+
+
+def test_the_environment_may_give_it_more_time():
+    body = UNWINDING.replace("wait_in_c()", "time.sleep(0.3)\n        print('unwound')")
+    begin = BEGIN.replace('del os.environ["SEMISHOT_GRACE"]', "import time")
+    with child(begin + body, 0) as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (143, "unwound\n")
 
 
 def test_a_command_that_ends_in_good_order_is_left_to_it():

@@ -393,8 +393,9 @@ def test_stopping_says_where_the_answers_are(asked, sent, code):
 def test_a_server_that_cannot_end_in_good_order_ends_all_the_same(asked):
     """As when a thread reads from a disk that does not answer; the answers are safe."""
     code = (
-        "import threading\n"
+        "import os, threading\n"
         "from semishot.commands import signals\n"
+        "del os.environ['SEMISHOT_GRACE']\n"
         "from semishot.label.server import Pages\n"
         "Pages.close = lambda self: threading.Event().wait()\n"
         "signals.GRACE_SECONDS = 0.5\n"
