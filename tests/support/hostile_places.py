@@ -46,7 +46,7 @@ RUNS: dict[str, Run] = {
     "answers": Run(
         "sorting",
         ("classify", "--labeled", "out/labels.sqlite", "--unlabeled", "pile", "--out", "out", *CPU),
-        writes=("out/labels.sqlite-wal", "out/labels.sqlite-shm"),
+        writes=tuple(f"out/labels.sqlite-{end}" for end in ("wal", "shm", "journal")),
     ),
     "features": Run("sorting", (*FEATURES, "--labels", "rows.csv")),
     "labels-npy": Run("sorting", (*FEATURES, "--labels", "labels.npy")),
@@ -62,7 +62,7 @@ RUNS: dict[str, Run] = {
         ("label", "pile", "--labeled", "labeled", "--out", "out", *CPU, "--no-browser"),
         served=True,
         writes=(
-            *(f"out/{name}.sqlite{end}" for name in DATABASES for end in ("", "-wal", "-shm")),
+            *(f"out/{name}.sqlite{end}" for name in DATABASES for end in ("", "-wal", "-shm", "-journal")),
             *("out/.label-view", "out/labels.csv"),
         ),
     ),

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pytest
 
 from semishot.errors import InputError
-from semishot.system.files import whole_folder, write_json, write_whole, write_whole_with
+from semishot.system.files import remove, whole_folder, write_json, write_whole, write_whole_with
 from semishot.system.open_files import open_regular, read_regular, reading
 from semishot.system.tensor_files import DamagedError
 
@@ -208,3 +208,11 @@ def test_errors_of_the_disk_and_clear_ones_stay_what_they_are(error):
     with pytest.raises(type(error)) as caught, reading("x"):
         raise error
     assert caught.value is error
+
+
+def test_a_pipe_is_not_removed_as_if_it_were_ours(tmp_path):
+    """A pipe named like a build that was interrupted was deleted."""
+    os.mkfifo(tmp_path / ".pool.building")
+    with pytest.raises(InputError, match="is not a regular file"):
+        remove(tmp_path / ".pool.building")
+    assert (tmp_path / ".pool.building").is_fifo()
