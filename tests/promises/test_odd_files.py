@@ -35,9 +35,9 @@ from semishot.sorter.listing import Item
 from semishot.system import tensor_files
 from semishot.system.locks import Lock
 from semishot.training import checkpoints
-from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.config import FleetConfig, Member, Recipe, read_config
 from semishot.training.fleet_training import begin_or_resume
-from semishot.training.fleets import build_fleet, load_model, read_config, save_model
+from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
 from semishot.training.records import read_records, records_so_far
 from support.records import record

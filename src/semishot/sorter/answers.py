@@ -21,6 +21,7 @@ from typing import Any
 from semishot.errors import InputError, counted
 from semishot.sorter.listing import STRANGER
 from semishot.system.databases import connect
+from semishot.system.real_paths import real_path
 
 __all__ = ["NONE", "UNANSWERED", "Answers", "ConflictError", "State", "answered", "open_database"]
 
@@ -424,7 +425,7 @@ def answered(out: Path) -> Answered:
     labels, taken_back = {}, set()
     for path, image in files:
         place = begun_in / os.fsdecode(path)
-        place = place.parent.resolve() / place.name
+        place = real_path(place.parent) / place.name
         if image in state.answers:
             labels[place] = names[state.answers[image]]
         elif image in imported:

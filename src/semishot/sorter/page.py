@@ -15,6 +15,7 @@ from semishot.sorter.listing import Item
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
+from semishot.system.real_paths import real_path
 
 __all__ = ["PilePage", "write_page", "write_pile_page"]
 
@@ -144,7 +145,7 @@ def write_pile_page(
     def link_of(item: Item) -> str:
         if item.path is None:
             return ""
-        source = item.home or item.path.parent.resolve() / item.path.name
+        source = item.home or real_path(item.path.parent) / item.path.name
         return link_to(targets.get(source, item.path), path.parent)
 
     with quiet():

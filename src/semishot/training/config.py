@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
+from pathlib import Path
 from typing import Any, Literal
 
 from semishot.data.episodes import EpisodeShape
@@ -12,6 +13,7 @@ from semishot.data.framing import Framing
 from semishot.data.splits import check_seed
 from semishot.errors import InputError, check_number
 from semishot.system.json_fields import fits, from_json
+from semishot.system.open_files import MOST_JSON, read_regular, reading
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
@@ -146,3 +148,9 @@ class FleetConfig:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: {error}") from error
         return from_json(cls, written, where)
+
+
+def read_config(path: Path) -> FleetConfig:
+    """The configuration in a `config.json`."""
+    with reading(path):
+        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode(), path)
