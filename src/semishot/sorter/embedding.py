@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet
-from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import Item, Skipped
+from semishot.system.npy import make_room
 from semishot.system.open_files import read_regular
 from semishot.system.progress import Meter, meter
 
