@@ -22,6 +22,7 @@ from semishot.commands.exit_codes import (
     last_line,
     one_line,
     said_last_line,
+    watched,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 6.0
 """What a command may take to end in good order. Nothing is lost if it takes longer: see `make chaos`."""
+APART_SECONDS = 0.5
+"""Ctrl-C in less time is the same one: `timeout` sends it to a process and then to its group."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -43,6 +46,7 @@ def end_on_signals() -> None:
     signal.signal(signal.SIGTERM, _end_at_once)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a background job
         signal.signal(signal.SIGINT, _end_at_once)
+    watched.set()
     sys.unraisablehook = _say_unless_interrupted
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -56,17 +60,17 @@ def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 def _wait_for_signals(reader: int) -> None:
     received: set[int] = set()
-    until = None
+    first = 0.0
     while True:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if not select.select([reader], [], [], left)[0]:
+        left = first + GRACE_SECONDS - time.monotonic() if received else None
+        if not select.select([reader], [], [], left and max(left, 0.0))[0]:
             _end_process(received)
-        number = os.read(reader, 1)[0]
-        if number == signal.SIGINT and received:
+        number, now = os.read(reader, 1)[0], time.monotonic()
+        if number == signal.SIGINT and received and now > first + APART_SECONDS:
             _end_process(received)
         if number in (signal.SIGINT, signal.SIGTERM):
+            first = first if received else now
             received.add(number)
-            until = until or time.monotonic() + GRACE_SECONDS
 
 
 def _end_process(received: set[int]) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import Any
 
 from semishot.data.framing import Framing
 from semishot.data.pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
 from semishot.system.locks import Lock
 from semishot.system.open_files import reading
 from semishot.system.real_paths import real_path
@@ -205,7 +205,8 @@ def verify(name: str, root: Path | None = None) -> list[str]:
     pool = open_pool(folder)
     if changed := changed_classes(pool):
         raise InputError(
-            f"{folder}: the pixels of {len(changed)} classes have changed since they were prepared "
+            f"{folder}: the pixels of {counted(len(changed), 'class', 'classes')} have changed since they "
+            "were prepared "
             f"({', '.join(changed[:3])}{', ...' if len(changed) > 3 else ''}); prepare it again"
         )
     counts = "/".join(f"{sum(c.split == s for c in pool.classes):,}" for s in SPLITS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.sorter import move_files
 from semishot.sorter.answers import DATABASE
 from semishot.sorter.corrections import (
@@ -279,7 +279,7 @@ def _plan(request: ClassifyRequest, fitted: FittedPile, before: SortedPile | Non
             continue
         wanted.append(Wanted(source, fitted.label_of(place), fitted.rows.digests[place].hex()))
     if behind_links:
-        notes.append(f"{behind_links:,} images in linked folders, left where they are")
+        notes.append(f"{counted(behind_links, 'image')} in linked folders, left where they are")
     files = before.files if before is not None else []
     planned = {(one.source, one.digest) for one in wanted}
     gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]

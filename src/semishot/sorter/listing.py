@@ -7,7 +7,7 @@ from pathlib import Path
 
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
 from semishot.system.real_paths import real_path
 from semishot.system.tables import read_rows
 
@@ -119,7 +119,7 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
             elif as_label(entry.name) == STRANGER:
                 listing.notes.append(
-                    f"{printable(str(entry))}: {found[entry.name]:,} images of none of the classes"
+                    f"{printable(str(entry))}: {counted(found[entry.name], 'image')} of none of the classes"
                 )
         elif entry.is_dir() and real_path(entry) in inner:
             listing.notes.append(
@@ -175,7 +175,7 @@ def from_table(table: Path) -> Listing:
     labeled.items += others.items
     if strangers := sum(item.label == STRANGER for item in labeled.items):
         labeled.notes.append(
-            f"{printable(str(table))}: {strangers:,} images of none of the classes ({STRANGER})"
+            f"{printable(str(table))}: {counted(strangers, 'image')} of none of the classes ({STRANGER})"
         )
     return labeled
 

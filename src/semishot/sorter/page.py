@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from semishot.data.decoding import opened, quiet
 from semishot.data.thumbnails import data_uri, thumbnail
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
 from semishot.report.template import PAGE_STYLE, render
 from semishot.sorter.embedding import read_image
 from semishot.sorter.fitted_pile import FittedPile
@@ -158,7 +158,7 @@ def write_pile_page(
         if summary.notes:
             about["Notes"] = "; ".join(summary.notes)
         if summary.skipped:
-            about["Skipped"] = f"{summary.skipped:,} files; skipped.csv says why"
+            about["Skipped"] = f"{counted(summary.skipped, 'file')}; skipped.csv says why"
         page = PilePage(
             fitted.predictions,
             examples,

@@ -19,7 +19,7 @@ SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
 NOT_REFINED = "not_refined"
 """In records: a method's runs, tested without it."""
-MOST_UPDATES, MOST_FILTERS = 10**9, 4096
+MOST_UPDATES, MOST_FILTERS = 10**9, 10**6
 """Months, and more memory than there is."""
 MOST_STEPS = 1000
 """The most refinement steps: a model from an untrusted source must not run forever."""
