@@ -299,6 +299,27 @@ def test_a_checkpoint_of_any_content_is_one_line(change, tiny_pool, tmp_path):
         begin_or_resume(CONFIG, tiny_pool, tmp_path, CPU)
 
 
+def test_a_pipe_in_the_place_of_the_last_but_one_checkpoint_stays(tmp_path):
+    """It was replaced."""
+    os.mkfifo(tmp_path / "state.before.pt")
+    with pytest.raises(InputError, match=r"state\.before\.pt is not a regular file"):
+        checkpoints.save_state(tmp_path, {"step": 1})
+    assert [p.name for p in tmp_path.iterdir()] == ["state.before.pt"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
+def test_a_report_names_the_configuration_it_cannot_read(content, tmp_path):
+    """"it is not a configuration": which? And bytes that are no text ended in a traceback."""
+    run = tmp_path / "runs" / "glyphs" / "demo" / "fleet"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps([record()]))
+    (run / "model.safetensors").write_bytes(b"")
+    (run / "log.jsonl").write_text("")
+    (run / "config.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"fleet/config\.json"):
+        write_report([tmp_path / "runs"], tmp_path / "report.html", None, 1)
+
+
 def test_features_that_are_no_numbers_are_skipped_not_learned_from(tmp_path):
     """Of a cache from elsewhere; scikit-learn ended in a traceback."""
     encoder = open_encoder("omniglot")
