@@ -309,7 +309,7 @@ def test_a_pipe_in_the_place_of_the_last_but_one_checkpoint_stays(tmp_path):
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
 def test_a_report_names_the_configuration_it_cannot_read(content, tmp_path):
-    """"it is not a configuration": which? And bytes that are no text ended in a traceback."""
+    """ "it is not a configuration": which? And bytes that are no text ended in a traceback."""
     run = tmp_path / "runs" / "glyphs" / "demo" / "fleet"
     run.mkdir(parents=True)
     (run / "result.json").write_text(json.dumps([record()]))

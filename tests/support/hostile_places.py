@@ -62,7 +62,11 @@ RUNS: dict[str, Run] = {
         ("label", "pile", "--labeled", "labeled", "--out", "out", *CPU, "--no-browser"),
         served=True,
         writes=(
-            *(f"out/{name}.sqlite{end}" for name in DATABASES for end in ("", "-wal", "-shm", "-journal")),
+            *(
+                f"out/{name}.sqlite{end}"
+                for name in DATABASES
+                for end in ("", "-wal", "-shm", "-journal")
+            ),
             *("out/.label-view", "out/labels.csv"),
         ),
     ),
