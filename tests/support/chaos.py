@@ -167,10 +167,10 @@ def import_all(device: str = "cpu") -> None:
     from semishot.commands import main  # noqa: F401
     from semishot.data import pool_builder
     from semishot.datasets import folder  # noqa: F401
+    from semishot.label import server  # noqa: F401
     from semishot.paper import reproduce, table5  # noqa: F401
     from semishot.report import page, results  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
-    from semishot.label import server  # noqa: F401
     from semishot.training import evaluation, loop, pretraining  # noqa: F401
 
     torch.set_num_threads(1)
@@ -260,7 +260,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file below the folder, hidden ones too, and what was printed, without times and its name."""
     files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
     read = {name: path.read_bytes() for name, path in files.items()}
-    links = {name: os.fsencode(path.readlink()) for name, path in files.items() if path.is_symlink()}
+    links = {
+        name: os.fsencode(path.readlink()) for name, path in files.items() if path.is_symlink()
+    }
     read |= {name: b"link to %b\n%b" % (target, read[name]) for name, target in links.items()}
     read["(stdout)"] = Path(f"{folder}.out").read_bytes()
     read = {name: content.replace(os.fsencode(folder), b"") for name, content in read.items()}

@@ -18,6 +18,7 @@ from semishot.system import files
 from semishot.system.files import (
     append_line,
     create,
+    remove,
     whole_folder,
     write_json,
     write_whole,
@@ -344,3 +345,11 @@ def test_a_file_of_the_package_is_text():
     text = own_text("report/page.css")
     assert "{" in text
     assert own_text(Path(files.__file__).parents[1] / "report" / "page.css") == text
+
+
+def test_a_pipe_is_not_removed_as_if_it_were_ours(tmp_path):
+    """A pipe named like a build that was interrupted was deleted."""
+    os.mkfifo(tmp_path / ".pool.building")
+    with pytest.raises(InputError, match="is not a regular file"):
+        remove(tmp_path / ".pool.building")
+    assert (tmp_path / ".pool.building").is_fifo()
