@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.sorter import move_files
 from semishot.sorter.answers import DATABASE
 from semishot.sorter.corrections import (
@@ -55,6 +55,7 @@ from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import pick_device
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
+from semishot.system.real_paths import real_path
 
 __all__ = ["classify"]
 
@@ -177,7 +178,7 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
     """The images, their labels, and what the user has corrected since the last run."""
     labeled, unlabeled = request.labeled, request.unlabeled
     pile = [unlabeled] if unlabeled is not None else []
-    if request.out.resolve() in {folder.resolve() for folder in (labeled, *pile)}:
+    if real_path(request.out) in {real_path(folder) for folder in (labeled, *pile)}:
         raise InputError(f"--out {request.out} holds your images: choose a folder of its own")
     if before is not None:
         pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
@@ -188,9 +189,13 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
                 raise InputError(f"--unlabeled {folder} is not a folder")
         predicted = is_predictions(read_table(labeled), labeled)
         listing = from_predictions(labeled) if predicted else from_table(labeled)
-        known = {item.path.resolve() for item in listing.items if item.path} if predicted else set()
+        known = (
+            {real_path(item.path) for item in listing.items if item.path} if predicted else set()
+        )
         more = from_folders(None, pile, apart)
-        listing.items += [one for one in more.items if one.path and one.path.resolve() not in known]
+        listing.items += [
+            one for one in more.items if one.path and real_path(one.path) not in known
+        ]
         listing.skipped += more.skipped
     elif labeled.name == DATABASE:
         listing = from_answers(labeled, from_folders(None, pile, apart))
@@ -203,11 +208,19 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
     listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
     listing.notes += notes_on(listing.items)
     known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
+    if not known_images and labeled.suffix.lower() == ".csv":
+        raise InputError(_no_labels(labeled))
     if not known_images:
         raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
     if all(item.label is not None for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
     return listing
+
+
+def _no_labels(table: Path) -> str:
+    if not read_table(table).rows:
+        return f"{table} has no rows below its first line: each names an image and its class"
+    return f"no row of {table} has a class: write some into its column label"
 
 
 def _rows(
@@ -254,7 +267,7 @@ def _plan(request: ClassifyRequest, fitted: FittedPile, before: SortedPile | Non
         if not item.of_pile:
             continue
         assert item.path is not None
-        source = item.home or item.path.parent.resolve() / item.path.name
+        source = item.home or real_path(item.path.parent) / item.path.name
         if source in seen:
             continue
         seen.add(source)
@@ -266,7 +279,7 @@ def _plan(request: ClassifyRequest, fitted: FittedPile, before: SortedPile | Non
             continue
         wanted.append(Wanted(source, fitted.label_of(place), fitted.rows.digests[place].hex()))
     if behind_links:
-        notes.append(f"{behind_links:,} images in linked folders, left where they are")
+        notes.append(f"{counted(behind_links, 'image')} in linked folders, left where they are")
     files = before.files if before is not None else []
     planned = {(one.source, one.digest) for one in wanted}
     gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]
