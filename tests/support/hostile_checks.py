@@ -175,7 +175,7 @@ def may_make(case: Case, name: str) -> bool:
 def wrong_ending(
     code: int | None, said: str, allowed: tuple[int, ...], named: bool
 ) -> Iterator[str]:
-    """How it ended, and what it said of it on stderr; `named`: whether a place is named there or in results."""
+    """How it ended, and what it said on stderr; `named`: whether it names a place, there or in results."""
     lines = said.rstrip("\n").split("\n")
     if "Traceback" in said:
         yield f"traceback: {lines[-1][:200]}"
