@@ -167,7 +167,7 @@ def may_make(case: Case, name: str) -> bool:
     name = as_ours(case, name)
     if case.node in ("link-folder", "link-parent", "link-nothing") and case.through:
         return True
-    if name in case.own.changed or name.startswith(GROWING):
+    if name in case.own.changed or name == "data" or name.startswith(GROWING):
         return True
     return any(own.startswith(name + os.sep) for own in case.own.changed)
 
