@@ -182,9 +182,10 @@ def immutable(place: Path, scene: Scene) -> None:
     subprocess.run(["chattr", "+i", place], check=True, capture_output=True)
 
 
-def mutable_again(place: Path) -> None:
-    if os.path.lexists(place) and not place.is_symlink():
-        subprocess.run(["chattr", "-i", place], check=False, capture_output=True)
+def mutable_again(folder: Path | None) -> None:
+    """All below the folder, for an immutable file may have been moved with its folder."""
+    if folder is not None:
+        subprocess.run(["chattr", "-R", "-i", folder], check=False, capture_output=True)
 
 
 def hard_links(place: Path, scene: Scene) -> None:

@@ -145,7 +145,7 @@ class Lane:
                 seconds = time.monotonic() - begun
                 after = hostile_checks.snapshot(self.case)
             finally:
-                mutable_again(place)
+                mutable_again(self.case if combination.node == "immutable" else None)
             problems: list[str] = []
             if names.exists() and names.stat().st_mtime_ns != written:
                 shutil.rmtree(names.parent)  # it is made anew
@@ -161,7 +161,7 @@ class Lane:
                 named_in = said + Path(f"{self.case}.out").read_text(errors="backslashreplace")
                 known = any(word in named_in for word in words(place))
                 problems += hostile_checks.wrong_ending(code, said, allowed, known)
-            changed = hostile_checks.changes(case, before, after)
+            changed = hostile_checks.changes(case, before, after, said)
             problems += [
                 c for c in changed if code is not None or not c.startswith(("left ", "wrote "))
             ]

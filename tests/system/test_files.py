@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import socket
 import sys
 import tarfile
@@ -353,3 +354,32 @@ def test_a_pipe_is_not_removed_as_if_it_were_ours(tmp_path):
     with pytest.raises(InputError, match="is not a regular file"):
         remove(tmp_path / ".pool.building")
     assert (tmp_path / ".pool.building").is_fifo()
+
+
+def test_a_folder_behind_a_link_is_replaced_by_a_new_one_and_stays(tmp_path):
+    """The link was left beside it under a temporary name."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "note.txt").write_text("kept")
+    (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
+    with whole_folder(tmp_path / "folder") as temporary:
+        (temporary / "new.txt").write_text("new")
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["elsewhere", "folder"]
+    assert (tmp_path / "folder" / "new.txt").read_text() == "new"
+    assert (tmp_path / "elsewhere" / "note.txt").read_text() == "kept"
+
+
+def test_a_replaced_folder_that_cannot_be_removed_is_named(tmp_path, monkeypatch, capsys):
+    """It was left beside the new one without a word."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def forbidden(path: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda path, **options: options or forbidden(path))
+        with whole_folder(folder) as temporary:
+            (temporary / "new.txt").write_text("new")
+    said = capsys.readouterr().err
+    assert f".folder.{os.getpid()}.old was replaced and cannot be removed (Operation not" in said
+    assert (folder / "new.txt").exists()

@@ -11,13 +11,14 @@ import os
 import re
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 from semishot.system.locks import PAUSE, lock, lock_file, lock_if_free, open_own
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
@@ -103,10 +104,26 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             if old.exists():
                 old.rename(folder)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        _discard(old)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         os.close(descriptor)
+
+
+def _discard(old: Path) -> None:
+    """Remove a folder, or a link to one, that was replaced; print a warning if it cannot be removed."""
+    try:
+        if old.is_symlink():
+            old.unlink()
+        elif old.exists():
+            old.chmod(0o700)  # it may be read-only
+            shutil.rmtree(old)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        print(
+            printable(f"{old} was replaced and cannot be removed ({reason}): remove it"),
+            file=sys.stderr,
+        )
 
 
 def remove(path: Path) -> None:
