@@ -52,7 +52,10 @@ class Limits:
     seen: float = field(default_factory=time.monotonic)
 
     def exceeded(self, process: int) -> bool:
-        now, work = time.monotonic(), seconds_of_work(process)
+        now = time.monotonic()
+        if now - self.begun < SECONDS - PATIENCE:
+            return False
+        work = seconds_of_work(process)
         if work > self.worked + 0.05:
             self.worked, self.seen = work, now
         idle = now - self.seen > PATIENCE
@@ -95,12 +98,14 @@ class Watched:
 
 
 def seconds_of_work(process: int) -> float:
-    """By the process and the children it has waited for."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    """By the process and all that it has started: its session."""
+    ticks = 0
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = place.read_text().rsplit(")", 1)[1].split()
+            if int(fields[3]) == process:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident(process: int) -> int:

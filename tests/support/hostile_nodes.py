@@ -198,6 +198,13 @@ def hard_links(place: Path, scene: Scene) -> None:
     os.link(first, place)
 
 
+def hard_link_of_the_same(place: Path, scene: Scene) -> None:
+    """Right in content, but a second name of somebody's file: what is written here is written there."""
+    if not place.is_file() or place.is_symlink():
+        instead(lambda here, _: here.write_bytes(content_for(here)))(place, scene)
+    os.link(place, scene.foreign / f"second-name{place.suffix}")
+
+
 def crowd(place: Path, scene: Scene) -> None:
     """A folder of a thousand names for one picture."""
     place.mkdir()
@@ -249,6 +256,7 @@ NODES: dict[str, Node] = {
     "long": Node(with_content(many_lines), on="file"),
     "large": Node(with_content(large_deep_picture), on="picture"),
     "hard-links": Node(instead(hard_links), on="file"),
+    "hard-same": Node(hard_link_of_the_same, on="file"),
     "grows": Node(with_content(lambda content, _: content), on="file", grows=True),
     "unreadable": Node(unreadable),
     "unwritable": Node(unwritable),

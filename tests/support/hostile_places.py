@@ -14,7 +14,8 @@ SHAPE = ("--way", "5", "--shot", "1", "--unlabeled", "2", "--distractors", "0")
 TABLE = ("--models", "supervised", "--shots", "1", "--splits", "1", "--updates", "5")
 DATABASES = ("labels", "thumbnails")
 OF_A_RUN = tuple(
-    f"run/{name}"
+    f"{folder}/{name}"
+    for folder in ("run", "half")
     for name in ("config.json", "log.jsonl", "model.safetensors", "state.pt", "state.before.pt")
 )
 
@@ -77,7 +78,7 @@ RUNS: dict[str, Run] = {
         "sorting", ("predict", "out", "pile/dots-0.png", "--cache", "cache", "--device", "cpu")
     ),
     "export": Run("sorting", ("export", "out/model", "--out", "model.onnx"), slow=True),
-    "train": Run("training", (*TRAIN, "--out", "half")),
+    "train": Run("training", (*TRAIN, "--out", "half"), writes=OF_A_RUN),
     "train-done": Run("training", (*TRAIN, "--out", "run"), writes=OF_A_RUN),
     "evaluate": Run(
         "training",

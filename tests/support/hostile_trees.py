@@ -136,6 +136,8 @@ class Lane:
             place = hostile_worlds.resolved(self.case, combination.place)
             try:
                 node.lay(place, Scene(self.case, foreign, self.shared))
+                names = self.shared / "many-names" / "0"
+                written = names.stat().st_mtime_ns if names.exists() else 0
                 before = hostile_checks.snapshot(self.case)
                 begun = time.monotonic()
                 with growing(place if node.grows else None):
@@ -144,12 +146,16 @@ class Lane:
                 after = hostile_checks.snapshot(self.case)
             finally:
                 mutable_again(place)
+            problems: list[str] = []
+            if names.exists() and names.stat().st_mtime_ns != written:
+                shutil.rmtree(names.parent)  # it is made anew
+                problems.append("wrote to a file that has other names")
             relative = str(place.relative_to(self.case))
             through = PLACES[combination.place][0] == "folder" and named(combination.place, command)
             case = hostile_checks.Case(
                 relative, combination.node, through, node.grows, RUNS[command].moves, own
             )
-            problems = list(self.limits(code, seconds, taken))
+            problems += self.limits(code, seconds, taken)
             if not problems:
                 allowed = (0, 1, 2, *(SERVED if RUNS[command].served else ()))
                 named_in = said + Path(f"{self.case}.out").read_text(errors="backslashreplace")
