@@ -115,7 +115,10 @@ def test_without_matplotlib_the_message_says_what_to_install(tiny_root, tmp_path
         (["episode", "--model", "pixels"], "--model pixels needs --dataset"),
         (["episode", "--model", "FLEET", "--dataset", "glyphs"], "brings its own data set; drop"),
         (["refinement", "--model", "FLEET", "--run", "2"], "has runs 0 to 1, not 2"),
-        (["refinement", "--model", "FLEET", "--episode", "-1"], "counts from 0; -1 is before"),
+        (
+            ["refinement", "--model", "FLEET", "--episode", "-1"],
+            "--episode must be at least 0, not -1",
+        ),
         (
             ["refinement", "--model", "FLEET", "--out", "e.txt"],
             "cannot draw to 'e.txt': the name must",

@@ -8,12 +8,15 @@ takes some ten microseconds.
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 READ_SECONDS = 60.0
 """How long a read may take before the disk counts as stalled."""
+SLICE = 0.5
+"""Seconds to wait at a time: a signal that comes just before the waiting begins does not end it."""
 SLOWEST = 2**20
 """Bytes per second that a disk must deliver: a long read has more time."""
 
@@ -39,10 +42,10 @@ def within_deadline(
         return work()
     worker.begin(job)
     try:
-        if not (
-            job.ended.acquire(timeout=READ_SECONDS) or job.ended.acquire(timeout=size() / SLOWEST)
-        ):
-            raise OSError(errno.ETIMEDOUT, "the disk does not answer", str(name))
+        begun = time.monotonic()
+        while not job.ended.acquire(timeout=SLICE):
+            if time.monotonic() - begun > READ_SECONDS + size() / SLOWEST:
+                raise OSError(errno.ETIMEDOUT, "the disk does not answer", str(name))
     except BaseException:  # a signal, too
         job.leave()
         raise
