@@ -291,7 +291,7 @@ def violations(page):
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_in_any_view(chromium, client, scheme):
     """The policy forbids scripts from elsewhere, axe's too: here it is set aside."""
     context = chromium.new_context(
@@ -370,6 +370,7 @@ def many(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_ten_thousand_images_scroll_and_sort_with_few_tiles(chromium, many, tmp_path):
     context = chromium.new_context(viewport={"width": 1280, "height": 2200})
     with serving(replace(many, out=tmp_path)) as (_, client):
