@@ -602,7 +602,12 @@ def new_operators(path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "make",
-    [None, tokens, last, maps, old_operators, new_operators],
+    [
+        None,
+        tokens,
+        maps,
+        *(pytest.param(m, marks=pytest.mark.slow) for m in (last, old_operators, new_operators)),
+    ],
     ids=lambda m: m and m.__name__,
 )
 def test_the_exported_file_holds_the_encoder_too(make, network, tmp_path):

@@ -238,6 +238,7 @@ def test_a_finished_training_keeps_its_pictures(whole, tiny_pool):
     check_one_file_without_doubles(whole)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_restarted_it_shows_the_same(tiny_root, tiny_pool, tmp_path):
     """SIGKILL at moments spread over the writing of event files; then repeatedly."""
     config = replace(fleet(tiny_pool), recipe=replace(RECIPE, updates=8))
