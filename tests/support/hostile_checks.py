@@ -10,6 +10,8 @@ from pathlib import Path
 
 TEMPORARY = re.compile(r"\..+\.\d+\.(tmp|old)|\.semishot-.+\.part|.*\.building|\.(.+\.)?lock")
 OLD = ".old"
+DRAWN = ("data/glyphs/images.npy", "data/glyphs/pool.json")
+"""Drawn again, both of them, where the second is missing or leads nowhere."""
 SCRATCH = "out/.features.npy"
 MOST_LINES = 12
 MOST_READ = 2**24
@@ -152,7 +154,7 @@ def may_change(case: Case, name: str, was: Seen) -> bool:
             building = parts[end - 1].endswith(".building")  # it starts over
             link = stat.S_ISLNK(was.mode) and not building
             return end < len(parts) or stat.S_ISDIR(was.mode) or (was.replaceable and not link)
-    ours = BY_CONTENT.fullmatch(name) or OF_A_RUN.fullmatch(name) or name == SCRATCH
+    ours = BY_CONTENT.fullmatch(name) or OF_A_RUN.fullmatch(name) or name in (SCRATCH, *DRAWN)
     inside = any(own.startswith(name + os.sep) for own in case.own.changed)
     if name in case.own.changed or ours or inside:
         return was.replaceable or stat.S_ISDIR(was.mode)
