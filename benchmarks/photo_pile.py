@@ -2,9 +2,9 @@
 
     python benchmarks/photo_pile.py birds40.zip PILE --count 2000
 
-leaves PILE/labeled/CLASS and PILE/pile. Birds (a zip of CLASS/NAME.jpg) are enlarged, mirrored in every second
-round, and get the noise of a sensor, which is what fills a camera's files. A fourth of them lie on their side
-with a note of it in EXIF, as phones leave them. The same numbers make the same files.
+leaves PILE/labeled/CLASS and PILE/pile. Birds (a zip of CLASS/NAME.jpg) are enlarged, mirrored in every
+second round, and get the noise of a sensor, which is what fills a camera's files. A fourth of them lie on
+their side with a note of it in EXIF, as phones leave them. The same numbers make the same files.
 """
 
 import argparse

@@ -24,7 +24,7 @@ from semishot.label.requests import LabelRequest
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item, Listing, Skipped, from_folders
-from semishot.system.progress import Meter
+from semishot.system.progress import Meter, Seconds
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.sorter.embedding import ReadFile
@@ -60,7 +60,7 @@ class Counted(Meter):
     """A meter that draws nothing: the page shows progress."""
 
     def __init__(self) -> None:
-        self.done = 0
+        self.done, self.bar, self.seconds = 0, None, Seconds()
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         self.done += amount
@@ -424,10 +424,9 @@ class Library:
 
     def _seen(self, items: Sequence[Item], counted: Meter) -> Iterator["ReadFile"]:
         from semishot.sorter.embedding import in_this_process
-        from semishot.system.devices import pick_device
 
         encoder, cache = self._open()
-        read = partial(in_this_process, pick_device(self.request.device))
+        read = partial(in_this_process, self.request.device)
         yield from read(items, encoder, cache, counted)
         cache.flush()
 

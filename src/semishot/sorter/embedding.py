@@ -1,21 +1,20 @@
-"""Image files -> rows of features: decoded by threads, encoded in batches, cached by content.
+"""Image files -> rows of features: read, decoded and encoded by threads, cached by content.
 
-Letters: P rows, D features, B images.
+Letters: P rows, D features.
 """
 
 import hashlib
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet
@@ -24,8 +23,13 @@ from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import Item, Skipped
+from semishot.sorter.runtimes import OneByOne, Opening, Runtime, open_runtime
+from semishot.system.devices import pick_device
 from semishot.system.open_files import read_regular
 from semishot.system.progress import Meter, meter
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Rows", "embed", "in_this_process", "read_image"]
 
@@ -35,9 +39,7 @@ S = TypeVar("S")
 
 MANY_PIXELS = 8_000_000
 """Larger images are decoded one at a time, except JPEGs, which are reduced while decoding."""
-MOST_THREADS = 8
-BATCH, BATCH_ON_GPU = 4, 64
-"""On a CPU small batches stay in the cache: batches of 4 take half the time of batches of 32."""
+MOST_THREADS = 16
 
 _one_large_at_a_time = threading.Lock()
 
@@ -50,6 +52,10 @@ class Rows:
     items: list[Item] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    runtimes: dict[str, int] = field(default_factory=dict)
+    """What has encoded the images, and how many of them."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of reading, decoding and encoding, added up over threads."""
 
     def add(self, item: Item, digest: bytes) -> int:
         """The place of a new row."""
@@ -59,11 +65,12 @@ class Rows:
 
 
 class ReadFile(NamedTuple):
-    """A file: its digest, and its pixels if they are needed; or why it could not be read."""
+    """A file: its digest, and its pixels or features if they are new; or why it could not be read."""
 
     item: Item
     digest: bytes = b""
     pixels: Pixels | None = None
+    row: Row | None = None
     problem: str = ""
 
 
@@ -80,7 +87,7 @@ def embed(
 ) -> Rows:
     """One row for each readable image. `scratch` is the file that holds them."""
     skipped, read = [], []
-    with quiet(), meter("looking at images", len(items), "images") as progress:
+    with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
         for seen in fill_cache(items, encoder, cache, progress):
             if seen.problem:
                 skipped.append(Skipped(seen.item.shown, seen.problem))
@@ -88,7 +95,8 @@ def embed(
                 read.append(seen)
     cache.flush()
     held = make_room(scratch, np.float32, (max(1, len(read)), encoder.features))
-    rows = Rows(held, skipped=skipped)
+    rows = Rows(held, skipped=skipped, seconds=progress.seconds.of)
+    rows.runtimes = dict(sorted(Counter(cache.runtime_of(one.digest) for one in read).items()))
     for seen in read:
         row = cache[seen.digest]
         if np.isfinite(row).all():
@@ -102,48 +110,42 @@ def embed(
 
 
 def in_this_process(
-    device: torch.device,
+    device: "torch.device | str",
     items: Sequence[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
 ) -> Iterator[ReadFile]:
-    """Every item in order, read by threads and encoded in this process."""
-    batches = Batches(encoder, device)
-    for seen in ahead(lambda item: _look(item, encoder, cache), items, most_threads()):
-        if seen.pixels is not None and seen.digest not in cache:
-            cache.add(batches.take(seen.digest, seen.pixels))
-        progress.advance(1)
-        yield seen._replace(pixels=None)
-    cache.add(batches.rest())
+    """Every item in order, read by threads and encoded in this process.
 
-
-class Batches:
-    """Images one by one -> features in batches of a fixed size: other sizes round differently.
-
-    So, on a CPU, an image has the same features in any batch and at any position.
+    A runtime that takes single images encodes in these threads, too.
     """
+    threads = most_threads()
 
-    def __init__(self, encoder: ImageEncoder, device: torch.device) -> None:
-        self.module, self.device = encoder.module.to(device), device
-        self.size = BATCH if device.type == "cpu" else BATCH_ON_GPU
-        self.waiting: dict[bytes, Pixels] = {}
+    def opened() -> tuple[Runtime, str]:
+        runtime, problem = open_runtime(encoder, pick_device(str(device)), threads)
+        cache.runtime = runtime.name
+        return runtime, problem
 
-    def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
-        """The features of a full batch, once there is one."""
-        self.waiting[digest] = pixels
-        return self.rest() if len(self.waiting) == self.size else {}
+    runtime, look = Opening(opened, progress.say), Look(encoder, cache, progress)
 
-    @torch.inference_mode()
-    def rest(self) -> dict[bytes, Row]:
-        if not self.waiting:
-            return {}
-        pixels = list(self.waiting.values())
-        filled = np.stack(pixels + pixels[-1:] * (self.size - len(pixels)))
-        rows = self.module(torch.from_numpy(filled).to(self.device)).float().cpu().numpy()
-        found = dict(zip(self.waiting, rows, strict=False))
-        self.waiting.clear()
-        return found
+    def looked_at(item: Item) -> ReadFile:
+        seen = look(item)
+        if seen.pixels is None or not isinstance(one := runtime(), OneByOne):
+            return seen
+        with progress.seconds.part("encoding"):
+            return seen._replace(pixels=None, row=one.features(seen.pixels))
+
+    for seen in ahead(looked_at, items, threads):
+        if seen.row is not None:
+            cache.add({seen.digest: seen.row})
+        elif seen.pixels is not None and seen.digest not in cache:
+            with progress.seconds.part("encoding"):
+                cache.add(runtime().take(seen.digest, seen.pixels))
+        progress.advance(1)
+        yield seen._replace(pixels=None, row=None)
+    if runtime.opened is not None:
+        cache.add(runtime.opened.rest())
 
 
 def most_threads() -> int:
@@ -166,14 +168,23 @@ def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator
                 future.cancel()
 
 
-def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
-    seen, data = read(item)
-    if seen.problem or seen.digest in cache:
-        return seen
-    pixels = prepared(data, encoder)
-    if isinstance(pixels, str):
-        return seen._replace(problem=pixels)
-    return seen._replace(pixels=pixels)
+class Look(NamedTuple):
+    """Reads a file, and decodes it unless its features are known."""
+
+    encoder: ImageEncoder
+    cache: EmbeddingCache
+    progress: Meter
+
+    def __call__(self, item: Item) -> ReadFile:
+        with self.progress.seconds.part("reading"):
+            seen, data = read(item)
+        if seen.problem or seen.digest in self.cache:
+            return seen
+        with self.progress.seconds.part("decoding"):
+            pixels = prepared(data, self.encoder)
+        if isinstance(pixels, str):
+            return seen._replace(problem=pixels)
+        return seen._replace(pixels=pixels)
 
 
 def read(item: Item) -> tuple[ReadFile, bytes]:

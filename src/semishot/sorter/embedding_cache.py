@@ -1,6 +1,7 @@
 """Features cached by image content, in segments written atomically: a kill loses seconds of work.
 
-A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file, and `features` (n, D).
+A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file, and `features` (n, D); its
+metadata say what has encoded them. Features by other runtimes differ by rounding, and are used all the same.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from semishot.errors import InputError
+from semishot.errors import InputError, printable
 from semishot.system.files import sweep, write_whole
 from semishot.system.open_files import check_regular
 
@@ -22,6 +23,7 @@ MOST_ROWS, MOST_SECONDS = 256, 2.0
 """A segment is written when it has this many rows, or after this many seconds."""
 MOST_BYTES = 2**30
 """The largest segment: a larger file was not written by semishot."""
+RUNTIME, LONGEST_RUNTIME, NOT_SAID = "runtime", 40, "an earlier version"
 
 
 class EmbeddingCache:
@@ -38,6 +40,10 @@ class EmbeddingCache:
         sweep(self.folder)
         self.places: dict[bytes, tuple[Path, int]] = {}
         self.new: dict[bytes, Row] = {}
+        self.runtime = ""
+        """What encodes the features that are added."""
+        self.runtimes: dict[Path, str] = {}
+        """Of segments; those of version 0.1 do not say it."""
         self.written = time.monotonic()
         self.open: tuple[Path, Any] | None = None
         for path in sorted(self.folder.glob("*.safetensors")):
@@ -52,6 +58,7 @@ class EmbeddingCache:
                 digests = file.get_tensor("digests")
                 shape = file.get_slice("features").get_shape()
                 numbers = file.get_slice("features").get_dtype() == "F32"
+                runtime = (file.metadata() or {}).get(RUNTIME, "")
         except (OSError, InputError, SafetensorError, TypeError):
             return
         if (
@@ -61,6 +68,7 @@ class EmbeddingCache:
             and digests.shape == (shape[0], 32)
             and shape[1:] == [self.features]
         ):
+            self.runtimes[path] = printable(runtime)[:LONGEST_RUNTIME]
             self.places.update(
                 (digest.tobytes(), (path, row)) for row, digest in enumerate(digests)
             )
@@ -78,6 +86,11 @@ class EmbeddingCache:
         values: Row = self.open[1][row]
         return values
 
+    def runtime_of(self, digest: bytes) -> str:
+        """What has encoded these features."""
+        held = self.places.get(digest)
+        return (self.runtimes[held[0]] if held else self.runtime) or NOT_SAID
+
     def add(self, rows: dict[bytes, Row]) -> None:
         self.new.update(rows)
         if len(self.new) >= MOST_ROWS or time.monotonic() - self.written > MOST_SECONDS:
@@ -93,8 +106,11 @@ class EmbeddingCache:
             "digests": np.frombuffer(b"".join(self.new), np.uint8).reshape(-1, 32),
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
-        content = save(tensors)  # save_file would replace the locked file by another one
+        content = save(
+            tensors, {RUNTIME: self.runtime}
+        )  # save_file would replace the locked file by another one
         write_whole(path, content)
+        self.runtimes[path] = self.runtime
         self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))
         self.new.clear()
         self.written = time.monotonic()

@@ -10,14 +10,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from semishot.data.decoding import quiet
-from semishot.sorter.embedding import Batches, Pixels, ReadFile, ahead, most_threads, prepared, read
+from semishot.sorter.embedding import Pixels, ReadFile, ahead, most_threads, prepared, read
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder, load_encoder, save_encoder
 from semishot.sorter.listing import Item
+from semishot.sorter.runtimes import Batches, Runtime, open_runtime
 from semishot.system.progress import Meter
 from semishot.workers.engine import Array, Task, run
 from semishot.workers.folder_bytes import Files, pack, unpack
@@ -33,6 +35,14 @@ Found = dict[bytes, Row | str]
 """The digest of a file -> its features, or why it has none."""
 
 
+class Told(NamedTuple):
+    """What a worker has found, by which runtime, and the line about it."""
+
+    runtime: str
+    about: str
+    found: Found
+
+
 def by_workers(
     open_place: OpenPlace,
     items: Sequence[Item],
@@ -45,8 +55,8 @@ def by_workers(
     tasks = [images.task(first, last) for first, last in parts(items)]
     with closing(run(tasks, open_place(None, len(tasks)))) as running:
         for news in running:
-            for _, found in news:
-                images.receive(found)
+            for _, told in news:
+                images.receive(told)
     for seen in images.read:
         assert seen is not None
         yield seen._replace(problem=seen.problem or images.problems.get(seen.digest, ""))
@@ -110,7 +120,12 @@ class ImageTasks:
         self.progress.advance(max(0, new - len(wanted)))
         return wanted
 
-    def receive(self, found: Found) -> None:
+    def receive(self, told: Told) -> None:
+        found = told.found
+        if found and self.cache.runtime != told.runtime:
+            self.cache.flush()
+            self.cache.runtime = told.runtime
+            self.progress.say(f"encoding by {told.about}")
         self.problems.update((d, said) for d, said in found.items() if isinstance(said, str))
         self.cache.add({d: row for d, row in found.items() if not isinstance(row, str)})
         self.progress.advance(len(found))
@@ -118,13 +133,16 @@ class ImageTasks:
 
 def work_on_images(
     shared: Array | None, device_name: str, saved: Files, images: dict[bytes, bytes]
-) -> Iterator[Found]:
+) -> Iterator[Told]:
     """In a worker: the features of some files."""
-    encoder, device = unpacked(tuple(saved.items())), torch.device(device_name)
-    batches = Batches(encoder, device)
+    if not images:
+        return
+    threads = 1 if device_name == "cpu" else most_threads()  # on a CPU each core has its worker
+    encoder, runtime, about = opened(tuple(saved.items()), device_name, threads)
+    if isinstance(runtime, Batches):
+        runtime.waiting.clear()  # of a task that was interrupted
     found: Found = {}
     told = time.monotonic()
-    threads = 1 if device.type == "cpu" else most_threads()  # on a CPU each core has its worker
 
     def look(file: tuple[bytes, bytes]) -> tuple[bytes, Pixels | str]:
         return file[0], prepared(file[1], encoder)
@@ -134,12 +152,12 @@ def work_on_images(
             if isinstance(pixels, str):
                 found[digest] = pixels
             else:
-                found.update(batches.take(digest, pixels))
+                found.update(runtime.take(digest, pixels))
             if time.monotonic() - told > TELL_SECONDS:
-                yield found
+                yield Told(runtime.name, about, found)
                 found, told = {}, time.monotonic()
-        found.update(batches.rest())
-        yield found
+        found.update(runtime.rest())
+        yield Told(runtime.name, about, found)
 
 
 def packed(encoder: ImageEncoder) -> Files:
@@ -149,10 +167,13 @@ def packed(encoder: ImageEncoder) -> Files:
 
 
 @lru_cache(maxsize=1)
-def unpacked(saved: tuple[tuple[str, bytes], ...]) -> ImageEncoder:
-    """An encoder by its saved form, opened once for all tasks of a worker."""
+def opened(
+    saved: tuple[tuple[str, bytes], ...], device_name: str, threads: int
+) -> tuple[ImageEncoder, Runtime, str]:
+    """An encoder by its saved form and what runs it, opened once for all tasks of a worker."""
     with tempfile.TemporaryDirectory(prefix="semishot-") as folder:
         unpack(dict(saved), Path(folder))
         encoder = load_encoder(Path(folder))
     assert encoder is not None
-    return encoder
+    runtime, problem = open_runtime(encoder, torch.device(device_name), threads)
+    return encoder, runtime, f"{runtime.about}{problem and f': {problem}'}"

@@ -1,0 +1,169 @@
+"""What runs an encoder: OpenVINO on a CPU, for the networks that have a graph there; otherwise torch.
+
+The two differ by rounding alone, some 1e-5 where features go up to 5. Each is opened when the first image
+is to be encoded: a pile whose features are cached needs neither. Letters: B images, D features.
+"""
+
+import importlib
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.errors import InputError
+from semishot.sorter.encoders import ImageEncoder
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Batches", "OneByOne", "Opening", "Runtime", "open_runtime"]
+
+Pixels = NDArray[np.uint8]
+Row = NDArray[np.float32]
+
+BATCH, BATCH_ON_GPU = 4, 64
+"""Of torch. On a CPU small batches stay in the cache: batches of 4 take half the time of batches of 32."""
+SWITCH = "SEMISHOT_RUNTIME"
+"""The environment variable that names the runtime for a CPU: openvino or torch."""
+OPENVINO, TORCH = "openvino", "torch"
+SLOWER = "torch encodes, several times slower"
+
+
+class Batches:
+    """torch: images one by one -> features in batches of a fixed size, as other sizes round differently.
+
+    So, on a CPU, an image has the same features in any batch and at any position.
+    """
+
+    def __init__(self, encoder: ImageEncoder, device: "torch.device") -> None:
+        import torch
+
+        self.module, self.device = encoder.module.to(device), device
+        self.size = BATCH if device.type == "cpu" else BATCH_ON_GPU
+        self.waiting: dict[bytes, Pixels] = {}
+        self.name = f"{TORCH} {torch.__version__}"
+        self.about = f"{self.name} on {device}"
+
+    def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
+        """The features of a full batch, once there is one."""
+        self.waiting[digest] = pixels
+        return self.rest() if len(self.waiting) == self.size else {}
+
+    def rest(self) -> dict[bytes, Row]:
+        import torch
+
+        if not self.waiting:
+            return {}
+        pixels = list(self.waiting.values())
+        filled = np.stack(pixels + pixels[-1:] * (self.size - len(pixels)))
+        with torch.inference_mode():
+            rows = self.module(torch.from_numpy(filled).to(self.device)).float().cpu().numpy()
+        found = dict(zip(self.waiting, rows, strict=False))
+        self.waiting.clear()
+        return found
+
+
+class OneByOne:
+    """OpenVINO: each image alone on one core, and as many images beside each other as there are threads.
+
+    A core takes no longer for it than in a batch, and cores need not wait for each other. The features of
+    an image are the same bits whatever is encoded beside it, and on however many cores.
+    """
+
+    def __init__(self, encoder: ImageEncoder, threads: int) -> None:
+        from semishot.sorter.openvino_graphs import graph_of
+
+        runtime = import_openvino()
+        graph = graph_of(runtime, encoder.module, encoder.height, encoder.width)
+        settings = {
+            "INFERENCE_PRECISION_HINT": "f32",  # some processors would take bfloat16
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": threads,
+            "ENABLE_CPU_PINNING": False,  # other processes want these cores, too
+        }
+        compiled = runtime.Core().compile_model(graph, "CPU", settings)
+        self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for _ in range(threads):
+            self.free.put(compiled.create_infer_request())
+        self.name = f"{OPENVINO} {runtime.__version__.partition('-')[0]}"
+        self.about = f"{self.name} on {threads} {'core' if threads == 1 else 'cores'}"
+
+    def features(self, pixels: Pixels) -> Row:
+        """(H, W, C) -> (D,), in any thread."""
+        request = self.free.get()
+        try:
+            found: Row = request.infer([pixels[None]])[0][0].copy()
+            return found
+        finally:
+            self.free.put(request)
+
+    def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
+        return {digest: self.features(pixels)}
+
+    def rest(self) -> dict[bytes, Row]:
+        return {}
+
+
+Runtime = Batches | OneByOne
+
+
+class Opening:
+    """A runtime that is opened when it is first asked for, by whichever thread."""
+
+    def __init__(
+        self, open: Callable[[], tuple[Runtime, str]], tell: Callable[[str], None]
+    ) -> None:
+        self.open, self.tell, self.lock = open, tell, threading.Lock()
+        self.opened: Runtime | None = None
+
+    def __call__(self) -> Runtime:
+        with self.lock:
+            if self.opened is None:
+                self.opened, problem = self.open()
+                self.tell(f"encoding by {self.opened.about}{problem and f': {problem}'}")
+            return self.opened
+
+
+def open_runtime(
+    encoder: ImageEncoder, device: "torch.device", threads: int
+) -> tuple[Runtime, str]:
+    """The fastest runtime that is there; and why it is not the one that it would be elsewhere, or nothing."""
+    from semishot.sorter.openvino_graphs import has_graph
+
+    wanted = os.environ.get(SWITCH, "")
+    if wanted not in ("", OPENVINO, TORCH):
+        raise InputError(f"{SWITCH} must be {OPENVINO} or {TORCH}, not {wanted!r:.40}")
+    if device.type != "cpu" or not has_graph(encoder.module):
+        return Batches(encoder, device), ""
+    problem = f"{SWITCH} says so"
+    if wanted != TORCH:
+        try:
+            return OneByOne(encoder, threads), ""
+        except ImportError:
+            problem = f"OpenVINO is not installed, so {SLOWER} (pip install 'semishot[photos]')"
+        except Exception as error:  # its own types; on this machine it does not work
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            problem = f"OpenVINO cannot be used ({reason}), so {SLOWER}"
+        if wanted == OPENVINO:
+            raise InputError(f"{SWITCH} is {OPENVINO}, but {problem.partition(', so')[0]}")
+    return Batches(encoder, device), problem
+
+
+def import_openvino() -> Any:
+    """The package, without its telemetry, which would report each import to a server."""
+    telemetry = "openvino_telemetry"
+    if "openvino" in sys.modules:
+        return sys.modules["openvino"]
+    held = sys.modules.get(telemetry)
+    sys.modules[telemetry] = None  # type: ignore[assignment]  # an ImportError, for which it is prepared
+    try:
+        return importlib.import_module("openvino")
+    finally:
+        del sys.modules[telemetry]
+        if held is not None:
+            sys.modules[telemetry] = held
