@@ -91,7 +91,12 @@ class Description:
 
 def data_root(given: Path | None = None) -> Path:
     """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
-    return given or Path(os.environ.get("SEMISHOT_DATA") or user_cache_dir("semishot"))
+    place = given or Path(os.environ.get("SEMISHOT_DATA") or user_cache_dir("semishot"))
+    if place.parts[:1] == ("~",):  # this user has no home folder
+        raise InputError(
+            "there is no home folder for prepared data: set HOME or SEMISHOT_DATA, or pass --data-root"
+        )
+    return place
 
 
 def digest(images: NDArray[np.uint8]) -> str:

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.data import picture_limits
 from semishot.data.image_sources import ImageSource
 from semishot.data.pool import (
     ImageClass,
@@ -30,6 +31,7 @@ from semishot.data.pool import (
     write_description,
 )
 from semishot.errors import InputError, printable
+from semishot.system.end_with_parent import end_with_parent
 from semishot.system.files import remove, whole_folder
 from semishot.system.npy import map_array
 from semishot.system.open_files import read_regular
@@ -189,7 +191,7 @@ def _read_batches(
     """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
     count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
-    pool = ProcessPoolExecutor(count, context, _end_with_parent)
+    pool = ProcessPoolExecutor(count, context, _begin_work, (context.Lock(),))
     waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
     try:
         for first in batches:
@@ -223,16 +225,10 @@ def _block_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent() -> None:
-    """In a worker: end when the parent is killed, instead of waiting for the next batch forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+def _begin_work(one_large: AbstractContextManager[Any]) -> None:
+    """In a worker: share the bound of memory, and end with the parent instead of waiting forever."""
+    picture_limits.budget.one_large = one_large
+    end_with_parent()
     signal.signal(signal.SIGTERM, _end_soon)
 
 

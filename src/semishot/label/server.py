@@ -325,6 +325,17 @@ def app_of(pages: Pages) -> Starlette:
     return Starlette(routes=pages.routes(), exception_handlers=handlers, lifespan=lifespan)
 
 
+class Server(uvicorn.Server):
+    """uvicorn's, without its own handling of signals: see `stopped_by_signals`.
+
+    It would send a signal once more when it has ended, which the second Ctrl-C looks like.
+    """
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @dataclass(frozen=True)
 class Running:
     """A server that is ready to run, and what it serves."""
@@ -397,7 +408,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         stack.callback(pages.close)
         session.listeners.append(pages.tell)
         doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
-        server = uvicorn.Server(settings(doorkeeper))
+        server = Server(settings(doorkeeper))
         pages.ending = lambda: server.should_exit
         library.patience = PATIENCE if session.early else 0.0
         session.start()

@@ -1,15 +1,12 @@
 """Small and large views of images for the page: small ones are made once and kept in OUT."""
 
 import hashlib
-import io
 import sqlite3
 import threading
 from pathlib import Path
 
-from PIL import Image
-
-from semishot.data.decoding import opened, quiet, upright
-from semishot.data.framing import draft
+from semishot.data.decoding import opened, quiet
+from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
 from semishot.sorter.answers import check_not_a_link
 
@@ -33,13 +30,7 @@ def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
     if hashlib.sha256(data).digest() != digest:
         raise InputError("its file has changed")
     with quiet(), opened(data, "it") as image:
-        draft(image, side, side)
-        small = upright(image)
-        small.info.clear()
-        small.thumbnail((side, side), Image.Resampling.LANCZOS)
-        file = io.BytesIO()
-        small.save(file, "jpeg", quality=quality)
-    return file.getvalue()
+        return thumbnail(image, side, quality, optimize=False)
 
 
 class Thumbnails:

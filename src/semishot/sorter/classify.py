@@ -204,11 +204,19 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
     listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
     listing.notes += notes_on(listing.items)
     known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
+    if not known_images and labeled.suffix.lower() == ".csv":
+        raise InputError(_no_labels(labeled))
     if not known_images:
         raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
     if all(item.label is not None for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
     return listing
+
+
+def _no_labels(table: Path) -> str:
+    if not read_table(table).rows:
+        return f"{table} has no rows below its first line: each names an image and its class"
+    return f"no row of {table} has a class: write some into its column label"
 
 
 def _rows(

@@ -37,11 +37,11 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 S = TypeVar("S")
 
-MANY_PIXELS = 8_000_000
-"""Larger images are decoded one at a time, except JPEGs, which are reduced while decoding."""
+LARGE_FILE = 16 * 2**20
+"""Larger files are read and decoded one at a time; cameras write smaller ones."""
 MOST_THREADS = 16
 
-_one_large_at_a_time = threading.Lock()
+_one_large_file_at_a_time = threading.Lock()
 
 
 @dataclass
@@ -176,6 +176,10 @@ class Look(NamedTuple):
     progress: Meter
 
     def __call__(self, item: Item) -> ReadFile:
+        with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():
+            return self.pixels(item)
+
+    def pixels(self, item: Item) -> ReadFile:
         with self.progress.seconds.part("reading"):
             seen, data = read(item)
         if seen.problem or seen.digest in self.cache:
@@ -185,6 +189,15 @@ class Look(NamedTuple):
         if isinstance(pixels, str):
             return seen._replace(problem=pixels)
         return seen._replace(pixels=pixels)
+
+
+def size_of(item: Item) -> int:
+    """The bytes of a file."""
+    assert item.path is not None
+    try:
+        return item.path.stat().st_size
+    except (OSError, ValueError):  # reported when it is read
+        return 0
 
 
 def read(item: Item) -> tuple[ReadFile, bytes]:
@@ -201,10 +214,7 @@ def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
     """The pixels that the encoder takes from a file's bytes, or why there are none."""
     try:
         with opened(data, "it") as image:
-            shrinks = image.format in ("JPEG", "MPO")  # MPO: a JPEG of some phones
-            large = image.width * image.height > MANY_PIXELS and not shrinks
-            with _one_large_at_a_time if large else nullcontext():
-                return encoder.prepare(image)
+            return encoder.prepare(image)
     except InputError as error:
         return str(error).removesuffix(f"; {REMEDY}")
 

@@ -201,6 +201,10 @@ def read_table(table: Path) -> Table:
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         columns = tuple(reader.fieldnames or ())
         used = [column for column in columns if column in USED]
+        if twice := [column for column in used if used.count(column) > 1]:
+            raise InputError(
+                f"{table} has two columns {twice[0]}: remove or rename one of them in its first line"
+            )
         rows = [(reader.line_num, {c: row[c] or "" for c in used}) for row in reader]
         return Table(columns, rows)
     except FileNotFoundError as error:

@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
+from semishot.system.end_with_parent import end_with_parent
 from semishot.system.memory import keep_freed_memory
 
 POLL_SECONDS = 0.25
@@ -238,6 +239,7 @@ def serve(pipe: Connection, device: str, threads: int, shared: Path | None, scra
 
     Its temporary files are in `scratch`, which the parent removes: a killed worker cannot.
     """
+    end_with_parent()
     tempfile.tempdir = scratch
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     torch.set_num_threads(threads)
