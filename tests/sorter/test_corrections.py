@@ -137,7 +137,7 @@ def test_corrections_sort_again_without_undo(capsys, given, how):
     assert "out/sorted is as it was: pass --apply to sort it again." in looked
     assert "circle/circle-0.png" in sorted_files()
     said = printed(capsys, *given, "--apply", how)
-    assert "again to out/sorted; `semishot undo out` undoes it." in said
+    assert "again to out/sorted: 25 files in their folders; `semishot undo out` undoes it" in said
     assert {"cross/circle-0.png", "stranger/dots-0.png", "cross/cross-9.png"} <= sorted_files()
     assert "circle/circle-0.png" not in sorted_files()
     assert len(sorted_files()) == 25

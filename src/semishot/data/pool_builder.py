@@ -25,15 +25,14 @@ from semishot.data.pool import (
     ImageClass,
     ImagePool,
     Split,
-    make_room,
     open_pool,
     with_digests,
     write_description,
 )
 from semishot.errors import InputError, printable
 from semishot.system.end_with_parent import end_with_parent
-from semishot.system.files import remove, whole_folder
-from semishot.system.npy import map_array
+from semishot.system.files import append_line, remove, whole_folder, write_whole
+from semishot.system.npy import Mapped, make_room, map_array, map_to_fill
 from semishot.system.open_files import read_regular
 from semishot.system.progress import meter
 
@@ -45,7 +44,7 @@ GRACE_SECONDS = 1.0
 """How long a worker that was asked to end may take to finish sending."""
 MOST_TEXT = 64 * 2**20
 """The largest list of finished batches that is read, in bytes."""
-Pixels = np.memmap[Any, np.dtype[np.uint8]]
+Pixels = Mapped[np.uint8]
 Read = Callable[[ImageSource], NDArray[np.uint8]]
 """A source -> one image (C, H, W)."""
 
@@ -89,16 +88,14 @@ def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> Imag
     building = folder.with_name(f".{folder.name}.building")
     images, done = _begin_building(building, plan)
     batches = [b for b in range(0, len(sources), BATCH) if b not in done]
-    (building / "done.txt").unlink(missing_ok=True)
-    log = (building / "done.txt").open("x", encoding="utf-8")
-    with log, meter(f"preparing {plan.name}", len(sources), "images") as progress:
-        log.writelines(f"{first}\n" for first in sorted(done))  # without a truncated line
+    log = building / "done.txt"
+    write_whole(log, "".join(f"{first}\n" for first in sorted(done)))  # without a truncated line
+    with meter(f"preparing {plan.name}", len(sources), "images") as progress:
         progress.skip(len(sources) - sum(len(sources[b : b + BATCH]) for b in batches))
         try:
             for first, pixels in _read_batches(plan.read, sources, batches, workers):
                 images[first : first + len(pixels)] = pixels
-                log.write(f"{first}\n")
-                log.flush()
+                append_line(log, str(first))
                 progress.advance(len(pixels))
         except InputError:
             shutil.rmtree(building)
@@ -125,7 +122,7 @@ def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
     if os.path.lexists(building):
         try:
             done = _done(building, plan.shape, digest)
-            return np.lib.format.open_memmap(pixels, "r+"), done
+            return map_to_fill(pixels), done
         except (OSError, ValueError) as error:  # InputError among them
             line = printable(f"{building} cannot be resumed ({error}); the build starts over")
             print(line, file=sys.stderr)
@@ -136,7 +133,7 @@ def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
     except OSError:
         shutil.rmtree(building)
         raise
-    (building / "plan.txt").write_text(digest, encoding="utf-8")
+    write_whole(building / "plan.txt", digest)
     return images, set()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from semishot.data.decoding import opened, quiet
 from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
-from semishot.sorter.answers import check_not_a_link
+from semishot.system.databases import connect
 
 __all__ = ["Thumbnails", "view"]
 
@@ -39,7 +39,6 @@ class Thumbnails:
     def __init__(self, out: Path, most: int = MOST_BYTES) -> None:
         self.lock, self.most = threading.Lock(), most
         path = out / DATABASE
-        check_not_a_link(path)
         try:
             self.connection = self._opened(path)
         except sqlite3.DatabaseError:  # damaged: it is only a cache
@@ -50,9 +49,7 @@ class Thumbnails:
         ).fetchone()
 
     def _opened(self, path: Path) -> sqlite3.Connection:
-        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.execute("PRAGMA journal_mode=WAL")
+        connection = connect(path)
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute(
             "CREATE TABLE IF NOT EXISTS small (number INTEGER PRIMARY KEY, image INTEGER UNIQUE, data BLOB)"

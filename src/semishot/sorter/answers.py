@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import sqlite3
-import stat
 import threading
 import time
 import unicodedata
@@ -21,6 +20,7 @@ from typing import Any
 
 from semishot.errors import InputError
 from semishot.sorter.listing import STRANGER
+from semishot.system.databases import connect
 
 __all__ = ["NONE", "UNANSWERED", "Answers", "ConflictError", "State", "answered", "open_database"]
 
@@ -65,9 +65,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock, self.name = path, threading.RLock(), ""
-        self.connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self.connection.execute("PRAGMA trusted_schema=OFF")
-        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection = connect(path)
         self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk, not on its way
 
     @contextmanager
@@ -90,25 +88,9 @@ class Database:
             self.connection.close()
 
 
-def check_not_a_link(path: Path) -> None:
-    """Refuse a database that would be written through a link, or beside a second name of it."""
-    for ending in ("", "-wal", "-shm"):
-        name = path.with_name(path.name + ending)
-        try:
-            about = name.lstat()
-        except FileNotFoundError:
-            continue
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-            raise InputError(
-                f"{name} is a link or not a regular file, and would be written to: remove it, or choose "
-                "another --out"
-            )
-
-
 def open_database(out: Path) -> Database:
     """OUT/labels.sqlite, made if needed; a file of another kind or version is refused."""
     path = out / DATABASE
-    check_not_a_link(path)
     try:
         database = Database(path)
         with database.transaction() as connection:

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet
-from semishot.data.pool import make_room
+from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
+from semishot.data.framing import Middle, Whole, draft
+from semishot.data.thumbnails import small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import Item, Skipped
 from semishot.sorter.runtimes import OneByOne, Opening, Runtime, open_runtime
 from semishot.system.devices import pick_device
+from semishot.system.npy import make_room
 from semishot.system.open_files import read_regular
 from semishot.system.progress import Meter, meter
 
@@ -37,6 +39,8 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 S = TypeVar("S")
 
+MANY_PIXELS = 1_000_000
+"""Of an image of which a thumbnail is kept: decoding it again for a page would take a while."""
 LARGE_FILE = 16 * 2**20
 """Larger files are read and decoded one at a time; cameras write smaller ones."""
 MOST_THREADS = 16
@@ -56,6 +60,8 @@ class Rows:
     """What has encoded the images, and how many of them."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of reading, decoding and encoding, added up over threads."""
+    thumbnail: Callable[[bytes], bytes | None] = lambda digest: None
+    """A small JPEG of an image by its digest, if there is one already. For one thread."""
 
     def add(self, item: Item, digest: bytes) -> int:
         """The place of a new row."""
@@ -71,6 +77,8 @@ class ReadFile(NamedTuple):
     digest: bytes = b""
     pixels: Pixels | None = None
     row: Row | None = None
+    thumbnail: bytes = b""
+    """Of a large image that was decoded."""
     problem: str = ""
 
 
@@ -95,7 +103,7 @@ def embed(
                 read.append(seen)
     cache.flush()
     held = make_room(scratch, np.float32, (max(1, len(read)), encoder.features))
-    rows = Rows(held, skipped=skipped, seconds=progress.seconds.of)
+    rows = Rows(held, skipped=skipped, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
     rows.runtimes = dict(sorted(Counter(cache.runtime_of(one.digest) for one in read).items()))
     for seen in read:
         row = cache[seen.digest]
@@ -137,13 +145,15 @@ def in_this_process(
             return seen._replace(pixels=None, row=one.features(seen.pixels))
 
     for seen in ahead(looked_at, items, threads):
+        if seen.thumbnail:
+            cache.thumbnails[seen.digest] = seen.thumbnail
         if seen.row is not None:
             cache.add({seen.digest: seen.row})
         elif seen.pixels is not None and seen.digest not in cache:
             with progress.seconds.part("encoding"):
                 cache.add(runtime().take(seen.digest, seen.pixels))
         progress.advance(1)
-        yield seen._replace(pixels=None, row=None)
+        yield seen._replace(pixels=None, row=None, thumbnail=b"")
     if runtime.opened is not None:
         cache.add(runtime.opened.rest())
 
@@ -185,10 +195,11 @@ class Look(NamedTuple):
         if seen.problem or seen.digest in self.cache:
             return seen
         with self.progress.seconds.part("decoding"):
-            pixels = prepared(data, self.encoder)
-        if isinstance(pixels, str):
-            return seen._replace(problem=pixels)
-        return seen._replace(pixels=pixels)
+            try:
+                pixels, thumbnail = decoded(data, self.encoder)
+            except InputError as error:
+                return seen._replace(problem=str(error).removesuffix(f"; {REMEDY}"))
+        return seen._replace(pixels=pixels, thumbnail=thumbnail)
 
 
 def size_of(item: Item) -> int:
@@ -208,6 +219,17 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
     except InputError as error:
         return ReadFile(item, problem=str(error)), b""
     return ReadFile(item, hashlib.sha256(data).digest()), data
+
+
+def decoded(data: bytes, encoder: ImageEncoder) -> tuple[Pixels, bytes]:
+    """The pixels that the encoder takes from a file's bytes, and a thumbnail if the image is large."""
+    with opened(data, "it") as image:
+        framing, large = encoder.prepare, image.width * image.height > MANY_PIXELS
+        if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
+            return framing(image), b""
+        draft(image, framing.height, framing.width)
+        with upright(image) as seen:
+            return framing.frame(seen), small_copy(seen)
 
 
 def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:

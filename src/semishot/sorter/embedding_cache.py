@@ -2,6 +2,7 @@
 
 A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file, and `features` (n, D); its
 metadata say what has encoded them. Features by other runtimes differ by rounding, and are used all the same.
+It may also hold `thumbnails`, one JPEG after the other, with the byte where each of them ends: `ends` (n, 4).
 """
 
 import hashlib
@@ -11,18 +12,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from semishot.errors import InputError, printable
 from semishot.system.files import sweep, write_whole
-from semishot.system.open_files import check_regular
+from semishot.system.open_tensors import OpenTensors
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
 """A segment is written when it has this many rows, or after this many seconds."""
 MOST_BYTES = 2**30
 """The largest segment: a larger file was not written by semishot."""
+JPEG, MOST_THUMBNAIL = b"\xff\xd8", 2**16
+BYTES = np.array([1, 2**8, 2**16, 2**24], np.uint32)
 RUNTIME, LONGEST_RUNTIME, NOT_SAID = "runtime", 40, "an earlier version"
 
 
@@ -45,28 +47,26 @@ class EmbeddingCache:
         self.runtimes: dict[Path, str] = {}
         """Of segments; those of version 0.1 do not say it."""
         self.written = time.monotonic()
-        self.open: tuple[Path, Any] | None = None
+        self.segment: OpenTensors | None = None
+        self.thumbnails: dict[bytes, bytes] = {}
+        """Of images whose features are new, or not yet encoded."""
         for path in sorted(self.folder.glob("*.safetensors")):
             self._index(path)
 
     def _index(self, path: Path) -> None:
         """Read what a segment holds; a damaged one is ignored, and its images are embedded again."""
         try:
-            if check_regular(path.stat(), path) > MOST_BYTES:
-                return
-            with safe_open(path, "numpy") as file:
-                digests = file.get_tensor("digests")
-                shape = file.get_slice("features").get_shape()
-                numbers = file.get_slice("features").get_dtype() == "F32"
-                runtime = (file.metadata() or {}).get(RUNTIME, "")
-        except (OSError, InputError, SafetensorError, TypeError):
+            with OpenTensors(path, MOST_BYTES) as file:
+                digests, features = file["digests"], file.stored["features"]
+                runtime = file.metadata.get(RUNTIME, "")
+        except (OSError, InputError, KeyError):
             return
         if (
-            numbers
+            features.kind == np.float32
             and digests.dtype == np.uint8
-            and shape
-            and digests.shape == (shape[0], 32)
-            and shape[1:] == [self.features]
+            and features.shape
+            and digests.shape == (features.shape[0], 32)
+            and features.shape[1:] == (self.features,)
         ):
             self.runtimes[path] = printable(runtime)[:LONGEST_RUNTIME]
             self.places.update(
@@ -80,11 +80,30 @@ class EmbeddingCache:
         if (found := self.new.get(digest)) is not None:
             return found
         path, row = self.places[digest]
-        if self.open is None or self.open[0] != path:
-            opened: Any = safe_open(path, "numpy")
-            self.open = path, opened.get_slice("features")
-        values: Row = self.open[1][row]
-        return values
+        return self._opened(path).row("features", row)
+
+    def _opened(self, path: Path) -> OpenTensors:
+        if self.segment is None or self.segment.path != path:
+            if self.segment is not None:
+                self.segment.close()
+            self.segment = OpenTensors(path, MOST_BYTES)
+        return self.segment
+
+    def thumbnail(self, digest: bytes) -> bytes | None:
+        """A small JPEG of a large image, if it was made when the image was encoded."""
+        if (found := self.thumbnails.get(digest)) is not None:
+            return found
+        if digest not in self.places:
+            return None
+        path, row = self.places[digest]
+        try:
+            segment = self._opened(path)
+            bounds = segment.part("ends", max(0, row - 1), row + 1).astype(np.uint32) @ BYTES
+            first, last = (0, *map(int, bounds))[-2:]
+            jpeg = segment.part("thumbnails", first, min(last, first + MOST_THUMBNAIL)).tobytes()
+        except (OSError, InputError, KeyError, ValueError):  # of an earlier version, or damaged
+            return None
+        return jpeg if jpeg.startswith(JPEG) else None
 
     def runtime_of(self, digest: bytes) -> str:
         """What has encoded these features."""
@@ -106,9 +125,12 @@ class EmbeddingCache:
             "digests": np.frombuffer(b"".join(self.new), np.uint8).reshape(-1, 32),
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
-        content = save(
-            tensors, {RUNTIME: self.runtime}
-        )  # save_file would replace the locked file by another one
+        small = [self.thumbnails.pop(digest, b"") for digest in self.new]
+        if any(small):
+            ends = np.cumsum([len(jpeg) for jpeg in small], dtype="<u4")
+            tensors["ends"] = ends.view(np.uint8).reshape(-1, 4)
+            tensors["thumbnails"] = np.frombuffer(b"".join(small), np.uint8)
+        content = save(tensors, {RUNTIME: self.runtime})  # save_file would replace the locked file
         write_whole(path, content)
         self.runtimes[path] = self.runtime
         self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))

@@ -1,7 +1,6 @@
 """Which of a user's files to read, and their labels: from folders, or a table of paths and labels."""
 
 import csv
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError, printable
-from semishot.system.open_files import read_regular
+from semishot.system.tables import read_rows
 
 __all__ = [
     *("STRANGER", "Item", "Listing", "Skipped", "as_label", "from_folders", "from_table"),
@@ -24,7 +23,6 @@ STRANGER = "stranger"
 # fmt: off
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
-MOST_TABLE_BYTES = 2**28
 USED = {"path", "label", "runner_up", "decision", "correct"}
 """The columns of tables that are kept in memory."""
 
@@ -195,18 +193,21 @@ def table_rows(table: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dic
 def read_table(table: Path) -> Table:
     """A CSV in UTF-8; its cells are separated by commas, semicolons or tabs."""
     try:
-        text = read_regular(table, MOST_TABLE_BYTES).decode("utf-8-sig")
-        head = text.partition("\n")[0]
-        delimiter = next((mark for mark in ",;\t" if mark in head), ",")
-        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        columns = tuple(reader.fieldnames or ())
-        used = [column for column in columns if column in USED]
-        if twice := [column for column in used if used.count(column) > 1]:
+        rows = read_rows(table)
+        _, columns = next(rows, (0, []))
+        used = {place: column for place, column in enumerate(columns) if column in USED}
+        names = list(used.values())
+        if twice := [column for column in names if names.count(column) > 1]:
             raise InputError(
                 f"{table} has two columns {twice[0]}: remove or rename one of them in its first line"
             )
-        rows = [(reader.line_num, {c: row[c] or "" for c in used}) for row in reader]
-        return Table(columns, rows)
+        same: dict[str, str] = {}  # one string for all rows that hold the same
+
+        def kept(cells: list[str]) -> dict[str, str]:
+            found = {c: cells[place] if place < len(cells) else "" for place, c in used.items()}
+            return {c: t if c == "path" else same.setdefault(t, t) for c, t in found.items()}
+
+        return Table(tuple(columns), [(line, kept(cells)) for line, cells in rows])
     except FileNotFoundError as error:
         raise InputError(f"no file {table}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:

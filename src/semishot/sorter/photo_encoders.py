@@ -4,6 +4,7 @@ Letters: B images, H x W pixels, C channels, D features.
 """
 
 import importlib
+import io
 import re
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 from semishot.data.framing import Framing, Middle
 from semishot.errors import InputError
 from semishot.sorter.packaged_encoders import framing_of_lite, weights_of_lite
-from semishot.system.open_files import open_regular
+from semishot.system.open_files import read_regular
+from semishot.system.tensor_files import MOST_BYTES
 
 __all__ = ["PixelEncoder", "efficientnet_lite", "timm_network"]
 
@@ -58,8 +60,8 @@ def efficientnet_lite(number: int, side: int | None = None) -> tuple[nn.Module, 
     path = weights_of_lite(number)
     package = importlib.import_module("efficientnet_lite_pytorch")
     network = package.EfficientNet.from_name(f"efficientnet-lite{number}")
-    with open_regular(path) as file:
-        network.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+    data = read_regular(path, MOST_BYTES)
+    network.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
     network._fc = nn.Identity()  # ImageNet's classes are not used
     network.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
     encoder = PixelEncoder(LastMapsMean(network), [127.0] * 3, [128.0] * 3)

@@ -82,14 +82,14 @@ class OneByOne:
         graph = graph_of(runtime, encoder.module, encoder.height, encoder.width)
         settings = {
             "INFERENCE_PRECISION_HINT": "f32",  # some processors would take bfloat16
-            "INFERENCE_NUM_THREADS": threads,
-            "NUM_STREAMS": threads,
+            "INFERENCE_NUM_THREADS": 1,
+            "NUM_STREAMS": 1,  # a model of its own for each thread is run by that thread itself
             "ENABLE_CPU_PINNING": False,  # other processes want these cores, too
         }
-        compiled = runtime.Core().compile_model(graph, "CPU", settings)
+        core = runtime.Core()
         self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(threads):
-            self.free.put(compiled.create_infer_request())
+            self.free.put(core.compile_model(graph, "CPU", settings).create_infer_request())
         self.name = f"{OPENVINO} {runtime.__version__.partition('-')[0]}"
         self.about = f"{self.name} on {threads} {'core' if threads == 1 else 'cores'}"
 

@@ -5,6 +5,7 @@ or a device.
 """
 
 import errno
+import io
 import json
 import os
 import re
@@ -56,9 +57,16 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
+def create(path: Path) -> io.BufferedRandom:
+    """Open a new file for writing; FileExistsError if there is anything of this name."""
+    return open(
+        path, "r+b", opener=lambda name, _: open_own(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    )
+
+
 def append_line(path: Path, text: str) -> None:
     """Add a line to a file, created if needed."""
-    with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND), "ab") as file:
+    with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(f"{text}\n".encode())
 
 
