@@ -260,7 +260,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file below the folder, hidden ones too, and what was printed, without times and its name."""
     files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
     read = {name: path.read_bytes() for name, path in files.items()}
-    links = {name: os.fsencode(path.readlink()) for name, path in files.items() if path.is_symlink()}
+    links = {
+        name: os.fsencode(path.readlink()) for name, path in files.items() if path.is_symlink()
+    }
     read |= {name: b"link to %b\n%b" % (target, read[name]) for name, target in links.items()}
     read["(stdout)"] = Path(f"{folder}.out").read_bytes()
     read = {name: content.replace(os.fsencode(folder), b"") for name, content in read.items()}

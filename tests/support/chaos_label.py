@@ -38,7 +38,9 @@ def script() -> list[dict[str, Any]]:
         {"kind": "new", "name": kind, "images": [f"{kind}-0.png"]} for kind in KINDS[:3]
     ]
     while len(events) < EVENTS:
-        files = [f"{draw.choice(KINDS)}-{draw.randrange(14)}.png" for _ in range(draw.randint(1, 4))]
+        files = [
+            f"{draw.choice(KINDS)}-{draw.randrange(14)}.png" for _ in range(draw.randint(1, 4))
+        ]
         number = draw.randint(1, 4)
         events.append(
             draw.choice(

@@ -160,7 +160,9 @@ def may_make(case: Case, name: str) -> bool:
     return any(own.startswith(name + os.sep) for own in case.own.changed)
 
 
-def wrong_ending(code: int | None, said: str, allowed: tuple[int, ...], words: set[str]) -> Iterator[str]:
+def wrong_ending(
+    code: int | None, said: str, allowed: tuple[int, ...], words: set[str]
+) -> Iterator[str]:
     """How it ended, and what it said of it."""
     lines = said.rstrip("\n").split("\n")
     if "Traceback" in said:

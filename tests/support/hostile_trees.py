@@ -45,7 +45,11 @@ SERVED = (143,)
 """The exit code of a server that was ended."""
 SLOW_SHARE = 6
 """One of so many cases of a slow command is run."""
-EXPECTED = {"file": ("file", "any"), "picture": ("file", "any", "picture"), "folder": ("folder", "any")}
+EXPECTED = {
+    "file": ("file", "any"),
+    "picture": ("file", "any", "picture"),
+    "folder": ("folder", "any"),
+}
 
 
 @dataclass(frozen=True)
@@ -387,7 +391,9 @@ def main() -> None:
         ]
     else:
         cases = chosen(options.cases, options.seed, options.commands)
-    print(f"{len(cases):,} of {len(combinations()):,} combinations, seed {options.seed}", flush=True)
+    print(
+        f"{len(cases):,} of {len(combinations()):,} combinations, seed {options.seed}", flush=True
+    )
     if options.count:
         return
     import_all()

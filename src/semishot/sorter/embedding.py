@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
 from semishot.data.framing import Middle, Whole, draft
@@ -39,6 +40,7 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 S = TypeVar("S")
 
+LOOKING = "reading, decoding and encoding"
 MANY_PIXELS = 1_000_000
 """Of an image of which a thumbnail is kept: decoding it again for a page would take a while."""
 LARGE_FILE = 16 * 2**20
@@ -95,7 +97,7 @@ def embed(
 ) -> Rows:
     """One row for each readable image. `scratch` is the file that holds them."""
     skipped, read = [], []
-    with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
+    with quiet(), meter(LOOKING, len(items), "images") as progress:
         for seen in fill_cache(items, encoder, cache, progress):
             if seen.problem:
                 skipped.append(Skipped(seen.item.shown, seen.problem))
@@ -133,6 +135,7 @@ def in_this_process(
     def opened() -> tuple[Runtime, str]:
         runtime, problem = open_runtime(encoder, pick_device(str(device)), threads)
         cache.runtime = runtime.name
+        progress.label = f"{LOOKING} by {runtime.about}"
         return runtime, problem
 
     runtime, look = Opening(opened, progress.say), Look(encoder, cache, progress)
@@ -195,11 +198,10 @@ class Look(NamedTuple):
         if seen.problem or seen.digest in self.cache:
             return seen
         with self.progress.seconds.part("decoding"):
-            try:
-                pixels, thumbnail = decoded(data, self.encoder)
-            except InputError as error:
-                return seen._replace(problem=str(error).removesuffix(f"; {REMEDY}"))
-        return seen._replace(pixels=pixels, thumbnail=thumbnail)
+            found = decoded(data, self.encoder)
+        if isinstance(found, str):
+            return seen._replace(problem=found)
+        return seen._replace(pixels=found.pixels, thumbnail=found.thumbnail)
 
 
 def size_of(item: Item) -> int:
@@ -221,24 +223,29 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
     return ReadFile(item, hashlib.sha256(data).digest()), data
 
 
-def decoded(data: bytes, encoder: ImageEncoder) -> tuple[Pixels, bytes]:
-    """The pixels that the encoder takes from a file's bytes, and a thumbnail if the image is large."""
-    with opened(data, "it") as image:
-        framing, large = encoder.prepare, image.width * image.height > MANY_PIXELS
-        if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
-            return framing(image), b""
-        draft(image, framing.height, framing.width)
-        with upright(image) as seen:
-            return framing.frame(seen), small_copy(seen)
+class Decoded(NamedTuple):
+    """The pixels that an encoder takes, and a thumbnail if the image is large."""
+
+    pixels: Pixels
+    thumbnail: bytes = b""
 
 
-def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
-    """The pixels that the encoder takes from a file's bytes, or why there are none."""
+def decoded(data: bytes, encoder: ImageEncoder) -> Decoded | str:
+    """What is seen in a file's bytes, or why there is nothing."""
     try:
         with opened(data, "it") as image:
-            return encoder.prepare(image)
+            return _framed(image, encoder.prepare)
     except InputError as error:
         return str(error).removesuffix(f"; {REMEDY}")
+
+
+def _framed(image: Image.Image, framing: Callable[[Image.Image], Pixels]) -> Decoded:
+    large = image.width * image.height > MANY_PIXELS
+    if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
+        return Decoded(framing(image))
+    draft(image, framing.height, framing.width)
+    with upright(image) as seen:
+        return Decoded(framing.frame(seen), small_copy(seen))
 
 
 def read_image(path: Path) -> bytes:

@@ -99,7 +99,7 @@ class EmbeddingCache:
         try:
             segment = self._opened(path)
             bounds = segment.part("ends", max(0, row - 1), row + 1).astype(np.uint32) @ BYTES
-            first, last = (0, *map(int, bounds))[-2:]
+            first, last = map(int, bounds if row else (0, *bounds))
             jpeg = segment.part("thumbnails", first, min(last, first + MOST_THUMBNAIL)).tobytes()
         except (OSError, InputError, KeyError, ValueError):  # of an earlier version, or damaged
             return None

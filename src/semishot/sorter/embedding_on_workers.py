@@ -16,11 +16,11 @@ import torch
 
 from semishot.data.decoding import quiet
 from semishot.sorter.embedding import (
-    Pixels,
+    Decoded,
     ReadFile,
     ahead,
+    decoded,
     most_threads,
-    prepared,
     read,
     size_of,
 )
@@ -44,11 +44,12 @@ Found = dict[bytes, Row | str]
 
 
 class Told(NamedTuple):
-    """What a worker has found, by which runtime, and the line about it."""
+    """What a worker has found, by which runtime, and why it is not the usual one."""
 
     runtime: str
-    about: str
+    problem: str
     found: Found
+    thumbnails: dict[bytes, bytes]
 
 
 def by_workers(
@@ -122,10 +123,12 @@ class ImageTasks:
 
     def receive(self, told: Told) -> None:
         found = told.found
-        if found and self.cache.runtime != told.runtime:
+        self.cache.thumbnails.update(told.thumbnails)
+        if told.runtime and self.cache.runtime != told.runtime:
             self.cache.flush()
             self.cache.runtime = told.runtime
-            self.progress.say(f"encoding by {told.about}")
+            if told.problem:
+                self.progress.say(f"encoding by {told.runtime}: {told.problem}")
         self.problems.update((d, said) for d, said in found.items() if isinstance(said, str))
         self.cache.add({d: row for d, row in found.items() if not isinstance(row, str)})
         self.progress.advance(len(found))
@@ -138,26 +141,32 @@ def work_on_images(
     if not images:
         return
     threads = 1 if device_name == "cpu" else most_threads()  # on a CPU each core has its worker
-    encoder, runtime, about = opened(tuple(saved.items()), device_name, threads)
-    if isinstance(runtime, Batches):
-        runtime.waiting.clear()  # of a task that was interrupted
+    encoder = unpacked(tuple(saved.items()))
+    runtime: Runtime | None = None
     found: Found = {}
-    told = time.monotonic()
+    thumbnails: dict[bytes, bytes] = {}
+    name, problem, told = "", "", time.monotonic()
 
-    def look(file: tuple[bytes, bytes]) -> tuple[bytes, Pixels | str]:
-        return file[0], prepared(file[1], encoder)
+    def look(file: tuple[bytes, bytes]) -> tuple[bytes, Decoded | str]:
+        return file[0], decoded(file[1], encoder)
 
     with quiet():
-        for digest, pixels in ahead(look, images.items(), threads):
-            if isinstance(pixels, str):
-                found[digest] = pixels
+        for digest, seen in ahead(look, images.items(), threads):
+            if isinstance(seen, str):
+                found[digest] = seen
             else:
-                found.update(runtime.take(digest, pixels))
+                if runtime is None:
+                    runtime, problem = opened(encoder, device_name, threads)
+                    name = runtime.name
+                if seen.thumbnail:
+                    thumbnails[digest] = seen.thumbnail
+                found.update(runtime.take(digest, seen.pixels))
             if time.monotonic() - told > TELL_SECONDS:
-                yield Told(runtime.name, about, found)
-                found, told = {}, time.monotonic()
-        found.update(runtime.rest())
-        yield Told(runtime.name, about, found)
+                yield Told(name, problem, found, thumbnails)
+                found, thumbnails, told = {}, {}, time.monotonic()
+        if runtime is not None:
+            found.update(runtime.rest())
+        yield Told(name, problem, found, thumbnails)
 
 
 def packed(encoder: ImageEncoder) -> Files:
@@ -167,13 +176,24 @@ def packed(encoder: ImageEncoder) -> Files:
 
 
 @lru_cache(maxsize=1)
-def opened(
-    saved: tuple[tuple[str, bytes], ...], device_name: str, threads: int
-) -> tuple[ImageEncoder, Runtime, str]:
-    """An encoder by its saved form and what runs it, opened once for all tasks of a worker."""
+def unpacked(saved: tuple[tuple[str, bytes], ...]) -> ImageEncoder:
+    """An encoder by its saved form, opened once for all tasks of a worker."""
     with tempfile.TemporaryDirectory(prefix="semishot-") as folder:
         unpack(dict(saved), Path(folder))
         encoder = load_encoder(Path(folder))
     assert encoder is not None
-    runtime, problem = open_runtime(encoder, torch.device(device_name), threads)
-    return encoder, runtime, f"{runtime.about}{problem and f': {problem}'}"
+    return encoder
+
+
+def opened(encoder: ImageEncoder, device_name: str, threads: int) -> tuple[Runtime, str]:
+    """What runs an encoder, and why it is not the usual runtime."""
+    runtime, problem = _opened(encoder, device_name, threads)
+    if isinstance(runtime, Batches):
+        runtime.waiting.clear()  # of a task that was interrupted
+    return runtime, problem
+
+
+@lru_cache(maxsize=1)
+def _opened(encoder: ImageEncoder, device_name: str, threads: int) -> tuple[Runtime, str]:
+    """Once for all tasks of a worker."""
+    return open_runtime(encoder, torch.device(device_name), threads)

@@ -33,20 +33,44 @@ class LargePictures:
     used: dict[str, int] = field(default_factory=dict)
     """The name of each picture of this page, and its bytes."""
 
-    def source(self, item: Item) -> str:
-        """The relative address of the picture; makes the picture if needed. Empty without a file."""
-        digest = self.digests.get(item)
-        if not digest or item.path is None:
+    def source(self, item: Item, made: bytes | None = None) -> str:
+        """The relative address of the picture; makes the picture if needed. Empty without a file.
+
+        made: what `make` has returned, in a thread.
+        """
+        name = self.name_of(item)
+        if not name:
             return ""
-        name = f"{digest.hex()[:32]}.jpg"
         if name not in self.used:
-            if len(self.used) >= MOST or sum(self.used.values()) >= MOST_BYTES:
-                return ""
             path = self.out / PICTURES / name
-            if not path.is_file() and not _write(item.path, path):
+            if not self.room or not (path.is_file() or _write(made or self.make(item), path)):
                 return ""
             self.used[name] = path.stat().st_size
         return f"{PICTURES}/{name}"
+
+    @property
+    def room(self) -> bool:
+        """Whether one more picture may be made."""
+        return len(self.used) < MOST and sum(self.used.values()) < MOST_BYTES
+
+    def name_of(self, item: Item) -> str:
+        digest = self.digests.get(item)
+        return f"{digest.hex()[:32]}.jpg" if digest and item.path is not None else ""
+
+    def wanted(self, item: Item) -> bool:
+        """Whether `make` should be called for it."""
+        name = self.name_of(item)
+        known = name in self.used or (self.out / PICTURES / name).is_file()
+        return bool(name) and self.room and not known
+
+    def make(self, item: Item) -> bytes:
+        """The picture; nothing if the original is gone or has changed."""
+        assert item.path is not None
+        try:
+            with opened(read_image(item.path), "it") as image:
+                return thumbnail(image, SIDE, QUALITY)
+        except InputError:
+            return b""
 
     def remove_others(self) -> None:
         """Remove pictures of earlier pages; files of other names stay."""
@@ -57,15 +81,11 @@ class LargePictures:
                     path.unlink()
 
 
-def _write(original: Path, path: Path) -> bool:
-    """Whether the picture could be made; the original may have changed meanwhile."""
-    try:
-        with opened(read_image(original), "it") as image:
-            picture = thumbnail(image, SIDE, QUALITY)
-    except InputError:
-        return False
-    write_whole(path, picture)
-    return True
+def _write(picture: bytes, path: Path) -> bool:
+    """Whether there was a picture."""
+    if picture:
+        write_whole(path, picture)
+    return bool(picture)
 
 
 def link_to(original: Path, out: Path) -> str:

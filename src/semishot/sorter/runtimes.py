@@ -113,7 +113,10 @@ Runtime = Batches | OneByOne
 
 
 class Opening:
-    """A runtime that is opened when it is first asked for, by whichever thread."""
+    """A runtime that is opened when it is first asked for, by whichever thread.
+
+    `tell` gets a line if it is not the runtime that it would be elsewhere.
+    """
 
     def __init__(
         self, open: Callable[[], tuple[Runtime, str]], tell: Callable[[str], None]
@@ -125,7 +128,8 @@ class Opening:
         with self.lock:
             if self.opened is None:
                 self.opened, problem = self.open()
-                self.tell(f"encoding by {self.opened.about}{problem and f': {problem}'}")
+                if problem:
+                    self.tell(f"encoding by {self.opened.about}: {problem}")
             return self.opened
 
 
