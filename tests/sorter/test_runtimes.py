@@ -11,10 +11,11 @@ import torch
 from PIL import Image
 
 from semishot.errors import InputError
-from semishot.sorter import embedding, runtimes
+from semishot.sorter import embedding, large_pictures, runtimes
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import open_encoder
+from semishot.sorter.large_pictures import Beforehand, LargePictures
 from semishot.sorter.listing import Item
 from semishot.sorter.packaged_encoders import KNOWN
 from semishot.sorter.runtimes import Batches, OneByOne, open_runtime
@@ -244,3 +245,32 @@ def test_a_device_that_is_not_here_is_refused_before_anything_is_read(encoder, r
     check_device("auto")
     with pytest.raises(InputError, match="no device"):
         check_device("cuda:99")
+
+
+def test_a_picture_made_beforehand_is_the_one_that_is_made_later(run, encoder, tmp_path):
+    """Bit by bit, of an image that is decoded at the right size; others are left for later."""
+    items = photographs(tmp_path / "pile", 2, (2000, 1500))
+    items += photographs(tmp_path / "other", 1, (3000, 800))
+    kept = Beforehand(tmp_path)
+    here = partial(in_this_process, "cpu", keep=kept)
+    cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
+    rows = embed(items, encoder, cache, tmp_path / "rows.npy", here)
+    assert kept.left == large_pictures.MOST_BEFOREHAND - 2
+    pictures = LargePictures(tmp_path, dict(zip(rows.items, rows.digests, strict=True)))
+    for item in items[:2]:
+        assert not pictures.wanted(item)
+        assert (tmp_path / pictures.source(item)).read_bytes() == pictures.make(item)
+    assert pictures.wanted(items[2])
+    (tmp_path / "pictures" / f"{'0' * 32}.jpg").write_bytes(b"of an image that is not shown")
+    pictures.remove_others()
+    assert len(list((tmp_path / "pictures").iterdir())) == 2
+
+
+def test_only_so_many_pictures_are_made_beforehand(run, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(large_pictures, "MOST_BEFOREHAND", 1)
+    monkeypatch.setattr(embedding, "most_threads", lambda: 1)
+    items = photographs(tmp_path / "pile", 3, (2000, 1500))
+    cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
+    here = partial(in_this_process, "cpu", keep=Beforehand(tmp_path))
+    embed(items, encoder, cache, tmp_path / "rows.npy", here)
+    assert len(list((tmp_path / "pictures").iterdir())) == 1

@@ -10,6 +10,8 @@ from semishot.data.framing import draft
 
 SIDE, QUALITY = 112, 75
 """Pixels of a thumbnail's longer side, and of JPEG."""
+LARGE_SIDE, LARGE_QUALITY = 1024, 82
+"""Of the pictures that a page shows large."""
 LARGE, ENOUGH = 512, 0.75
 """Pixels of a side from which on a JPEG is decoded at about that size, at this share of it or more."""
 PNG = b"\x89PNG"
@@ -40,6 +42,17 @@ def small_copy(shown: Image.Image) -> bytes:
     small.info.clear()
     small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     return _encoded(small, QUALITY, True)
+
+
+def large_copy(shown: Image.Image) -> bytes:
+    """What `thumbnail` makes with LARGE_SIDE and LARGE_QUALITY, of an image that is decoded already.
+
+    Nothing, if it would have been decoded at another size.
+    """
+    if not ENOUGH * LARGE_SIDE <= max(shown.size) <= LARGE_SIDE:
+        return b""
+    shown.info.clear()
+    return _encoded(shown, LARGE_QUALITY, True)
 
 
 def _encoded(small: Image.Image, quality: int, optimize: bool) -> bytes:

@@ -37,6 +37,7 @@ from semishot.sorter.journal import (
     trusted,
     undo_command,
 )
+from semishot.sorter.large_pictures import Beforehand
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.out_folder import (
@@ -158,7 +159,7 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         check_device(request.device)
-        return partial(in_this_process, request.device)
+        return partial(in_this_process, request.device, keep=Beforehand(request.out))
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from PIL import Image
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
 from semishot.data.framing import Middle, Whole, draft
-from semishot.data.thumbnails import small_copy
+from semishot.data.thumbnails import large_copy, small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
@@ -45,7 +45,8 @@ MANY_PIXELS = 1_000_000
 """Of an image of which a thumbnail is kept: decoding it again for a page would take a while."""
 LARGE_FILE = 16 * 2**20
 """Larger files are read and decoded one at a time; cameras write smaller ones."""
-MOST_THREADS = 16
+MOST_THREADS, SPARE_THREADS = 16, 2
+"""More than there are cores: some of them wait for a disk, or for each other."""
 
 _one_large_file_at_a_time = threading.Lock()
 
@@ -88,6 +89,14 @@ FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iter
 """Adds the features of every readable item to the cache, and yields each item, in order."""
 
 
+class KeepPicture(Protocol):
+    """Keeps the picture of an image, by its digest, in any thread; `left`: how many more it takes."""
+
+    left: int
+
+    def __call__(self, digest: bytes, picture: bytes) -> None: ...
+
+
 def embed(
     items: Sequence[Item],
     encoder: ImageEncoder,
@@ -125,10 +134,13 @@ def in_this_process(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
+    *,
+    keep: "KeepPicture | None" = None,
 ) -> Iterator[ReadFile]:
     """Every item in order, read by threads and encoded in this process.
 
-    A runtime that takes single images encodes in these threads, too.
+    A runtime that takes single images encodes in these threads, too. `keep` gets pictures that a page can
+    show large, of images that are decoded at such a size.
     """
     threads = most_threads()
 
@@ -138,7 +150,7 @@ def in_this_process(
         progress.label = f"{LOOKING} by {runtime.about}"
         return runtime, problem
 
-    runtime, look = Opening(opened, progress.say), Look(encoder, cache, progress)
+    runtime, look = Opening(opened, progress.say), Look(encoder, cache, progress, keep)
 
     def looked_at(item: Item) -> ReadFile:
         seen = look(item)
@@ -162,7 +174,7 @@ def in_this_process(
 
 
 def most_threads() -> int:
-    return min(os.cpu_count() or 1, MOST_THREADS)
+    return min(os.cpu_count() or 1, MOST_THREADS - SPARE_THREADS) + SPARE_THREADS
 
 
 def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator[S]:
@@ -187,6 +199,7 @@ class Look(NamedTuple):
     encoder: ImageEncoder
     cache: EmbeddingCache
     progress: Meter
+    keep: "KeepPicture | None"
 
     def __call__(self, item: Item) -> ReadFile:
         with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():
@@ -198,9 +211,11 @@ class Look(NamedTuple):
         if seen.problem or seen.digest in self.cache:
             return seen
         with self.progress.seconds.part("decoding"):
-            found = decoded(data, self.encoder)
+            found = decoded(data, self.encoder, self.keep is not None and self.keep.left > 0)
         if isinstance(found, str):
             return seen._replace(problem=found)
+        if self.keep is not None and found.picture:
+            self.keep(seen.digest, found.picture)
         return seen._replace(pixels=found.pixels, thumbnail=found.thumbnail)
 
 
@@ -224,28 +239,32 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
 
 
 class Decoded(NamedTuple):
-    """The pixels that an encoder takes, and a thumbnail if the image is large."""
+    """The pixels that an encoder takes; a thumbnail if the image is large; a picture for a page."""
 
     pixels: Pixels
     thumbnail: bytes = b""
+    picture: bytes = b""
 
 
-def decoded(data: bytes, encoder: ImageEncoder) -> Decoded | str:
+def decoded(data: bytes, encoder: ImageEncoder, pictures: bool = False) -> Decoded | str:
     """What is seen in a file's bytes, or why there is nothing."""
     try:
         with opened(data, "it") as image:
-            return _framed(image, encoder.prepare)
+            return _framed(image, encoder.prepare, pictures)
     except InputError as error:
         return str(error).removesuffix(f"; {REMEDY}")
 
 
-def _framed(image: Image.Image, framing: Callable[[Image.Image], Pixels]) -> Decoded:
+def _framed(
+    image: Image.Image, framing: Callable[[Image.Image], Pixels], pictures: bool
+) -> Decoded:
     large = image.width * image.height > MANY_PIXELS
     if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
         return Decoded(framing(image))
     draft(image, framing.height, framing.width)
     with upright(image) as seen:
-        return Decoded(framing.frame(seen), small_copy(seen))
+        framed, small = framing.frame(seen), small_copy(seen)
+        return Decoded(framed, small, large_copy(seen) if pictures else b"")
 
 
 def read_image(path: Path) -> bytes:

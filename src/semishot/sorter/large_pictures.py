@@ -8,19 +8,19 @@ from pathlib import Path
 from urllib.parse import quote
 
 from semishot.data.decoding import opened
-from semishot.data.thumbnails import thumbnail
+from semishot.data.thumbnails import LARGE_QUALITY, LARGE_SIDE, thumbnail
 from semishot.errors import InputError
 from semishot.sorter.embedding import read_image
 from semishot.sorter.listing import Item
 from semishot.sorter.out_folder import PICTURES
 from semishot.system.files import write_whole
 
-__all__ = ["LargePictures", "link_to"]
+__all__ = ["Beforehand", "LargePictures", "link_to"]
 
-SIDE, QUALITY = 1024, 82
-"""Pixels of the longer side, and of JPEG."""
 MOST, MOST_BYTES = 500, 100_000_000
 """Of pictures in OUT: the page shows the originals of the others, as far as a browser can."""
+MOST_BEFOREHAND = 4000
+"""Of pictures that are made while images are encoded: later, the images of a page are decoded again."""
 OUR_NAME = re.compile(r"[0-9a-f]{32}\.jpg")
 
 
@@ -55,7 +55,7 @@ class LargePictures:
 
     def name_of(self, item: Item) -> str:
         digest = self.digests.get(item)
-        return f"{digest.hex()[:32]}.jpg" if digest and item.path is not None else ""
+        return _name(digest) if digest and item.path is not None else ""
 
     def wanted(self, item: Item) -> bool:
         """Whether `make` should be called for it."""
@@ -68,7 +68,7 @@ class LargePictures:
         assert item.path is not None
         try:
             with opened(read_image(item.path), "it") as image:
-                return thumbnail(image, SIDE, QUALITY)
+                return thumbnail(image, LARGE_SIDE, LARGE_QUALITY)
         except InputError:
             return b""
 
@@ -79,6 +79,25 @@ class LargePictures:
             for path in sorted(folder.iterdir()):
                 if OUR_NAME.fullmatch(path.name) and path.name not in self.used:
                     path.unlink()
+
+
+class Beforehand:
+    """Pictures that are made while their images are decoded to be encoded: of a pile of some thousands, it
+    takes less time to make all than to decode those again that the page shows. Others are removed then."""
+
+    def __init__(self, out: Path) -> None:
+        self.folder, self.left = out / PICTURES, MOST_BEFOREHAND
+
+    def __call__(self, digest: bytes, picture: bytes) -> None:
+        """In any thread."""
+        self.left -= 1
+        path = self.folder / _name(digest)
+        if not path.exists():
+            write_whole(path, picture)
+
+
+def _name(digest: bytes) -> str:
+    return f"{digest.hex()[:32]}.jpg"
 
 
 def _write(picture: bytes, path: Path) -> bool:

@@ -91,7 +91,7 @@ class OneByOne:
         for _ in range(threads):
             self.free.put(core.compile_model(graph, "CPU", settings).create_infer_request())
         self.name = f"{OPENVINO} {runtime.__version__.partition('-')[0]}"
-        self.about = f"{self.name} on {threads} {'core' if threads == 1 else 'cores'}"
+        self.about = f"{self.name} on {threads} {'thread' if threads == 1 else 'threads'}"
 
     def features(self, pixels: Pixels) -> Row:
         """(H, W, C) -> (D,), in any thread."""
