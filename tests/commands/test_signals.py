@@ -13,6 +13,7 @@ import pytest
 LINE = "semishot: interrupted; the same command continues from the last checkpoint"
 BEGIN = """\
 import ctypes, os, sys, threading
+del os.environ["SEMISHOT_GRACE"]
 from concurrent.futures import ThreadPoolExecutor
 from semishot.commands import signals
 from semishot.commands.exit_codes import one_line_errors
@@ -30,6 +31,7 @@ def wait_for_pipe():
     os.read(os.pipe()[0], 1)
 
 signals.GRACE_SECONDS = float(sys.argv[1])
+signals.APART_SECONDS = 0.0
 signals.end_on_signals()
 """
 IN_C = "with one_line_errors():\n    wait_in_c()"
@@ -141,6 +143,50 @@ def test_the_second_ctrl_c_ends_it_at_once(first):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err.splitlines()) == (128 + first, [LINE])
+
+
+def test_ctrl_c_sent_twice_at_once_is_one():
+    """By `timeout -s INT`, for example: the end in good order is not disturbed."""
+    body = (
+        "signals.APART_SECONDS = 600.0\n"
+        "with one_line_errors():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), 2)\n"
+        "    finally:\n"
+        "        os.kill(os.getpid(), 2)\n"
+        "        print('unwound', flush=True)\n"
+    )
+    with child(BEGIN + body, 600) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.splitlines()) == (130, "unwound\n", [LINE])
+
+
+@both
+def test_a_signal_inside_an_import_ends_the_process_and_raises_nothing_there(
+    number, code, tmp_path
+):
+    """C++ that begins to load, as torch's, would abort: `terminate called after throwing`."""
+    (tmp_path / "loading.py").write_text(
+        "import os, sys\n"
+        "try:\n"
+        "    os.kill(os.getpid(), int(sys.argv[2]))\n"
+        "    for _ in range(1000): pass\n"
+        "except BaseException: os.abort()\n"
+    )
+    body = f"sys.path.insert(0, {str(tmp_path)!r})\nwith one_line_errors():\n    import loading\n"
+    with child(BEGIN + body, 600, number) as process:
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.splitlines()) == (code, [LINE])
+
+
+def test_the_environment_may_give_it_more_time():
+    body = UNWINDING.replace("wait_in_c()", "time.sleep(0.3)\n        print('unwound')")
+    begin = BEGIN.replace('del os.environ["SEMISHOT_GRACE"]', "import time")
+    with child(begin + body, 0) as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (143, "unwound\n")
 
 
 def test_a_command_that_ends_in_good_order_is_left_to_it():

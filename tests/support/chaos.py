@@ -167,10 +167,10 @@ def import_all(device: str = "cpu") -> None:
     from semishot.commands import main  # noqa: F401
     from semishot.data import pool_builder
     from semishot.datasets import folder  # noqa: F401
+    from semishot.label import server  # noqa: F401
     from semishot.paper import reproduce, table5  # noqa: F401
     from semishot.report import page, results  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
-    from semishot.label import server  # noqa: F401
     from semishot.training import evaluation, loop, pretraining  # noqa: F401
 
     torch.set_num_threads(1)

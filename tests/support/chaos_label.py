@@ -15,7 +15,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +133,11 @@ def check_kept(folder: Path, acknowledged: list[int]) -> None:
         shutil.copy(path, look)
     rows: list[tuple[int, str]] = []
     if (look / "labels.sqlite").exists():
-        with contextlib.closing(sqlite3.connect(look / "labels.sqlite")) as database:
-            with contextlib.suppress(sqlite3.OperationalError):  # killed before the first table
-                rows = database.execute("SELECT number, key FROM events ORDER BY number").fetchall()
+        with (
+            contextlib.closing(sqlite3.connect(look / "labels.sqlite")) as database,
+            contextlib.suppress(sqlite3.OperationalError),  # killed before the first table
+        ):
+            rows = database.execute("SELECT number, key FROM events ORDER BY number").fetchall()
     shutil.rmtree(look)
     kept = [(number, f"key-{place}") for place, number in enumerate(acknowledged) if number]
     assert rows[: len(kept)] == kept, f"acknowledged {kept}, but {rows} are in {folder}"
@@ -174,15 +176,12 @@ def a_round(name: str, shared: Path, work: Path, seed: int, seconds: float) -> i
     folder.mkdir()
     chaos.own_pile(shared, folder)
     events, acknowledged, kills = script(), list[int](), 0
-    instant: Callable[[], float] = lambda: draw.uniform(0, seconds)  # noqa: E731
     while len(acknowledged) < len(events):
-        with Server(shared, folder) as server:
-            last = kills >= chaos.MOST_KILLS
-            with killed_after(server, chaos.SLOWEST if last else instant()):
-                try:
-                    post(server.connect(), events, acknowledged)
-                except GONE as error:
-                    assert not last, f"{name}, seed {seed}: {error!r} in {folder}"
+        patient = kills >= chaos.MOST_KILLS
+        instant = chaos.SLOWEST if patient else draw.uniform(0, seconds)
+        gone = contextlib.nullcontext() if patient else contextlib.suppress(*GONE)
+        with Server(shared, folder) as server, killed_after(server, instant), gone:
+            post(server.connect(), events, acknowledged)
         kills += 1  # by the timer, or after the last answer
         check_kept(folder, acknowledged)
     with Server(shared, folder) as server:

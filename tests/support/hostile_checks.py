@@ -12,8 +12,20 @@ TEMPORARY = re.compile(r"\..+\.\d+\.(tmp|old)|\.semishot-.+\.part|.*\.building|\
 SCRATCH = "out/.features.npy"
 MOST_LINES = 12
 MOST_READ = 2**24
-GROWING = ("out/pictures", "out/embeddings", "out/sorted", "cache", "half", "runs", "pile", "home")
-"""Folders of ours in which names depend on what a command has found."""
+GROWING = (
+    "out/pictures",
+    "out/embeddings",
+    "out/sorted",
+    "cache",
+    "half",
+    "runs",
+    "pile",
+    "home",
+    "data/glyphs",
+)
+"""Folders in which names depend on what a command has found; the glyphs are drawn where they are missing."""
+OF_A_RUN = re.compile(r"runs/.+/(model\.safetensors|log\.jsonl|(config|result)\.json|state.*\.pt)")
+"""What is trained again where it is damaged."""
 BY_CONTENT = re.compile(r"(out/pictures|(out/embeddings|cache)/\w+)/[0-9a-f]{32}\.\w+")
 """Files of ours that are named by what they hold: those that nothing refers to any more are removed."""
 
@@ -44,7 +56,7 @@ def snapshot(folder: Path) -> dict[str, Seen]:
         here = waiting.pop()
         with os.scandir(folder / here) as entries:
             for entry in entries:
-                name = os.path.join(here, entry.name)
+                name = f"{here}{os.sep}{entry.name}".lstrip(os.sep)
                 about = entry.stat(follow_symlinks=False)
                 found[name] = seen(entry.path, about)
                 if stat.S_ISDIR(about.st_mode) and name.count(os.sep) < 120:
@@ -55,7 +67,7 @@ def snapshot(folder: Path) -> dict[str, Seen]:
 def seen(path: str, about: os.stat_result) -> Seen:
     kind, content, changed, size = about.st_mode, "", about.st_mtime_ns, about.st_size
     if stat.S_ISLNK(kind):
-        content = os.readlink(path)
+        content = str(Path(path).readlink())
     elif stat.S_ISDIR(kind):
         changed = size = 0
     elif stat.S_ISREG(kind):
@@ -69,8 +81,7 @@ def digest(path: str, about: os.stat_result) -> str:
     if about.st_size > MOST_READ:  # sparse, or growing
         return f"{about.st_size} in {about.st_blocks}"
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except PermissionError:
         return "unreadable"
 
@@ -114,7 +125,7 @@ def changes(case: Case, before: dict[str, Seen], after: dict[str, Seen]) -> Iter
     for name in after.keys() - before.keys():
         if ".building" in name:  # what a build that failed continues with
             continue
-        if TEMPORARY.fullmatch(os.path.basename(name)):
+        if TEMPORARY.fullmatch(Path(name).name):
             yield f"left {name!r}"
         elif not may_make(case, name):
             yield f"wrote {name!r}"
@@ -125,20 +136,21 @@ def changes(case: Case, before: dict[str, Seen], after: dict[str, Seen]) -> Iter
             and stat.S_ISREG(was.mode)
             and was.content not in kept
             and not (case.grows and name == case.place)
-            and not TEMPORARY.fullmatch(os.path.basename(name))
+            and not TEMPORARY.fullmatch(Path(name).name)
         ):
             yield f"LOST {name!r}"
 
 
 def may_change(case: Case, name: str, was: Seen) -> bool:
     name = as_ours(case, name)
-    parts = name.split(os.sep)
+    parts = Path(name).parts
     for end in range(1, len(parts) + 1):  # of our own temporary names, folders too
         if TEMPORARY.fullmatch(parts[end - 1]):
             building = parts[end - 1].endswith(".building")  # it starts over
             link = stat.S_ISLNK(was.mode) and not building
             return end < len(parts) or stat.S_ISDIR(was.mode) or (was.replaceable and not link)
-    if name in case.own.changed or BY_CONTENT.fullmatch(name) or name == SCRATCH:
+    ours = BY_CONTENT.fullmatch(name) or OF_A_RUN.fullmatch(name) or name == SCRATCH
+    if name in case.own.changed or ours:
         return was.replaceable or stat.S_ISDIR(was.mode)
     moved = case.moves and name.startswith(("pile/", "out/sorted/"))
     return moved and (stat.S_ISREG(was.mode) or stat.S_ISDIR(was.mode))  # and not LOST

@@ -4,19 +4,23 @@ A node is laid by `lay(place, scene)`: whatever stood at `place` is gone then, e
 add an entry to a folder. What they lead to lies in `scene.foreign`, which no command may change.
 """
 
-import io
-import json
 import os
-import random
 import shutil
 import socket
 import stat
-import struct
 import subprocess
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.hostile_contents import (
+    bomb,
+    content_for,
+    garbage,
+    large_deep_picture,
+    many_lines,
+    picture,
+)
 
 DEMONSTRATION = 42
 """The number of no driver: opening such a device fails, whatever the machine has."""
@@ -24,8 +28,6 @@ HARD_LINKS = 20_000
 CROWD = 1_000
 DEPTH = 900
 TERABYTE = 2**40
-PIECE = 2**18
-"""A small file that a command might know repeats itself in the growing one."""
 
 
 @dataclass(frozen=True)
@@ -205,106 +207,16 @@ def crowd(place: Path, scene: Scene) -> None:
 
 
 def entry(name: bytes) -> Lay:
-    """One more entry: a whole picture, oddly named, in a folder as odd, and beside it."""
+    """Two more entries: a whole picture, oddly named, and one in a folder as odd."""
 
     def lay(place: Path, scene: Scene) -> None:
         place.mkdir(parents=True, exist_ok=True)
-        here = os.fsencode(place)
-        for path in (name + b".png", name):
-            if path.endswith(b".png"):
-                with open(os.path.join(here, path[-255:]), "wb") as file:
-                    file.write(picture())
-            else:
-                os.mkdir(os.path.join(here, path[:255]))
-                with open(os.path.join(here, path[:255], b"1.png"), "wb") as file:
-                    file.write(picture())
+        (place / os.fsdecode((name + b".png")[-255:])).write_bytes(picture())
+        inside = place / os.fsdecode(name[:255])
+        inside.mkdir()
+        (inside / "1.png").write_bytes(picture())
 
     return lay
-
-
-def picture(side: int = 40) -> bytes:
-    from PIL import Image, ImageDraw
-
-    image = Image.new("RGB", (side, side), "white")
-    ImageDraw.Draw(image).line((3, 5, side - 5, side - 9), "black", 3)
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
-
-
-def content_for(place: Path) -> bytes:
-    """Something valid to stand at a place that was empty."""
-    if place.suffix in (".png", ".jpg"):
-        return picture()
-    return b"{}\n" if place.suffix == ".json" else b"a\n"
-
-
-def garbage(content: bytes, place: Path) -> bytes:
-    return random.Random(len(place.name)).randbytes(5000)
-
-
-def bomb(content: bytes, place: Path) -> bytes:
-    """Little to read that asks for much: by the ending of the name."""
-    return BOMBS.get(place.suffix, deep_json)()
-
-
-def deep_json() -> bytes:
-    return b'{"a":' * 200_000
-
-
-def wide_csv() -> bytes:
-    return b"path,label\n" + b"x," * 5_000_000
-
-
-def endless_npy() -> bytes:
-    header = b"{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000,), }"
-    header += b" " * (117 - len(header)) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
-
-
-def long_header() -> bytes:
-    return struct.pack("<Q", 2**62) + b"{" * 100_000
-
-
-def zip_bomb() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as opened:
-        opened.writestr("archive/data.pkl", bytes(2**26))
-    return file.getvalue()
-
-
-def one_wide_picture() -> bytes:
-    """50,000 x 1: a square of its side would take gigabytes."""
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.new("L", (50_000, 1), 90).save(file, "PNG")
-    return file.getvalue()
-
-
-def large_deep_picture(content: bytes = b"", place: Path | None = None) -> bytes:
-    """64 million pixels of 16 bits in some 124 kB."""
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.new("I;16", (8000, 8000), 700).save(file, "PNG")
-    return file.getvalue()
-
-
-def many_lines(content: bytes, place: Path) -> bytes:
-    """Much of what stood there, in lines."""
-    line = json.dumps({"step": 1, "loss": 0.5}).encode() + b"\n"
-    return (content + line) * max(1, 4_000_000 // len(content + line))
-
-
-BOMBS: dict[str, Callable[[], bytes]] = {
-    ".csv": wide_csv,
-    ".npy": endless_npy,
-    ".safetensors": long_header,
-    ".pt": zip_bomb,
-    ".png": one_wide_picture,
-    ".jpg": one_wide_picture,
-}
 
 
 NODES: dict[str, Node] = {

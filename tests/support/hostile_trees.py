@@ -3,20 +3,19 @@
 A case is a node of `hostile_nodes` in a place of `hostile_places`, and a command that looks there. It runs
 in a child that was forked from an interpreter with everything imported, in a fresh copy of a small world,
 without root's powers unless it takes them to reach what a link leads to. It must end by itself within
-SECONDS and MOST_BYTES, with exit code 0, 1 or 2, without a traceback, with a few lines that name the place;
-whatever is not its own must be as before, and nothing half-written may be left. `hostile_checks` has the rules.
+SECONDS and MOST_BYTES, with exit code 0, 1 or 2, without a traceback, with a few lines that name a place;
+whatever is not its own must be as before, and nothing half-written may be left: see `hostile_checks`.
 
     python -m support.hostile_trees --only PLACE:NODE:COMMAND
 """
 
 import argparse
 import contextlib
+import importlib
 import multiprocessing
 import os
 import random
-import resource
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -24,23 +23,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from support import chaos, hostile_checks, hostile_places
-from support.hostile_nodes import NODES, PIECE, Scene, fill_foreign, mutable_again
+from support import chaos, hostile_checks, hostile_worlds
+from support.hostile_child import MOST_BYTES, SECONDS, Watched, confine, converse, growing
+from support.hostile_nodes import NODES, Scene, fill_foreign, mutable_again
 from support.hostile_places import PLACES, RUNS, named
-from support.label_over_http import connected, first_images
-from support.privileges import without_root
 
-SECONDS = 20.0
-MOST_BYTES = 2**30
-"""Of memory beyond what the interpreter had before."""
-MOST_WRITTEN = 2**30
-PATIENCE = 5.0
-"""Seconds in which a process that is not waiting for ever does some work."""
-GROWS_FOR = 2**26
+STALLED = 4.0
+"""Seconds after which a read is given up."""
 SERVED = (143,)
 """The exit code of a server that was ended."""
 SLOW_SHARE = 6
@@ -127,7 +120,7 @@ class Lane:
     def fresh(self, command: str) -> Iterator[None]:
         world = self.worlds / RUNS[command].world
         if not world.exists():
-            hostile_places.build(world.name, self.case, self.worlds, self.in_peace)
+            hostile_worlds.build(world.name, self.case, self.worlds, self.in_peace)
         shutil.copytree(world, self.case, symlinks=True)
         try:
             yield
@@ -140,7 +133,7 @@ class Lane:
         with self.fresh(command):
             foreign = self.case / "foreign"
             fill_foreign(foreign)
-            place = hostile_places.resolved(self.case, combination.place)
+            place = hostile_worlds.resolved(self.case, combination.place)
             try:
                 node.lay(place, Scene(self.case, foreign, self.shared))
                 before = hostile_checks.snapshot(self.case)
@@ -161,8 +154,10 @@ class Lane:
                 allowed = (0, 1, 2, *(SERVED if RUNS[command].served else ()))
                 problems += hostile_checks.wrong_ending(code, said, allowed, words(place))
             changed = hostile_checks.changes(case, before, after)
-            problems += [c for c in changed if code is not None or not c.startswith("left ")]
-        return Found(combination, tuple(problems), seconds, taken, code, said[-2000:])
+            problems += [
+                c for c in changed if code is not None or not c.startswith(("left ", "wrote "))
+            ]
+        return Found(combination, tuple(problems), seconds, taken, code, said[-9000:])
 
     def limits(self, code: int | None, seconds: float, taken: int) -> Iterator[str]:
         if taken > MOST_BYTES:
@@ -194,147 +189,14 @@ def words(place: Path) -> set[str]:
     return {place.name, *(known.partition("/")[0] for known in PLACES if known[0] != ".")}
 
 
-def confine(case: Path, powers: bool) -> None:
-    """The child can reach only its own folder by default names, and write no large file."""
-    os.setsid()
-    os.environ.update(
-        HOME=str(case / "home"), XDG_DATA_HOME=str(case / "home"), TMPDIR=str(case / "tmp")
-    )
-    for name in ("XDG_CACHE_HOME", "SEMISHOT_DATA"):
-        os.environ.pop(name, None)
-    tempfile.tempdir = None
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN, MOST_WRITTEN))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if not powers:
-        without_root()
-
-
-@dataclass
-class Limits:
-    """SECONDS: by the clock for a process that waits, of work for one that a busy machine holds up."""
-
-    begun: float = field(default_factory=time.monotonic)
-    worked: float = 0.0
-    """Seconds of work when it was last seen to work."""
-    seen: float = field(default_factory=time.monotonic)
-
-    def exceeded(self, process: int) -> bool:
-        now, work = time.monotonic(), seconds_of_work(process)
-        if work > self.worked + 0.05:
-            self.worked, self.seen = work, now
-        idle = now - self.seen > PATIENCE
-        return now - self.begun > SECONDS and (idle or work > SECONDS)
-
-
-@dataclass
-class Watched:
-    """A child, the memory it takes, and an end after SECONDS."""
-
-    child: int
-    taken: int = 0
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def until_ended(self) -> int | None:
-        """Its exit code; None if it was killed, for it took too much memory or did not end."""
-        before = resident(os.getpid())
-        limits = Limits()
-        try:
-            while True:
-                ended, status, used = os.wait4(self.child, os.WNOHANG)
-                if ended:
-                    self.taken = max(self.taken, used.ru_maxrss * 1024 - before)
-                    return os.waitstatus_to_exitcode(status)
-                self.taken = max(self.taken, resident(self.child) - before)
-                if self.taken > MOST_BYTES or limits.exceeded(self.child):
-                    os.kill(self.child, signal.SIGKILL)
-                    os.waitpid(self.child, 0)
-                    return None
-                time.sleep(0.01)
-        finally:
-            self.ended.set()
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # its workers
-                os.killpg(self.child, signal.SIGKILL)
-
-    def alive(self) -> bool:
-        return not self.ended.is_set()
-
-
-def seconds_of_work(process: int) -> float:
-    """By the process and the children it has waited for."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident(process: int) -> int:
-    """The bytes of memory of a process, 0 if it has just ended."""
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0
-    return pages * resource.getpagesize()
-
-
-def converse(case: Path, watched: Watched, problems: list[str]) -> None:
-    """Give `label` one answer, ask for what a page asks for, and end it."""
-    try:
-        client = connected(Path(f"{case}.out"), watched.alive)
-        if client is None:
-            return
-        images = first_images(client, watched.alive)
-        bodies: list[tuple[str, object]] = [
-            ("/answer", {"kind": "new", "name": "seen", "images": images[:1]}),
-            *[(f"/{what}/{image}", None) for what in ("thumb", "large") for image in images[:2]],
-            ("/table/labels.csv", None),
-            ("/plan?how=move", None),
-        ]
-        for path, body in bodies:
-            status, _, content = client.ask(path, body)
-            if status >= 500 and status != 503:
-                problems.append(f"Traceback of {path}: status {status} {content[:200]!r}\n")
-    except (OSError, ValueError, KeyError, AssertionError) as error:
-        if watched.alive():
-            problems.append(f"{type(error).__name__} in the conversation: {error}\n")
-    finally:
-        if watched.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(watched.child, signal.SIGTERM)
-
-
-@contextlib.contextmanager
-def growing(path: Path | None) -> Iterator[None]:
-    """Meanwhile another process appends to the file, up to a bound."""
-    if path is None:
-        yield
-        return
-    done = threading.Event()
-
-    def grow() -> None:
-        piece = (path.read_bytes() or b"\n")[:PIECE]
-        with path.open("ab") as file:
-            while not done.wait(0.002) and file.tell() < GROWS_FOR:
-                file.write(piece * max(1, PIECE // len(piece)))
-                file.flush()
-
-    thread = threading.Thread(target=grow)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
 def remove_all(folder: Path) -> None:
     """However deep, and whatever its permissions."""
 
-    def allow(remove: Callable[..., object], path: str, error: object) -> None:
-        os.chmod(os.path.dirname(path), 0o700)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, 0o700)
+    def allow(remove: Callable[..., object], name: str, error: object) -> None:
+        path = Path(name)
+        path.parent.chmod(0o700)
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
             shutil.rmtree(path, ignore_errors=True)
         else:
             remove(path)
@@ -359,6 +221,8 @@ def play_in_a_lane(work: Path, combination: Combination) -> Found:
 def import_all() -> None:
     """What commands import when they run."""
     chaos.import_all()
+    deadlines = importlib.import_module("semishot.system.deadlines")
+    deadlines.READ_SECONDS = STALLED  # or each of them would wait for a minute
     import matplotlib.pyplot as plt  # noqa: F401
 
     from semishot.label import server  # noqa: F401

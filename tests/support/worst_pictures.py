@@ -14,7 +14,11 @@ from PIL import Image
 Size = tuple[int, int]
 Make = Callable[[], bytes]
 SQUARE: Size = (8000, 8000)
-LARGEST_WEBP: Size = (16383, 3906)
+LARGEST: dict[str, Size] = {
+    "WEBP": (16383, 2370), "one strip of 6 bytes": (7800, 7800), "one strip of 8 bytes": (7100, 7100),
+    "slow": (4000, 4000),
+}  # fmt: skip
+"""Where less than 64 million pixels are read: to what MOST_MEMORY allows."""
 
 
 def flat(size: int, value: int = 85) -> bytes:
@@ -175,20 +179,22 @@ def _tiffs(square: Size) -> Iterator[tuple[str, Make]]:
         "CMYK 8": ((8,) * 4, 5), "CMYK 16": ((16,) * 4, 5), "LAB": ((8,) * 3, 8), "YCbCr": ((8,) * 3, 6),
     }  # fmt: skip
     for (name, (bits, photometric)), rows in itertools.product(kinds.items(), (1, None)):
+        size = square if rows else _largest_strip(square, sum(bits) // 8)
         yield (
             f"TIFF {name} {'strips' if rows else 'one strip'}",
-            lambda b=bits, p=photometric, r=rows: tiff(square, b, p, r),
+            lambda s=size, b=bits, p=photometric, r=rows: tiff(s, b, p, r),
         )
-    for rows in (1, None):
-        where = "strips" if rows else "one strip"
-        alpha = {"t338": (2,)}
-        yield f"TIFF RGBA 8 {where}", lambda r=rows: tiff(square, (8,) * 4, 2, r, **alpha)
-        yield f"TIFF RGBA 16 {where}", lambda r=rows: tiff(square, (16,) * 4, 2, r, **alpha)
-        yield f"TIFF gray alpha {where}", lambda r=rows: tiff(square, (8,) * 2, 1, r, **alpha)
-        floats = {"t339": (3,)}
-        yield f"TIFF float {where}", lambda r=rows: tiff(square, (32,), 1, r, **floats)
-        turned = {"t274": (6,), **alpha}
-        yield f"TIFF RGBA 8 turned {where}", lambda r=rows: tiff(square, (8,) * 4, 2, r, **turned)
+    more: dict[str, tuple[tuple[int, ...], int, dict[str, tuple[int, ...]]]] = {
+        "RGBA 8": ((8,) * 4, 2, {"t338": (2,)}), "RGBA 16": ((16,) * 4, 2, {"t338": (2,)}),
+        "gray alpha": ((8,) * 2, 1, {"t338": (2,)}), "float": ((32,), 1, {"t339": (3,)}),
+        "RGBA 8 turned": ((8,) * 4, 2, {"t274": (6,), "t338": (2,)}),
+    }  # fmt: skip
+    for (name, (bits, photometric, tags)), rows in itertools.product(more.items(), (1, None)):
+        size = square if rows else _largest_strip(square, sum(bits) // 8 + 4 * ("t274" in tags))
+        yield (
+            f"TIFF {name} {'strips' if rows else 'one strip'}",
+            lambda s=size, b=bits, p=photometric, r=rows, t=tags: tiff(s, b, p, r, **t),
+        )
     for mode, compression in {
         "1": "group4", "L": "tiff_lzw", "P": "packbits", "RGB": "jpeg", "RGBA": "tiff_lzw",
         "CMYK": "tiff_lzw", "YCbCr": "jpeg", "LA": "tiff_lzw", "PA": "tiff_lzw", "RGBX": "tiff_lzw",
@@ -199,11 +205,17 @@ def _tiffs(square: Size) -> Iterator[tuple[str, Make]]:
         )
 
 
+def _largest_strip(square: Size, each: int) -> Size:
+    """Of so many bytes for a pixel."""
+    return LARGEST.get(f"one strip of {each} bytes", square) if square == SQUARE else square
+
+
 def _others(square: Size) -> Iterator[tuple[str, Make]]:
     yield "GIF", lambda: saved("P", square, "GIF")
     yield "GIF key", lambda: saved("P", square, "GIF", transparency=0)
     yield "GIF disposed", lambda: saved("P", square, "GIF", transparency=0, disposal=2)
-    webp = LARGEST_WEBP if square == SQUARE else square
+    webp = LARGEST["WEBP"] if square == SQUARE else square
+    slow = LARGEST["slow"] if square == SQUARE else square
     for mode, lossless in itertools.product(("RGB", "RGBA"), (True, False)):
         yield (
             f"WEBP {mode} {'lossless' if lossless else 'lossy'}",
@@ -216,8 +228,13 @@ def _others(square: Size) -> Iterator[tuple[str, Make]]:
     width, height = square
     yield "BMP 24", lambda: bmp((width, height // 3), 24)
     yield "BMP 32", lambda: bmp((width, height // 4), 32)
-    line = (b"\xff\1" * (width // 255 + 1))[: 2 * -(-width // 255)] + b"\0\0"
-    yield "BMP RLE", lambda: bmp(square, 8, line * height)
+    line = b"\xff\1" * -(-slow[0] // 255) + b"\0\0"
+    yield "BMP RLE", lambda: bmp(slow, 8, line * slow[1])
+    half = slow[0] // 2, slow[1] // 2
+    yield "PPM plain", lambda: b"P2 %d %d 255\n" % half + b"9 " * (half[0] * half[1])
+    yield "PPM gray to 254", lambda: b"P5 %d %d 254\n" % square + bytes(width * height)
+    odd = (width, height // 2)
+    yield "PPM gray to 1000", lambda: b"P5 %d %d 1000\n" % odd + bytes(2 * odd[0] * odd[1])
     yield "PPM bits", lambda: b"P4 %d %d\n" % square + bytes(-(-width // 8) * height)
     yield "PPM gray", lambda: b"P5 %d %d 255\n" % square + bytes(width * height)
     yield "PPM gray 16", lambda: b"P5 %d %d 65535\n" % (width, height // 2) + bytes(width * height)

@@ -25,6 +25,8 @@ NO_SUCH_PATH = {
 }
 """Errors about a given path, not about the system."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+watched = threading.Event()
+"""Whether `signals.py` ends this process if the first signal does not."""
 last_line, said_last_line = threading.Lock(), threading.Event()
 """For `signals.py`, which ends the process from another thread: the line is written once."""
 
@@ -54,10 +56,18 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def _raised_signals(received: list[int]) -> Iterator[None]:
-    """Raise Ctrl-C and SIGTERM as exceptions, if this is the thread that handles them; note which."""
+    """Raise Ctrl-C and SIGTERM as exceptions, if this is the thread that handles them; note which.
+
+    Not inside an import: libraries in C++ that begin to load abort the process if one is raised there.
+    """
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
+        if watched.is_set() and len(received) > 1:
+            return  # what the first began is not disturbed; the second Ctrl-C ends the process
+        outside = before[signal.Signals(number)]
+        if callable(outside) and _is_importing(frame):
+            outside(number, frame)
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
@@ -72,6 +82,12 @@ def _raised_signals(received: list[int]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 def one_line(line: str) -> str:

@@ -2,7 +2,6 @@
 
 import io
 import sys
-from collections.abc import Sequence
 
 from semishot import __version__
 from semishot.commands.exit_codes import one_line_errors
@@ -11,7 +10,7 @@ from semishot.errors import InputError
 from semishot.system.streams import occupy_descriptors
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run one command. An error is one line and an exit code: see `exit_codes.py`.
 
     Without arguments it is the command of this process, and may end it: see `signals.py`.
@@ -26,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run(arguments)
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     if arguments == ["--version"]:
         print(__version__)
         return

@@ -22,13 +22,17 @@ from semishot.commands.exit_codes import (
     last_line,
     one_line,
     said_last_line,
+    watched,
 )
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 GRACE_SECONDS = 6.0
-"""What a command may take to end in good order. Nothing is lost if it takes longer: see `make chaos`."""
+"""What a command may take to end in good order, unless $SEMISHOT_GRACE says more: on a machine that is
+busy with other things, for example. Nothing is lost if it takes longer: see `make chaos`."""
+APART_SECONDS = 0.5
+"""Ctrl-C in less time is the same one: `timeout` sends it to a process and then to its group."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -43,30 +47,33 @@ def end_on_signals() -> None:
     signal.signal(signal.SIGTERM, _end_at_once)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a background job
         signal.signal(signal.SIGINT, _end_at_once)
+    watched.set()
     sys.unraisablehook = _say_unless_interrupted
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_wait_for_signals, args=(reader,), name="signals", daemon=True).start()
+    told = os.environ.get("SEMISHOT_GRACE", "")
+    arguments = reader, float(told) if told.isdecimal() else GRACE_SECONDS
+    threading.Thread(target=_wait_for_signals, args=arguments, name="signals", daemon=True).start()
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
     _end_process({number})
 
 
-def _wait_for_signals(reader: int) -> None:
+def _wait_for_signals(reader: int, grace: float) -> None:
     received: set[int] = set()
-    until = None
+    first = 0.0
     while True:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if not select.select([reader], [], [], left)[0]:
+        left = first + grace - time.monotonic() if received else None
+        if not select.select([reader], [], [], left and max(left, 0.0))[0]:
             _end_process(received)
-        number = os.read(reader, 1)[0]
-        if number == signal.SIGINT and received:
+        number, now = os.read(reader, 1)[0], time.monotonic()
+        if number == signal.SIGINT and received and now > first + APART_SECONDS:
             _end_process(received)
         if number in (signal.SIGINT, signal.SIGTERM):
+            first = first if received else now
             received.add(number)
-            until = until or time.monotonic() + GRACE_SECONDS
 
 
 def _end_process(received: set[int]) -> NoReturn:

@@ -146,12 +146,13 @@ def _eight_bits(image: Image.Image, mode: str, white: int, inverted: bool) -> Im
         return image
     if image.mode == "F":
         raise ValueError("floating-point pixels have no white; save it with 8 or 16 bits")
-    sixteen_bits = image.mode == "I" or image.mode.startswith("I;16")
-    if sixteen_bits:
+    table = None
+    if image.mode == "I" or image.mode.startswith("I;16"):
         _check_range(image, white)
+        table = _from_16_bits(white, inverted, image.info.get("transparency"))
     shown = Image.new(mode, image.size)
     for top, some in _parts(image):
-        eight = _from_16_bits(some, white, inverted) if sixteen_bits else _over_white(some)
+        eight = _over_white(some) if table is None else Image.fromarray(table[np.asarray(some)])
         shown.paste(eight.convert(mode), (0, top))
     _release(image)
     return shown
@@ -259,11 +260,11 @@ def _check_range(image: Image.Image, white: int) -> None:
         )
 
 
-def _from_16_bits(image: Image.Image, white: int, inverted: bool) -> Image.Image:
-    """Black to white stays 0 to 255; Pillow's own conversion would clip at 255 of 65,535."""
-    pixels = np.asarray(image).astype(np.int64)
+def _from_16_bits(white: int, inverted: bool, transparent: object) -> Pixels:
+    """Black to white becomes 0 to 255; Pillow's own conversion would clip at 255 of 65,535."""
+    values = np.arange(white + 1)
     if inverted:
-        pixels = white - pixels
-    if "transparency" in image.info:
-        pixels[pixels == image.info["transparency"]] = white
-    return Image.fromarray(((pixels * 255 + white // 2) // white).astype(np.uint8))
+        values = white - values
+    if transparent is not None:
+        values[values == transparent] = white
+    return ((values * 255 + white // 2) // white).astype(np.uint8)

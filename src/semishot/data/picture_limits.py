@@ -111,7 +111,7 @@ def memory(image: Image.Image, data: bytes, reduced: bool = False) -> int:
         turned = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) != 1
         beside = _strip(image) + turned * native
     elif image.format == "GIF":
-        beside = width * height
+        kept = beside = width * height
     elif _codec(image) in {"bmp_rle", "ppm_plain", "ppm"}:
         beside = 2 * native
     most = len(data) + max(beside + native, kept + native + max(native, shown)) + SPARE

@@ -91,8 +91,13 @@ class Description:
 
 def data_root(given: Path | None = None) -> Path:
     """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
-    place = given or Path(os.environ.get("SEMISHOT_DATA") or user_cache_dir("semishot"))
-    if place.parts[:1] == ("~",):  # this user has no home folder
+    if told := given or os.environ.get("SEMISHOT_DATA"):
+        return Path(told)
+    try:
+        place = Path(user_cache_dir("semishot"))
+    except RuntimeError:  # of newer versions of platformdirs
+        place = Path("~")
+    if place.parts[0] == "~":  # neither HOME nor an entry in passwd
         raise InputError(
             "there is no home folder for prepared data: set HOME or SEMISHOT_DATA, or pass --data-root"
         )

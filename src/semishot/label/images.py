@@ -25,6 +25,7 @@ from semishot.sorter.listing import Item, Listing, Skipped, from_folders
 from semishot.system.npy import make_room
 from semishot.system.open_tensors import OpenTensors
 from semishot.system.progress import Meter, Seconds
+from semishot.system.real_paths import real_path
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.sorter.embedding import ReadFile
@@ -88,8 +89,8 @@ def check_folders(request: LabelRequest) -> None:
     out, pile = request.folder, request.pile
     if not pile.is_dir():
         raise InputError(f"{pile} is not a folder; it holds the images to label")
-    inside = {folder.resolve() for folder in (pile, request.labeled) if folder is not None}
-    if out.resolve() in inside:
+    inside = {real_path(folder) for folder in (pile, request.labeled) if folder is not None}
+    if real_path(out) in inside:
         raise InputError(f"--out {out} holds your images: choose a folder of its own")
 
 
@@ -102,7 +103,7 @@ def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
     moved: dict[str, Path] = {}
     sorting = read_journal(out, trusted(pile))
     if sorting is not None and sorting.how == "move":
-        root = pile.resolve()
+        root = real_path(pile)
         for step in sorting.steps:
             target = sorting.target(step)
             if step.source.is_relative_to(root) and not step.source.exists() and target.exists():

@@ -34,6 +34,7 @@ from semishot.sorter.answers import DATABASE, Answers, ConflictError, Database, 
 from semishot.sorter.journal import SORTED, undo_command
 from semishot.system.locks import MOST_SHOWN, holder_of, lock_file
 from semishot.system.open_files import own_text, read_regular
+from semishot.system.real_paths import real_path
 from semishot.system.tables import MOST_BYTES
 
 __all__ = ["label"]
@@ -217,8 +218,8 @@ class Pages:
                 "files": len(found.wanted),
                 "bytes": found.bytes,
                 "free": finish.free_bytes(out),
-                "out": str(out.resolve() / SORTED),
-                "pile": str(session.library.request.pile.resolve()),
+                "out": str(real_path(out) / SORTED),
+                "pile": str(real_path(session.library.request.pile)),
                 "sorting": finish.sorting_of(session),
                 "command": undo_command(out, session.library.request.pile),
             }

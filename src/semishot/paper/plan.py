@@ -13,8 +13,13 @@ from semishot.errors import InputError
 from semishot.paper import presets, published
 from semishot.paper.requests import TableRequest
 from semishot.training.checkpoints import MODEL_FILE
-from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member
-from semishot.training.fleets import read_config
+from semishot.training.config import (
+    SEMI_SUPERVISED_INFERENCE,
+    SUPERVISED,
+    FleetConfig,
+    Member,
+    read_config,
+)
 from semishot.training.requests import FleetRequest
 
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from semishot import datasets
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.paper import presets, published
 from semishot.paper.jobs import Site
 from semishot.paper.on_workers import choose_runner
@@ -65,7 +65,8 @@ def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
                 f"nothing of {name} is finished below {runs}; drop --finished to train"
             )
     print(
-        f"{dataset}: {request.splits} splits, {recipe.updates:,} updates, {recipe.filters} filters, "
+        f"{dataset}: {counted(request.splits, 'split')}, {counted(recipe.updates, 'update')}, "
+        f"{counted(recipe.filters, 'filter')}, "
         f"preset {request.preset}",
         file=sys.stderr,
     )

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.sorter import move_files
 from semishot.sorter.answers import DATABASE
 from semishot.sorter.corrections import (
@@ -60,6 +60,7 @@ from semishot.system.devices import check_device
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
 from semishot.system.progress import Seconds, doing
+from semishot.system.real_paths import real_path
 
 if TYPE_CHECKING:
     from semishot.sorter.fitted_pile import FittedPile
@@ -193,7 +194,7 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
     """The images, their labels, and what the user has corrected since the last run."""
     labeled, unlabeled = request.labeled, request.unlabeled
     pile = [unlabeled] if unlabeled is not None else []
-    if request.out.resolve() in {folder.resolve() for folder in (labeled, *pile)}:
+    if real_path(request.out) in {real_path(folder) for folder in (labeled, *pile)}:
         raise InputError(f"--out {request.out} holds your images: choose a folder of its own")
     if before is not None:
         pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
@@ -204,9 +205,13 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
                 raise InputError(f"--unlabeled {folder} is not a folder")
         predicted = is_predictions(read_table(labeled), labeled)
         listing = from_predictions(labeled) if predicted else from_table(labeled)
-        known = {item.path.resolve() for item in listing.items if item.path} if predicted else set()
+        known = (
+            {real_path(item.path) for item in listing.items if item.path} if predicted else set()
+        )
         more = from_folders(None, pile, apart)
-        listing.items += [one for one in more.items if one.path and one.path.resolve() not in known]
+        listing.items += [
+            one for one in more.items if one.path and real_path(one.path) not in known
+        ]
         listing.skipped += more.skipped
     elif labeled.name == DATABASE:
         listing = from_answers(labeled, from_folders(None, pile, apart))
@@ -295,7 +300,7 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
         if not item.of_pile:
             continue
         assert item.path is not None
-        source = item.home or item.path.parent.resolve() / item.path.name
+        source = item.home or real_path(item.path.parent) / item.path.name
         if source in seen:
             continue
         seen.add(source)
@@ -307,7 +312,7 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
             continue
         wanted.append(Wanted(source, fitted.label_of(place), fitted.rows.digests[place].hex()))
     if behind_links:
-        notes.append(f"{behind_links:,} images in linked folders, left where they are")
+        notes.append(f"{counted(behind_links, 'image')} in linked folders, left where they are")
     files = before.files if before is not None else []
     planned = {(one.source, one.digest) for one in wanted}
     gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]

@@ -12,6 +12,7 @@ from semishot.errors import InputError
 from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
 from semishot.system.open_files import read_regular
+from semishot.system.real_paths import real_path
 from semishot.system.signing import can_sign, sign, verify
 
 __all__ = [
@@ -110,7 +111,7 @@ def check_undoable(sorting: Sorting, pile: Path | None) -> None:
     if below is None and not can_sign():
         _no_key("without --unlabeled")
     if below is not None:
-        root = below.resolve()
+        root = real_path(below)
         for step in sorting.steps:
             if not step.source.is_relative_to(root):
                 _no_key(f"of {step.source}, which is not in {below},")
@@ -149,7 +150,7 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
         raise InputError(f"{path} is damaged, or of another version ({error})") from error
     sorting, seal = Sorting(out, journal.how, journal.done, steps), saved.pop("seal", None)
     if below is not None:
-        _check_below(sorting, below.resolve())
+        _check_below(sorting, real_path(below))
     elif not verify(json.dumps(saved), seal):
         raise InputError(
             f"{path} was not written by you on this machine, or has been changed, and it may name any "
@@ -179,7 +180,7 @@ def _step(number: int, saved: tuple[str, ...]) -> Step:
 
 def _check_below(sorting: Sorting, folder: Path) -> None:
     for step in sorting.steps:
-        place = step.source.parent.resolve()  # follows links
+        place = real_path(step.source.parent)  # follows links
         if not place.is_relative_to(folder) or step.source.name in ("", ".", ".."):
             raise InputError(
                 f"{sorting.out / JOURNAL} names {step.source}, which is not below {folder}; nothing was "

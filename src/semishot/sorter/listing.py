@@ -7,7 +7,8 @@ from pathlib import Path
 
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
+from semishot.system.real_paths import real_path
 from semishot.system.tables import read_rows
 
 __all__ = [
@@ -76,7 +77,7 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
     """
     pile = list(pile)
     listing = Listing()
-    ends = {folder.resolve() for folder in [*pile, *apart, *([labeled] if labeled else [])]}
+    ends = {real_path(folder) for folder in [*pile, *apart, *([labeled] if labeled else [])]}
     if labeled is not None:
         _check_folders(labeled, pile)
         _add_classes(listing, labeled, ends)
@@ -84,7 +85,7 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
         if not place.is_dir():
             _add(listing, place, None)
             continue
-        for path in _files(listing, place, ends - {place.resolve()}):
+        for path in _files(listing, place, ends - {real_path(place)}):
             _add(listing, path, None)
     return listing
 
@@ -98,14 +99,14 @@ def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
     for place in pile:
         if not place.is_dir():
             raise InputError(f"--unlabeled {place} is not a folder")
-        if place.resolve() == labeled.resolve():
+        if real_path(place) == real_path(labeled):
             raise InputError(
                 f"--labeled and --unlabeled are both {labeled}; they must be two folders"
             )
 
 
 def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
-    inner = ends - {labeled.resolve()}
+    inner = ends - {real_path(labeled)}
     found: dict[str, int] = {}
     for path in _files(listing, labeled, inner):
         parts = path.relative_to(labeled).parts
@@ -114,14 +115,14 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
         else:
             found[parts[0]] = found.get(parts[0], 0) + _add(listing, path, as_label(parts[0]))
     for entry in sorted(labeled.iterdir()):
-        if entry.is_dir() and not entry.name.startswith(".") and entry.resolve() not in inner:
+        if entry.is_dir() and not entry.name.startswith(".") and real_path(entry) not in inner:
             if not found.get(entry.name):
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
             elif as_label(entry.name) == STRANGER:
                 listing.notes.append(
-                    f"{printable(str(entry))}: {found[entry.name]:,} images of none of the classes"
+                    f"{printable(str(entry))}: {counted(found[entry.name], 'image')} of none of the classes"
                 )
-        elif entry.is_dir() and entry.resolve() in inner:
+        elif entry.is_dir() and real_path(entry) in inner:
             listing.notes.append(
                 f"{printable(str(entry))} is not a class: it is the pile or the output"
             )
@@ -176,7 +177,7 @@ def from_table(table: Path) -> Listing:
     labeled.items += others.items
     if strangers := sum(item.label == STRANGER for item in labeled.items):
         labeled.notes.append(
-            f"{printable(str(table))}: {strangers:,} images of none of the classes ({STRANGER})"
+            f"{printable(str(table))}: {counted(strangers, 'image')} of none of the classes ({STRANGER})"
         )
     return labeled
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.sorter.journal import How, Sorting, Step
+from semishot.system.real_paths import real_path
 from semishot.system.transfer import CHANGED, copy_file, drop, is_file, move_file
 
 __all__ = ["check_folder", "is_sorted", "sort_one", "take_back"]
@@ -73,7 +74,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _move(source: Path, target: Path, digest: str) -> None:
-    home = source.parent.resolve() == source.parent
+    home = real_path(source.parent) == source.parent
     if home and _one_file(source, target) and not is_file(source, digest):
         target.unlink()  # its second name, which a kill has left: it was written to since
         raise OSError(CHANGED)
@@ -108,12 +109,12 @@ def _one_file(one: Path, other: Path) -> bool:
 
 
 def _apart(one: Path, other: Path) -> bool:
-    return one.parent.resolve() / one.name != other.parent.resolve() / other.name
+    return real_path(one.parent) / one.name != real_path(other.parent) / other.name
 
 
 def _check_home(source: Path) -> None:
     """Refuse to move a file from, or back to, a folder that is now behind a link."""
-    if source.parent.resolve() != source.parent:
+    if real_path(source.parent) != source.parent:
         raise OSError(
             f"{source.parent} is a link to elsewhere now: restore the folder, or name the folder where its "
             "files belong, `semishot undo OUT --below FOLDER`"
@@ -146,7 +147,7 @@ def take_back(sorting: Sorting, step: Step, found: Path | None, *, linked: bool 
         if folder.is_symlink() or folder.parent.is_symlink():
             raise OSError(f"{folder} is a link to elsewhere")
     _clean(sorting, step)
-    source = step.source.parent.resolve() / step.source.name if linked else step.source
+    source = real_path(step.source.parent) / step.source.name if linked else step.source
     done = _TAKE_BACK[sorting.how](source, step, target)
     earlier = sorting.earlier(step)
     if earlier is not None and earlier != target and is_sorted(sorting.how, step, earlier):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from semishot.data.decoding import quiet
 from semishot.data.thumbnails import data_uri
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
 from semishot.report.template import PAGE_STYLE, render
 from semishot.sorter.large_pictures import LargePictures, link_to
 from semishot.sorter.listing import Item
@@ -16,6 +16,7 @@ from semishot.sorter.page_images import LABELED_SHOWN, Shown
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
+from semishot.system.real_paths import real_path
 
 if TYPE_CHECKING:  # it imports torch and scikit-learn
     from semishot.sorter.fitted_pile import FittedPile
@@ -147,7 +148,7 @@ def write_pile_page(
     def link_of(item: Item) -> str:
         if item.path is None:
             return ""
-        source = item.home or item.path.parent.resolve() / item.path.name
+        source = item.home or real_path(item.path.parent) / item.path.name
         return link_to(targets.get(source, item.path), path.parent)
 
     with quiet():
@@ -156,7 +157,7 @@ def write_pile_page(
         if summary.notes:
             about["Notes"] = "; ".join(summary.notes)
         if summary.skipped:
-            about["Skipped"] = f"{summary.skipped:,} files; skipped.csv says why"
+            about["Skipped"] = f"{counted(summary.skipped, 'file')}; skipped.csv says why"
         page = PilePage(
             fitted.predictions,
             examples,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semishot.errors import printable
+from semishot.errors import counted, printable
 from semishot.sorter.journal import SORTED
 from semishot.sorter.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
@@ -97,10 +97,12 @@ class PileSummary:
 
     def lines(self) -> list[str]:
         """The counts, the verdict and the notes."""
-        strangers = f"{self.named_strangers:,} named strangers, " if self.named_strangers else ""
+        named = counted(self.named_strangers, "named stranger")
+        strangers = f"{named}, " if self.named_strangers else ""
         lines = [
-            f"{sum(self.labeled.values()):,} labeled images of {len(self.labeled):,} classes, {strangers}"
-            f"{self.pile:,} images in the pile, seen by the encoder {printable(self.encoder)}"
+            f"{counted(sum(self.labeled.values()), 'labeled image')} of "
+            f"{counted(len(self.labeled), 'class', 'classes')}, {strangers}"
+            f"{counted(self.pile, 'image')} in the pile, seen by the encoder {printable(self.encoder)}"
             f"{self.by_runtimes()}."
         ]
         names = sorted(self.accepted, key=lambda name: -self.accepted[name])
@@ -108,7 +110,8 @@ class PileSummary:
         wide = max(len(printable(name)) for name in shown)
         lines += [f"  {printable(n):{wide}}  {self.accepted[n]:>7,}" for n in shown]
         if len(names) > SHOWN_CLASSES:
-            lines.append(f"  and {len(names) - SHOWN_CLASSES:,} more classes")
+            more = counted(len(names) - SHOWN_CLASSES, "more class", "more classes")
+            lines.append(f"  and {more}")
         return [*lines, *self.verdict(), *(f"Note: {note}." for note in self.notes)]
 
 
@@ -172,7 +175,8 @@ class Classified:
     def lines(self) -> list[str]:
         out, lines = printable(str(self.out)), self.summary.lines()
         if self.summary.skipped:
-            lines.append(f"{self.summary.skipped:,} files were skipped: {out}/{SKIPPED} says why.")
+            skipped = counted(self.summary.skipped, "file was", "files were")
+            lines.append(f"{skipped} skipped: {out}/{SKIPPED} says why.")
         lines.append(f"Look at {out}/{REPORT}; all predictions are in {out}/{PREDICTIONS}.")
         if self.applied is not None:
             again = "again " if self.sorted_before else ""

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from semishot.errors import InputError
 from semishot.system.open_files import open_regular
+from semishot.system.real_paths import real_path
 
 __all__ = ["CHANGED", "copy_file", "digest_of", "drop", "is_file", "move_file"]
 
@@ -89,7 +90,7 @@ def drop(name: Path, kept: Path, digest: str) -> None:
 
 
 def _place(path: Path) -> Path:
-    return path.parent.resolve() / path.name
+    return real_path(path.parent) / path.name
 
 
 def _digest(file: BinaryIO) -> str:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
+from pathlib import Path
 from typing import Any, Literal
 
 from semishot.data.episodes import EpisodeShape
@@ -12,12 +13,13 @@ from semishot.data.framing import Framing
 from semishot.data.splits import check_seed
 from semishot.errors import InputError, check_number
 from semishot.system.json_fields import fits, from_json
+from semishot.system.open_files import MOST_JSON, read_regular, reading
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
 NOT_REFINED = "not_refined"
 """In records: a method's runs, tested without it."""
-MOST_UPDATES, MOST_FILTERS = 10**9, 4096
+MOST_UPDATES, MOST_FILTERS = 10**9, 10**6
 """Months, and more memory than there is."""
 MOST_STEPS = 1000
 """The most refinement steps: a model from an untrusted source must not run forever."""
@@ -146,3 +148,9 @@ class FleetConfig:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: {error}") from error
         return from_json(cls, written, where)
+
+
+def read_config(path: Path) -> FleetConfig:
+    """The configuration in a `config.json`."""
+    with reading(path):
+        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode(), path)
