@@ -135,7 +135,7 @@ def test_sorting_a_pile_loads_no_paper_no_workers_and_of_training_what_reads_a_f
     assert of_training <= {f"training.{name}" for name in ("config", "fleets", "checkpoints")}
 
 
-HEAVY = ("torch", "sklearn", "scipy", "openvino", "onnxruntime", "jinja2", "pandas")
+HEAVY = ("torch", "sklearn", "scipy", "onnx", "onnxruntime", "jinja2", "pandas")
 
 
 @pytest.mark.parametrize("module", ["sorter.classify", "sorter.predict", "label.server"])

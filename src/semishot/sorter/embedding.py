@@ -145,7 +145,7 @@ def in_this_process(
     threads = most_threads()
 
     def opened() -> tuple[Runtime, str]:
-        runtime, problem = open_runtime(encoder, pick_device(str(device)), threads)
+        runtime, problem = open_runtime(encoder, pick_device(str(device)))
         cache.runtime = runtime.name
         progress.label = f"{LOOKING} by {runtime.about}"
         return runtime, problem

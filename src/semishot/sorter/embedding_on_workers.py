@@ -156,7 +156,7 @@ def work_on_images(
                 found[digest] = seen
             else:
                 if runtime is None:
-                    runtime, problem = opened(encoder, device_name, threads)
+                    runtime, problem = opened(encoder, device_name)
                     name = runtime.name
                 if seen.thumbnail:
                     thumbnails[digest] = seen.thumbnail
@@ -185,15 +185,15 @@ def unpacked(saved: tuple[tuple[str, bytes], ...]) -> ImageEncoder:
     return encoder
 
 
-def opened(encoder: ImageEncoder, device_name: str, threads: int) -> tuple[Runtime, str]:
+def opened(encoder: ImageEncoder, device_name: str) -> tuple[Runtime, str]:
     """What runs an encoder, and why it is not the usual runtime."""
-    runtime, problem = _opened(encoder, device_name, threads)
+    runtime, problem = _opened(encoder, device_name)
     if isinstance(runtime, Batches):
         runtime.waiting.clear()  # of a task that was interrupted
     return runtime, problem
 
 
 @lru_cache(maxsize=1)
-def _opened(encoder: ImageEncoder, device_name: str, threads: int) -> tuple[Runtime, str]:
+def _opened(encoder: ImageEncoder, device_name: str) -> tuple[Runtime, str]:
     """Once for all tasks of a worker."""
-    return open_runtime(encoder, torch.device(device_name), threads)
+    return open_runtime(encoder, torch.device(device_name))

@@ -1,22 +1,20 @@
-"""What runs an encoder: OpenVINO on a CPU, for the networks that have a graph there; otherwise torch.
+"""What runs an encoder: onnxruntime on a CPU, for the networks that have a graph; otherwise torch.
 
 The two differ by rounding alone, some 1e-5 where features go up to 5. Each is opened when the first image
 is to be encoded: a pile whose features are cached needs neither. Letters: B images, D features.
 """
 
-import importlib
 import os
-import queue
-import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
 from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.onnx_files import imported, one_line
 
 if TYPE_CHECKING:
     import torch
@@ -29,8 +27,8 @@ Row = NDArray[np.float32]
 BATCH, BATCH_ON_GPU = 4, 64
 """Of torch. On a CPU small batches stay in the cache: batches of 4 take half the time of batches of 32."""
 SWITCH = "SEMISHOT_RUNTIME"
-"""The environment variable that names the runtime for a CPU: openvino or torch."""
-OPENVINO, TORCH = "openvino", "torch"
+"""The environment variable that names the runtime for a CPU: onnxruntime or torch."""
+ONNXRUNTIME, TORCH = "onnxruntime", "torch"
 SLOWER = "torch encodes, several times slower"
 
 
@@ -69,38 +67,32 @@ class Batches:
 
 
 class OneByOne:
-    """OpenVINO: each image alone on one core, and as many images beside each other as there are threads.
+    """onnxruntime: each image alone on one core, and as many images beside each other as there are threads.
 
     A core takes no longer for it than in a batch, and cores need not wait for each other. The features of
     an image are the same bits whatever is encoded beside it, and on however many cores.
     """
 
-    def __init__(self, encoder: ImageEncoder, threads: int) -> None:
-        from semishot.sorter.openvino_graphs import graph_of
+    def __init__(self, encoder: ImageEncoder) -> None:
+        from semishot.sorter.photo_graphs import FEATURES, PIXELS, graph_of
 
-        runtime = import_openvino()
-        graph = graph_of(runtime, encoder.module, encoder.height, encoder.width)
-        settings = {
-            "INFERENCE_PRECISION_HINT": "f32",  # some processors would take bfloat16
-            "INFERENCE_NUM_THREADS": 1,
-            "NUM_STREAMS": 1,  # a model of its own for each thread is run by that thread itself
-            "ENABLE_CPU_PINNING": False,  # other processes want these cores, too
-        }
-        core = runtime.Core()
-        self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for _ in range(threads):
-            self.free.put(core.compile_model(graph, "CPU", settings).create_infer_request())
-        self.name = f"{OPENVINO} {runtime.__version__.partition('-')[0]}"
-        self.about = f"{self.name} on {threads} {'thread' if threads == 1 else 'threads'}"
+        onnx, runtime = (imported(name, "encoding") for name in ("onnx", ONNXRUNTIME))
+        shape = encoder.height, encoder.width, encoder.features
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1  # the thread that asks is the one that works
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4  # errors are raised; they need not be printed too
+        self.session = runtime.InferenceSession(
+            graph_of(onnx, encoder.module, *shape), options, providers=["CPUExecutionProvider"]
+        )
+        self.takes, self.gives = PIXELS, FEATURES
+        self.name = f"{ONNXRUNTIME} {runtime.__version__}"
+        self.about = f"{self.name} on the CPU"
 
     def features(self, pixels: Pixels) -> Row:
         """(H, W, C) -> (D,), in any thread."""
-        request = self.free.get()
-        try:
-            found: Row = request.infer([pixels[None]])[0][0].copy()
-            return found
-        finally:
-            self.free.put(request)
+        found: Row = self.session.run([self.gives], {self.takes: pixels[None]})[0][0]
+        return found
 
     def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
         return {digest: self.features(pixels)}
@@ -133,41 +125,25 @@ class Opening:
             return self.opened
 
 
-def open_runtime(
-    encoder: ImageEncoder, device: "torch.device", threads: int
-) -> tuple[Runtime, str]:
+def open_runtime(encoder: ImageEncoder, device: "torch.device") -> tuple[Runtime, str]:
     """The fastest runtime that is there; and why it is not the one that it would be elsewhere, or nothing."""
-    from semishot.sorter.openvino_graphs import has_graph
+    from semishot.sorter.photo_graphs import has_graph
 
     wanted = os.environ.get(SWITCH, "")
-    if wanted not in ("", OPENVINO, TORCH):
-        raise InputError(f"{SWITCH} must be {OPENVINO} or {TORCH}, not {wanted!r:.40}")
+    if wanted not in ("", ONNXRUNTIME, TORCH):
+        raise InputError(f"{SWITCH} must be {ONNXRUNTIME} or {TORCH}, not {wanted!r:.40}")
     if device.type != "cpu" or not has_graph(encoder.module):
         return Batches(encoder, device), ""
     problem = f"{SWITCH} says so"
     if wanted != TORCH:
         try:
-            return OneByOne(encoder, threads), ""
-        except ImportError:
-            problem = f"OpenVINO is not installed, so {SLOWER} (pip install 'semishot[photos]')"
+            return OneByOne(encoder), ""
+        except InputError:
+            problem = (
+                f"{ONNXRUNTIME} is not installed, so {SLOWER} (pip install 'semishot[photos]')"
+            )
         except Exception as error:  # its own types; on this machine it does not work
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            problem = f"OpenVINO cannot be used ({reason}), so {SLOWER}"
-        if wanted == OPENVINO:
-            raise InputError(f"{SWITCH} is {OPENVINO}, but {problem.partition(', so')[0]}")
+            problem = f"{ONNXRUNTIME} cannot be used ({one_line(error)}), so {SLOWER}"
+        if wanted == ONNXRUNTIME:
+            raise InputError(f"{SWITCH} is {ONNXRUNTIME}, but {problem.partition(', so')[0]}")
     return Batches(encoder, device), problem
-
-
-def import_openvino() -> Any:
-    """The package, without its telemetry, which would report each import to a server."""
-    telemetry = "openvino_telemetry"
-    if "openvino" in sys.modules:
-        return sys.modules["openvino"]
-    held = sys.modules.get(telemetry)
-    sys.modules[telemetry] = None  # type: ignore[assignment]  # an ImportError, for which it is prepared
-    try:
-        return importlib.import_module("openvino")
-    finally:
-        del sys.modules[telemetry]
-        if held is not None:
-            sys.modules[telemetry] = held

@@ -73,7 +73,7 @@ class PileSummary:
         ]
 
     def by_runtimes(self) -> str:
-        """As in " (openvino 2026.4.1)"; nothing for features."""
+        """As in " (onnxruntime 1.31.1)"; nothing for features."""
         return f" ({', '.join(self.runtimes)})" if self.runtimes else ""
 
     def about_strangers(self) -> str:
