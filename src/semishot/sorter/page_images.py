@@ -43,7 +43,7 @@ class Shown:
             work = (self.asked(item, large) for item in dict.fromkeys(items))
             for item, small, picture in ahead(self.made, work, most_threads()):
                 self.small[item] = small
-                if picture:
+                if large:  # in order, also those that are there already: their number is limited
                     self.pictures.source(item, picture)
                 progress.advance(1)
 
