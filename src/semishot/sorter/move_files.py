@@ -28,6 +28,7 @@ from semishot.sorter.journal import (
 from semishot.sorter.move_one import check_folder, is_sorted, sort_one, take_back
 from semishot.sorter.plan_files import Wanted, class_folders, plan
 from semishot.sorter.sorted_files import find_sorted
+from semishot.system.files import sweep
 from semishot.system.locks import Lock
 from semishot.system.progress import track
 
@@ -135,11 +136,13 @@ def _finish(sorting: Sorting, failed: dict[int, str]) -> Outcome:
             count += 1
         else:
             problems.append(failed[place])
+            if not found.sure:  # it may be among those that cannot be read now
+                steps[place] = sorting.steps[place]
     kept = tuple(replace(steps[place], was=None) for place in sorted(steps))
     if kept:
         write_journal(Sorting(sorting.out, sorting.how, True, kept))
     else:
-        (sorting.out / JOURNAL).unlink(missing_ok=True)
+        _remove_journal(sorting.out)
     _remove_empty(sorting, kept)
     gone = len(problems) - left
     return Outcome(sorting.how, count, left, gone, problems, bool(kept))
@@ -200,14 +203,19 @@ def _put_back(sorting: Sorting, linked: bool) -> Undone:
         except (OSError, InputError) as error:
             _raise_if_of_all(error, f"{count:,} of {len(files):,} files undone")
             problems.append(said_of(target, error))
-            if sorting.done or not isinstance(error, FileNotFoundError):
+            if sorting.done or not found.sure or not isinstance(error, FileNotFoundError):
                 left.append(step)  # else it may have vanished before it was sorted
     _remove_empty(sorting, sorting.steps, {one.path.parent for one in files if one.path})
     if left:
         write_journal(Sorting(sorting.out, sorting.how, sorting.done, tuple(left)))
     else:
-        (sorting.out / JOURNAL).unlink()
+        _remove_journal(sorting.out)
     return Undone(sorting.how, count, problems)
+
+
+def _remove_journal(out: Path) -> None:
+    (out / JOURNAL).unlink(missing_ok=True)
+    sweep(out, JOURNAL)  # what a process has left that was killed while it wrote one
 
 
 def _remove_empty(sorting: Sorting, steps: Sequence[Step], more: Collection[Path] = ()) -> None:
