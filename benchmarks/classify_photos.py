@@ -6,7 +6,7 @@
 
 Each version is run as a command in a process of its own, in turns, `--rounds` times, from an empty OUT; the
 best of each counts. Then this version runs once more on features that are cached. The seconds by part are
-those that `result.json` holds. Writes results/speed/classify-photos.json.
+those that `result.json` holds. Writes results/photos/classify.json.
 """
 
 import argparse
@@ -74,7 +74,7 @@ if __name__ == "__main__":
     parser.add_argument("pile", type=Path)
     parser.add_argument("--before", type=Path, help="the folder src of an earlier version")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / "classify-photos.json")
+    parser.add_argument("--out", type=Path, default=RESULTS.parent / "photos" / "classify.json")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="semishot-") as folder:
         rows = measure(given.pile, given.before, given.rounds, Path(folder))

@@ -5,7 +5,7 @@
 
 EfficientNet-Lite0 and Lite2 in float32, batches of 1 to 16, on one thread and on two. The contenders take
 turns; a number is the best of the rounds, as others may use the machine. "one by one" is what `classify`
-does: each thread encodes single images of its own. Writes results/speed/runtimes-cpu.json.
+does: each thread encodes single images of its own. Writes results/photos/runtimes.json.
 """
 
 import argparse
@@ -138,7 +138,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoders", nargs="+", default=["photos-lite0", "photos-lite2"])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=RESULTS / "runtimes-cpu.json")
+    parser.add_argument("--out", type=Path, default=RESULTS.parent / "photos" / "runtimes.json")
     given = parser.parse_args()
     rows = measure(given.encoders, given.rounds)
     found = {"onnxruntime": onnxruntime, "openvino": imported_openvino()}
