@@ -45,7 +45,7 @@ clean:
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,docs,plots,tensorboard,photos,onnx,ray,label]
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,docs,plots,tensorboard,photos,heic,onnx,ray,label]
 	touch $@
 
 .venv/docs-ready: .venv/demo-ready

@@ -1,5 +1,6 @@
 """Every kind of image becomes the right pixels, recomputed here, or one line that names it."""
 
+import io
 import struct
 import warnings
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from semishot.data.decoding import MOST_PIXELS, decode, header
+from semishot.data.decoding import FORMATS, MOST_PIXELS, decode, header
 from semishot.errors import InputError
 from support.images import encoded, handmade_png
 
@@ -301,3 +302,44 @@ def test_header_tells_size_and_gray_without_decoding():
     assert header(half[: len(half) // 2], "x") == (50, 30, False)
     with pytest.raises(InputError, match="photo.x"):
         header(b"hello", "photo.x")
+
+
+HEIC = pytest.mark.skipif("HEIF" not in FORMATS, reason="needs the extra heic")
+
+
+def heic(picture: Image.Image, **options: object) -> bytes:
+    import pillow_heif
+
+    file = io.BytesIO()
+    pillow_heif.from_pillow(picture).save(file, quality=90, **options)
+    return file.getvalue()
+
+
+@HEIC
+def test_a_picture_of_a_phone_in_heic_is_read_like_a_jpeg():
+    """Turned as its EXIF data say, which HEIC keeps as a transformation."""
+    tall = Image.linear_gradient("L").resize((60, 40)).convert("RGB")
+    lying = tall.transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    found = decode(heic(lying, exif=exif.tobytes()), "it", SIDE)
+    expected = np.asarray(tall.resize((SIDE, SIDE), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    assert np.abs(found.astype(int) - expected).max() < 12
+    assert header(heic(tall), "it")[:2] == (60, 40)
+
+
+@HEIC
+def test_damaged_and_oversized_heic_is_one_line(monkeypatch):
+    good = heic(Image.effect_noise((80, 80), 60).convert("RGB"))
+    for bad in (good[:40], good[: len(good) // 2], good[:12] + bytes(200)):
+        with pytest.raises(InputError, match="it"):
+            decode(bad, "it", SIDE)
+    monkeypatch.setattr("semishot.data.picture_limits.MOST_PIXELS", 6000)
+    with pytest.raises(InputError, match="it has 80 x 80, more than 6,000 pixels"):
+        decode(good, "it", SIDE)
+
+
+def test_without_the_extra_a_heic_is_not_read(monkeypatch):
+    monkeypatch.delitem(FORMATS, "HEIF", raising=False)
+    with pytest.raises(InputError, match="it is not a readable image"):
+        decode(b"\0\0\0\x18ftypheic" + bytes(100), "it", SIDE)

@@ -135,6 +135,17 @@ def test_sorting_a_pile_loads_no_paper_no_workers_and_of_training_what_reads_a_f
     assert of_training <= {f"training.{name}" for name in ("config", "fleets", "checkpoints")}
 
 
+HEAVY = ("torch", "sklearn", "scipy", "onnx", "onnxruntime", "jinja2", "pandas")
+
+
+@pytest.mark.parametrize("module", ["sorter.classify", "sorter.predict", "label.server"])
+def test_a_command_begins_without_what_takes_seconds_to_import(module):
+    """And so its first words come at once: what learns is imported when there is something to learn."""
+    code = f"import sys, semishot.{module}; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not set(found.stdout.split()) & set(HEAVY)
+
+
 @every_file
 def test_every_module_begins_with_one_line_that_says_what_lives_there(path):
     docstring = ast.get_docstring(parsed(path))

@@ -340,8 +340,8 @@ def test_a_command_killed_while_it_looks_at_images_goes_on(tmp_path):
         "from semishot.sorter import embedding, embedding_cache\n"
         "from semishot.commands.main import main\n"
         "embedding_cache.MOST_ROWS = 16\n"
-        "look = embedding._look\n"
-        "embedding._look = lambda *a: (time.sleep(0.02), look(*a))[1]\n"
+        "read = embedding.read\n"
+        "embedding.read = lambda item: (time.sleep(0.02), read(item))[1]\n"
         "main(sys.argv[1:])\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, *map(str, given)])

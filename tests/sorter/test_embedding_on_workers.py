@@ -60,16 +60,8 @@ def test_two_processes_leave_what_one_leaves(pile, monkeypatch):
     here = sort(pile, "here")
     assert sort(pile, "there", **at(monkeypatch, two_processes)) == here
     again = at(monkeypatch, lambda *_: ThisProcess())
-    monkeypatch.setattr(embedding_on_workers, "Batches", lambda *_: Refusing())
+    monkeypatch.setattr(embedding_on_workers, "opened", lambda *_: pytest.fail("encoded again"))
     assert sort(pile, "there", **again) == here  # all of it from the cache
-
-
-class Refusing:
-    def take(self, digest, pixels):
-        pytest.fail("it encoded again")
-
-    def rest(self):
-        return {}
 
 
 def test_a_lost_worker_costs_what_it_had_not_told(pile, monkeypatch, tmp_path, capsys):

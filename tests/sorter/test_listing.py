@@ -4,7 +4,9 @@ import os
 
 import pytest
 
+from semishot.data.decoding import EXTENSIONS
 from semishot.errors import InputError, printable
+from semishot.sorter import listing
 from semishot.sorter.listing import from_folders, from_table
 
 
@@ -50,7 +52,8 @@ def test_classes_are_folders_and_the_pile_is_a_tree(tree):
     assert not listing.notes
 
 
-def test_what_is_no_image_is_named_with_its_reason(tree):
+def test_what_is_no_image_is_named_with_its_reason(tree, monkeypatch):
+    monkeypatch.setattr(listing, "EXTENSIONS", EXTENSIONS - {".heic"})  # without the extra
     touch(tree / "labeled/readme.jpg")
     touch(tree / "labeled/.DS_Store")
     touch(tree / "pile/notes.txt")
@@ -59,15 +62,16 @@ def test_what_is_no_image_is_named_with_its_reason(tree):
     touch(tree / "pile/__MACOSX/6.jpg")
     (tree / "pile/gone.jpg").symlink_to(tree / "nowhere")
     os.mkfifo(tree / "pile/pipe.jpg")
-    listing = from_folders(tree / "labeled", [tree / "pile"])
-    assert reasons(listing, tree) == {
+    found = from_folders(tree / "labeled", [tree / "pile"])
+    assert reasons(found, tree) == {
         "labeled/readme.jpg": "is not in the folder of a class",
         "pile/notes.txt": "the file name has no image extension",
-        "pile/IMG_1.HEIC": ".heic files cannot be read; convert it to JPEG or PNG",
+        "pile/IMG_1.HEIC": ".heic files cannot be read; convert it to JPEG or PNG, or pip install "
+        "'semishot[heic]'",
         "pile/gone.jpg": "cannot be opened (No such file or directory)",
         "pile/pipe.jpg": "not a regular file",
     }
-    assert len(listing.items) == 5
+    assert len(found.items) == 5
 
 
 def test_links_are_followed_but_not_in_a_circle(tree):

@@ -321,3 +321,20 @@ def test_the_dialog_shows_the_picture_large_and_links_to_the_file(browser, pile)
     browser.run("document.getElementById('details').close()")
     browser.run(f"{tiles}.find((t) => t.dataset.path.endsWith('.tif')).click()")
     wait_until(lambda: browser.run(SHOWN)[0].startswith("data:"))
+
+
+def test_a_page_with_more_images_than_pictures_is_the_same_when_made_again(
+    pile, capsys, monkeypatch
+):
+    """Pictures that are there already count: others must not take their places."""
+    monkeypatch.setattr(large_pictures, "MOST", 3)
+    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "few", "--device", "cpu"]
+
+    def made() -> tuple[str, set[str]]:
+        printed(capsys, "classify", *given, "--encoder", "omniglot")
+        names = {path.name for path in (pile / "few/pictures").iterdir()}
+        return (pile / "few/report.html").read_text("utf-8"), names
+
+    first = made()
+    assert len(first[1]) == 3
+    assert made() == first

@@ -34,6 +34,7 @@ MOST_KILLS = 8
 """Of a round: a machine so busy that hardly anything gets through should still see some finish."""
 TIMES = (
     re.compile(rb'"(seconds|date)": [^,\n]+'),  # of records
+    re.compile(rb'"seconds_by_part": \{[^}]*\}'),
     re.compile(rb"<dt>wall time</dt><dd>[^<]*"),  # in the report
     re.compile(rb'"seal": "[^"]+"'),  # of a journal, which names the folders of its round
     re.compile(rb"the newest of [\d-]+|<dt>date</dt><dd>[^<]*"),

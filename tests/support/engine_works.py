@@ -62,8 +62,8 @@ def fragile_images(shared, device, saved, images) -> Iterator[object]:
     """The worker is killed after the first features it has told of, once."""
     embedding_on_workers.TELL_SECONDS = 0.0
     mark = Path(os.environ["KILLED_ONCE"])
-    for found in embedding_on_workers.work_on_images(shared, device, saved, images):
-        yield found
-        if found and not mark.exists():
+    for told in embedding_on_workers.work_on_images(shared, device, saved, images):
+        yield told
+        if told.found and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -4,6 +4,9 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -45,6 +48,9 @@ FORMATS = {
 }
 # fmt: on
 """The formats that are decoded, and their extensions. Pillow knows more, and runs Ghostscript for some."""
+HEIF = "HEIF"
+if find_spec("pillow_heif") is not None:  # the extra `heic`
+    FORMATS[HEIF] = {".heic", ".heif"}
 EXTENSIONS = frozenset().union(*FORMATS.values())
 WHITE_IS_ZERO = 0  # of TIFF's photometric interpretation
 AT_A_TIME = 2**18
@@ -175,7 +181,7 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
     with reading(name, REMEDY):
         check_file(data, name)
         try:
-            with Image.open(io.BytesIO(data), formats=tuple(FORMATS)) as image:
+            with Image.open(io.BytesIO(data), formats=_formats(data)) as image:
                 check_image(image, data, name)
                 yield image
         except UnidentifiedImageError as error:  # its text contains a memory address
@@ -183,6 +189,21 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
             raise InputError(f"{name} is not a readable image ({known}); {REMEDY}") from error
         except Image.DecompressionBombError as error:  # Pillow's own limit, far above ours
             raise InputError(f"{name} has more than {MOST_PIXELS:,} pixels; {REMEDY}") from error
+
+
+def _formats(data: bytes) -> tuple[str, ...]:
+    """The decoder of HEIC is loaded for a file that may be one."""
+    if data[4:8] != b"ftyp" or HEIF not in FORMATS:
+        return tuple(name for name in FORMATS if name != HEIF)
+    _register_heif()
+    return tuple(FORMATS)
+
+
+@cache
+def _register_heif() -> None:
+    package = import_module("pillow_heif")
+    package.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
+    package.options.DECODE_THREADS = 1  # pictures are decoded beside each other
 
 
 def _correct_transparent_color(image: ImageFile.ImageFile) -> None:

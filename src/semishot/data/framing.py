@@ -37,7 +37,11 @@ class Whole:
     def __call__(self, image: Image.Image) -> Pixels:
         draft(image, self.height, self.width)
         with upright(image, self.channels) as seen:
-            return resized(seen, self.height, self.width, self.bicubic)
+            return self.frame(seen)
+
+    def frame(self, seen: Image.Image) -> Pixels:
+        """Of an upright image."""
+        return resized(seen, self.height, self.width, self.bicubic)
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,15 @@ class Middle:
     def __call__(self, image: Image.Image) -> Pixels:
         draft(image, self.height, self.width)
         with upright(image, self.channels) as seen:
-            scale = self.share * min(seen.width / self.width, seen.height / self.height)
-            half_width, half_height = self.width * scale / 2, self.height * scale / 2
-            x, y = seen.width / 2, seen.height / 2
-            box = (x - half_width, y - half_height, x + half_width, y + half_height)
-            return resized(seen, self.height, self.width, self.bicubic, box)
+            return self.frame(seen)
+
+    def frame(self, seen: Image.Image) -> Pixels:
+        """Of an upright image."""
+        scale = self.share * min(seen.width / self.width, seen.height / self.height)
+        half_width, half_height = self.width * scale / 2, self.height * scale / 2
+        x, y = seen.width / 2, seen.height / 2
+        box = (x - half_width, y - half_height, x + half_width, y + half_height)
+        return resized(seen, self.height, self.width, self.bicubic, box)
 
 
 @dataclass(frozen=True)

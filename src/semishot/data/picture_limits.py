@@ -105,7 +105,7 @@ def memory(image: Image.Image, data: bytes, reduced: bool = False) -> int:
     beside = kept = 0
     if _is_jpeg(image):
         beside = _coefficients(image, data)
-    elif image.format == "WEBP":
+    elif image.format in {"WEBP", "HEIF"}:
         kept, beside = 8 * width * height, 12 * width * height
     elif image.format == "TIFF":
         turned = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) != 1

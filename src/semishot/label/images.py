@@ -24,7 +24,7 @@ from semishot.sorter.journal import read_journal, trusted
 from semishot.sorter.listing import Item, Listing, Skipped, from_folders
 from semishot.system.npy import make_room
 from semishot.system.open_tensors import OpenTensors
-from semishot.system.progress import Meter
+from semishot.system.progress import Meter, Seconds
 from semishot.system.real_paths import real_path
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
@@ -61,7 +61,7 @@ class Counted(Meter):
     """A meter that draws nothing: the page shows progress."""
 
     def __init__(self) -> None:
-        self.done = 0
+        self.done, self.bar, self.seconds = 0, None, Seconds()
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         self.done += amount
@@ -425,10 +425,9 @@ class Library:
 
     def _seen(self, items: Sequence[Item], counted: Meter) -> Iterator["ReadFile"]:
         from semishot.sorter.embedding import in_this_process
-        from semishot.system.devices import pick_device
 
         encoder, cache = self._open()
-        read = partial(in_this_process, pick_device(self.request.device))
+        read = partial(in_this_process, self.request.device)
         yield from read(items, encoder, cache, counted)
         cache.flush()
 

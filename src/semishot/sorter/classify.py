@@ -1,4 +1,8 @@
-"""A few labeled images and a pile -> the class of each image, a report, a saved model, sorted files."""
+"""A few labeled images and a pile -> the class of each image, a report, a saved model, sorted files.
+
+torch and scikit-learn are imported when there is something to learn: what is wrong with a request is said at
+once, and reading begins.
+"""
 
 import json
 import time
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semishot.errors import InputError, counted
 from semishot.sorter import move_files
@@ -24,7 +29,6 @@ from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
-from semishot.sorter.fitted_pile import FittedPile, fit_pile, notes_on_files, summarize
 from semishot.sorter.journal import (
     JOURNAL,
     Sorting,
@@ -33,6 +37,7 @@ from semishot.sorter.journal import (
     trusted,
     undo_command,
 )
+from semishot.sorter.large_pictures import Beforehand
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.out_folder import (
@@ -47,15 +52,18 @@ from semishot.sorter.out_folder import (
     check_out,
     check_saved_model,
 )
-from semishot.sorter.page import write_pile_page
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requests import ClassifyRequest
 from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
-from semishot.system.devices import pick_device
+from semishot.system.devices import check_device
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
+from semishot.system.progress import Seconds, doing
 from semishot.system.real_paths import real_path
+
+if TYPE_CHECKING:
+    from semishot.sorter.fitted_pile import FittedPile
 
 __all__ = ["classify"]
 
@@ -85,10 +93,11 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             if before is not None and not before.done:
                 return _complete(before, request)
     _check_again(before, request)
-    begun = time.monotonic()
+    begun, seconds = time.monotonic(), Seconds()
     fill_cache = _fill_cache(request)
     if before is None and not request.with_features:
-        _listed(request, None)  # what is wrong with it is said before anything is written
+        with seconds.part("listing"):
+            _listed(request, None)  # what is wrong with it is said before anything is written
     encoder = None
     if not request.with_features:
         encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
@@ -104,17 +113,23 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
         check_out(out, request.cache)  # only now: another process may just have replaced its model
         there = SortedPile(before, find_sorted(before)) if before is not None else None
         try:
-            listing = Listing() if request.with_features else _listed(request, there)
-            rows = _rows(request, listing, encoder, fill_cache)
+            with seconds.part("listing"):
+                listing = Listing() if request.with_features else _listed(request, there)
+            with seconds.part("images"):
+                rows = _rows(request, listing, encoder, fill_cache)
             write_skipped(out / SKIPPED, rows.skipped)
+            with seconds.part("learning"), doing("loading torch and scikit-learn"):
+                from semishot.sorter.fitted_pile import fit_pile, notes_on_files
             notes = [
                 *listing.notes,
                 *(encoder.notes if encoder else ()),
                 *notes_on_files(listing, rows, request.encoder),
             ]
-            fitted = fit_pile(rows, encoder, request.reject)
+            with seconds.part("learning"), doing("learning from the labels and the pile"):
+                fitted = fit_pile(rows, encoder, request.reject)
             planned = None if apply is None else _plan(request, fitted, there)
-            summary = _write(out, fitted, notes, planned, begun)
+            summary = _write(out, fitted, notes, planned, seconds)
+            summary = _timed(out, summary, seconds, time.monotonic() - begun)
         finally:
             (out / SCRATCH).unlink(missing_ok=True)
         applied = None
@@ -144,7 +159,8 @@ def _check(request: ClassifyRequest) -> None:
 def _fill_cache(request: ClassifyRequest) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
-        return partial(in_this_process, pick_device(request.device))
+        check_device(request.device)
+        return partial(in_this_process, request.device, keep=Beforehand(request.out))
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of
 
@@ -240,25 +256,42 @@ def _rows(
 
 
 def _write(
-    out: Path, fitted: FittedPile, notes: Sequence[str], planned: Planned | None, begun: float
+    out: Path,
+    fitted: "FittedPile",
+    notes: Sequence[str],
+    planned: Planned | None,
+    seconds: Seconds,
 ) -> PileSummary:
-    """The saved model, the predictions, the page and `result.json`."""
+    """The saved model, the predictions and the page."""
+    from semishot.sorter.fitted_pile import summarize
+    from semishot.sorter.page import write_pile_page
+
     check_saved_model(out / SAVED_MODEL)  # again: other files may have been added meanwhile
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(fitted.encoder, folder)
         fitted.classifier.save(folder / CLASSIFIER)
     write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))
-    asked = fitted.next_to_label()
-    summary = summarize(fitted, notes, asked)
+    with seconds.part("learning"), doing("choosing what to label next"):
+        asked = fitted.next_to_label()
+        summary = summarize(fitted, notes, asked)
     targets = {} if planned is None or planned.sorting.how != "move" else planned.sorting.targets()
-    write_pile_page(out / REPORT, fitted, asked, summary, targets)
-    summary = replace(summary, seconds=round(time.monotonic() - begun, 2))
+    with seconds.part("page"):
+        write_pile_page(out / REPORT, fitted, asked, summary, targets)
+    for part, taken in fitted.rows.seconds.items():
+        seconds.of[part] = taken
+    return summary
+
+
+def _timed(out: Path, summary: PileSummary, seconds: Seconds, whole: float) -> PileSummary:
+    """Complete the summary, and write it as `result.json`."""
+    parts = {part: round(taken, 2) for part, taken in seconds.of.items()}
+    summary = replace(summary, seconds=round(whole, 2), seconds_by_part=parts)
     text = json.dumps(summary.as_json(), indent=1) + "\n"  # ASCII: names need not be UTF-8
     write_text(out / RESULT, text)
     return summary
 
 
-def _plan(request: ClassifyRequest, fitted: FittedPile, before: SortedPile | None) -> Planned:
+def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | None) -> Planned:
     """Where each file of the pile goes. The target of a link is not moved."""
     assert request.apply is not None
     how, notes = request.apply, []

@@ -1,31 +1,38 @@
-"""Image files -> rows of features: decoded by threads, encoded in batches, cached by content.
+"""Image files -> rows of features: read, decoded and encoded by threads, cached by content.
 
-Letters: P rows, D features, B images.
+Letters: P rows, D features.
 """
 
 import hashlib
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from PIL import Image
 
-from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet
+from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
+from semishot.data.framing import Middle, Whole, draft
+from semishot.data.thumbnails import large_copy, small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import Item, Skipped
+from semishot.sorter.runtimes import OneByOne, Opening, Runtime, open_runtime
+from semishot.system.devices import pick_device
 from semishot.system.npy import make_room
 from semishot.system.open_files import read_regular
 from semishot.system.progress import Meter, meter
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Rows", "embed", "in_this_process", "read_image"]
 
@@ -33,11 +40,13 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 S = TypeVar("S")
 
-LARGE_FILE = 8 * 2**20
-"""Larger files are read and decoded one at a time."""
-MOST_THREADS = 8
-BATCH, BATCH_ON_GPU = 4, 64
-"""On a CPU small batches stay in the cache: batches of 4 take half the time of batches of 32."""
+LOOKING = "reading, decoding and encoding"
+MANY_PIXELS = 1_000_000
+"""Of an image of which a thumbnail is kept: decoding it again for a page would take a while."""
+LARGE_FILE = 16 * 2**20
+"""Larger files are read and decoded one at a time; cameras write smaller ones."""
+MOST_THREADS, SPARE_THREADS = 16, 2
+"""More than there are cores: some of them wait for a disk, or for each other."""
 
 _one_large_file_at_a_time = threading.Lock()
 
@@ -50,6 +59,12 @@ class Rows:
     items: list[Item] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    runtimes: dict[str, int] = field(default_factory=dict)
+    """What has encoded the images, and how many of them."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of reading, decoding and encoding, added up over threads."""
+    thumbnail: Callable[[bytes], bytes | None] = lambda digest: None
+    """A small JPEG of an image by its digest, if there is one already. For one thread."""
 
     def add(self, item: Item, digest: bytes) -> int:
         """The place of a new row."""
@@ -59,16 +74,27 @@ class Rows:
 
 
 class ReadFile(NamedTuple):
-    """A file: its digest, and its pixels if they are needed; or why it could not be read."""
+    """A file: its digest, and its pixels or features if they are new; or why it could not be read."""
 
     item: Item
     digest: bytes = b""
     pixels: Pixels | None = None
+    row: Row | None = None
+    thumbnail: bytes = b""
+    """Of a large image that was decoded."""
     problem: str = ""
 
 
 FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[ReadFile]]
 """Adds the features of every readable item to the cache, and yields each item, in order."""
+
+
+class KeepPicture(Protocol):
+    """Keeps the picture of an image, by its digest, in any thread; `left`: how many more it takes."""
+
+    left: int
+
+    def __call__(self, digest: bytes, picture: bytes) -> None: ...
 
 
 def embed(
@@ -80,7 +106,7 @@ def embed(
 ) -> Rows:
     """One row for each readable image. `scratch` is the file that holds them."""
     skipped, read = [], []
-    with quiet(), meter("looking at images", len(items), "images") as progress:
+    with quiet(), meter(LOOKING, len(items), "images") as progress:
         for seen in fill_cache(items, encoder, cache, progress):
             if seen.problem:
                 skipped.append(Skipped(seen.item.shown, seen.problem))
@@ -88,7 +114,8 @@ def embed(
                 read.append(seen)
     cache.flush()
     held = make_room(scratch, np.float32, (max(1, len(read)), encoder.features))
-    rows = Rows(held, skipped=skipped)
+    rows = Rows(held, skipped=skipped, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
+    rows.runtimes = dict(sorted(Counter(cache.runtime_of(one.digest) for one in read).items()))
     for seen in read:
         row = cache[seen.digest]
         if np.isfinite(row).all():
@@ -102,52 +129,52 @@ def embed(
 
 
 def in_this_process(
-    device: torch.device,
+    device: "torch.device | str",
     items: Sequence[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
+    *,
+    keep: "KeepPicture | None" = None,
 ) -> Iterator[ReadFile]:
-    """Every item in order, read by threads and encoded in this process."""
-    batches = Batches(encoder, device)
-    for seen in ahead(lambda item: _look(item, encoder, cache), items, most_threads()):
-        if seen.pixels is not None and seen.digest not in cache:
-            cache.add(batches.take(seen.digest, seen.pixels))
-        progress.advance(1)
-        yield seen._replace(pixels=None)
-    cache.add(batches.rest())
+    """Every item in order, read by threads and encoded in this process.
 
-
-class Batches:
-    """Images one by one -> features in batches of a fixed size: other sizes round differently.
-
-    So, on a CPU, an image has the same features in any batch and at any position.
+    A runtime that takes single images encodes in these threads, too. `keep` gets pictures that a page can
+    show large, of images that are decoded at such a size.
     """
+    threads = most_threads()
 
-    def __init__(self, encoder: ImageEncoder, device: torch.device) -> None:
-        self.module, self.device = encoder.module.to(device), device
-        self.size = BATCH if device.type == "cpu" else BATCH_ON_GPU
-        self.waiting: dict[bytes, Pixels] = {}
+    def opened() -> tuple[Runtime, str]:
+        runtime, problem = open_runtime(encoder, pick_device(str(device)))
+        cache.runtime = runtime.name
+        progress.label = f"{LOOKING} by {runtime.about}"
+        return runtime, problem
 
-    def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
-        """The features of a full batch, once there is one."""
-        self.waiting[digest] = pixels
-        return self.rest() if len(self.waiting) == self.size else {}
+    runtime, look = Opening(opened, progress.say), Look(encoder, cache, progress, keep)
 
-    @torch.inference_mode()
-    def rest(self) -> dict[bytes, Row]:
-        if not self.waiting:
-            return {}
-        pixels = list(self.waiting.values())
-        filled = np.stack(pixels + pixels[-1:] * (self.size - len(pixels)))
-        rows = self.module(torch.from_numpy(filled).to(self.device)).float().cpu().numpy()
-        found = dict(zip(self.waiting, rows, strict=False))
-        self.waiting.clear()
-        return found
+    def looked_at(item: Item) -> ReadFile:
+        seen = look(item)
+        if seen.pixels is None or not isinstance(one := runtime(), OneByOne):
+            return seen
+        with progress.seconds.part("encoding"):
+            return seen._replace(pixels=None, row=one.features(seen.pixels))
+
+    for seen in ahead(looked_at, items, threads):
+        if seen.thumbnail:
+            cache.thumbnails[seen.digest] = seen.thumbnail
+        if seen.row is not None:
+            cache.add({seen.digest: seen.row})
+        elif seen.pixels is not None and seen.digest not in cache:
+            with progress.seconds.part("encoding"):
+                cache.add(runtime().take(seen.digest, seen.pixels))
+        progress.advance(1)
+        yield seen._replace(pixels=None, row=None, thumbnail=b"")
+    if runtime.opened is not None:
+        cache.add(runtime.opened.rest())
 
 
 def most_threads() -> int:
-    return min(os.cpu_count() or 1, MOST_THREADS)
+    return min(os.cpu_count() or 1, MOST_THREADS - SPARE_THREADS) + SPARE_THREADS
 
 
 def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator[S]:
@@ -166,19 +193,30 @@ def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator
                 future.cancel()
 
 
-def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
-    with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():
-        return _looked_at(item, encoder, cache)
+class Look(NamedTuple):
+    """Reads a file, and decodes it unless its features are known."""
 
+    encoder: ImageEncoder
+    cache: EmbeddingCache
+    progress: Meter
+    keep: "KeepPicture | None"
 
-def _looked_at(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
-    seen, data = read(item)
-    if seen.problem or seen.digest in cache:
-        return seen
-    pixels = prepared(data, encoder)
-    if isinstance(pixels, str):
-        return seen._replace(problem=pixels)
-    return seen._replace(pixels=pixels)
+    def __call__(self, item: Item) -> ReadFile:
+        with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():
+            return self.pixels(item)
+
+    def pixels(self, item: Item) -> ReadFile:
+        with self.progress.seconds.part("reading"):
+            seen, data = read(item)
+        if seen.problem or seen.digest in self.cache:
+            return seen
+        with self.progress.seconds.part("decoding"):
+            found = decoded(data, self.encoder, self.keep is not None and self.keep.left > 0)
+        if isinstance(found, str):
+            return seen._replace(problem=found)
+        if self.keep is not None and found.picture:
+            self.keep(seen.digest, found.picture)
+        return seen._replace(pixels=found.pixels, thumbnail=found.thumbnail)
 
 
 def size_of(item: Item) -> int:
@@ -200,13 +238,33 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
     return ReadFile(item, hashlib.sha256(data).digest()), data
 
 
-def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
-    """The pixels that the encoder takes from a file's bytes, or why there are none."""
+class Decoded(NamedTuple):
+    """The pixels that an encoder takes; a thumbnail if the image is large; a picture for a page."""
+
+    pixels: Pixels
+    thumbnail: bytes = b""
+    picture: bytes = b""
+
+
+def decoded(data: bytes, encoder: ImageEncoder, pictures: bool = False) -> Decoded | str:
+    """What is seen in a file's bytes, or why there is nothing."""
     try:
         with opened(data, "it") as image:
-            return encoder.prepare(image)
+            return _framed(image, encoder.prepare, pictures)
     except InputError as error:
         return str(error).removesuffix(f"; {REMEDY}")
+
+
+def _framed(
+    image: Image.Image, framing: Callable[[Image.Image], Pixels], pictures: bool
+) -> Decoded:
+    large = image.width * image.height > MANY_PIXELS
+    if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
+        return Decoded(framing(image))
+    draft(image, framing.height, framing.width)
+    with upright(image) as seen:
+        framed, small = framing.frame(seen), small_copy(seen)
+        return Decoded(framed, small, large_copy(seen) if pictures else b"")
 
 
 def read_image(path: Path) -> bytes:

@@ -10,23 +10,24 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from semishot.data.decoding import quiet
 from semishot.sorter.embedding import (
-    Batches,
-    Pixels,
+    Decoded,
     ReadFile,
     ahead,
+    decoded,
     most_threads,
-    prepared,
     read,
     size_of,
 )
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder, load_encoder, save_encoder
 from semishot.sorter.listing import Item
+from semishot.sorter.runtimes import Batches, Runtime, open_runtime
 from semishot.system.progress import Meter
 from semishot.workers.engine import Array, Task, run
 from semishot.workers.folder_bytes import Files, pack, unpack
@@ -42,6 +43,15 @@ Found = dict[bytes, Row | str]
 """The digest of a file -> its features, or why it has none."""
 
 
+class Told(NamedTuple):
+    """What a worker has found, by which runtime, and why it is not the usual one."""
+
+    runtime: str
+    problem: str
+    found: Found
+    thumbnails: dict[bytes, bytes]
+
+
 def by_workers(
     open_place: OpenPlace,
     items: Sequence[Item],
@@ -54,8 +64,8 @@ def by_workers(
     tasks = [images.task(first, last) for first, last in parts(items)]
     with closing(run(tasks, open_place(None, len(tasks)))) as running:
         for news in running:
-            for _, found in news:
-                images.receive(found)
+            for _, told in news:
+                images.receive(told)
     for seen in images.read:
         assert seen is not None
         yield seen._replace(problem=seen.problem or images.problems.get(seen.digest, ""))
@@ -111,7 +121,14 @@ class ImageTasks:
         self.progress.advance(max(0, new - len(wanted)))
         return wanted
 
-    def receive(self, found: Found) -> None:
+    def receive(self, told: Told) -> None:
+        found = told.found
+        self.cache.thumbnails.update(told.thumbnails)
+        if told.runtime and self.cache.runtime != told.runtime:
+            self.cache.flush()
+            self.cache.runtime = told.runtime
+            if told.problem:
+                self.progress.say(f"encoding by {told.runtime}: {told.problem}")
         self.problems.update((d, said) for d, said in found.items() if isinstance(said, str))
         self.cache.add({d: row for d, row in found.items() if not isinstance(row, str)})
         self.progress.advance(len(found))
@@ -119,28 +136,37 @@ class ImageTasks:
 
 def work_on_images(
     shared: Array | None, device_name: str, saved: Files, images: dict[bytes, bytes]
-) -> Iterator[Found]:
+) -> Iterator[Told]:
     """In a worker: the features of some files."""
-    encoder, device = unpacked(tuple(saved.items())), torch.device(device_name)
-    batches = Batches(encoder, device)
+    if not images:
+        return
+    threads = 1 if device_name == "cpu" else most_threads()  # on a CPU each core has its worker
+    encoder = unpacked(tuple(saved.items()))
+    runtime: Runtime | None = None
     found: Found = {}
-    told = time.monotonic()
-    threads = 1 if device.type == "cpu" else most_threads()  # on a CPU each core has its worker
+    thumbnails: dict[bytes, bytes] = {}
+    name, problem, told = "", "", time.monotonic()
 
-    def look(file: tuple[bytes, bytes]) -> tuple[bytes, Pixels | str]:
-        return file[0], prepared(file[1], encoder)
+    def look(file: tuple[bytes, bytes]) -> tuple[bytes, Decoded | str]:
+        return file[0], decoded(file[1], encoder)
 
     with quiet():
-        for digest, pixels in ahead(look, images.items(), threads):
-            if isinstance(pixels, str):
-                found[digest] = pixels
+        for digest, seen in ahead(look, images.items(), threads):
+            if isinstance(seen, str):
+                found[digest] = seen
             else:
-                found.update(batches.take(digest, pixels))
+                if runtime is None:
+                    runtime, problem = opened(encoder, device_name)
+                    name = runtime.name
+                if seen.thumbnail:
+                    thumbnails[digest] = seen.thumbnail
+                found.update(runtime.take(digest, seen.pixels))
             if time.monotonic() - told > TELL_SECONDS:
-                yield found
-                found, told = {}, time.monotonic()
-        found.update(batches.rest())
-        yield found
+                yield Told(name, problem, found, thumbnails)
+                found, thumbnails, told = {}, {}, time.monotonic()
+        if runtime is not None:
+            found.update(runtime.rest())
+        yield Told(name, problem, found, thumbnails)
 
 
 def packed(encoder: ImageEncoder) -> Files:
@@ -157,3 +183,17 @@ def unpacked(saved: tuple[tuple[str, bytes], ...]) -> ImageEncoder:
         encoder = load_encoder(Path(folder))
     assert encoder is not None
     return encoder
+
+
+def opened(encoder: ImageEncoder, device_name: str) -> tuple[Runtime, str]:
+    """What runs an encoder, and why it is not the usual runtime."""
+    runtime, problem = _opened(encoder, device_name)
+    if isinstance(runtime, Batches):
+        runtime.waiting.clear()  # of a task that was interrupted
+    return runtime, problem
+
+
+@lru_cache(maxsize=1)
+def _opened(encoder: ImageEncoder, device_name: str) -> tuple[Runtime, str]:
+    """Once for all tasks of a worker."""
+    return open_runtime(encoder, torch.device(device_name))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.special import bdtrc
 
 from semishot.data.framing import is_drawing
 from semishot.errors import InputError, printable
@@ -196,6 +196,7 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
     missed = None if likely is None else classifier.missed_strangers(fitted.reject)
     return PileSummary(
         encoder=fitted.encoder.name if fitted.encoder else "features",
+        runtimes=fitted.rows.runtimes,
         labeled=dict(sorted(labels.items())),
         named_strangers=named,
         pile=len(predictions),
@@ -255,7 +256,7 @@ def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
     if held.examples < ENOUGH_HELD_OUT:  # too few for a test: only what is not better at all
         if held.accuracy > chance:
             return None
-    elif binomtest(right, held.examples, chance, alternative="greater").pvalue <= CHANCE:
+    elif right and bdtrc(right - 1, held.examples, chance) <= CHANCE:  # P(at least `right`)
         return None
     name = printable(fitted.encoder.name) if fitted.encoder else "these features"
     return (

@@ -8,19 +8,19 @@ from pathlib import Path
 from urllib.parse import quote
 
 from semishot.data.decoding import opened
-from semishot.data.thumbnails import thumbnail
+from semishot.data.thumbnails import LARGE_QUALITY, LARGE_SIDE, thumbnail
 from semishot.errors import InputError
 from semishot.sorter.embedding import read_image
 from semishot.sorter.listing import Item
 from semishot.sorter.out_folder import PICTURES
 from semishot.system.files import write_whole
 
-__all__ = ["LargePictures", "link_to"]
+__all__ = ["Beforehand", "LargePictures", "link_to"]
 
-SIDE, QUALITY = 1024, 82
-"""Pixels of the longer side, and of JPEG."""
 MOST, MOST_BYTES = 500, 100_000_000
 """Of pictures in OUT: the page shows the originals of the others, as far as a browser can."""
+MOST_BEFOREHAND = 4000
+"""Of pictures that are made while images are encoded: later, the images of a page are decoded again."""
 OUR_NAME = re.compile(r"[0-9a-f]{32}\.jpg")
 
 
@@ -33,20 +33,44 @@ class LargePictures:
     used: dict[str, int] = field(default_factory=dict)
     """The name of each picture of this page, and its bytes."""
 
-    def source(self, item: Item) -> str:
-        """The relative address of the picture; makes the picture if needed. Empty without a file."""
-        digest = self.digests.get(item)
-        if not digest or item.path is None:
+    def source(self, item: Item, made: bytes | None = None) -> str:
+        """The relative address of the picture; makes the picture if needed. Empty without a file.
+
+        made: what `make` has returned, in a thread.
+        """
+        name = self.name_of(item)
+        if not name:
             return ""
-        name = f"{digest.hex()[:32]}.jpg"
         if name not in self.used:
-            if len(self.used) >= MOST or sum(self.used.values()) >= MOST_BYTES:
-                return ""
             path = self.out / PICTURES / name
-            if not path.is_file() and not _write(item.path, path):
+            if not self.room or not (path.is_file() or _write(made or self.make(item), path)):
                 return ""
             self.used[name] = path.stat().st_size
         return f"{PICTURES}/{name}"
+
+    @property
+    def room(self) -> bool:
+        """Whether one more picture may be made."""
+        return len(self.used) < MOST and sum(self.used.values()) < MOST_BYTES
+
+    def name_of(self, item: Item) -> str:
+        digest = self.digests.get(item)
+        return _name(digest) if digest and item.path is not None else ""
+
+    def wanted(self, item: Item) -> bool:
+        """Whether `make` should be called for it."""
+        name = self.name_of(item)
+        known = name in self.used or (self.out / PICTURES / name).is_file()
+        return bool(name) and self.room and not known
+
+    def make(self, item: Item) -> bytes:
+        """The picture; nothing if the original is gone or has changed."""
+        assert item.path is not None
+        try:
+            with opened(read_image(item.path), "it") as image:
+                return thumbnail(image, LARGE_SIDE, LARGE_QUALITY)
+        except InputError:
+            return b""
 
     def remove_others(self) -> None:
         """Remove pictures of earlier pages; files of other names stay."""
@@ -57,15 +81,30 @@ class LargePictures:
                     path.unlink()
 
 
-def _write(original: Path, path: Path) -> bool:
-    """Whether the picture could be made; the original may have changed meanwhile."""
-    try:
-        with opened(read_image(original), "it") as image:
-            picture = thumbnail(image, SIDE, QUALITY)
-    except InputError:
-        return False
-    write_whole(path, picture)
-    return True
+class Beforehand:
+    """Pictures that are made while their images are decoded to be encoded: of a pile of some thousands, it
+    takes less time to make all than to decode those again that the page shows. Others are removed then."""
+
+    def __init__(self, out: Path) -> None:
+        self.folder, self.left = out / PICTURES, MOST_BEFOREHAND
+
+    def __call__(self, digest: bytes, picture: bytes) -> None:
+        """In any thread."""
+        self.left -= 1
+        path = self.folder / _name(digest)
+        if not path.exists():
+            write_whole(path, picture)
+
+
+def _name(digest: bytes) -> str:
+    return f"{digest.hex()[:32]}.jpg"
+
+
+def _write(picture: bytes, path: Path) -> bool:
+    """Whether there was a picture."""
+    if picture:
+        write_whole(path, picture)
+    return bool(picture)
 
 
 def link_to(original: Path, out: Path) -> str:

@@ -21,6 +21,7 @@ NUMBERS = {"-1": "unlabeled", "-2": "strangers"}
 STRANGER = "stranger"
 """Reserved: the folder, and the label in a table, of images that belong to none of the classes."""
 
+HEIC = {".heic", ".heif"}
 # fmt: off
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
@@ -131,8 +132,9 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
     """Add a file if it may be an image; else record why not."""
     ending = path.suffix.lower()
     reason = ""
-    if ending in TO_CONVERT:
-        reason = f"{ending} files cannot be read; convert it to JPEG or PNG"
+    if ending in TO_CONVERT - EXTENSIONS:
+        install = ", or pip install 'semishot[heic]'" if ending in HEIC else ""
+        reason = f"{ending} files cannot be read; convert it to JPEG or PNG{install}"
     elif ending and ending not in EXTENSIONS:  # without an extension, it may be an image
         reason = "the file name has no image extension"
     if reason:

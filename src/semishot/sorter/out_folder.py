@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.sorter.encoders import DESCRIPTION, GRAPH, WEIGHTS
+from semishot.sorter.encoder_files import DESCRIPTION, GRAPH, WEIGHTS
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
 PREDICTIONS, REPORT, RESULT, SKIPPED = (

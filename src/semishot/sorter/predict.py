@@ -4,9 +4,9 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
-from semishot.estimator.classifier import PrototypeClassifier
 from semishot.sorter.embedding import Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import ImageEncoder, load_encoder
@@ -15,13 +15,18 @@ from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
 from semishot.sorter.predictions import Prediction, answers_for, predictions_of
 from semishot.sorter.requests import PredictRequest
-from semishot.system.devices import pick_device
+from semishot.system.devices import check_device
+
+if TYPE_CHECKING:  # it imports torch and scikit-learn
+    from semishot.estimator.classifier import PrototypeClassifier
 
 __all__ = ["predict", "read_saved_model"]
 
 
-def read_saved_model(folder: Path) -> tuple[PrototypeClassifier, ImageEncoder | None]:
+def read_saved_model(folder: Path) -> "tuple[PrototypeClassifier, ImageEncoder | None]":
     """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
+    from semishot.estimator.classifier import PrototypeClassifier
+
     if not (folder / CLASSIFIER).exists() and (folder / SAVED_MODEL / CLASSIFIER).exists():
         folder = folder / SAVED_MODEL
     encoder = load_encoder(folder)
@@ -39,6 +44,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     """Predict image files and folders of them, or .npy features if the model was given features."""
     if not request.images:
         raise InputError("name the images, or a folder of them")
+    check_device(request.device)
     classifier, encoder = read_saved_model(request.model)
     for path in request.images:
         if not path.exists():
@@ -60,7 +66,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
 def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:
     listing = from_folders(None, request.images)
     cache = EmbeddingCache(request.cache or scratch, encoder.identity, encoder.features)
-    here = partial(in_this_process, pick_device(request.device))
+    here = partial(in_this_process, request.device)
     rows = embed(listing.items, encoder, cache, scratch / "rows.npy", here)
     rows.skipped[:0] = listing.skipped
     return rows

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.estimator.classifier import PrototypeClassifier
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import write_whole
+
+if TYPE_CHECKING:  # it imports torch and scikit-learn
+    from semishot.estimator.classifier import PrototypeClassifier
 
 __all__ = [
     *("Answers", "Decision", "Prediction", "answers_for", "as_csv", "as_json", "predictions_of"),
@@ -100,7 +102,7 @@ class Answers(NamedTuple):
         return Answers(self.classes[rows], self.stranger[rows], self.scores[rows])
 
 
-def answers_for(classifier: PrototypeClassifier, features: NDArray[np.float32]) -> Answers:
+def answers_for(classifier: "PrototypeClassifier", features: NDArray[np.float32]) -> Answers:
     """(B, D) of images that the classifier was not fitted to."""
     unknown = np.full(len(features), np.nan)
     known = classifier.members_ is not None
@@ -112,7 +114,7 @@ def answers_for(classifier: PrototypeClassifier, features: NDArray[np.float32]) 
 
 
 def predictions_of(
-    classifier: PrototypeClassifier, answers: Answers, items: Sequence[Item]
+    classifier: "PrototypeClassifier", answers: Answers, items: Sequence[Item]
 ) -> list[Prediction]:
     """A prediction for each item."""
     probabilities = np.array(answers.classes)  # (B, N)

@@ -1,16 +1,18 @@
 """The results of `classify`: as JSON for programs, as a few lines for people."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semishot.errors import counted, printable
-from semishot.estimator.fitted import HeldOut
 from semishot.sorter.journal import SORTED
 from semishot.sorter.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
+
+if TYPE_CHECKING:  # it imports torch
+    from semishot.estimator.fitted import HeldOut
 
 __all__ = ["Classified", "Completed", "PileSummary"]
 
@@ -24,6 +26,8 @@ class PileSummary:
     """A classified pile in numbers: `result.json`."""
 
     encoder: str
+    runtimes: dict[str, int]
+    """What has encoded the images, with its version, and how many of them."""
     labeled: dict[str, int]
     """Labeled images of each class."""
     named_strangers: int
@@ -43,10 +47,13 @@ class PileSummary:
     """Files."""
     pile_helps: bool | None
     message: str
-    held_out: HeldOut | None
+    held_out: "HeldOut | None"
     notes: list[str]
     next_to_label: list[str]
     seconds: float = 0.0
+    seconds_by_part: dict[str, float] = field(default_factory=dict)
+    """Of the whole: listing, images, learning and page; reading, decoding and encoding of the images take
+    place beside each other, so theirs are sums over threads."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "held_out": self.held_out and self.held_out._asdict()}
@@ -64,6 +71,10 @@ class PileSummary:
             f"The pile: {self.message}.",
             f"Calibration: {calibration}.",
         ]
+
+    def by_runtimes(self) -> str:
+        """As in " (onnxruntime 1.31.1)"; nothing for features."""
+        return f" ({', '.join(self.runtimes)})" if self.runtimes else ""
 
     def about_strangers(self) -> str:
         """How many there likely are, how many are sorted out, and how many are likely missed."""
@@ -91,7 +102,8 @@ class PileSummary:
         lines = [
             f"{counted(sum(self.labeled.values()), 'labeled image')} of "
             f"{counted(len(self.labeled), 'class', 'classes')}, {strangers}"
-            f"{counted(self.pile, 'image')} in the pile, seen by the encoder {printable(self.encoder)}."
+            f"{counted(self.pile, 'image')} in the pile, seen by the encoder {printable(self.encoder)}"
+            f"{self.by_runtimes()}."
         ]
         names = sorted(self.accepted, key=lambda name: -self.accepted[name])
         shown = names[:SHOWN_CLASSES]

