@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from semishot.commands.flags import Flags, Json
+from semishot.data.reduction import Reduction
 from semishot.system.flags import DataRoot
 
 Name = Annotated[
@@ -32,6 +33,8 @@ class PrepareRequest:
     """Of `folder`: what your data set is called, as in `--dataset NAME`; by default `folder`."""
     size: int | None = None
     """Of `folder`: the side of its images in pixels; by default 28 for drawings, 84 for others."""
+    reduction: Reduction | None = None
+    """Of `omniglot`: how drawings are made smaller. By default antialiased; the authors' code does cubic."""
 
 
 def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = None) -> None:
@@ -47,6 +50,7 @@ def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = No
         partial=request.partial,
         size=request.size,
         own_name=request.own_name,
+        reduction=request.reduction,
     )
     verify(request.own_name or name, data_root)
 

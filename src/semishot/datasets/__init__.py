@@ -13,6 +13,7 @@ from typing import Any
 
 from semishot.data.framing import Framing
 from semishot.data.pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
+from semishot.data.reduction import Reduction
 from semishot.errors import InputError, printable
 from semishot.system.files import reading
 from semishot.system.locks import Lock
@@ -71,6 +72,7 @@ def prepare(
     partial: bool = False,
     size: int | None = None,
     own_name: str | None = None,
+    reduction: Reduction | None = None,
 ) -> ImagePool:
     """Build the pool `name` from raw files.
 
@@ -92,6 +94,9 @@ def prepare(
         The side of the images in pixels; only for `"folder"`.
     own_name
         What the pool is called, for `load` and `--dataset`; only for `"folder"`.
+    reduction
+        How drawings are made smaller, one of `semishot.data.reduction.REDUCTIONS`; only for
+        `"omniglot"`.
     """
     module = _module(name)
     if name != OWN and (size is not None or own_name is not None):
@@ -113,9 +118,12 @@ def prepare(
         options["partial"] = True
     if size is not None:
         options["size"] = size
+    if reduction is not None:
+        options["reduction"] = reduction
     for option in options:
         if option not in signature(module.prepare).parameters:
-            raise InputError(f"{name} is prepared whole; drop --{option}")
+            kind = "in one way" if option == "reduction" else "whole"
+            raise InputError(f"{name} is prepared {kind}; drop --{option}")
     if unknown := [split for split in splits or () if split not in SPLITS]:
         raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
     _check_place(folder, source)

@@ -18,6 +18,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
+from semishot.data.reduction import Reduction, reduced
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError
 from semishot.system.files import open_regular, read_regular, reading
@@ -40,6 +41,13 @@ DRAWN, SIDE = 105, 28  # pixels along a side, as published and as prepared
 DRAWINGS = 20  # per character
 ROTATIONS = (0, 90, 180, 270)  # degrees, counter-clockwise
 LARGEST = 64 * 1024  # bytes; a published drawing has a few hundred
+PREPARED: dict[Reduction, str] = {
+    "antialiased": "Pillow bicubic",
+    "cubic": "cubic as OpenCV's",
+    "linear": "linear as OpenCV's",
+    "area": "area as OpenCV's",
+    "nearest": "nearest as OpenCV's",
+}
 
 # Appendix A with the number of characters of each alphabet. Gurmukhi gives its first 41 characters
 # to train and its last 4 to test. The paper misspells Mkhedruli_(Georgian).
@@ -77,7 +85,9 @@ class Drawing:
     read: Callable[[], bytes]
 
 
-def prepare(folder: Path, source: Path | None = None) -> ImagePool:
+def prepare(
+    folder: Path, source: Path | None = None, reduction: Reduction = "antialiased"
+) -> ImagePool:
     """Build the pool in `folder` from the two archives, or their extracted folders, in `source`."""
     if source is None:
         raise InputError(
@@ -86,14 +96,16 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
         )
     with list_drawings(source) as drawings:
         check_complete(drawings, source)
-        upright, pixels = decode(drawings)
+        upright, pixels = decode(drawings, reduction)
     images = rotations_as_classes(upright).reshape(-1, 1, SIDE, SIDE)
     about = {
         "source": "https://github.com/brendenlake/omniglot",
         "pixels": pixels,
         "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
-        "prepared": "28x28 Pillow bicubic, ink 255 on 0, exact rotations as classes",
+        "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, exact rotations as classes",
     }
+    if reduction != "antialiased":
+        about["reduction"] = reduction
     return save_pool(folder, "omniglot", images, classes(), about)
 
 
@@ -120,6 +132,7 @@ def describe(pool: ImagePool) -> list[str]:
         f"{characters:,} characters in {alphabets} alphabets, {DRAWINGS} drawings each",
         f"{per_split} {'/'.join(SPLITS)} classes with rotations",
         str(pool.about["variant"]),
+        *([f"reduction {pool.about['reduction']}"] if "reduction" in pool.about else []),
     ]
 
 
@@ -213,7 +226,9 @@ def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
             raise InputError(f"{have} drawings, not {DRAWINGS}, of {name} in {source}; {REMEDY}")
 
 
-def decode(drawings: Sequence[Drawing]) -> tuple[NDArray[np.uint8], str]:
+def decode(
+    drawings: Sequence[Drawing], reduction: Reduction = "antialiased"
+) -> tuple[NDArray[np.uint8], str]:
     """Ink (I, 28, 28) and one SHA-256 of all names and 105x105 pixels, in the order given."""
     ink = np.empty((len(drawings), SIDE, SIDE), np.uint8)
     pixels = hashlib.sha256()
@@ -221,7 +236,7 @@ def decode(drawings: Sequence[Drawing]) -> tuple[NDArray[np.uint8], str]:
         image = _grayscale(drawing)
         pixels.update("/".join(drawing.key).encode())
         pixels.update(image.tobytes())
-        ink[i] = 255 - np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+        ink[i] = 255 - reduced(np.asarray(image), SIDE, reduction)
     return ink, pixels.hexdigest()
 
 
