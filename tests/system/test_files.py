@@ -5,18 +5,13 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from semishot.errors import InputError
-from semishot.system.files import (
-    open_regular,
-    read_regular,
-    reading,
-    whole_folder,
-    write_json,
-    write_whole,
-)
+from semishot.system.files import whole_folder, write_json, write_whole, write_whole_with
+from semishot.system.open_files import open_regular, read_regular, reading
 from semishot.system.tensor_files import DamagedError
 
 
@@ -24,21 +19,21 @@ class FullDiskError(Exception):
     pass
 
 
-def half_then_fail(path: Path) -> None:
-    path.write_text("half")
+def half_then_fail(file: BinaryIO) -> None:
+    file.write(b"half")
     raise FullDiskError
 
 
 def test_a_file_is_written_with_its_folders(tmp_path):
     path = tmp_path / "new" / "deeper" / "note.txt"
-    write_whole(path, lambda temporary: temporary.write_text("whole"))
+    write_whole(path, "whole")
     assert path.read_text() == "whole"
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
     with pytest.raises(FullDiskError):
-        write_whole(tmp_path / "note.txt", half_then_fail)
+        write_whole_with(tmp_path / "note.txt", half_then_fail)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -46,7 +41,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "note.txt"
     path.write_text("old")
     with pytest.raises(FullDiskError):
-        write_whole(path, half_then_fail)
+        write_whole_with(path, half_then_fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -59,7 +54,7 @@ def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
         made.bind("socket")
         for path in (pipe, place):
             with pytest.raises(InputError, match=f"{path} is not a regular file; choose another"):
-                write_whole(path, lambda temporary: temporary.write_text("new"))
+                write_whole(path, "new")
     assert pipe.is_fifo()
     assert place.is_socket()
     assert sorted(tmp_path.iterdir()) == [pipe, place]
@@ -68,7 +63,7 @@ def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
 def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path):
     link = tmp_path / "link"
     link.symlink_to("/dev/null")
-    write_whole(link, lambda temporary: temporary.write_text("new"))
+    write_whole(link, "new")
     assert link.read_text() == "new"
     assert not link.is_symlink()
 
@@ -77,12 +72,13 @@ def test_readers_see_the_old_file_until_the_new_one_is_complete(tmp_path):
     path = tmp_path / "note.txt"
     path.write_text("old")
 
-    def write(temporary: Path) -> None:
-        temporary.write_text("new")
-        assert temporary.parent == path.parent  # a rename within one file system is atomic
+    def write(file: BinaryIO) -> None:
+        file.write(b"new")
+        (temporary,) = set(tmp_path.iterdir()) - {path}  # a rename in one folder is atomic
+        assert temporary.name == f".note.txt.{os.getpid()}.tmp"
         assert path.read_text() == "old"
 
-    write_whole(path, write)
+    write_whole_with(path, write)
     assert path.read_text() == "new"
 
 

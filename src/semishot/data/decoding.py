@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from semishot.errors import InputError
-from semishot.system.files import reading
+from semishot.system.open_files import reading
 
 __all__ = ["decode", "header", "opened", "quiet", "resized", "upright"]
 

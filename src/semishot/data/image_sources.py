@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from semishot.errors import InputError
-from semishot.system.files import check_regular, open_regular, read_regular, reading
+from semishot.system.open_files import check_regular, open_regular, read_regular, reading
 
 LARGEST = 16 * 2**20  # bytes of one image file
 LARGEST_HEADER = 2**13

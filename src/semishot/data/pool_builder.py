@@ -30,8 +30,9 @@ from semishot.data.pool import (
     write_description,
 )
 from semishot.errors import InputError, printable
-from semishot.system.files import read_regular, remove, whole_folder
+from semishot.system.files import remove, whole_folder
 from semishot.system.npy import map_array
+from semishot.system.open_files import read_regular
 from semishot.system.progress import meter
 
 BATCH = 256

@@ -16,7 +16,7 @@ from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import read_regular
+from semishot.system.open_files import read_regular
 from semishot.system.progress import track
 
 __all__ = ["describe", "prepare"]

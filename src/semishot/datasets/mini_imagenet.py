@@ -43,7 +43,8 @@ from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import read_regular, reading, remove
+from semishot.system.files import remove
+from semishot.system.open_files import read_regular, reading
 
 __all__ = ["describe", "prepare", "read"]
 

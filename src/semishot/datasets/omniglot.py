@@ -21,7 +21,7 @@ from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.data.reduction import Reduction, reduced
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError
-from semishot.system.files import open_regular, read_regular, reading
+from semishot.system.open_files import open_regular, read_regular, reading
 from semishot.system.progress import track
 
 __all__ = ["describe", "download", "prepare"]

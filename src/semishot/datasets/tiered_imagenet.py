@@ -34,7 +34,7 @@ from semishot.data.image_sources import (
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
-from semishot.system.files import open_regular, read_regular, reading
+from semishot.system.open_files import open_regular, read_regular, reading
 
 __all__ = ["class_list", "describe", "prepare", "read"]
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from semishot.errors import InputError
 from semishot.label.images import GIVEN, Library
-from semishot.label.session import Session, Snapshot, decisions
+from semishot.label.session import Session
+from semishot.label.snapshot import Snapshot, decisions
 from semishot.sorter import move_files
 from semishot.sorter.journal import SORTED, How, read_journal
 from semishot.sorter.listing import STRANGER

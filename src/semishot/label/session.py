@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,26 +17,29 @@ from numpy.typing import NDArray
 
 from semishot.errors import InputError
 from semishot.label.images import MISSING, Library
-from semishot.label.last_view import keep_view, kept_view, pack
+from semishot.label.last_view import keep_view, kept_view
 from semishot.label.near_copies import near_copies
+from semishot.label.outside_labels import OutsideLabels
+from semishot.label.questions import Questions
+from semishot.label.snapshot import (
+    ANSWERED_NONE,
+    REJECTS,
+    Snapshot,
+    for_the_page,
+    nothing,
+    of_kept_view,
+)
 from semishot.sorter.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
-from semishot.sorter.listing import STRANGER
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
-    from semishot.label.judge import Judge, Judgement
+    from semishot.label.judge import Judge
 
-__all__ = ["NotReadyError", "Session", "Snapshot", "decisions"]
+__all__ = ["NotReadyError", "Session"]
 
 Array = NDArray[Any]
-UNLABELED, NAMED_STRANGER = -1, -2
-REJECTS = np.concatenate([[0.001], np.geomspace(0.002, 0.5, 60)]).round(4)
-"""The stops of the slider: shares of true members that may be taken for strangers."""
 FIRST = 100
 """Images after which labeling begins."""
-ASKED, VARIED = 24, 36
 SMALLEST = 1e-12
-KEPT = 0.75
-"""What was asked before is asked still, if it is more uncertain than this share of the others."""
 AT_ONCE = 3000
 """Images up to which near copies are found before the pile is shown."""
 GROWTH, PATIENCE = 1.25, 15.0
@@ -45,57 +48,6 @@ GROWTH, PATIENCE = 1.25, 15.0
 
 class NotReadyError(InputError):
     """An answer about an image that may still be read: a page from before a restart sends it again."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The state of all rows at one version. Index -1: no answer or no guess; -2: none of the classes."""
-
-    version: int
-    event: int
-    """The number of the last event that it takes into account."""
-    state: State
-    images: Array
-    """(P,) numbers of the catalog."""
-    answers: Array
-    """(P,), indices into the classes."""
-    guesses: Array
-    """(P,), the most probable class, whatever the cutoff."""
-    sure: Array
-    """(P,), the probability of that class, strangers taken into account."""
-    stranger: Array
-    """(P,), the probability of a stranger."""
-    scores: Array
-    """(P,), NaN where nothing was judged."""
-    groups: Array
-    """(P,), the image that stands for its near copies."""
-    cutoffs: Array | None
-    asked: list[int] = field(default_factory=list)
-    """Images."""
-    doubtful: list[tuple[int, int, float]] = field(default_factory=list)
-    """Image, index of the suggested class, probability."""
-    probabilities: Array | None = None
-    """(P, N)"""
-    strangers: tuple[float, float, float] | None = None
-    """How many of the pile are likely strangers, with a 90 % interval."""
-
-    @property
-    def classes(self) -> list[int]:
-        return list(self.state.classes)
-
-    def cutoff(self) -> float:
-        """The score below which a row is taken for a stranger."""
-        if self.cutoffs is None:
-            return -np.inf
-        return float(np.interp(np.log(self.state.reject), np.log(REJECTS), self.cutoffs))
-
-
-def decisions(snapshot: Snapshot) -> tuple[Array, Array]:
-    """(P,) the class of each row, -2 for none, -1 for not known; and (P,) whether a person said so."""
-    confirmed = snapshot.answers != -1
-    out = (snapshot.guesses >= 0) & (snapshot.scores < snapshot.cutoff())
-    guessed = np.where(out, NAMED_STRANGER, snapshot.guesses)
-    return np.where(confirmed, snapshot.answers, guessed), confirmed
 
 
 class Session:
@@ -119,21 +71,17 @@ class Session:
         self.copies: Array = np.empty(0, np.uint8)
         """(P,), how many files hold the same image."""
         self.seen_stamp = -1
-        self.asked: list[int] = []
-        self.busy = False
+        self.questions = Questions(library)
+        self.outside_labels = OutsideLabels(answers, library)
         self.problem = ""
-        self.corrections_seen = False
-        self.answered_since: set[int] = set()
-        """Images of which something was said since the start."""
         self.look_for_copies = False
         """Whether near copies are still to be found: in a large pile that takes seconds."""
         self.early = False
         """Whether the snapshot is that of the last time."""
         self.kept_version = 0
-        empty, none = np.empty(0, np.int64), np.empty(0)
-        self.snapshot = Snapshot(0, 0, State(), empty, empty, empty, none, none, none, empty, None)
+        self.snapshot = nothing(0, 0, State(), np.empty(0, np.int64))
         self._take_kept()
-        self.payload = payload(self)
+        self.payload = self._payload()
         self.dirty = True
         self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
 
@@ -145,24 +93,8 @@ class Session:
             return
         about, held = kept
         self.early, self.flags, self.copies = True, held["flags"], held["copies"]
-        cutoffs = about["cutoffs"]
-        self.snapshot = Snapshot(
-            0,
-            answers.version,
-            answers.state,
-            held["images"].astype(np.int64),
-            held["answers"].astype(np.int64),
-            held["guesses"].astype(np.int64),
-            held["sure"] / 255,
-            held["stranger"] / 255,
-            held["scores"].astype(np.float64),
-            held["groups"].astype(np.int64),
-            None if cutoffs is None else np.array(cutoffs),
-            asked=about["asked"],
-            doubtful=[(image, index, chance) for image, index, chance in about["doubtful"]],
-            strangers=about["strangers"],
-        )
-        self.asked = list(about["asked"])
+        self.snapshot = of_kept_view(about, held, answers.version, answers.state)
+        self.questions.images = list(self.snapshot.asked)
         _, inverse, counts = np.unique(
             self.snapshot.groups, return_inverse=True, return_counts=True
         )
@@ -190,7 +122,7 @@ class Session:
             raise ConflictError("this image is not of the pile")
         event = self._with_copies(event)
         if self.answers.add(event, key):
-            self.answered_since.update(images_in(event))
+            self.outside_labels.answered_since.update(images_in(event))
             self.dirty = True
             self.wake.set()
         return self.answers.version
@@ -271,7 +203,7 @@ class Session:
         return ready or enough
 
     def _publish(self) -> None:
-        self._import_labels()
+        self.outside_labels.take()
         rows = len(self.library.rows.images)
         if self._grown(rows):
             features = self.library.features[:rows]
@@ -283,7 +215,7 @@ class Session:
             self.judged_rows, self.judged_at = rows, time.monotonic()
         self._look_at_rows(self.judged_rows)
         self.snapshot, self.early = self._judged(self.judged_rows), False
-        self.payload = payload(self)
+        self.payload = self._payload()
         self._tell()
 
     def _grown(self, rows: int) -> bool:
@@ -303,35 +235,6 @@ class Session:
         self.images = np.array(images, np.int64)
         self.flags, self.copies = np.array(flags, np.uint8), np.array(copies, np.uint8)
 
-    def _import_labels(self) -> None:
-        """Labels of --labeled become answers once, a class at a time."""
-        with self.library.lock:
-            given = set(self.library.rows.given.items())
-        new = given - self.library.catalog.imported()
-        by_label: dict[str, list[int]] = {}
-        for image, label in sorted(new):
-            by_label.setdefault(label, []).append(image)
-        for label, images in by_label.items():
-            import_label(self.answers, label, images)
-        if new:
-            self.library.catalog.add_imported(new)
-        self._import_corrections()
-
-    def _import_corrections(self) -> None:
-        """What was corrected outside of the page counts once: it is later than the answers."""
-        library = self.library
-        if library.progress.phase != "ready" or self.corrections_seen:
-            return
-        self.corrections_seen = True
-        with library.lock:
-            current = set(library.rows.corrected.items())
-        by_label: dict[str, list[int]] = {}
-        for image, label in sorted(library.catalog.replace_imported("corrected", current)):
-            if image not in self.answered_since:
-                by_label.setdefault(label, []).append(image)
-        for label, images in by_label.items():
-            import_label(self.answers, label, images, over=True)
-
     def _judged(self, count: int) -> Snapshot:
         """Learn from the answers as they are now."""
         with self.answers.database.lock:
@@ -350,39 +253,32 @@ class Session:
         for image, value in state.answers.items():
             row = row_of.get(image, count)
             if row < count:
-                answers[row] = NAMED_STRANGER if value == NONE else index[value]
+                answers[row] = ANSWERED_NONE if value == NONE else index[value]
         excluded = {
             row_of[image]: [index[number] for number in held if number in index]
             for image, held in state.excluded.items()
             if row_of.get(image, count) < count
         }
-        groups = self._groups(images, state)
-        version = self.snapshot.version + 1
-        unknown = np.full(count, np.nan)
-        nothing = Snapshot(
-            version,
-            event,
-            state,
-            images,
-            answers,
-            np.full(count, -1),
-            unknown,
-            unknown,
-            unknown,
-            groups,
-            None,
+        known = replace(
+            nothing(self.snapshot.version + 1, event, state, images),
+            answers=answers,
+            groups=self._groups(images, state),
         )
         used = np.unique(answers[answers >= 0])
         if not len(used) or self.judge is None:
-            return _with(nothing, asked=self._varied(nothing))
-        return self._learned(nothing, used, excluded)
+            asked = self.questions.begin(self.judge, known, self._may_be_asked(known))
+            return replace(known, asked=asked)
+        return self._learned(known, used, excluded)
 
-    def _learned(self, nothing: Snapshot, used: Array, excluded: dict[int, list[int]]) -> Snapshot:
+    def _learned(self, known: Snapshot, used: Array, excluded: dict[int, list[int]]) -> Snapshot:
+        from semishot.label.judge import NAMED_STRANGER, UNLABELED, doubt_of
+
         assert self.judge is not None
-        answers, count = nothing.answers, len(nothing.answers)
-        place = np.full(len(nothing.classes) + 1, -1)
+        answers, count = known.answers, len(known.answers)
+        place = np.full(len(known.classes) + 1, -1)
         place[used] = np.arange(len(used))
-        labels = np.where(answers >= 0, place[answers], np.where(answers == -2, -2, UNLABELED))
+        others = np.where(answers == ANSWERED_NONE, NAMED_STRANGER, UNLABELED)
+        labels = np.where(answers >= 0, place[answers], others)
         for row, held in excluded.items():
             if answers[row] == -1 and set(used.tolist()) <= set(held):
                 labels[row] = NAMED_STRANGER  # none of the classes there are
@@ -393,30 +289,24 @@ class Session:
             classes[row, [p for p in place[held] if p >= 0]] = 0
         classes /= np.maximum(classes.sum(1, keepdims=True), SMALLEST)
         best = classes.argmax(1)
-        chance = classes[np.arange(count), best]
-        scores = np.where(labels == NAMED_STRANGER, -np.inf, judgement.scores)
-        asked = self._worth_asking(nothing, classes, judgement, labels)
-        wide = np.zeros((count, len(nothing.classes)), np.float32)
+        allowed = self._may_be_asked(known) & (labels == UNLABELED)
+        wide = np.zeros((count, len(known.classes)), np.float32)
         wide[:, used] = classes
-        return _with(
-            nothing,
+        return replace(
+            known,
             guesses=used[best],
-            sure=chance * (1 - judgement.stranger),
+            sure=classes[np.arange(count), best] * (1 - judgement.stranger),
             stranger=judgement.stranger,
-            scores=scores,
+            scores=np.where(labels == NAMED_STRANGER, -np.inf, judgement.scores),
             cutoffs=judgement.cutoffs,
-            asked=asked,
+            asked=self.questions.follow(self.judge, known, allowed, doubt_of(classes, judgement)),
             doubtful=[
-                (int(nothing.images[d.row]), int(used[d.suggested]), float(d.probability))
+                (int(known.images[d.row]), int(used[d.suggested]), float(d.probability))
                 for d in judgement.doubtful
-                if int(nothing.images[d.row]) not in nothing.state.sure
+                if int(known.images[d.row]) not in known.state.sure
             ],
             probabilities=wide,
-            strangers=(
-                judgement.strangers.expected,
-                judgement.strangers.low,
-                judgement.strangers.high,
-            ),
+            strangers=judgement.strangers,
         )
 
     def _groups(self, images: Array, state: State) -> Array:
@@ -432,101 +322,25 @@ class Session:
         leaders: Array = images[first[inverse]]
         return leaders
 
-    def _stands(self, nothing: Snapshot) -> Array:
-        """(P,) whether a row may be asked about: not answered, one of its near copies, and there."""
+    def _may_be_asked(self, known: Snapshot) -> Array:
+        """(P,) whether a row has no answer, stands for its near copies, and is there."""
         there = (self.flags & MISSING) == 0
-        found: Array = (nothing.answers == -1) & (nothing.groups == nothing.images) & there
+        found: Array = (known.answers == -1) & (known.groups == known.images) & there
         return found
 
-    def _varied(self, nothing: Snapshot) -> list[int]:
-        allowed = self._stands(nothing)
-        row_of = self.library.rows.row_of
-        self.asked = [i for i in self.asked if allowed[row_of[i]]]
-        if len(self.asked) < VARIED // 2 and self.judge is not None:
-            found = self.judge.varied(VARIED)
-            more = [int(nothing.images[row]) for row in found if allowed[row]]
-            self.asked = list(dict.fromkeys([*self.asked, *more]))[:VARIED]
-        return list(self.asked)
-
-    def _worth_asking(
-        self, nothing: Snapshot, classes: Array, judgement: "Judgement", labels: Array
-    ) -> list[int]:
-        allowed = self._stands(nothing) & (labels == UNLABELED)
-        from semishot.label.judge import doubt_of
-
-        assert self.judge is not None
-        worth = np.where(allowed, doubt_of(classes, judgement), 0.0)
-        row_of = self.library.rows.row_of
-        usual = float(np.quantile(worth[allowed], KEPT)) if allowed.any() else 0.0
-        kept = [row_of[i] for i in self.asked if worth[row_of[i]] >= max(usual, SMALLEST)]
-        if classes.shape[1] == 1 and len(self.asked) > VARIED // 2:
-            kept = [
-                row_of[i] for i in self.asked if allowed[row_of[i]]
-            ]  # still the varied beginning
-        rows = self.judge.worth_asking(worth, kept, max(ASKED, len(kept)))
-        self.asked = [int(nothing.images[row]) for row in rows]
-        return list(self.asked)
-
-
-def import_label(answers: Answers, label: str, images: Sequence[int], over: bool = False) -> None:
-    """Label images in a class of this name, made if needed; those that have an answer only if `over`."""
-    name = " ".join("".join(c if c.isprintable() else "?" for c in label).split())[:100] or "?"
-    held = {known.casefold(): number for number, known in answers.state.classes.items()}
-    number = NONE if label == STRANGER else held.get(name.casefold())
-    said = answers.state.answers
-    open_images = [
-        image for image in images if image not in said or (over and said[image] != number)
-    ]
-    if number is None:
-        answers.add({"kind": "new", "name": name, "images": open_images})
-    elif open_images:
-        answers.add({"kind": "answer", "set": [[number, open_images]]})
+    def _payload(self) -> bytes:
+        """The snapshot for the page."""
+        answers = self.answers
+        about = {
+            "epoch": self.epoch,
+            "pile": answers.database.name,
+            "undo": answers.done[-1].title if answers.done else None,
+            "redo": answers.undone[-1].title if answers.undone else None,
+        }
+        return for_the_page(self.snapshot, about, {"flags": self.flags, "copies": self.copies})
 
 
 def _judge(features: Array) -> "Judge":
     from semishot.label.judge import Judge
 
     return Judge(features)
-
-
-def _with(snapshot: Snapshot, **changes: Any) -> Snapshot:
-    return Snapshot(**{**vars(snapshot), **changes})
-
-
-def payload(session: Session) -> bytes:
-    """A snapshot for the page."""
-    snapshot, answers = session.snapshot, session.answers
-    columns = {
-        "images": snapshot.images,
-        "groups": snapshot.groups,
-        "scores": snapshot.scores,
-        "answers": snapshot.answers,
-        "guesses": snapshot.guesses,
-        "sure": _of_255(snapshot.sure),
-        "stranger": _of_255(snapshot.stranger),
-        "flags": session.flags,
-        "copies": session.copies,
-    }
-    about = {
-        "epoch": session.epoch,
-        "pile": answers.database.name,
-        "version": snapshot.version,
-        "event": snapshot.event,
-        "last": answers.version,
-        "rows": len(snapshot.images),
-        "classes": [[number, name] for number, name in snapshot.state.classes.items()],
-        "asked": snapshot.asked,
-        "doubtful": snapshot.doubtful,
-        "reject": snapshot.state.reject,
-        "rejects": REJECTS.tolist(),
-        "cutoffs": None if snapshot.cutoffs is None else snapshot.cutoffs.round(5).tolist(),
-        "strangers": snapshot.strangers,
-        "undo": answers.done[-1].title if answers.done else None,
-        "redo": answers.undone[-1].title if answers.undone else None,
-    }
-    return pack(about, columns)
-
-
-def _of_255(shares: Array) -> Array:
-    bytes_: Array = np.nan_to_num(shares * 255).round().astype(np.uint8)
-    return bytes_

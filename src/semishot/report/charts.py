@@ -8,7 +8,7 @@ import numpy as np
 
 from semishot.errors import InputError
 from semishot.paper import published
-from semishot.system.files import MOST_JSON, read_regular
+from semishot.system.open_files import MOST_JSON, read_regular
 from semishot.training.config import FleetConfig
 from semishot.training.log import read_log
 

@@ -13,7 +13,7 @@ from semishot.data.thumbnails import data_uri, pool_thumbnail
 from semishot.errors import InputError
 from semishot.report.pictures import Bytes
 from semishot.report.reading import Results
-from semishot.system.files import MOST_JSON, read_regular
+from semishot.system.open_files import MOST_JSON, read_regular
 from semishot.training.config import FleetConfig
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from semishot.report.reading import Results, read_results
 from semishot.report.section import Grid, Section
 from semishot.report.tables import table_section
 from semishot.report.template import FOLDER, PAGE_STYLE, render
-from semishot.system.files import reading, write_whole
+from semishot.system.files import write_whole
+from semishot.system.open_files import reading
 
 __all__ = ["report_on_runs", "write_report"]
 
@@ -37,7 +38,7 @@ def write_report(
         raise InputError(f"cannot write {out}: it is a folder")
     sources = [source] if isinstance(source, Path) else source
     text = as_html(read_results(*sources), root, episodes)
-    write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_whole(out, text)
 
 
 def report_on_runs(runs: Path, root: Path | None = None) -> None:

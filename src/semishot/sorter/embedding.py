@@ -24,7 +24,7 @@ from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import Item, Skipped
-from semishot.system.files import read_regular
+from semishot.system.open_files import read_regular
 from semishot.system.progress import Meter, meter
 
 __all__ = ["Rows", "embed", "in_this_process", "read_image"]

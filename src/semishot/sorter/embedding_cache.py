@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from semishot.errors import InputError
-from semishot.system.files import check_regular, sweep, write_whole
+from semishot.system.files import sweep, write_whole
+from semishot.system.open_files import check_regular
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
@@ -93,7 +94,7 @@ class EmbeddingCache:
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
         content = save(tensors)  # save_file would replace the locked file by another one
-        write_whole(path, lambda temporary: temporary.write_bytes(content))
+        write_whole(path, content)
         self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))
         self.new.clear()
         self.written = time.monotonic()

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semishot.errors import InputError
-from semishot.system.files import read_regular, write_whole
+from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
+from semishot.system.open_files import read_regular
 from semishot.system.signing import sign, verify
 
 __all__ = ["JOURNAL", "SORTED", "How", "Sorting", "Step", "read_journal", "write_journal"]
@@ -74,7 +75,7 @@ def write_journal(sorting: Sorting) -> None:
     saved["steps"] = steps
     saved["seal"] = sign(json.dumps(saved))
     text = json.dumps(saved, indent=1)  # ASCII, so that any file name can be written
-    write_whole(sorting.out / JOURNAL, lambda path: path.write_text(text, encoding="ascii"))
+    write_whole(sorting.out / JOURNAL, text)
 
 
 def read_journal(out: Path, below: Path | None = None) -> Sorting | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError, printable
-from semishot.system.files import read_regular
+from semishot.system.open_files import read_regular
 
 __all__ = [
     *("STRANGER", "Item", "Listing", "Skipped", "as_label", "from_folders", "from_table"),

@@ -19,9 +19,9 @@ from semishot.errors import InputError
 from semishot.sorter.journal import JOURNAL, SORTED, How, Sorting, Step, read_journal, write_journal
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.sorted_files import SortedFile, digest_of, find_sorted, is_file
-from semishot.system.files import open_regular
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.locks import Lock
+from semishot.system.open_files import open_regular
 from semishot.system.progress import track
 
 __all__ = ["Undone", "Wanted", "begin", "complete", "plan", "undo"]

@@ -186,7 +186,7 @@ def thumbnail_of(item: Item) -> bytes | None:
 def write_page(path: Path, page: PilePage) -> None:
     text = as_html(page)
     try:
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        write_whole(path, text)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.sorter.journal import SORTED, Sorting, Step
-from semishot.system.files import open_regular
+from semishot.system.open_files import open_regular
 from semishot.system.progress import track
 
 __all__ = ["SortedFile", "digest_of", "find_sorted", "is_file"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.system.files import check_regular, reading
+from semishot.system.open_files import check_regular, reading
 
 
 def map_array(path: Path) -> NDArray[Any]:

@@ -157,7 +157,7 @@ def begin_or_resume(
     optimizer = fleet_optimizer(config.recipe, fleet)
     written = folder / "config.json"
     if not written.exists():
-        write_whole(written, lambda path: path.write_text(config.to_json(), encoding="utf-8"))
+        write_whole(written, config.to_json())
     step = resume(folder, fleet, optimizer, config.recipe.updates)
     cut_log(folder, step)
     return fleet, optimizer, step

@@ -13,7 +13,7 @@ from semishot.data.framing import framing_from_json, to_json
 from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
-from semishot.system.files import MOST_JSON, read_regular, reading
+from semishot.system.open_files import MOST_JSON, read_regular, reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe

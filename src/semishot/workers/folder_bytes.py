@@ -1,10 +1,10 @@
 """A folder as bytes, sent to a worker and back without a shared disk."""
 
-from functools import partial
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.system.files import read_regular, write_whole
+from semishot.system.files import write_whole
+from semishot.system.open_files import read_regular
 from semishot.system.tensor_files import MOST_BYTES
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE
 
@@ -31,7 +31,7 @@ def unpack(files: Files, folder: Path) -> None:
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):
             raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
-        write_whole(path, partial(Path.write_bytes, data=files[name]))
+        write_whole(path, files[name])
     for old in (folder / STATE_FILE, folder / PREVIOUS_STATE_FILE, *folder.glob("tensorboard/*")):
         if old.relative_to(folder).as_posix() not in files:
             old.unlink(missing_ok=True)

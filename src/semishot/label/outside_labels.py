@@ -1,0 +1,63 @@
+"""Labels that come from outside of the page: each becomes an answer once."""
+
+from collections.abc import Iterable, Sequence
+
+from semishot.label.images import Library
+from semishot.sorter.answers import NONE, Answers
+from semishot.sorter.listing import STRANGER
+
+__all__ = ["OutsideLabels"]
+
+
+class OutsideLabels:
+    """Labels of --labeled, and corrections made in OUT since the last time."""
+
+    def __init__(self, answers: Answers, library: Library) -> None:
+        self.answers, self.library = answers, library
+        self.corrections_seen = False
+        self.answered_since: set[int] = set()
+        """Images of which something was said on the page since the start."""
+
+    def take(self) -> None:
+        """Answer by what is new."""
+        with self.library.lock:
+            given = set(self.library.rows.given.items())
+        new = given - self.library.catalog.imported()
+        for label, images in _by_label(new).items():
+            answer_by(self.answers, label, images)
+        if new:
+            self.library.catalog.add_imported(new)
+        if self.library.progress.phase == "ready" and not self.corrections_seen:
+            self.corrections_seen = True
+            self._take_corrections()
+
+    def _take_corrections(self) -> None:
+        """They are later than the answers, but for those of this run."""
+        with self.library.lock:
+            current = set(self.library.rows.corrected.items())
+        new = self.library.catalog.replace_imported("corrected", current)
+        open_ones = ((image, label) for image, label in new if image not in self.answered_since)
+        for label, images in _by_label(open_ones).items():
+            answer_by(self.answers, label, images, over=True)
+
+
+def _by_label(given: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for image, label in sorted(given):
+        found.setdefault(label, []).append(image)
+    return found
+
+
+def answer_by(answers: Answers, label: str, images: Sequence[int], over: bool = False) -> None:
+    """Label images in a class of this name, made if needed; those that have an answer only if `over`."""
+    name = " ".join("".join(c if c.isprintable() else "?" for c in label).split())[:100] or "?"
+    held = {known.casefold(): number for number, known in answers.state.classes.items()}
+    number = NONE if label == STRANGER else held.get(name.casefold())
+    said = answers.state.answers
+    open_images = [
+        image for image in images if image not in said or (over and said[image] != number)
+    ]
+    if number is None:
+        answers.add({"kind": "new", "name": name, "images": open_images})
+    elif open_images:
+        answers.add({"kind": "answer", "set": [[number, open_images]]})
