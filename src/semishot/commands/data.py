@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -34,7 +34,9 @@ class PrepareRequest:
     size: int | None = None
     """Of `folder`: the side of its images in pixels; by default 28 for drawings, 84 for others."""
     reduction: Reduction | None = None
-    """Of `omniglot`: how drawings are made smaller. By default antialiased; the authors' code does cubic."""
+    """Of `omniglot`: how drawings are made smaller; by default antialiased, in the authors' code cubic."""
+    rotations: Literal["exact", "warped"] | None = None
+    """Of `omniglot`: how drawings are turned; by default exact, in the authors' code warped."""
 
 
 def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = None) -> None:
@@ -51,6 +53,7 @@ def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = No
         size=request.size,
         own_name=request.own_name,
         reduction=request.reduction,
+        rotations=request.rotations,
     )
     verify(request.own_name or name, data_root)
 

@@ -12,6 +12,7 @@ from semishot import __version__
 from semishot.commands import data, doctor, label, report, reproduce, show, sort, train
 from semishot.commands.exit_codes import one_line_errors
 from semishot.system.memory import keep_freed_memory
+from semishot.system.running import note_command
 
 Command = Callable[..., None]
 
@@ -79,6 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(__version__)
         return
     keep_freed_memory()
+    note_command(args)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper

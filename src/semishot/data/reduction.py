@@ -1,6 +1,7 @@
-"""Drawings made smaller as OpenCV does it, which looks at a few pixels around each point or at the mean of an area.
+"""Drawings made smaller: by Pillow, which looks at every pixel, or as OpenCV does it, which does not.
 
-`antialiased` is Pillow's bicubic filter instead, which is widened with the scale and so sees every pixel.
+`antialiased` is Pillow's bicubic filter, widened with the scale. OpenCV's `cubic` and `linear` take the 4
+or 2 pixels around a point along each axis whatever the scale, `nearest` one, and `area` the mean of all.
 
 Letters: I images, H x W pixels of an image.
 """
@@ -20,8 +21,8 @@ FIXED = 2048
 
 
 def reduced(drawing: NDArray[np.uint8], side: int, how: Reduction) -> NDArray[np.uint8]:
-    """(H, W) -> (side, side). In OpenCV's ways, black-and-white drawings of 105x105 become its bits (`linear`:
-    within one level), other images at most one level off."""
+    """(H, W) -> (side, side). OpenCV's bits for drawings in black and white, except `linear`; otherwise
+    within one level of OpenCV's."""
     if how == "antialiased":
         return np.asarray(Image.fromarray(drawing).resize((side, side), Image.Resampling.BICUBIC))
     rows, columns = (weights(size, side, how) for size in drawing.shape)

@@ -13,7 +13,6 @@ from typing import Any
 
 from semishot.data.framing import Framing
 from semishot.data.pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
-from semishot.data.reduction import Reduction
 from semishot.errors import InputError, printable
 from semishot.system.locks import Lock
 from semishot.system.open_files import reading
@@ -72,7 +71,8 @@ def prepare(
     partial: bool = False,
     size: int | None = None,
     own_name: str | None = None,
-    reduction: Reduction | None = None,
+    reduction: str | None = None,
+    rotations: str | None = None,
 ) -> ImagePool:
     """Build the pool `name` from raw files.
 
@@ -97,6 +97,8 @@ def prepare(
     reduction
         How drawings are made smaller, one of `semishot.data.reduction.REDUCTIONS`; only for
         `"omniglot"`.
+    rotations
+        `"exact"`, or `"warped"` as in the authors' code; only for `"omniglot"`.
     """
     module = _module(name)
     if name != OWN and (size is not None or own_name is not None):
@@ -118,11 +120,14 @@ def prepare(
         options["partial"] = True
     if size is not None:
         options["size"] = size
-    if reduction is not None:
-        options["reduction"] = reduction
+    options |= {
+        option: value
+        for option, value in (("reduction", reduction), ("rotations", rotations))
+        if value is not None
+    }
     for option in options:
         if option not in signature(module.prepare).parameters:
-            kind = "in one way" if option == "reduction" else "whole"
+            kind = "in one way" if option in ("reduction", "rotations") else "whole"
             raise InputError(f"{name} is prepared {kind}; drop --{option}")
     if unknown := [split for split in splits or () if split not in SPLITS]:
         raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")

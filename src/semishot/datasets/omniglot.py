@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 import numpy as np
 import pooch
@@ -37,6 +38,7 @@ IDENTICAL, DIFFERENT = "the published Omniglot, complete", "differs from the pub
 REMEDY = "get the two archives again, or pass --download"
 
 FRAMING = Ink
+Rotations = Literal["exact", "warped"]
 DRAWN, SIDE = 105, 28  # pixels along a side, as published and as prepared
 DRAWINGS = 20  # per character
 ROTATIONS = (0, 90, 180, 270)  # degrees, counter-clockwise
@@ -86,7 +88,10 @@ class Drawing:
 
 
 def prepare(
-    folder: Path, source: Path | None = None, reduction: Reduction = "antialiased"
+    folder: Path,
+    source: Path | None = None,
+    reduction: Reduction = "antialiased",
+    rotations: Rotations = "exact",
 ) -> ImagePool:
     """Build the pool in `folder` from the two archives, or their extracted folders, in `source`."""
     if source is None:
@@ -97,15 +102,16 @@ def prepare(
     with list_drawings(source) as drawings:
         check_complete(drawings, source)
         upright, pixels = decode(drawings, reduction)
-    images = rotations_as_classes(upright).reshape(-1, 1, SIDE, SIDE)
+    images = rotations_as_classes(upright, rotations).reshape(-1, 1, SIDE, SIDE)
     about = {
         "source": "https://github.com/brendenlake/omniglot",
         "pixels": pixels,
         "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
-        "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, exact rotations as classes",
+        "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, {rotations} rotations as classes",
     }
-    if reduction != "antialiased":
-        about["reduction"] = reduction
+    unusual = [how for how in (reduction, rotations) if how not in ("antialiased", "exact")]
+    if unusual:
+        about["preparation"] = "-".join(unusual)
     return save_pool(folder, "omniglot", images, classes(), about)
 
 
@@ -132,7 +138,7 @@ def describe(pool: ImagePool) -> list[str]:
         f"{characters:,} characters in {alphabets} alphabets, {DRAWINGS} drawings each",
         f"{per_split} {'/'.join(SPLITS)} classes with rotations",
         str(pool.about["variant"]),
-        *([f"reduction {pool.about['reduction']}"] if "reduction" in pool.about else []),
+        *([str(pool.about["prepared"])] if "preparation" in pool.about else []),
     ]
 
 
@@ -253,10 +259,20 @@ def _grayscale(drawing: Drawing) -> Image.Image:
     return image.convert("L")  # 1-bit becomes 0 and 255
 
 
-def rotations_as_classes(upright: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """(characters * 20, 28, 28) -> (characters, 4, 20, 28, 28)."""
+def rotations_as_classes(upright: NDArray[np.uint8], how: Rotations = "exact") -> NDArray[np.uint8]:
+    """(characters * 20, 28, 28) -> (characters, 4, 20, 28, 28), `exact` or as the authors' code has them.
+
+    It warps each drawing four times by a quarter turn, about the point (14, 14) instead of the center (13.5,
+    13.5): each time the drawing also moves down by a pixel, and the last row is lost.
+    """
     drawn = upright.reshape(-1, DRAWINGS, SIDE, SIDE)
-    return np.stack([np.rot90(drawn, d // 90, axes=(2, 3)) for d in ROTATIONS], axis=1)
+    turned = [drawn]
+    for _ in ROTATIONS:
+        turn = np.rot90(turned[-1], axes=(2, 3))
+        if how == "warped":
+            turn = np.pad(turn[..., :-1, :], [(0, 0), (0, 0), (1, 0), (0, 0)])
+        turned.append(turn)
+    return np.stack([turned[-1], *turned[1:-1]], axis=1)  # after four turns it is upright again
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:
