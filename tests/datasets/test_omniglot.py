@@ -20,8 +20,9 @@ from semishot.datasets import omniglot
 from semishot.errors import InputError
 from support.images import encoded
 from support.preparing import prepare_refusal
+from support.real_data import REAL_DATA
 
-REAL = Path(__file__).parents[3] / "shared/data/omniglot"
+REAL = REAL_DATA / "omniglot"
 SMALL = {"train": {"Greek": 2, "Gurmukhi": 1}, "val": {"Hebrew": 1}, "test": {"Gurmukhi": 1}}
 FIRST = "images_background/Greek/character01/0001_01.png"
 HALVES = ("images_background", "images_evaluation")

@@ -211,6 +211,13 @@ def kind_of(pool: ImagePool) -> str:
     return OWN if pool.about.get(OWN_NAME) == OWN else pool.name
 
 
+def is_partial(pool: ImagePool) -> bool:
+    """Whether a pool lacks classes of its data set, so that no published number refers to it."""
+    kind = kind_of(pool)
+    lacks = getattr(_module(kind), "is_partial", None) if kind in names() else None
+    return bool(lacks and lacks(pool))
+
+
 def verify(name: str, root: Path | None = None) -> list[str]:
     """Lines that describe a prepared pool; `InputError` if its pixels have changed since."""
     folder = pool_folder(name, root)

@@ -8,12 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
+from semishot import datasets
 from semishot.data.pool import ImagePool
 from semishot.system import running
 from semishot.system.files import write_json
 from semishot.system.json_fields import from_json
 from semishot.system.open_files import PACKAGE, read_json
 
+PARTIAL = "partial"
+"""The preparation of a pool that lacks classes of its data set: no published number refers to it."""
 TRAINING_FILE = "training.json"
 """In a run folder: a `Session` for each process that trained it."""
 ROOMS = ("network", "paper", "refine", "training")
@@ -50,7 +53,7 @@ def now() -> str:
 
 def data_state(pool: ImagePool) -> dict[str, str]:
     """`data`, the fingerprint's first 16 digits, and `preparation` if it is not the usual one."""
-    preparation = pool.about.get("preparation")
+    preparation = PARTIAL if datasets.is_partial(pool) else pool.about.get("preparation")
     kept = {"preparation": preparation} if isinstance(preparation, str) else {}
     return {"data": pool.fingerprint[:16], **kept}
 
