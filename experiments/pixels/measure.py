@@ -83,7 +83,7 @@ def accuracies(
 
 def beside_paper(name: dict[str, Any], each: NDArray[np.float64]) -> dict[str, Any]:
     """Percent; the standard error over splits has ddof = 1, and the paper's ± is read as the standard error
-    over the episodes of one run: `ci95`, half our 95 % interval over episodes, is twice as large on Omniglot."""
+    over the episodes of one run."""
     by_split = 100 * each.mean(1)
     error = float(by_split.std(ddof=1) / len(by_split) ** 0.5)
     key = name["data"], name["shot"], name["classifier"], name["features"]
@@ -94,7 +94,6 @@ def beside_paper(name: dict[str, Any], each: NDArray[np.float64]) -> dict[str, A
         "by_split": [round(float(value), 3) for value in by_split],
         "accuracy": round(float(by_split.mean()), 2),
         "standard_error": round(error, 2),
-        "ci95": round(float((196 * each.std(1) / each.shape[1] ** 0.5).mean()), 2),
         "paper": theirs.mean,
         "paper_error": theirs.error,
         "difference": round(gap, 2),

@@ -22,6 +22,7 @@ from semishot.data.pool import SPLITS, ImageClass, ImagePool, open_pool
 from semishot.datasets import tiered_imagenet
 from semishot.datasets.tiered_imagenet import TABLE4, class_list, describe, prepare
 from semishot.errors import InputError
+from semishot.paper import presets
 from semishot.report.results import results_markdown
 from semishot.training.records import read_records
 from support.ilsvrc import write_class_tars, write_tar, write_tree
@@ -491,10 +492,15 @@ def test_a_real_part_is_prepared_trained_and_tested(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-def test_table3_on_the_classes_at_hand_runs_and_says_that_it_is_not_table_3(tmp_path, capsys):
-    """The 58 classes that miniImageNet shares with it, two updates: the command from end to end."""
+def test_table3_on_the_classes_at_hand_runs_and_says_that_it_is_not_table_3(
+    tmp_path, monkeypatch, capsys
+):
+    """The 58 classes that miniImageNet shares with it, a few updates: the command from end to end."""
     if not (REAL / "train.csv").exists():
         pytest.skip(f"the real miniImageNet is not in {REAL}")
+    preset = presets.FOR_DATASET["ren2018", "tiered-imagenet"]
+    narrow = replace(preset, recipe=replace(preset.recipe, filters=4))
+    monkeypatch.setitem(presets.FOR_DATASET, ("ren2018", "tiered-imagenet"), narrow)
     source, root, out = tmp_path / "ilsvrc", str(tmp_path / "root"), tmp_path / "results"
     assert len(make_real_tree(source, each=60)) == 58
     where = ["--data-root", root]

@@ -14,7 +14,7 @@ from semishot.errors import InputError
 from semishot.paper import ablations, reproduce
 from semishot.paper import published as paper
 from semishot.paper.requests import AblationRequest, TableRequest
-from semishot.report import plots, results, tables
+from semishot.report import plots, results, table_sections, tables
 from semishot.report.ablation_tables import ablations_grid, ablations_section, cell_of
 from semishot.report.rendering import shown
 from semishot.training.config import Recipe
@@ -295,20 +295,48 @@ def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
     assert published["accuracy"] > 0.99
 
 
-def test_the_page_on_reproduction_shows_the_published_cells():
+def cells_of_page(text: str, label: str) -> list[str]:
+    """The cells of the row of a model, in the part of the page that begins with its table."""
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
+    return [cell.strip() for cell in row.split("|")[2:-1]]
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "m", "begin", "end"),
+    [
+        ("table1", "omniglot/table1-ren2018.json", 5, "## Table 1", "| preset |"),
+        ("table2", "mini-imagenet/table2-ren2018.json", 20, "## Tables 2", "## Figures"),
+    ],
+)
+def test_the_page_on_reproduction_shows_the_published_cells(table, file, m, begin, end):
     text = (REPOSITORY / "docs" / "reproduce.md").read_text(encoding="utf-8")
-    lines = {
-        line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
-    }
-    published = read_records(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
-    cells = tables.cells(published, 1, 5)
+    text = text[text.index(begin) : text.index(end)]
+    cells = tables.cells(read_records(REPOSITORY / "results" / file), 1, m)
     for model, label in paper.MODELS.items():
-        columns = [
-            c.strip() for c in text[text.index("paper, w/") :].split(f"| {label} |")[1].split("|")
-        ]
-        assert columns[1] == shown(cells[model, 0].number()), label
-        assert columns[3] == shown(cells[model, 5].number()), label
+        expected = []
+        for h in (0, 5):
+            theirs, ours = paper.TABLES[table].cells[model, 1, h], cells[model, h]
+            z = ours.z(theirs.mean, theirs.error * (10 / 9) ** 0.5) if ours else None
+            expected += [f"{theirs.mean:.2f} ± {theirs.error:.2f}"]
+            expected += [shown(ours.number()), f"{z:+.1f}"] if ours else ["-", "-"]
+        assert cells_of_page(text, label) == expected, label
+
+
+def test_the_page_on_reproduction_counts_what_agrees_and_shows_the_preset_beyond():
+    text = (REPOSITORY / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    ours = read_records(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
+    counts = [table_sections.verdicts_of(paper.TABLES["table1"], ours, 1, m) for m in (5, 10)]
+    assert counts == [{"agree": 2, "above": 7, "below": 1}, {"agree": 1, "above": 9}]
+    assert "Two cells agree with the paper's, seven are above it and one is below." in text
+    assert "one agrees and nine are above" in text.replace("\n", " ")
     beyond = read_records(REPOSITORY / "results" / "omniglot" / "table1-semishot.json")
     masked = tables.cells(beyond, 1, 5)
-    for h in (0, 5):
-        assert shown(masked["masked_soft_kmeans", h].number()) in lines["Masked, preset `semishot`"]
+    numbers = [shown(masked["masked_soft_kmeans", h].number()) for h in (0, 5)]
+    assert cells_of_page(text, "Masked, preset `semishot`") == [
+        "",
+        numbers[0],
+        "",
+        "",
+        numbers[1],
+        "",
+    ]
