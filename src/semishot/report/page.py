@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from semishot.errors import InputError
+from semishot.errors import InputError, check_number
 from semishot.report import charts, rendering, svg
 from semishot.report.ablation_tables import ablations_section, choice_section
 from semishot.report.baseline_tables import table5_section
@@ -21,6 +21,7 @@ from semishot.system.open_files import reading
 
 __all__ = ["report_on_runs", "write_report"]
 
+MOST_EPISODES = 100
 MOST_CURVES = 24
 """Fleets whose learning curves are shown: a page stays below 5 MB."""
 
@@ -32,8 +33,7 @@ def write_report(
 
     Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not loaded.
     """
-    if episodes < 0:
-        raise InputError(f"--episodes must be at least 0, not {episodes}")
+    check_number("--episodes", episodes, 0, MOST_EPISODES)
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder")
     sources = [source] if isinstance(source, Path) else source

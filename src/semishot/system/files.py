@@ -5,6 +5,7 @@ or a device.
 """
 
 import errno
+import io
 import json
 import os
 import re
@@ -33,7 +34,7 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it: readers never see a partial file."""
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    _check_replaceable(path)
+    check_replaceable(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,13 +57,20 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
+def create(path: Path) -> io.BufferedRandom:
+    """Open a new file for writing; FileExistsError if there is anything of this name."""
+    return open(
+        path, "r+b", opener=lambda name, _: open_own(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    )
+
+
 def append_line(path: Path, text: str) -> None:
     """Add a line to a file, created if needed."""
-    with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND), "ab") as file:
+    with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(f"{text}\n".encode())
 
 
-def _check_replaceable(path: Path) -> None:
+def check_replaceable(path: Path) -> None:
     """Refuse to replace a pipe or a device. A link may be replaced; renaming onto a folder fails."""
     if os.path.lexists(path):
         mode = path.lstat().st_mode
@@ -103,6 +111,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 def remove(path: Path) -> None:
     """Remove a file, a folder or a link, if it exists; the target of a link stays."""
+    check_replaceable(path)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

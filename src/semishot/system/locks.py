@@ -93,7 +93,7 @@ def holder_of(path: Path) -> str:
 def lock_file(path: Path) -> int | None:
     """Open and lock a file, created if needed; None if another process has locked it."""
     while True:
-        descriptor = open_own(path, os.O_RDWR)
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         if not lock(descriptor):
             os.close(descriptor)
             return None
@@ -103,11 +103,11 @@ def lock_file(path: Path) -> int | None:
 
 
 def open_own(path: Path, access: int) -> int:
-    """Open a file to be written, created if needed.
+    """Open a file to be written; `access` is of os.open.
 
     A link or a second name in a folder received from others must not redirect our writes to another file.
     """
-    descriptor = os.open(path, access | os.O_CREAT | NO_FOLLOW | FLAGS, 0o666)
+    descriptor = os.open(path, access | NO_FOLLOW | FLAGS, 0o666)
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
         os.close(descriptor)

@@ -5,7 +5,6 @@ the type is checked on the open file, as the path may lead elsewhere by then. A 
 `links=False`. A disk that does not answer is given up after `deadlines.READ_SECONDS`.
 """
 
-import csv
 import errno
 import io
 import json
@@ -30,6 +29,7 @@ BUFFER, MOST_AT_ONCE = 2**18, 2**22
 """Bytes read at once from an open file: for small reads, and at most."""
 PACKAGE = Path(__file__).parents[1]
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 FLAGS = 0
 for _flag in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):  # not all systems have all
     FLAGS |= getattr(os, _flag, 0)
@@ -39,7 +39,7 @@ def open_regular(path: Path, name: object = None, *, links: bool = True) -> io.B
     """Open a regular file for reading. `name` is used in messages; `links=False` refuses a link."""
     named = name or path
     descriptor = within_deadline(partial(_opened, path, named, links), named, undo=os.close)
-    return io.BufferedReader(_Patient(descriptor, named), BUFFER)
+    return io.BufferedReader(_Patient(descriptor, str(path), named), BUFFER)
 
 
 def read_regular(path: Path, most: int, name: object = None, *, links: bool = True) -> bytes:
@@ -60,17 +60,15 @@ def read_json(path: Path) -> Any:
         return json.loads(read_regular(path, MOST_JSON).decode())
 
 
-def read_table(path: Path, most_bytes: int) -> Iterator[list[str]]:
-    """The rows of a CSV in UTF-8, one by one; commas, semicolons or tabs separate the cells."""
-    text = read_text(path, most_bytes)
-    head = text.partition("\n")[0]
-    delimiter = next((mark for mark in ",;\t" if mark in head), ",")
-    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-
-
-def own_text(name: str) -> str:
+def own_text(name: str | Path) -> str:
     """A file of this package, such as `report/page.css`."""
     return (PACKAGE / name).read_text(encoding="utf-8")
+
+
+def read_member(opened: zipfile.ZipFile, member: zipfile.ZipInfo | str, most: int) -> bytes:
+    """A file in a zip, up to `most` bytes, in case its size is declared wrongly."""
+    with opened.open(member) as file:
+        return file.read(most)
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:
@@ -170,8 +168,8 @@ def _some(file: IO[bytes], most: int, name: object) -> bytes:
 class _Patient(io.RawIOBase):
     """An open file; each read has a deadline."""
 
-    def __init__(self, descriptor: int, name: object) -> None:
-        self.descriptor, self.name = descriptor, name
+    def __init__(self, descriptor: int, name: str, shown: object) -> None:
+        self.descriptor, self.name, self.shown = descriptor, name, shown
         self.busy = self.left = False
 
     def readable(self) -> bool:
@@ -187,13 +185,24 @@ class _Patient(io.RawIOBase):
         return os.lseek(self.descriptor, offset, whence)
 
     def readinto(self, buffer: Any, /) -> int:
+        if (cached := self._cached(buffer)) is not None:
+            return cached
         self.busy = True
         try:
-            found = within_deadline(partial(self._read, min(len(buffer), MOST_AT_ONCE)), self.name)
+            found = within_deadline(partial(self._read, min(len(buffer), MOST_AT_ONCE)), self.shown)
         except BlockingIOError as error:
-            raise InputError(f"{self.name} is not a regular file") from error
+            raise InputError(f"{self.shown} is not a regular file") from error
         buffer[: len(found)] = found  # here: a thread left behind must not write to it
         return len(found)
+
+    def _cached(self, buffer: Any) -> int | None:
+        """Read what is in memory already, which does not block; None if nothing is."""
+        if NO_WAIT is None:
+            return None
+        try:
+            return os.preadv(self.descriptor, [buffer], -1, NO_WAIT)  # -1: where the file stands
+        except OSError:  # it is on the disk, or the disk does not know how
+            return None
 
     def _read(self, most: int) -> bytes:
         try:

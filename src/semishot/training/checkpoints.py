@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from semishot.system.files import write_whole_with
+from semishot.system.files import check_replaceable, write_whole_with
 from semishot.system.open_files import read_regular, reading
 from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
 
@@ -29,6 +29,7 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     torch.save(state, buffer)
     content = buffer.getvalue()
     content += hashlib.sha256(content).digest()
+    check_replaceable(folder / PREVIOUS_STATE_FILE)
 
     def write(file: BinaryIO) -> None:
         file.write(content)

@@ -5,18 +5,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
+from pathlib import Path
 from typing import Any, Literal
 
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Framing
 from semishot.data.splits import check_seed
-from semishot.errors import InputError
+from semishot.errors import InputError, check_number
 from semishot.system.json_fields import fits, from_json
+from semishot.system.open_files import MOST_JSON, read_regular, reading
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
 NOT_REFINED = "not_refined"
 """In records: a method's runs, tested without it."""
+MOST_UPDATES, MOST_FILTERS = 10**9, 10**6
+"""Months, and more memory than there is."""
 MOST_STEPS = 1000
 """The most refinement steps: a model from an untrusted source must not run forever."""
 
@@ -47,13 +51,11 @@ class Recipe:
     """Refinement steps, in training and at test."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "filters", "steps"):
-            if (value := getattr(self, name)) < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+        most = {"updates": MOST_UPDATES, "filters": MOST_FILTERS, "steps": MOST_STEPS}
+        for name, high in most.items():
+            check_number(name, getattr(self, name), 1, high)
         if not self.learning_rate > 0:
             raise InputError(f"the learning rate must be positive, not {self.learning_rate}")
-        if self.steps > MOST_STEPS:
-            raise InputError(f"steps must be at most {MOST_STEPS:,}, not {self.steps}")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON. `mirror` is written only if it is true: older files do not have it."""
@@ -67,6 +69,7 @@ class Recipe:
 
     def with_updates(self, updates: int) -> "Recipe":
         """The same recipe over another number of updates: the schedule is stretched with it."""
+        check_number("updates", updates, 1, MOST_UPDATES)
         halvings = tuple(round(h * updates / self.updates) for h in self.halvings)
         return replace(self, updates=updates, halvings=halvings)
 
@@ -145,3 +148,9 @@ class FleetConfig:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: {error}") from error
         return from_json(cls, written, where)
+
+
+def read_config(path: Path) -> FleetConfig:
+    """The configuration in a `config.json`."""
+    with reading(path):
+        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode(), path)

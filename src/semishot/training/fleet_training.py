@@ -33,9 +33,9 @@ from semishot.training.chunks import (
     training_episodes,
     updates_that_fit,
 )
-from semishot.training.config import FleetConfig, Recipe
+from semishot.training.config import FleetConfig, Recipe, read_config
 from semishot.training.fleet_table import Row
-from semishot.training.fleets import build_fleet, load_model, read_config, save_model
+from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
 from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
 from semishot.training.observer import FleetObserver
