@@ -12,6 +12,7 @@ from semishot.report.curves import curves_section
 from semishot.report.gallery import draw_episodes
 from semishot.report.grouping import group, others_section
 from semishot.report.mask_tables import masks_section
+from semishot.report.provenance import day_of
 from semishot.report.reading import Results, read_results
 from semishot.report.section import Grid, Section
 from semishot.report.table_sections import table_section
@@ -98,7 +99,7 @@ def lead(found: Results) -> str:
     records = [r for own in found.files.values() for r in own]
     datasets = ", ".join(sorted({r["dataset"] for r in records}))
     devices = " and ".join(sorted({r["device"] for r in records}))
-    newest = max(r["date"] for r in records)[:10]
+    newest = day_of(max(r["date"] for r in records))
     return f"{len(records):,} records of {datasets}, measured on {devices}; the newest of {newest}."
 
 

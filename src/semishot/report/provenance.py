@@ -23,7 +23,7 @@ def provenance(records: Sequence[Record]) -> Provenance:
     return Provenance(
         devices=_each(r["device"] for r in records),
         versions=_each(_pairs(r["versions"]) for r in records),
-        dates=_each(r["date"][:10] for r in records),
+        dates=_each(day_of(r["date"]) for r in records),
         code=code_and_data(records),
         mixed=differences(records),
         is_old=any("code" not in r for r in records),
@@ -68,6 +68,11 @@ def code_and_data(records: Sequence[Record]) -> str:
     data = _each(r["data"] for r in records if "data" in r)
     both = [("code", codes), ("data", data)]
     return ", ".join(f"{name} {' and '.join(each)}" for name, each in both if each)
+
+
+def day_of(date: str) -> str:
+    """A date without the time, which older records do not have."""
+    return date[:10] if date[10:11] == "T" else date
 
 
 def split_seeds(records: Iterable[Record]) -> list[int]:
