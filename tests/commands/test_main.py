@@ -357,17 +357,21 @@ def test_train_again_changes_nothing(capsys, tmp_path):
 
 
 @pytest.mark.thorough
-def test_demo_prints_table1_and_two_sentences(capsys, monkeypatch):
+def test_demo_prints_table1_and_what_its_numbers_say(capsys, monkeypatch):
     monkeypatch.setitem(presets.PRESETS, "demo", TINY)
     main(["demo", "--splits", "2"])
     out, err = capsys.readouterr()
     for label in published.MODELS.values():
         assert label in out
     assert "glyphs, 5-way 1-shot, M = 5" in out
-    assert "standard error over 2 splits" in out
-    *_, bought, cost = out.strip().splitlines()
-    assert bought.startswith("5 unlabeled images per class bought ")
+    assert "standard error (ddof = 1) over 2 splits" in out
+    *_, gained, cost, without, against = out.strip().splitlines()
+    assert gained.startswith("5 unlabeled images per class gain ")
     assert cost.startswith("With as many distractors")
+    assert without.startswith(
+        "Against Semi-Supervised Inference on the same splits, no distractors: "
+    )
+    assert "w/ distractors: " in against
     assert (
         "2 splits, 3 updates, 3 filters" in err
     )  # what it cost is said, but not among the results

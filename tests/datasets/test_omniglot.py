@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from semishot import datasets
 from semishot.data.pool import ImagePool
 from semishot.datasets import omniglot
 from semishot.errors import InputError
 from support.images import encoded
 from support.preparing import prepare_refusal
+from support.real_data import REAL_DATA
 
-REAL = Path(__file__).parents[3] / "shared/data/omniglot"
+REAL = REAL_DATA / "omniglot"
 SMALL = {"train": {"Greek": 2, "Gurmukhi": 1}, "val": {"Hebrew": 1}, "test": {"Gurmukhi": 1}}
 FIRST = "images_background/Greek/character01/0001_01.png"
 HALVES = ("images_background", "images_evaluation")
@@ -111,6 +113,43 @@ def test_rotations_move_each_pixel_exactly() -> None:
                 assert by_rotation[1, 27 - column, row] == ink  # counter-clockwise
                 assert by_rotation[2, 27 - row, 27 - column] == ink
                 assert by_rotation[3, column, 27 - row] == ink
+
+
+def test_warped_rotations_move_down_a_pixel_at_each_turn_and_lose_a_row() -> None:
+    """As the authors' code warps: each quarter turn is also a step down, four in a row make `rot000`."""
+    side = omniglot.SIDE
+    upright = np.random.default_rng(3).integers(0, 256, (20, side, side)).astype(np.uint8)
+    warped = omniglot.rotations_as_classes(upright, "warped")[0]  # (4, 20, 28, 28)
+    before = upright
+    for turns in (1, 2, 3, 4):
+        after = np.zeros_like(before)
+        for y in range(1, side):
+            for x in range(side):
+                after[:, y, x] = before[:, x, side - y]  # rot90 puts [y, x] at [27 - x, y]
+        assert np.array_equal(warped[turns % 4], after)
+        before = after
+    assert np.array_equal(warped[0][:, 1:, 1:], upright[:, 1:, 1:])
+    assert not warped[0][:, 0].any()
+    assert not warped[0][:, :, 0].any()
+
+
+def test_another_preparation_is_told_and_other_data_sets_have_none(
+    tmp_path: Path, files: Files
+) -> None:
+    source = write(tmp_path / "source", files)
+    usual = datasets.prepare("omniglot", source, tmp_path / "usual")
+    made = datasets.prepare(
+        "omniglot", source, tmp_path / "theirs", reduction="cubic", rotations="warped"
+    )
+    assert "preparation" not in usual.about
+    assert made.about["preparation"] == "cubic-warped"
+    assert omniglot.describe(made)[-1] == (
+        "28x28 cubic as OpenCV's, ink 255 on 0, warped rotations as classes"
+    )
+    assert made.fingerprint != usual.fingerprint
+    for option in ("reduction", "rotations"):
+        with pytest.raises(InputError, match=f"glyphs is prepared in one way; drop --{option}"):
+            datasets.prepare("glyphs", None, tmp_path, **{option: "x"})
 
 
 def test_pool_of_a_small_omniglot(tmp_path: Path, files: Files) -> None:

@@ -16,7 +16,7 @@ from semishot.paper import plan, presets, published
 from semishot.paper.jobs import Site, run_jobs
 from semishot.paper.reproduce import requested_jobs
 from semishot.paper.requests import TableRequest
-from semishot.report import curves, grouping, rendering, tables
+from semishot.report import curves, grouping, rendering, table_sections, tables
 from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import load_model
@@ -129,7 +129,7 @@ def test_any_method_is_a_row_after_those_of_the_paper(tiny_pool, tmp_path):
     assert {r["model"] for r in records} == {"supervised", "oslo", "label_propagation"}
     assert all(r["train"]["distractors"] == r["distractors"] for r in records)
     table = published.TABLES["table1"]
-    text = rendering.as_text(tables.table_section("table1", table, records))
+    text = rendering.as_text(table_sections.table_section("table1", table, records))
     rows = [line for line in text.splitlines() if line.startswith(("Supervised", "OSLO", "Label"))]
     assert [row.split("  ")[0] for row in rows] == 2 * ["Supervised", "OSLO", "Label Propagation"]
     cells = json.loads(tables.table_as_json(table, records))
@@ -150,7 +150,7 @@ def test_beside_the_papers_numbers_other_rows_have_none(tiny_pool, tmp_path):
         {**r, "dataset": "omniglot", "preset": "ren2018"}
         for r in table1(tiny_pool, tmp_path / "runs", "oslo")
     ]
-    section = tables.table_section("table1", published.TABLES["table1"], records)
+    section = table_sections.table_section("table1", published.TABLES["table1"], records)
     oslo = section.grids[0].rows[-1]
     assert oslo[0] == "OSLO"
     assert [cell is None for cell in oslo[1:]] == 2 * [False, True, True]
@@ -205,7 +205,9 @@ def test_a_method_of_the_users_is_a_row_in_a_fleet_of_its_own(own, tiny_pool, tm
         for path in (tmp_path / "runs").rglob("config.json")
     ]
     assert all(len(models) == 1 for models in begun)
-    text = rendering.as_text(tables.table_section("table1", published.TABLES["table1"], records))
+    text = rendering.as_text(
+        table_sections.table_section("table1", published.TABLES["table1"], records)
+    )
     assert f"Halved ({own})" in text
     forget(own)  # the paper's rows are found again without that code
     assert len(table1(tiny_pool, tmp_path / "runs", "masked_soft_kmeans")) == 4

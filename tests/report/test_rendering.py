@@ -1,5 +1,7 @@
 """One section, three renderers: text, Markdown, and what HTML sorts and colors by."""
 
+from dataclasses import replace
+
 import pytest
 
 from semishot.report import rendering
@@ -72,8 +74,8 @@ def test_text_is_headings_grids_and_findings():
     table = rendering.grid_as_text(GRID)
     assert rendering.as_text(section()) == table
     headed = Grid(GRID.caption, GRID.header, GRID.rows, heading="Heading")
-    said = section(grids=[headed, GRID], findings=["One.", "Two."], comparison="Not shown.")
-    assert rendering.as_text(said) == f"Heading\n\n{table}\n\n{table}\n\nOne.\nTwo."
+    said = section(grids=[headed, GRID], findings=["One.", "Two."], comparison="Compared.")
+    assert rendering.as_text(said) == f"Heading\n\n{table}\n\n{table}\n\nCompared.\nOne.\nTwo."
 
 
 def test_markdown_is_title_words_tables_conclusions_and_origin():
@@ -101,11 +103,32 @@ def test_a_table_with_a_column_of_splits_does_not_name_the_seeds():
     assert "Split seeds" not in rendering.as_markdown(section(grids=[splits]))
 
 
-def test_a_comparison_with_the_paper_takes_the_place_of_findings():
+def test_a_comparison_with_the_paper_comes_before_findings():
     both = section(aim="Aim.", comparison="Above.", findings=["Found."], about=["About."])
-    assert rendering.paragraphs(both) == ["Aim.", "Above.", "About."]
+    assert rendering.paragraphs(both) == ["Aim.", "Above.", "Found.", "About."]
     found = section(findings=["Found."], about=["About."], about_charts="Charts.")
     assert rendering.paragraphs(found) == ["Found.", "About.", "Charts."]
+
+
+def test_a_mixture_is_said_in_text_and_in_markdown_and_what_names_no_code_too():
+    mixed = replace(PROVENANCE, mixed=["code a (2 records) and b (1 records)"], code="code a and b")
+    said = replace(section(), provenance=mixed)
+    line = "Mixed: code a (2 records) and b (1 records)."
+    assert rendering.as_text(said).endswith(f"\n\n{line}")
+    assert f"\n\n{line}\n\nSplit seeds" in rendering.as_markdown(said)
+    assert "; torch 1; code a and b; 2026" in rendering.as_markdown(said)
+    assert ("mixed", mixed.mixed[0]) in mixed.pairs
+    old = replace(section(), provenance=replace(PROVENANCE, is_old=True))
+    line = "Code and data are not named: measured before records had them."
+    assert rendering.as_text(old).endswith(line)
+    assert line in rendering.as_markdown(old)
+
+
+def test_z_and_t_stand_beside_a_difference_and_decide_its_mark():
+    above = Number(0.63, form="difference", z=5.34)
+    assert (rendering.shown(above), rendering.tone(above)) == ("+0.63 (z +5.3)", "above")
+    note = Number(-0.2, form="difference", note="-0.5 to +0.1", t=-1.2)
+    assert (rendering.shown(note), rendering.tone(note)) == ("-0.20 (-0.5 to +0.1, t -1.2)", "")
 
 
 def test_settings_are_what_is_known():

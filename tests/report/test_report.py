@@ -90,10 +90,11 @@ def test_every_cell_stands_beside_the_papers_with_its_difference(tmp_path):
                     if ours:
                         published = table.cells[model, shot, h]
                         gap = ours.mean - published.mean
-                        tone = "above" if gap >= 0 else "below"
+                        z = ours.z(published.mean, published.error * (10 / 9) ** 0.5)
+                        tone = "above" if z > 2 else "below" if z < -2 else ""
                         assert f">{published.mean:.2f} ± {published.error:.2f}</td>" in page
                         assert f">{shown(ours.number())}</td>" in page
-                        assert f'class="number {tone}">{gap:+.2f}</td>' in page
+                        assert f'class="number {tone}">{gap:+.2f} (z {z:+.1f})</td>' in page
 
 
 def test_settings_seeds_versions_device_times_and_commands_are_there(tmp_path):
@@ -145,7 +146,7 @@ def test_what_departs_from_its_preset_is_listed_apart_with_what_was_changed(tmp_
     assert len(grid.rows) == 7
     whats = {row[grid.header.index("changed")]: row for row in grid.rows}
     assert set(whats) == {"steps 3", "mask power 2", "training way 9", None}
-    assert [shown(cell) for cell in whats["steps 3"][:3]] == ["Supervised", "62.50 ± 8.84", "2"]
+    assert [shown(cell) for cell in whats["steps 3"][:3]] == ["Supervised", "62.50 ± 12.50", "2"]
 
 
 def test_a_cell_measured_twice_is_shown_once(tmp_path):

@@ -8,12 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
+from semishot.commands import reproduce as reproduce_command
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.paper import ablations, reproduce
 from semishot.paper import published as paper
 from semishot.paper.requests import AblationRequest, TableRequest
-from semishot.report import plots, results, tables
+from semishot.report import plots, results, table_sections, tables
 from semishot.report.ablation_tables import ablations_grid, ablations_section, cell_of
 from semishot.report.rendering import shown
 from semishot.training.config import Recipe
@@ -21,7 +22,7 @@ from semishot.training.fleets import find_model
 from semishot.training.records import publish, read_records
 from semishot.training.requests import Where
 from support.presets import shorten
-from support.records import ablation
+from support.records import ablation, record
 
 REPOSITORY = Path(__file__).parents[2]
 CPU = torch.device("cpu")
@@ -54,11 +55,11 @@ def test_the_figures_of_the_results_page_are_up_to_date():
 def test_published_files_are_small_and_say_what_they_were_run_with():
     for path in (REPOSITORY / "results").glob("*/[at]*.json"):
         assert path.stat().st_size < 200_000
-        for record in read_records(path):
-            assert "episode_accuracies" not in record
-            assert {"recipe", "train", "split_seed", "device", "versions", "date"} <= set(record)
-            if record["updates"]:  # pixels and random weights have none
-                assert Recipe(**record["recipe"]).updates == record["updates"]
+        for r in read_records(path):
+            assert "episode_accuracies" not in r
+            assert {"recipe", "train", "split_seed", "device", "versions", "date"} <= set(r)
+            if r["updates"]:  # pixels and random weights have none
+                assert Recipe(**r["recipe"]).updates == r["updates"]
 
 
 @pytest.fixture
@@ -86,11 +87,11 @@ def test_every_variant_and_the_cells_they_depart_from_are_measured(records):
 
 def test_a_variant_changes_what_it_says_and_nothing_else(records):
     base = {cell_of(r): r for r in records if not r["variant"]}
-    for record in records:
-        if record["variant"]:
-            own = base[cell_of(record)]
-            changed = {k for k in ("options", "recipe", "train") if record[k] != own[k]}
-            assert len(changed) == 1, record["variant"]
+    for each in records:
+        if each["variant"]:
+            own = base[cell_of(each)]
+            changed = {k for k in ("options", "recipe", "train") if each[k] != own[k]}
+            assert len(changed) == 1, each["variant"]
     by_name = {r["variant"]: r for r in records}
     assert by_name["mask applied twice"]["options"] == {"mask_power": 2}
     assert by_name["float32 (TF32) instead of bf16"]["recipe"]["precision"] == "tf32"
@@ -160,11 +161,13 @@ def test_differences_are_taken_split_by_split():
     ((*_, mean, difference),) = grid.rows
     gaps = [100 * (b - a) for a, b in zip(base, other, strict=True)]
     average = sum(gaps) / 3
-    error = (sum((g - average) ** 2 for g in gaps) / 3) ** 0.5 / 3**0.5
+    error = (sum((g - average) ** 2 for g in gaps) / 2) ** 0.5 / 3**0.5
+    half = 4.302653 * error  # Student's t with two degrees of freedom
     assert difference.value == pytest.approx(average)
-    assert difference.error == pytest.approx(error)
+    assert difference.t == pytest.approx(average / error)
     assert mean.value == pytest.approx(100 * np.mean(other))
-    assert shown(difference) == f"{average:+.2f} ± {error:.2f}"
+    interval = f"{average - half:+.2f} to {average + half:+.2f}"
+    assert shown(difference) == f"{average:+.2f} ({interval}, t {average / error:+.1f})"
     assert grid.rows[0][:6] == [
         "ren2018",
         grid.rows[0][1],
@@ -186,6 +189,66 @@ def test_a_variant_without_the_cell_it_departs_from_is_named(tmp_path):
     publish(changed("alone", [0.5]), tmp_path / "omniglot" / "ablations.json")
     with pytest.raises(InputError, match=r"ablations\.json .*'alone' has no cell that it departs"):
         results.results_markdown(tmp_path)
+
+
+NAMED = {
+    "code": "a" * 12,
+    "commit": "c" * 12,
+    "data": "d" * 16,
+    "training": {"code": "a" * 12, "commit": "", "device": "x", "date": "t", "seconds": 1.0},
+}
+
+
+def test_a_table_of_two_states_of_the_code_is_marked_and_told(tmp_path, capsys):
+    """Each record names its own; what differs is printed with the number of records."""
+    one = [record(split_seed=seed, **NAMED) for seed in range(2)]
+    other = record(split_seed=2, **NAMED | {"code": "b" * 12}, versions={"semishot": "0.3.0"})
+    file = tmp_path / "results" / "omniglot" / "table1-ren2018.json"
+    publish(one, file)
+    main(["results", "--folder", str(tmp_path / "results"), "--out", str(tmp_path / "page.md")])
+    assert capsys.readouterr().err == ""
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "Mixed" not in page
+    assert f"code {'a' * 12} (commit {'c' * 12}), data {'d' * 16}; 2026-11-15." in page
+    publish([other], file)
+    main(["results", "--folder", str(tmp_path / "results"), "--out", str(tmp_path / "page.md")])
+    said = capsys.readouterr().err.splitlines()
+    code = f"code {'a' * 12} (2 records) and {'b' * 12} (1 records)"
+    version = "semishot 0.2.0 (2 records) and 0.3.0 (1 records)"
+    assert said == [f"mixed in omniglot/table1-ren2018.json: {line}" for line in (code, version)]
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert f"Mixed: {code}." in page
+    assert f"Mixed: {version}." in page
+
+
+def test_records_of_before_are_marked_and_their_files_told(tmp_path, capsys):
+    file = tmp_path / "results" / "omniglot" / "table1-ren2018.json"
+    publish([record(split_seed=0), record(split_seed=1)], file)
+    main(["results", "--folder", str(tmp_path / "results"), "--out", str(tmp_path / "page.md")])
+    line = "1 files were measured before records named their code and data: omniglot/table1-ren2018.json"
+    assert capsys.readouterr().err.splitlines() == [line]
+    assert "Code and data are not named" in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+def test_a_cell_with_two_values_says_how_far_they_differ(tmp_path):
+    table, curve = ([record(unlabeled=10, query=9, split_seed=s) for s in (0, 1)] for _ in "ab")
+    folder = tmp_path / "omniglot"
+    publish(table, folder / "table1-ren2018.json")
+    publish(curve, folder / "figure-unlabeled-ren2018.json")
+    assert "in a table above too" not in results.results_markdown(tmp_path)
+    publish([r | {"accuracy": 0.91} for r in curve], folder / "figure-unlabeled-ren2018.json")
+    assert (
+        "1 cells here are in a table above too, from other runs of the same settings: the means differ by up "
+        "to 1.00 points."
+    ) in results.results_markdown(tmp_path)
+
+
+def test_another_preparation_of_the_images_has_its_own_file_and_title(tmp_path):
+    own = [record(preparation="cubic-warped", split_seed=seed, **NAMED) for seed in (0, 1)]
+    assert reproduce_command._suffix(own, 7) == "-7-cubic-warped"
+    assert reproduce_command._suffix([record()]) == ""
+    publish(own, tmp_path / "omniglot" / "table1-ren2018-cubic-warped.json")
+    assert "20,000 updates, images prepared `cubic-warped`\n" in results.results_markdown(tmp_path)
 
 
 def test_publish_and_results_commands(short_presets, tiny_pool, tiny_root, tmp_path, capsys):
@@ -232,20 +295,48 @@ def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
     assert published["accuracy"] > 0.99
 
 
-def test_the_page_on_reproduction_shows_the_published_cells():
+def cells_of_page(text: str, label: str) -> list[str]:
+    """The cells of the row of a model, in the part of the page that begins with its table."""
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
+    return [cell.strip() for cell in row.split("|")[2:-1]]
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "m", "begin", "end"),
+    [
+        ("table1", "omniglot/table1-ren2018.json", 5, "## Table 1", "| preset |"),
+        ("table2", "mini-imagenet/table2-ren2018.json", 20, "## Tables 2", "## Figures"),
+    ],
+)
+def test_the_page_on_reproduction_shows_the_published_cells(table, file, m, begin, end):
     text = (REPOSITORY / "docs" / "reproduce.md").read_text(encoding="utf-8")
-    lines = {
-        line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")
-    }
-    published = read_records(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
-    cells = tables.cells(published, 1, 10)
+    text = text[text.index(begin) : text.index(end)]
+    cells = tables.cells(read_records(REPOSITORY / "results" / file), 1, m)
     for model, label in paper.MODELS.items():
-        columns = [
-            c.strip() for c in text[text.index("paper, w/") :].split(f"| {label} |")[1].split("|")
-        ]
-        assert columns[1] == shown(cells[model, 0].number()), label
-        assert columns[3] == shown(cells[model, 5].number()), label
+        expected = []
+        for h in (0, 5):
+            theirs, ours = paper.TABLES[table].cells[model, 1, h], cells[model, h]
+            z = ours.z(theirs.mean, theirs.error * (10 / 9) ** 0.5) if ours else None
+            expected += [f"{theirs.mean:.2f} ± {theirs.error:.2f}"]
+            expected += [shown(ours.number()), f"{z:+.1f}"] if ours else ["-", "-"]
+        assert cells_of_page(text, label) == expected, label
+
+
+def test_the_page_on_reproduction_counts_what_agrees_and_shows_the_preset_beyond():
+    text = (REPOSITORY / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    ours = read_records(REPOSITORY / "results" / "omniglot" / "table1-ren2018.json")
+    counts = [table_sections.verdicts_of(paper.TABLES["table1"], ours, 1, m) for m in (5, 10)]
+    assert counts == [{"agree": 2, "above": 7, "below": 1}, {"agree": 1, "above": 9}]
+    assert "Two cells agree with the paper's, seven are above it and one is below." in text
+    assert "one agrees and nine are above" in text.replace("\n", " ")
     beyond = read_records(REPOSITORY / "results" / "omniglot" / "table1-semishot.json")
-    masked = tables.cells(beyond, 1, 10)
-    for h in (0, 5):
-        assert shown(masked["masked_soft_kmeans", h].number()) in lines["Masked, preset `semishot`"]
+    masked = tables.cells(beyond, 1, 5)
+    numbers = [shown(masked["masked_soft_kmeans", h].number()) for h in (0, 5)]
+    assert cells_of_page(text, "Masked, preset `semishot`") == [
+        "",
+        numbers[0],
+        "",
+        "",
+        numbers[1],
+        "",
+    ]

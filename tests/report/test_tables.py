@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from semishot.paper import published as paper
-from semishot.report import tables
+from semishot.report import table_sections, tables
 from semishot.report.curves import curves_grid, curves_section, unlabeled_charts
-from semishot.report.rendering import as_text, shown
+from semishot.report.rendering import as_text, shown, tone
 from support.records import record
 
 SPLITS = 3
@@ -46,17 +46,17 @@ def all_records() -> list[dict[str, Any]]:
 
 
 def table_text(records: list[dict[str, Any]]) -> str:
-    return as_text(tables.table_section("table1", TABLE1, records))
+    return as_text(table_sections.table_section("table1", TABLE1, records))
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """R27: the mean, and the population deviation over the square root of the number."""
+    """R27: the mean, and the deviation with ddof = 1 over the square root of the number."""
     mean = sum(values) / len(values)
-    variance = sum((value - mean) ** 2 for value in values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return mean, variance**0.5 / len(values) ** 0.5
 
 
-def test_a20_standard_error_is_population_deviation_over_sqrt_of_splits():
+def test_a20_standard_error_is_deviation_with_ddof_1_over_sqrt_of_splits():
     values = [0.91, 0.95, 0.96, 0.99]
     cell = tables.cell([run("soft_kmeans", 0, 5, s, v) for s, v in enumerate(values)])
     mean, error = mean_and_error(values)
@@ -133,8 +133,8 @@ def test_a_cell_with_fewer_splits_says_how_many():
 
 def test_findings_are_left_out_where_nothing_was_measured():
     some = [r for r in all_records() if r["model"] == "masked_soft_kmeans"]
-    assert tables.findings(some, 1, 5) == []
-    assert table_text(some).count("\n\n") == 3  # two titles, two tables
+    assert table_sections.findings(some, 1, 5) == []
+    assert tables.cells(some, 1, 5)["supervised", 0] is None
 
 
 def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
@@ -153,7 +153,10 @@ def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
     assert text.startswith(
         "omniglot, 5-way, by M unlabeled images per class at test. Accuracy in %,\n"
     )
-    assert "mean ± standard error over 3 splits of 600 episodes; 20,000 updates.\n\n" in text
+    assert (
+        "mean ± standard error (ddof = 1) over 3 splits of 600 episodes; 20,000 updates.\n\n"
+        in text
+    )
     assert "Masked Soft k-Means, w/ distractors" in text
 
 
@@ -179,7 +182,7 @@ def test_table1_as_text_says_what_it_measured_once_for_each_m():
     text = table_text(all_records())
     for m in (5, 10):
         assert f"omniglot, 5-way 1-shot, M = {m} unlabeled per class at test" in text
-    assert text.count("mean ± standard error over 3 splits of 600 episodes") == 2
+    assert text.count("mean ± standard error (ddof = 1) over 3 splits of 600 episodes") == 2
     assert text.count("Masked Soft k-Means") >= 2
     assert "difference" in text
 
@@ -187,30 +190,44 @@ def test_table1_as_text_says_what_it_measured_once_for_each_m():
 def test_the_papers_numbers_stand_beside_omniglot_only():
     others = [r | {"dataset": "glyphs"} for r in all_records()]
     assert "paper" not in table_text(others)
-    section = tables.table_section("table1", TABLE1, others)
+    section = table_sections.table_section("table1", TABLE1, others)
     assert section.title.startswith("The five models (glyphs, 5-way)")
     assert (section.comparison, section.summary) == ("", [])
     assert section.conclusions == section.findings != []
 
 
+def scores(m: int) -> dict[tuple[str, int], float]:
+    """z of every cell: both errors with ddof = 1, the paper's is over 10 splits with ddof = 0."""
+    found = {}
+    for (model, _, h), theirs in TABLE1.cells.items():
+        column = 0 if model == "supervised" else h
+        mean, error = mean_and_error([accuracy(model, column, m, s) for s in range(SPLITS)])
+        both = ((100 * error) ** 2 + theirs.error**2 * 10 / 9) ** 0.5
+        found[model, h] = round((100 * mean - theirs.mean) / both, 1)
+    return found
+
+
+def near_the_paper(model: str, h: int, off: float) -> list[dict[str, Any]]:
+    """Three splits around a number that is this far from the paper's."""
+    mean = TABLE1.cells[model, 1, h].mean + off
+    return [run(model, h, 5, s, (mean + 0.1 * (s - 1)) / 100) for s in range(SPLITS)]
+
+
 def test_a_table_of_the_paper_says_how_it_compares_and_what_was_not_run():
-    section = tables.table_section("table1", TABLE1, all_records())
-    best = {
-        key: max(tables.cells(all_records(), 1, m)[key[0], key[2]].mean for m in (5, 10))
-        - cell.mean
-        for key, cell in TABLE1.cells.items()
-    }
-    above = sum(gap >= 0 for gap in best.values())
-    assert section.comparison == (
-        f"At the better M, {above} of the 10 cells measured are at or above the paper's; the lowest "
-        f"difference is {min(best.values()):+.2f}."
-    )
-    assert section.conclusions == [section.comparison]
-    words = ["Table 1, omniglot", "ren2018", "20,000", "10 (of 10)", str(above)]
-    assert [shown(cell) for cell in section.summary] == [*words, f"{min(best.values()):+.2f}"]
+    section = table_sections.table_section("table1", TABLE1, all_records())
+    said = [
+        f"1-shot, M = {m}: 0 of 10 cells agree with the paper's (|z| <= 2), 0 above and 10 below it; z is "
+        f"from {min(scores(m).values()):+.1f} to {max(scores(m).values()):+.1f}."
+        for m in (5, 10)
+    ]
+    few = "With 3 splits our errors are rough: chance alone exceeds |t| = 4.3 once in 20 times."
+    assert section.comparison == " ".join([*said, few])
+    assert section.conclusions == [section.comparison, *section.findings]
+    words = ["Table 1, omniglot", "ren2018", "20,000", "10 (of 10)", "0", "0", "10"]
+    assert [shown(cell) for cell in section.summary] == words
     assert section.is_complete
     some = [r for r in all_records() if r["model"] != "soft_kmeans"]
-    assert not tables.table_section("table1", TABLE1, some).is_complete
+    assert not table_sections.table_section("table1", TABLE1, some).is_complete
     assert section.commands[0] == (
         "all of it",
         "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 3",
@@ -218,28 +235,92 @@ def test_a_table_of_the_paper_says_how_it_compares_and_what_was_not_run():
     assert len(section.commands) == 1 + len(paper.MODELS)
 
 
-def test_findings_say_what_unlabeled_images_bought_and_distractors_cost():
-    def mean(model: str, h: int) -> float:
-        return 100 * mean_and_error([accuracy(model, h, 5, s) for s in range(SPLITS)])[0]
-
-    bought, cost = tables.findings(all_records(), 1, 5)
-    gain = mean("distractor_cluster", 0) - mean("supervised", 0)
-    assert bought == (
-        f"5 unlabeled images per class bought +{gain:.1f} points: Soft k-Means + Cluster reaches "
-        f"{mean('distractor_cluster', 0):.1f} % where the supervised model has "
-        f"{mean('supervised', 0):.1f} %."
+def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
+    """The errors are 0.058 and 0.105 points, 0.12 together."""
+    records = [
+        *near_the_paper("supervised", 0, 0.2),
+        *near_the_paper("soft_kmeans", 0, 0.4),
+        *near_the_paper("soft_kmeans", 5, -0.4),
+    ]
+    section = table_sections.table_section("table1", TABLE1, records)
+    assert section.comparison.startswith(
+        "1-shot, M = 5: 2 of 4 cells agree with the paper's (|z| <= 2), 1 above and 1 below it;"
     )
-    fall = mean("soft_kmeans", 0) - mean("soft_kmeans", 5)
+    (_, _, _, gap, *_), _, (*_, up, _, _, down), *_ = section.grids[0].rows
+    assert (shown(gap), tone(gap)) == ("+0.20 (z +1.8)", "")
+    assert (tone(up), tone(down)) == ("above", "below")
+    alone = table_sections.table_section("table1", TABLE1, [records[0]])
+    assert "1-shot, M = 5: 2 cells of one split each, which has no error." in alone.comparison
+    assert shown(alone.grids[0].rows[0][3]).startswith("+0.10")
+    assert "z" not in shown(alone.grids[0].rows[0][3])
+
+
+def paired_t(ours: list[float], base: list[float]) -> float:
+    mean, error = mean_and_error([a - b for a, b in zip(ours, base, strict=True)])
+    return mean / error
+
+
+def noisy(model: str, h: int, seed: int) -> float:
+    return accuracy(model, h, 5, seed) + 0.001 * ((7 * seed + len(model) + h) % 3) ** 2
+
+
+def noisy_records() -> list[dict[str, Any]]:
+    return [
+        r | {"accuracy": noisy(r["model"], r["distractors"], r["split_seed"])}
+        for r in all_records()
+        if r["unlabeled"] == 5
+    ]
+
+
+def test_findings_say_what_unlabeled_images_gain_and_distractors_cost_with_t():
+    def values(model: str, h: int) -> list[float]:
+        return [100 * noisy(model, h, s) for s in range(SPLITS)]
+
+    def mean(model: str, h: int) -> float:
+        return sum(values(model, h)) / SPLITS
+
+    gained, cost = table_sections.findings(noisy_records(), 1, 5)
+    gain = mean("distractor_cluster", 0) - mean("supervised", 0)
+    t = paired_t(values("distractor_cluster", 0), values("supervised", 0))
+    assert gained == (
+        f"5 unlabeled images per class gain {gain:.1f} points: Soft k-Means + Cluster, the highest, has "
+        f"{mean('distractor_cluster', 0):.1f} % and the supervised model {mean('supervised', 0):.1f} % "
+        f"(paired t {t:+.1f} over 3 splits)."
+    )
+    change = mean("soft_kmeans", 5) - mean("soft_kmeans", 0)
+    t = paired_t(values("soft_kmeans", 5), values("soft_kmeans", 0))
     assert cost == (
-        f"With as many distractors in the pile, Soft k-Means falls by {fall:.1f} points to "
-        f"{mean('soft_kmeans', 5):.1f} %, while Masked Soft k-Means keeps "
+        f"With as many distractors in the pile, Soft k-Means changes by {change:+.1f} points to "
+        f"{mean('soft_kmeans', 5):.1f} % (paired t {t:+.1f}); Masked Soft k-Means, the highest there, has "
         f"{mean('masked_soft_kmeans', 5):.1f} %."
     )
 
 
-def test_a_loss_is_called_a_loss():
-    records = [r | {"accuracy": 0.9 if r["model"] == "supervised" else 0.8} for r in all_records()]
-    assert "bought -10.0 points" in tables.findings(records, 1, 5)[0]
+def test_what_gains_nothing_or_perhaps_by_chance_is_said_so():
+    def gained(methods: list[float]) -> str:
+        changed = [
+            r | {"accuracy": 0.9 if r["model"] == "supervised" else methods[r["split_seed"]]}
+            for r in all_records()
+        ]
+        return table_sections.findings(changed, 1, 5)[0]
+
+    assert "per class gain nothing: " in gained([0.8, 0.8, 0.8])
+    assert "gain 1.0 points, which may be chance: " in gained([0.9, 0.9, 0.93])
+    assert "gain 1.0 points: " in gained([0.909, 0.91, 0.911])
+    one = [r for r in all_records() if r["split_seed"] == 0]
+    assert table_sections.findings(one, 1, 5)[0].endswith("(one split, no error).")
+
+
+def test_methods_are_compared_with_inference_alone_split_by_split():
+    without, with_distractors = table_sections.against_inference(noisy_records(), 1, 5)
+    model, base = "masked_soft_kmeans", "semi_supervised_inference"
+    for h, said in ((0, without), (5, with_distractors)):
+        ours, theirs = ([100 * noisy(m, h, s) for s in range(SPLITS)] for m in (model, base))
+        mean, _ = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
+        assert f"Masked Soft k-Means {mean:+.2f} (t {paired_t(ours, theirs):+.1f})" in said
+        assert "chance exceeds |t| = 4.3 once in 20 times" in said
+    assert "no distractors: " in without
+    assert table_sections.against_inference(all_records()[:3], 1, 5) == []
 
 
 def test_json_has_every_cell_beside_the_papers_as_fractions():
@@ -255,6 +336,7 @@ def test_json_has_every_cell_beside_the_papers_as_fractions():
         assert cell["splits"] == SPLITS
         assert 100 * cell["paper_accuracy"] == pytest.approx(TABLE1.cells[model, 1, h].mean)
         assert 100 * cell["paper_standard_error"] == pytest.approx(TABLE1.cells[model, 1, h].error)
+        assert cell["z"] == scores(m)[model, h]
 
 
 def test_json_leaves_out_what_was_not_measured():

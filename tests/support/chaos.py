@@ -35,7 +35,7 @@ MOST_KILLS = 8
 TIMES = (
     re.compile(rb'"(seconds|date)": [^,\n]+'),  # of records
     re.compile(rb'"seconds_by_part": \{[^}]*\}'),
-    re.compile(rb"<dt>wall time</dt><dd>[^<]*"),  # in the report
+    re.compile(rb"<dt>(wall time|training of a fleet)</dt><dd>[^<]*"),  # in the report
     re.compile(rb'"seal": "[^"]+"'),  # of a journal, which names the folders of its round
     re.compile(rb"the newest of [\d-]+|<dt>date</dt><dd>[^<]*"),
 )
@@ -257,9 +257,18 @@ def attempt(command: Command, shared: Path, folder: Path, kill_after: float = SL
     return code == 0
 
 
+def is_of_sessions(path: Path) -> bool:
+    """Whether a file has an entry for each process that trained, which a kill adds to."""
+    return path.name == "training.json" or path.match("pretrained-classifiers/*.json")
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below the folder, hidden ones too, and what was printed, without times and its name."""
-    files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    files = {
+        str(p.relative_to(folder)): p
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and not is_of_sessions(p)
+    }
     read = {name: path.read_bytes() for name, path in files.items()}
     links = {
         name: os.fsencode(path.readlink()) for name, path in files.items() if path.is_symlink()

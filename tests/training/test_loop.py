@@ -99,6 +99,7 @@ def test_a_run_folder_holds_config_log_and_model(whole, tiny_pool):
         "config.json",
         "log.jsonl",
         "model.safetensors",
+        "training.json",
     ]
     config = fleet(tiny_pool)
     assert FleetConfig.from_json((whole / "config.json").read_text()) == config

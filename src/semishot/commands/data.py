@@ -3,11 +3,12 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from semishot.commands.flags import Flags, Json
+from semishot.data.reduction import Reduction
 from semishot.system.flags import DataRoot
 
 Name = Annotated[
@@ -32,6 +33,10 @@ class PrepareRequest:
     """Of `folder`: what your data set is called, as in `--dataset NAME`; by default `folder`."""
     size: int | None = None
     """Of `folder`: the side of its images in pixels; by default 28 for drawings, 84 for others."""
+    reduction: Reduction | None = None
+    """Of `omniglot`: how drawings are made smaller; by default antialiased, in the authors' code cubic."""
+    rotations: Literal["exact", "warped"] | None = None
+    """Of `omniglot`: how drawings are turned; by default exact, in the authors' code warped."""
 
 
 def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = None) -> None:
@@ -47,6 +52,8 @@ def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = No
         partial=request.partial,
         size=request.size,
         own_name=request.own_name,
+        reduction=request.reduction,
+        rotations=request.rotations,
     )
     verify(request.own_name or name, data_root)
 

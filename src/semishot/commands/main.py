@@ -33,9 +33,11 @@ def run(arguments: list[str]) -> None:
 
     from semishot.commands.table import COMMANDS, app_of
     from semishot.system.memory import keep_freed_memory
+    from semishot.system.running import note_command
 
     check_working_folder()
     keep_freed_memory()
+    note_command(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever names are printed
             stream.reconfigure(errors="backslashreplace")

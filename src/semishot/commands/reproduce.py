@@ -37,13 +37,13 @@ def demo(
     """
     from semishot import datasets
     from semishot.paper import published, reproduce
-    from semishot.report import rendering, tables
+    from semishot.report import rendering, table_sections, tables
 
     where, request = Where(runs, data_root, "cpu"), TableRequest(datasets.EMBEDDED, "demo", splits)
     records = reproduce.table("table1", request, where, tensorboard=tensorboard)
     table = published.table("table1", datasets.EMBEDDED)
     shown = [record for record in records if record["unlabeled"] == 5]
-    text = rendering.as_text(tables.table_section("table1", table, shown))
+    text = rendering.as_text(table_sections.table_section("table1", table, shown))
     hand_out(tables.table_as_json(table, records) if as_json else text, records, where)
 
 
@@ -57,7 +57,7 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         output: Flags[TrainingOutput],
     ) -> None:
         from semishot.paper import published, reproduce
-        from semishot.report import curves, rendering, tables
+        from semishot.report import curves, rendering, table_sections, tables
 
         dataset = request.dataset or published.dataset_of(name)
         table = published.table(name, dataset)
@@ -65,10 +65,10 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         if output.as_json:
             text = tables.table_as_json(table, records)
         elif name in published.TABLES:
-            text = rendering.as_text(tables.table_section(name, table, records))
+            text = rendering.as_text(table_sections.table_section(name, table, records))
         else:
             text = rendering.as_text(curves.curves_section(records))
-        file = f"{dataset}/{name}-{request.preset}{_with_updates(request.updates)}.json"
+        file = f"{dataset}/{name}-{request.preset}{_suffix(records, request.updates)}.json"
         hand_out(text, records, where, [output.publish], file)
 
     command.__doc__ = f"{title}: train and test what is missing; print it beside the paper's."
@@ -87,7 +87,7 @@ def table5(
     records = table5.table5(request, where)
     words = rendering.as_text(baseline_tables.table5_section(records))
     text = baseline_tables.table5_as_json(records) if output.as_json else words
-    file = f"{request.dataset}/table5{_with_updates(request.updates)}.json"
+    file = f"{request.dataset}/table5{_suffix(records, request.updates)}.json"
     hand_out(text, records, where, [output.publish], file)
 
 
@@ -105,7 +105,13 @@ def figure_masks(
     words = rendering.as_text(mask_tables.masks_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     folders = [where.runs, output.publish]  # the report reads the first
-    hand_out(text, records, where, folders, f"{records[0]['dataset']}/figure-masks.json")
+    hand_out(
+        text,
+        records,
+        where,
+        folders,
+        f"{records[0]['dataset']}/figure-masks{_suffix(records)}.json",
+    )
 
 
 def ablations(
@@ -121,7 +127,7 @@ def ablations(
     records = ablations.ablations(request, where, workers, output.tensorboard)
     words = rendering.as_text(ablation_tables.ablations_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
-    file = f"ablations-{request.only.replace(' ', '-')}".rstrip("-") + ".json"
+    file = f"ablations-{request.only.replace(' ', '-')}".rstrip("-") + f"{_suffix(records)}.json"
     hand_out(text, records, where, [output.publish], f"{request.dataset}/{file}")
 
 
@@ -143,5 +149,7 @@ def hand_out(
     report_on_runs(where.runs, where.data_root)
 
 
-def _with_updates(updates: int | None) -> str:
-    return "" if updates is None else f"-{updates}"
+def _suffix(records: "Sequence[Record]", updates: int | None = None) -> str:
+    """The end of a result file's name: another number of updates, another preparation of the images."""
+    parts = ("" if updates is None else str(updates), records[0].get("preparation", ""))
+    return "".join(f"-{part}" for part in parts if part)

@@ -72,6 +72,8 @@ def prepare(
     partial: bool = False,
     size: int | None = None,
     own_name: str | None = None,
+    reduction: str | None = None,
+    rotations: str | None = None,
 ) -> ImagePool:
     """Build the pool `name` from raw files.
 
@@ -93,6 +95,11 @@ def prepare(
         The side of the images in pixels; only for `"folder"`.
     own_name
         What the pool is called, for `load` and `--dataset`; only for `"folder"`.
+    reduction
+        How drawings are made smaller, one of `semishot.data.reduction.REDUCTIONS`; only for
+        `"omniglot"`.
+    rotations
+        `"exact"`, or `"warped"` as in the authors' code; only for `"omniglot"`.
     """
     module = _module(name)
     if name != OWN and (size is not None or own_name is not None):
@@ -114,9 +121,15 @@ def prepare(
         options["partial"] = True
     if size is not None:
         options["size"] = size
+    options |= {
+        option: value
+        for option, value in (("reduction", reduction), ("rotations", rotations))
+        if value is not None
+    }
     for option in options:
         if option not in signature(module.prepare).parameters:
-            raise InputError(f"{name} is prepared whole; drop --{option}")
+            kind = "in one way" if option in ("reduction", "rotations") else "whole"
+            raise InputError(f"{name} is prepared {kind}; drop --{option}")
     if unknown := [split for split in splits or () if split not in SPLITS]:
         raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
     _check_place(folder, source)
@@ -197,6 +210,13 @@ def framing(pool: ImagePool) -> Framing | None:
 def kind_of(pool: ImagePool) -> str:
     """The data set of a pool: its name, or `folder` for a user's images under a name of their own."""
     return OWN if pool.about.get(OWN_NAME) == OWN else pool.name
+
+
+def is_partial(pool: ImagePool) -> bool:
+    """Whether a pool lacks classes of its data set, so that no published number refers to it."""
+    kind = kind_of(pool)
+    lacks = getattr(_module(kind), "is_partial", None) if kind in names() else None
+    return bool(lacks and lacks(pool))
 
 
 def verify(name: str, root: Path | None = None) -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 import numpy as np
 import pooch
@@ -18,6 +19,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
+from semishot.data.reduction import Reduction, reduced
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError
 from semishot.system.open_files import open_zip, read_member, read_regular, reading
@@ -36,10 +38,18 @@ IDENTICAL, DIFFERENT = "the published Omniglot, complete", "differs from the pub
 REMEDY = "get the two archives again, or pass --download"
 
 FRAMING = Ink
+Rotations = Literal["exact", "warped"]
 DRAWN, SIDE = 105, 28  # pixels along a side, as published and as prepared
 DRAWINGS = 20  # per character
 ROTATIONS = (0, 90, 180, 270)  # degrees, counter-clockwise
 LARGEST = 64 * 1024  # bytes; a published drawing has a few hundred
+PREPARED: dict[Reduction, str] = {
+    "antialiased": "Pillow bicubic",
+    "cubic": "cubic as OpenCV's",
+    "linear": "linear as OpenCV's",
+    "area": "area as OpenCV's",
+    "nearest": "nearest as OpenCV's",
+}
 
 # Appendix A with the number of characters of each alphabet. Gurmukhi gives its first 41 characters
 # to train and its last 4 to test. The paper misspells Mkhedruli_(Georgian).
@@ -77,7 +87,12 @@ class Drawing:
     read: Callable[[], bytes]
 
 
-def prepare(folder: Path, source: Path | None = None) -> ImagePool:
+def prepare(
+    folder: Path,
+    source: Path | None = None,
+    reduction: Reduction = "antialiased",
+    rotations: Rotations = "exact",
+) -> ImagePool:
     """Build the pool in `folder` from the two archives, or their extracted folders, in `source`."""
     if source is None:
         raise InputError(
@@ -86,14 +101,17 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
         )
     with list_drawings(source) as drawings:
         check_complete(drawings, source)
-        upright, pixels = decode(drawings)
-    images = rotations_as_classes(upright).reshape(-1, 1, SIDE, SIDE)
+        upright, pixels = decode(drawings, reduction)
+    images = rotations_as_classes(upright, rotations).reshape(-1, 1, SIDE, SIDE)
     about = {
         "source": "https://github.com/brendenlake/omniglot",
         "pixels": pixels,
         "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
-        "prepared": "28x28 Pillow bicubic, ink 255 on 0, exact rotations as classes",
+        "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, {rotations} rotations as classes",
     }
+    unusual = [how for how in (reduction, rotations) if how not in ("antialiased", "exact")]
+    if unusual:
+        about["preparation"] = "-".join(unusual)
     return save_pool(folder, "omniglot", images, classes(), about)
 
 
@@ -120,6 +138,7 @@ def describe(pool: ImagePool) -> list[str]:
         f"{characters:,} characters in {alphabets} alphabets, {DRAWINGS} drawings each",
         f"{per_split} {'/'.join(SPLITS)} classes with rotations",
         str(pool.about["variant"]),
+        *([str(pool.about["prepared"])] if "preparation" in pool.about else []),
     ]
 
 
@@ -210,7 +229,9 @@ def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
             raise InputError(f"{have} drawings, not {DRAWINGS}, of {name} in {source}; {REMEDY}")
 
 
-def decode(drawings: Sequence[Drawing]) -> tuple[NDArray[np.uint8], str]:
+def decode(
+    drawings: Sequence[Drawing], reduction: Reduction = "antialiased"
+) -> tuple[NDArray[np.uint8], str]:
     """Ink (I, 28, 28) and one SHA-256 of all names and 105x105 pixels, in the order given."""
     ink = np.empty((len(drawings), SIDE, SIDE), np.uint8)
     pixels = hashlib.sha256()
@@ -218,7 +239,7 @@ def decode(drawings: Sequence[Drawing]) -> tuple[NDArray[np.uint8], str]:
         image = _grayscale(drawing)
         pixels.update("/".join(drawing.key).encode())
         pixels.update(image.tobytes())
-        ink[i] = 255 - np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+        ink[i] = 255 - reduced(np.asarray(image), SIDE, reduction)
     return ink, pixels.hexdigest()
 
 
@@ -235,10 +256,20 @@ def _grayscale(drawing: Drawing) -> Image.Image:
     return image.convert("L")  # 1-bit becomes 0 and 255
 
 
-def rotations_as_classes(upright: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """(characters * 20, 28, 28) -> (characters, 4, 20, 28, 28)."""
+def rotations_as_classes(upright: NDArray[np.uint8], how: Rotations = "exact") -> NDArray[np.uint8]:
+    """(characters * 20, 28, 28) -> (characters, 4, 20, 28, 28), `exact` or as the authors' code has them.
+
+    It warps each drawing four times by a quarter turn, about the point (14, 14) instead of the center (13.5,
+    13.5): each time the drawing also moves down by a pixel, and the last row is lost.
+    """
     drawn = upright.reshape(-1, DRAWINGS, SIDE, SIDE)
-    return np.stack([np.rot90(drawn, d // 90, axes=(2, 3)) for d in ROTATIONS], axis=1)
+    turned = [drawn]
+    for _ in ROTATIONS:
+        turn = np.rot90(turned[-1], axes=(2, 3))
+        if how == "warped":
+            turn = np.pad(turn[..., :-1, :], [(0, 0), (0, 0), (1, 0), (0, 0)])
+        turned.append(turn)
+    return np.stack([turned[-1], *turned[1:-1]], axis=1)  # after four turns it is upright again
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

@@ -37,7 +37,7 @@ from semishot.errors import InputError
 from semishot.system.npy import read_header
 from semishot.system.open_files import open_regular, open_zip, own_text, read_regular, reading
 
-__all__ = ["class_list", "describe", "prepare", "read"]
+__all__ = ["class_list", "describe", "is_partial", "prepare", "read"]
 
 CLASSES = Path(__file__).with_name("tiered_imagenet_classes.txt")
 """A line for each category: its split, its WordNet id, and those of its classes (Appendix B)."""
@@ -113,6 +113,11 @@ def describe(pool: ImagePool) -> list[str]:
     if missing:
         return [*lines, f"partial: {missing} classes are missing; no published number refers to it"]
     return [*lines, "every class, but other images than the paper's" if differs else "complete"]
+
+
+def is_partial(pool: ImagePool) -> bool:
+    """Whether classes are missing: no published number refers to such a pool."""
+    return len(pool.classes) < sum(classes for classes, _ in TABLE4.values())
 
 
 def read(source: ImageSource) -> NDArray[np.uint8]:

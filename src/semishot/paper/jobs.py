@@ -19,7 +19,7 @@ from semishot.system.locks import Lock
 from semishot.training.checkpoints import LOCK_FILE
 from semishot.training.chunks import images_on
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
-from semishot.training.evaluation import evaluate
+from semishot.training.evaluation import evaluate, origin_of
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
 from semishot.training.fleets import load_model
@@ -61,8 +61,8 @@ def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
     side_by_side = len(configs) if site.device.type == "cuda" else 1
     if site.tensorboard:
         announce(site.runs)
-    seconds = train_all(configs, site, side_by_side)
-    return collect(jobs, site, seconds)
+    train_all(configs, site, side_by_side)
+    return collect(jobs, site)
 
 
 def check_jobs(jobs: Iterable[Job], site: Site) -> None:
@@ -73,20 +73,19 @@ def check_jobs(jobs: Iterable[Job], site: Site) -> None:
         check_fleet(job.config, site.pool, site.folder(job.config))
 
 
-def collect(jobs: list[Job], site: Site, seconds: float) -> list[Record]:
+def collect(jobs: list[Job], site: Site) -> list[Record]:
     """The records of trained fleets; missing ones are measured."""
     found: list[Record] = []
     for config in configs_of(jobs):
         mine = [job for job in jobs if job.config == config]
         model = load_model(site.folder(config), site.device)[1]
-        fleet = TrainedFleet(model, site.pool, site.folder(config), site.device, seconds)
+        fleet = TrainedFleet(model, site.pool, site.folder(config), site.device)
         found += fleet_records(mine, fleet)
     return found
 
 
-def train_all(configs: list[FleetConfig], site: Site, side_by_side: int) -> float:
-    """Train the fleets, a few at a time, each a chunk of updates in turn; return the seconds it took."""
-    begun = time.monotonic()
+def train_all(configs: list[FleetConfig], site: Site, side_by_side: int) -> None:
+    """Train the fleets, a few at a time, each a chunk of updates in turn."""
     rows = [row_of(config) for config in configs]
     with fleet_table(rows) as shown:
         images = images_on(site.pool, site.device)
@@ -100,7 +99,6 @@ def train_all(configs: list[FleetConfig], site: Site, side_by_side: int) -> floa
                 active.append(waiting.pop(0))
             active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
             shown.tell()
-    return time.monotonic() - begun
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,6 @@ class TrainedFleet:
     pool: ImagePool
     folder: Path
     device: torch.device
-    seconds: float
-    """How long training took."""
 
 
 def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
@@ -141,10 +137,13 @@ def measured(job: Job, tests: Sequence[EpisodeShape], fleet: TrainedFleet) -> li
     if job.row == SEMI_SUPERVISED_INFERENCE:
         model = ProtoNet(model.encoder, refine.build("soft_kmeans"), model.steps)
     seeds = [member.split_seed for member in job.config.members]
+    begun = time.monotonic()
     accuracies = evaluate(model, fleet.pool, "test", tests, seeds)
+    seconds, device = time.monotonic() - begun, device_name(fleet.device)
+    origin = origin_of(fleet.folder, fleet.pool)
     found: list[Record] = []
     for test, each in zip(tests, accuracies, strict=True):
-        measurement = Measurement(test, "test", fleet.seconds, device_name(fleet.device))
+        measurement = Measurement(test, "test", seconds, device, *origin)
         found += accuracy_records(job.config, job.row, measurement, each)
     return found
 

@@ -30,6 +30,7 @@ from semishot.training.evaluation import (
     embed_classes,
     episode_accuracies,
     open_fleet,
+    origin_of,
 )
 from semishot.training.fleet_training import check_fleet
 from semishot.training.fleets import find_model
@@ -92,7 +93,8 @@ def mask_records(
         streams = streams_of(images, seeds, shape)
         accuracies = episode_accuracies(fleet, embeddings, streams, episodes)
         seconds = time.monotonic() - begun
-        measurement = Measurement(shape, "test", seconds, device_name(device))
+        origin = origin_of(find_model(str(source)), pool)
+        measurement = Measurement(shape, "test", seconds, device_name(device), *origin)
         rows = accuracy_records(config, None, measurement, accuracies)
         for run, (member, row) in enumerate(zip(config.members, rows, strict=True)):
             refiner = take_run(fleet, run).double().refiner

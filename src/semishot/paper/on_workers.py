@@ -4,6 +4,7 @@ A fleet is trained and measured in a folder of the worker. Its checkpoints, and 
 are sent back as bytes, without a shared disk. If a machine is lost, so is the work since its last checkpoint.
 """
 
+import shlex
 import shutil
 import tempfile
 import time
@@ -14,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from semishot import refine
-from semishot.data.pool import ImageClass, ImagePool
+from semishot.data.pool import ImagePool
 from semishot.paper.jobs import (
     RunJobs,
     Site,
@@ -29,6 +31,7 @@ from semishot.paper.jobs import (
     run_jobs,
 )
 from semishot.paper.plan import Job, configs_of
+from semishot.system import running
 from semishot.system.devices import pick_device
 from semishot.system.locks import Lock
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE
@@ -48,6 +51,7 @@ from semishot.workers.requests import Workers
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint of 30 runs is 40 MB, and there may be many workers."""
 PROGRESS_SECONDS = 1.0
+NO_IMAGES = np.empty((0, 1, 1, 1), np.uint8)
 
 
 class Progress(NamedTuple):
@@ -83,7 +87,7 @@ def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> l
                     for task, value in news:
                         table.receive(task, value)
                     shown.tell()
-    return collect(table.jobs, site, 0.0)
+    return collect(table.jobs, site)
 
 
 @dataclass
@@ -109,12 +113,15 @@ class FleetTasks:
         row = row_of(config)
         folder = self.site.folder(config)
         self.locks.enter_context(Lock(folder / LOCK_FILE))
-        pool, tensorboard = (self.site.pool.name, self.site.pool.classes), self.site.tensorboard
+        pool, tensorboard = replace(self.site.pool, images=NO_IMAGES), self.site.tensorboard
 
         def arguments() -> tuple[Any, ...]:
             jobs = [job for job in self.jobs if job.config == config]
             seconds, methods = CHECKPOINT_SECONDS, refine.added()
-            return (FleetWork(pool, jobs, pack(folder), tensorboard, seconds, methods),)
+            work = FleetWork(
+                pool, running.command(), jobs, pack(folder), tensorboard, seconds, methods
+            )
+            return (work,)
 
         size = row.updates * row.images
         task = Task(row.name, size, work_on_fleet, arguments, lambda: self.halves(task))
@@ -156,8 +163,10 @@ class FleetTasks:
 class FleetWork:
     """What a worker receives in addition to the images of the pool."""
 
-    pool: tuple[str, tuple[ImageClass, ...]]
-    """Its name and classes."""
+    pool: ImagePool
+    """Without its images."""
+    command: str
+    """What this process runs, for the records."""
     jobs: list[Job]
     """The jobs of one fleet."""
     files: Files
@@ -173,12 +182,12 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
     for method in work.methods:
         refine.add(method)
     config, device = work.jobs[0].config, torch.device(device_name)
-    name, classes = work.pool
-    pool = ImagePool(name, images, classes)
+    pool = replace(work.pool, images=images)
+    running.note_command(shlex.split(work.command)[1:])
     with tempfile.TemporaryDirectory(prefix="semishot-") as temporary:
         folder = Path(temporary) / config.name
         unpack(work.files, folder)
-        row, begun, told = row_of(config), time.monotonic(), 0.0
+        row, told = row_of(config), 0.0
         seconds = work.checkpoint_seconds
         request = TrainingRequest(config, pool, folder, device, seconds, work.tensorboard)
         for event in training(request, images_on(pool, device), row):
@@ -190,6 +199,5 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
         yield Progress(row.skipped, row.done, row.loss, row.accuracy)
         yield pack(folder)  # the trained fleet is saved before it is measured
         model = load_model(folder, device)[1]
-        taken = time.monotonic() - begun
-        fleet_records(work.jobs, TrainedFleet(model, pool, folder, device, taken))
+        fleet_records(work.jobs, TrainedFleet(model, pool, folder, device))
         yield pack(folder)

@@ -30,13 +30,13 @@ class Preset:
 
 PRESETS = {
     "ren2018": Preset(
-        "reproduces the paper's numbers: the schedule of its code", Recipe(halvings=CODE_HALVINGS)
+        "the paper's experiment, with the schedule of its code", Recipe(halvings=CODE_HALVINGS)
     ),
     "ren2018-text": Preset(
         "the schedule as the paper's text has it", Recipe(halvings=TEXT_HALVINGS)
     ),
     "semishot": Preset(
-        "beyond the paper: the same labels, encoder and test, a better recipe",
+        "beyond the paper: the same labels, encoder and test, another recipe",
         Recipe(updates=20_000, learning_rate=2e-3, cosine=True, augment=1.0),
         train=EpisodeShape(way=40, shot=1, query=1, unlabeled=5),
     ),

@@ -48,6 +48,11 @@ def table(
     """The records of a table or figure; `tensorboard` leaves event files in the run folders too."""
     chosen_rows(request.models)  # a wrong name is said before data are missed
     pool = datasets.load(request.dataset or published.dataset_of(name), where.data_root)
+    if datasets.is_partial(pool) and not request.partial:
+        raise InputError(
+            f"{pool.name} has {len(pool.classes)} classes here and lacks others, so its numbers would not be "
+            f"the paper's: prepare the rest, or pass --partial to measure it as it is"
+        )
     device, run = choose_runner(workers, where.device)
     site = Site(pool, where.runs, device, tensorboard)
     return run(requested_jobs(name, request, site), site)

@@ -37,6 +37,8 @@ class TableRequest:
     """Training updates instead of the preset's; the schedule is stretched with them."""
     finished: bool = False
     """Train nothing: show what earlier runs have finished."""
+    partial: bool = False
+    """Accept a data set that lacks classes. What is measured on it is not the paper's table, and says so."""
     fleet_size: int | None = None
     """Train at most this many runs as one fleet, instead of as many as can share one: more and smaller
     pieces of work, for many devices."""

@@ -33,6 +33,7 @@ from semishot.system.locks import Lock
 from semishot.training import pretraining
 from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.evaluation import embed_classes
+from semishot.training.origin import data_state
 from semishot.training.pretraining import Pretraining
 from semishot.training.records import (
     Baseline,
@@ -81,7 +82,9 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
             for seed in missing:
                 seen = features_of(kind, images, seed, where.runs)
                 for test in tests:
-                    held += baseline_records(kind, seen, streams_of(images, [seed], test))
+                    held += baseline_records(
+                        kind, seen, streams_of(images, [seed], test), where.runs
+                    )
                 write_json(path, held)
     return held
 
@@ -113,10 +116,13 @@ def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -
 
 
 def baseline_records(
-    kind: FeatureKind, seen: Tensor, stream: EpisodeStreams
+    kind: FeatureKind, seen: Tensor, stream: EpisodeStreams, runs: Path
 ) -> list[BaselineRecord]:
     """One record per classifier."""
     found, training, (seed,) = [], kind.training, stream.seeds
+    trained = {}
+    if kind.name == "pretrained":
+        trained = pretraining.training_of_encoder(training, seed, runs)
     for classifier in CLASSIFIERS:
         begun = time.monotonic()
         right = baseline_accuracies(seen, stream, classifier, ADAM_RATE[kind.name], EPISODES)
@@ -124,7 +130,8 @@ def baseline_records(
         baseline = Baseline(training.pool.name, classifier, kind.name, seed, training.scale_bug)
         if kind.name == "pretrained":
             baseline = replace(baseline, recipe=training.recipe, batch=pretraining.BATCH)
-        measurement = Measurement(stream.shape, "test", seconds, device)
+        data = data_state(training.pool)
+        measurement = Measurement(stream.shape, "test", seconds, device, data, trained)
         found.append(baseline_record(baseline, measurement, right))
     return found
 

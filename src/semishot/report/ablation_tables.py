@@ -8,6 +8,7 @@ import numpy as np
 from semishot.paper import published
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Provenance, Section
+from semishot.report.statistics import paired
 from semishot.report.tables import COLUMNS
 from semishot.training.records import AblationRecord, Choice
 
@@ -23,7 +24,8 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
         [("all of it", f"{command} --only {shlex.quote(only)}" if only else command)],
         about=[
             f"One change at a time, M = {tests} at test; `difference` is to the preset's own cell, "
-            f"split by split, with the standard error of that difference over {splits} splits."
+            f"split by split, with its 95 % interval by Student's t over {splits} splits, and t. If the "
+            "interval holds zero, the change may be worth nothing."
         ],
     )
 
@@ -54,9 +56,10 @@ def ablations_grid(records: Sequence[AblationRecord]) -> Grid:
 def difference(pairs: Sequence[tuple[float, float]]) -> list[Cell]:
     """The mean of the variant, and of its difference to the cell itself."""
     ours, base = np.array(pairs).T
-    gap = ours - base
-    error = float(gap.std() / len(gap) ** 0.5)
-    return [Number(float(ours.mean())), Number(float(gap.mean()), error, form="difference")]
+    mean, gap = Number(float(ours.mean())), paired(dict(enumerate(ours)), dict(enumerate(base)))
+    if gap is None:
+        return [mean, Number(float((ours - base).mean()), form="difference")]
+    return [mean, Number(gap.mean, form="difference", note=gap.interval, t=gap.t)]
 
 
 def cell_of(record: AblationRecord) -> tuple[str, str, int, int]:

@@ -16,8 +16,8 @@ def curves_section(records: Sequence[Record]) -> Section:
     grids = [curves_grid(table, records, shot) for shot in shots_of(records)]
     heading = (
         f"{first['dataset']}, 5-way, by M unlabeled images per class at test. Accuracy in %,\n"
-        f"mean ± standard error over {len(split_seeds(records))} splits of {first['episodes']} episodes; "
-        f"{first['updates']:,} updates."
+        f"mean ± standard error (ddof = 1) over {len(split_seeds(records))} splits of "
+        f"{first['episodes']} episodes; {first['updates']:,} updates."
     )
     # one point, from a table, is not a curve
     curves = [
@@ -30,7 +30,7 @@ def curves_section(records: Sequence[Record]) -> Section:
         provenance(records),
         cell_commands(published.FIGURE_UNLABELED, table, records),
         charts=[chart for chart in curves if chart.lines],
-        about_charts="Mean and standard error over splits.",
+        about_charts="Mean and standard error over splits (ddof = 1).",
     )
 
 

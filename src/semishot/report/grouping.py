@@ -51,7 +51,7 @@ class Grouped:
 
 def group(files: dict[str, list[Record]]) -> Grouped:
     out = Grouped()
-    plain: dict[tuple[str, str, int], Plain] = {}
+    plain: dict[tuple[str, str, int, str], Plain] = {}
     for name, records in files.items():
         for record in records:
             if record["kind"] == "baseline":
@@ -61,7 +61,8 @@ def group(files: dict[str, list[Record]]) -> Grouped:
             elif record["kind"] == "ablation":
                 out.ablations.setdefault(name, []).append(record)
             else:
-                key = record["dataset"], record["preset"], record["updates"]
+                prepared = record.get("preparation", "")
+                key = record["dataset"], record["preset"], record["updates"], prepared
                 # measured twice, for a table and for a figure: the later file's is used
                 plain.setdefault(key, {})[identity(record)] = name, record
     for (dataset, *_), own in sorted(plain.items()):

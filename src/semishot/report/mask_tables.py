@@ -10,6 +10,7 @@ from semishot.paper.published import title
 from semishot.report.charts import Chart, Steps
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Grid, Number, Section
+from semishot.report.statistics import standard_error
 from semishot.training.records import MaskRecord, Separation
 
 SCORES = {
@@ -61,8 +62,8 @@ def score_summaries(records: Sequence[MaskRecord]) -> list[ScoreSummary]:
                 groups.setdefault(key, []).append(record["tells_distractors"][score])
 
     def number(values: list[float]) -> Number:
-        error = float(np.std(values) / len(values) ** 0.5)
-        return Number(float(np.mean(values)), error if len(values) > 1 else None, decimals=4)
+        error = standard_error(values) if len(values) > 1 else None
+        return Number(float(np.mean(values)), error, decimals=4)
 
     return [
         ScoreSummary(

@@ -12,9 +12,10 @@ from semishot.report.curves import curves_section
 from semishot.report.gallery import draw_episodes
 from semishot.report.grouping import group, others_section
 from semishot.report.mask_tables import masks_section
+from semishot.report.provenance import day_of
 from semishot.report.reading import Results, read_results
 from semishot.report.section import Grid, Section
-from semishot.report.tables import table_section
+from semishot.report.table_sections import table_section
 from semishot.report.template import FOLDER, PAGE_STYLE, render
 from semishot.system.files import write_whole
 from semishot.system.open_files import reading
@@ -98,13 +99,13 @@ def lead(found: Results) -> str:
     records = [r for own in found.files.values() for r in own]
     datasets = ", ".join(sorted({r["dataset"] for r in records}))
     devices = " and ".join(sorted({r["device"] for r in records}))
-    newest = max(r["date"] for r in records)
+    newest = day_of(max(r["date"] for r in records))
     return f"{len(records):,} records of {datasets}, measured on {devices}; the newest of {newest}."
 
 
-OVERVIEW = ["table", "preset", "updates", "cells measured", "at or above", "lowest difference"]
+OVERVIEW = ["table", "preset", "updates", "cells measured", "agree", "above", "below"]
 
 
 def overview(made: list[Section]) -> Grid:
-    caption = "Cells beside the paper's, at the better M"
+    caption = "Cells beside the paper's at the first M: |z| <= 2 agree"
     return Grid(caption, OVERVIEW, [section.summary for section in made if section.summary])

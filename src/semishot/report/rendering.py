@@ -2,7 +2,8 @@
 
 from itertools import chain
 
-from semishot.report.section import Cell, Grid, Number, Provenance, Section
+from semishot.report.section import NOT_NAMED, Cell, Grid, Number, Provenance, Section
+from semishot.report.statistics import AGREES
 
 MISSING = "-"
 
@@ -15,7 +16,13 @@ def shown(cell: Cell) -> str:
         return str(cell)
     sign, before = "+" if cell.form == "difference" else "", "± " if cell.form == "error" else ""
     error = "" if cell.error is None else f" ± {cell.error:.{cell.decimals}f}"
-    note = f" ({cell.note})" if cell.note else ""
+    ratios = [
+        f"{name} {value:+.1f}"
+        for name, value in (("z", cell.z), ("t", cell.t))
+        if value is not None
+    ]
+    notes = [*([cell.note] if cell.note else []), *ratios]
+    note = f" ({', '.join(notes)})" if notes else ""
     return f"{before}{cell.value:{sign},.{cell.decimals}f}{error}{note}"
 
 
@@ -30,8 +37,11 @@ def rank(cell: Cell) -> float | str:
 
 
 def tone(cell: Cell) -> str:
-    """`above` or `below`, for a difference."""
+    """`above` or `below`, for a difference that is more than its error."""
     if not isinstance(cell, Number) or cell.form != "difference":
+        return ""
+    ratio = cell.z if cell.z is not None else cell.t
+    if ratio is not None and abs(ratio) <= AGREES:
         return ""
     return "below" if cell.value < 0 else "above"
 
@@ -48,7 +58,8 @@ def paragraphs(section: Section) -> list[str]:
 def as_text(section: Section) -> str:
     """Headings, grids and findings, for a terminal."""
     parts = chain.from_iterable((grid.heading, grid_as_text(grid)) for grid in section.grids)
-    return "\n\n".join(part for part in (*parts, "\n".join(section.findings)) if part)
+    said = [*section.conclusions, *mixture(section.provenance)]
+    return "\n\n".join(part for part in (*parts, "\n".join(said)) if part)
 
 
 def grid_as_text(grid: Grid) -> str:
@@ -77,6 +88,7 @@ def as_markdown(section: Section, above: str = "", below: str = "") -> str:
     parts += (
         [] if section.is_complete else ["Cells marked - and shots not shown have not been run."]
     )
+    parts += mixture(section.provenance)
     # a column of splits is more informative than their seeds
     by_row = any("splits" in grid.header for grid in section.grids)
     parts += [origin(section.provenance, section.commands[0][1], not by_row), below]
@@ -89,9 +101,18 @@ def grid_as_markdown(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def mixture(provenance: Provenance) -> list[str]:
+    """Says if the records are not of one state, or do not name it."""
+    said = [f"Mixed: {line}." for line in provenance.mixed]
+    if provenance.is_old:
+        said.append("Code and data are " + NOT_NAMED + ".")
+    return said
+
+
 def origin(provenance: Provenance, command: str, with_seeds: bool) -> str:
     """In one line, with the command that measures it again."""
     seeds = sorted(provenance.split_seeds) if with_seeds else []
     parts = [f"Split seeds {seeds[0]} to {seeds[-1]}"] if seeds else []
     parts += [", ".join(sorted(provenance.devices)), "; ".join(provenance.versions)]
+    parts += [provenance.code] if provenance.code else []
     return "; ".join([*parts, ", ".join(sorted(provenance.dates))]) + f". Again: `{command}`."

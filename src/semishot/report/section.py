@@ -17,6 +17,10 @@ class Number:
     """A difference is shown with its sign, and as above or below; an error is shown after a ±."""
     note: str = ""
     """Shown in parentheses: the number of splits, if it is smaller than for other cells."""
+    z: float | None = None
+    """Of a difference to the paper's cell, in parentheses too."""
+    t: float | None = None
+    """Of a difference between our own splits, likewise."""
 
 
 Cell = str | int | Number | None
@@ -40,6 +44,9 @@ class Grid:
         return any(isinstance(row[column], int | Number) for row in self.rows)
 
 
+NOT_NAMED = "not named: measured before records had them"
+
+
 @dataclass(frozen=True)
 class Provenance:
     """How, where and when records were measured, with every value that occurs."""
@@ -51,6 +58,12 @@ class Provenance:
     settings: Sequence[tuple[str, str]] = ()
     """Episodes and recipe, by name."""
     wall_time: str = ""
+    code: str = ""
+    """The state of the code, and the data; empty if the records are of before they named it."""
+    mixed: Sequence[str] = ()
+    """What differs between the records, if they are not of one state of code, data and devices."""
+    is_old: bool = False
+    """Whether some records do not name their state."""
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -59,6 +72,8 @@ class Provenance:
             ("split seeds", ", ".join(map(str, self.split_seeds))),
             *self.settings,
             ("device", "; ".join(self.devices)),
+            ("code and data", self.code or (NOT_NAMED if self.is_old else "")),
+            ("mixed", "; ".join(self.mixed)),
             ("versions", "; ".join(self.versions)),
             ("date", "; ".join(self.dates)),
             ("wall time", self.wall_time),
@@ -93,4 +108,4 @@ class Section:
 
     @property
     def conclusions(self) -> list[str]:
-        return [self.comparison] if self.comparison else self.findings
+        return [*([self.comparison] if self.comparison else []), *self.findings]

@@ -1,4 +1,4 @@
-"""Tables 1 to 3: records -> a section beside the paper's numbers, or its cells as JSON."""
+"""Tables 1 to 3: records -> cells, grids beside the paper's numbers, commands, or cells as JSON."""
 
 import json
 import shlex
@@ -11,10 +11,12 @@ import numpy as np
 from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.paper import published as paper
-from semishot.report.provenance import provenance, split_seeds
+from semishot.report.provenance import split_seeds
 from semishot.report.rendering import grid_as_text
-from semishot.report.section import Cell, Grid, Number, Section
+from semishot.report.section import Cell, Grid, Number
+from semishot.report.statistics import standard_error, unbiased, z_score
 from semishot.training.config import Recipe
+from semishot.training.origin import PARTIAL
 from semishot.training.records import Record
 
 
@@ -24,7 +26,7 @@ class Measured:
 
     mean: float
     error: float
-    """Standard error over splits: std(ddof=0) / sqrt(splits), as in the paper."""
+    """Standard error over splits, with ddof = 1."""
     interval: float
     """Mean half-width of the 95 % interval over episodes within a split."""
     splits: int
@@ -33,6 +35,10 @@ class Measured:
         """One split has no standard error; fewer splits than other cells have are noted."""
         note = str(self.splits) if self.splits < most_splits else ""
         return Number(self.mean, self.error if self.splits > 1 else None, note=note)
+
+    def z(self, mean: float, error: float) -> float | None:
+        """Of the difference to another mean with its standard error, as it is shown; one split has none."""
+        return round(z_score(self.mean - mean, self.error, error), 1) if self.splits > 1 else None
 
     def as_json(self) -> dict[str, float]:
         return {
@@ -57,7 +63,7 @@ def cell(records: Iterable[Record]) -> Measured | None:
         )
     accuracies = 100 * np.array([row["accuracy"] for row in rows])
     interval = 100 * float(np.mean([row["accuracy_ci95"] for row in rows]))
-    error = float(accuracies.std() / len(rows) ** 0.5)
+    error = standard_error(accuracies.tolist())
     return Measured(float(accuracies.mean()), error, interval, len(rows))
 
 
@@ -94,39 +100,15 @@ def parts_of(table: paper.Table, records: Sequence[Record]) -> list[tuple[int, i
     return [(shot, m) for shot in table.shots for m in table.tests if (shot, m) in held]
 
 
-def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> Section:
-    """A table, a grid for each shot and M at test."""
-    dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
-    beside_paper = dataset == table.dataset
-    others = set(rows_of(records)) - set(paper.MODELS)
-    title = table.title if beside_paper else "The five models" + (" and others" if others else "")
-    aim = presets.preset(preset, dataset).about
-    parts = parts_of(table, records)
-    best = best_differences(table, records)
-    summary: list[Cell] = [
-        f"{title}, {dataset}",
-        preset,
-        Number(updates, decimals=0),
-        Number(len(best), decimals=0, note=f"of {len(table.cells)}"),
-        sum(gap >= 0 for gap in best.values()),
-        Number(min(best.values()), form="difference") if best else None,
-    ]
-    return Section(
-        f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates",
-        [table_grid(table, records, *part) for part in parts],
-        provenance(records),
-        cell_commands(name, table, records),
-        aim=f"{aim[0].upper()}{aim[1:]}.",
-        comparison=comparison(table, best) if beside_paper and best else "",
-        findings=findings(records, *parts[0]),
-        is_complete=len(best) == len(table.cells),
-        summary=summary if beside_paper else [],
-    )
+def is_beside_paper(table: paper.Table, records: Sequence[Record]) -> bool:
+    """Whether the paper's numbers are of this data set, with all its classes."""
+    first = records[0]
+    return first["dataset"] == table.dataset and first.get("preparation") != PARTIAL
 
 
 def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabeled: int) -> Grid:
     """One shot and M; beside the paper's numbers where the data set is the paper's."""
-    first, beside_paper = records[0], records[0]["dataset"] == table.dataset
+    first, beside_paper = records[0], is_beside_paper(table, records)
     measured = cells(records, shot, unlabeled)
     splits = [ours.splits for ours in measured.values() if ours]
     header = ["model"]
@@ -139,7 +121,8 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
             ours = measured[model, h]
             row.append(ours.number(max(splits)) if ours else None)
             if beside_paper:
-                row += beside(ours, table.cells.get((model, shot, h)))
+                theirs = table.cells.get((model, shot, h))
+                row += beside(ours, theirs, unbiased(theirs.error) if theirs else 0.0)
         rows.append(row)
     filters = first["recipe"].get("filters", Recipe().filters)
     fewer = " (n): over n splits only." if min(splits) < max(splits) else ""
@@ -148,64 +131,24 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
         header,
         rows,
         heading=f"{first['dataset']}, 5-way {shot}-shot, M = {unlabeled} unlabeled per class at test. "
-        f"Accuracy in %,\nmean ± standard error over {max(splits)} splits of {first['episodes']} "
+        f"Accuracy in %,\nmean ± standard error (ddof = 1) over {max(splits)} splits of {first['episodes']} "
         f"episodes; {first['updates']:,} updates, {filters} filters.{fewer}",
         captioned=True,
     )
 
 
-def beside(ours: Measured | None, theirs: paper.Cell | None) -> list[Cell]:
-    """The paper's number, and how far the measured one is above it."""
+def beside(ours: Measured | None, theirs: paper.Cell | None, error: float = 0.0) -> list[Cell]:
+    """The paper's number as printed, and how far the measured one is above it.
+
+    `error` is the standard error of the paper's mean.
+    """
     if theirs is None:
         return [None, None]
-    gap = Number(ours.mean - theirs.mean, form="difference") if ours else None
+    gap = None
+    if ours is not None:
+        z = ours.z(theirs.mean, error)
+        gap = Number(ours.mean - theirs.mean, form="difference", z=z)
     return [Number(theirs.mean, theirs.error), gap]
-
-
-def best_differences(
-    table: paper.Table, records: Sequence[Record]
-) -> dict[tuple[str, int, int], float]:
-    """How far each cell is above the paper's, in points, at the M where it is highest."""
-    best: dict[tuple[str, int, int], float] = {}
-    for shot, m in parts_of(table, records):
-        for (model, h), ours in cells(records, shot, m).items():
-            key = model, shot, h
-            if ours and key in table.cells:
-                best[key] = max(best.get(key, -np.inf), ours.mean - table.cells[key].mean)
-    return best
-
-
-def comparison(table: paper.Table, best: dict[tuple[str, int, int], float]) -> str:
-    above, better = sum(gap >= 0 for gap in best.values()), "At the better M, "
-    return (
-        f"{better if len(table.tests) > 1 else ''}{above} of the {len(best)} cells measured are "
-        f"at or above the paper's; the lowest difference is {min(best.values()):+.2f}."
-    )
-
-
-def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
-    """What unlabeled images gain and distractors cost, as far as it was measured."""
-    means = {k: ours.mean for k, ours in cells(records, shot, unlabeled).items() if ours}
-    methods = [model for model in rows_of(records) if model != "supervised"]
-    bought = {model: means[model, 0] for model in methods if (model, 0) in means}
-    kept = {model: means[model, 5] for model in methods if (model, 5) in means}
-    said = []
-    if bought and unlabeled and ("supervised", 0) in means:
-        base, best = means["supervised", 0], max(bought, key=lambda model: bought[model])
-        said.append(
-            f"{unlabeled} unlabeled images per class bought {bought[best] - base:+.1f} points: "
-            f"{paper.title(best)} reaches {bought[best]:.1f} % where the supervised model has "
-            f"{base:.1f} %."
-        )
-    plain = "soft_kmeans"
-    if kept and unlabeled and plain in kept and plain in bought:
-        robust = max(kept, key=lambda model: kept[model])
-        said.append(
-            f"With as many distractors in the pile, Soft k-Means falls by "
-            f"{bought[plain] - kept[plain]:.1f} points to {kept[plain]:.1f} %, while "
-            f"{paper.title(robust)} keeps {kept[robust]:.1f} %."
-        )
-    return said
 
 
 def cell_commands(
@@ -246,9 +189,12 @@ def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
                 continue
             where = {"model": model, "shot": shot, "distractors": h, "unlabeled": m}
             cell: dict[str, Any] = {**where, **ours.as_json()}
-            if published := table.cells.get((model, shot, h)):
+            published = table.cells.get((model, shot, h))
+            if published and is_beside_paper(table, records):
                 cell["paper_accuracy"] = published.mean / 100
                 cell["paper_standard_error"] = published.error / 100
+                z = ours.z(published.mean, unbiased(published.error))
+                cell |= {} if z is None else {"z": z}
             found.append(cell)
     return json.dumps(found, indent=1)
 

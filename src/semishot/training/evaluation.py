@@ -28,6 +28,7 @@ from semishot.training.config import (
 )
 from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.fleets import find_model, load_model, save_model
+from semishot.training.origin import TRAINING_FILE, Training, data_state, training_of
 from semishot.training.records import (
     AccuracyRecord,
     Measurement,
@@ -117,7 +118,8 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
     for method in (*request.allow, refiner or ""):
         refine.add(method)
     device = pick_device(where.device)
-    config, model, pool = open_fleet(find_model(request.model), where.data_root, device)
+    path = find_model(request.model)
+    config, model, pool = open_fleet(path, where.data_root, device)
     name = None
     trained = {member.model for member in config.members}
     if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
@@ -126,7 +128,9 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
     (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes=request.episodes)
-    measurement = Measurement(shape, split, time.monotonic() - begun, device_name(device))
+    measurement = Measurement(
+        shape, split, time.monotonic() - begun, device_name(device), *origin_of(path, pool)
+    )
     return accuracy_records(config, name, measurement, accuracies)
 
 
@@ -142,6 +146,12 @@ def open_fleet(
             f"(fingerprint {config.data_fingerprint[:16]}, not {pool.fingerprint[:16]})"
         )
     return config, model, pool
+
+
+def origin_of(path: Path, pool: ImagePool) -> tuple[dict[str, str], dict[str, Training]]:
+    """The data of a record, and the training of its fleet, which a model file alone does not say."""
+    training = training_of(path / TRAINING_FILE) if path.is_dir() else {}
+    return data_state(pool), training
 
 
 def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
@@ -179,7 +189,9 @@ def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> di
     single = take_run(fleet, best)
     begun = time.monotonic()
     (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
-    measurement = Measurement(shape, "test", time.monotonic() - begun, device_name(device))
+    measurement = Measurement(
+        shape, "test", time.monotonic() - begun, device_name(device), *origin_of(folder, pool)
+    )
     (record,) = accuracy_records(alone, None, measurement, tested)
     about = {**without_episodes(record), "val_accuracy": float(accuracies[best].mean())}
     save_model(out, alone, single, {"result": json.dumps(about)})

@@ -20,6 +20,7 @@ from semishot.data.pool import ImagePool
 from semishot.data.splits import check_seed, labeled_split
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
+from semishot.system.devices import device_name
 from semishot.system.files import sweep, write_whole
 from semishot.system.locks import Lock
 from semishot.system.tensor_files import is_whole
@@ -38,6 +39,7 @@ from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
 from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
 from semishot.training.observer import FleetObserver
+from semishot.training.origin import Sessions
 from semishot.training.tensorboard import EventFile
 from semishot.training.update import Chunk, RunChunk, captured_chunk, plain_chunk
 from semishot.training.validation import fixed_episodes
@@ -104,8 +106,13 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
 
     validation = fixed_episodes(config, pool, device, pace.every)
     event_file = EventFile(folder, config, step) if request.tensorboard else None
+    sessions = Sessions(folder, device_name(device))
     with closing(FleetObserver(folder, fleet, row, validation, event_file)) as observer:
-        yield from learn(learner, step, chunks, prepare, observer)
+        for event in learn(learner, step, chunks, prepare, observer):
+            if event is Event.SAVED:
+                sessions.save()
+            yield event
+    sessions.save()
     save_model(folder / MODEL_FILE, config, fleet)
     delete_checkpoints(folder)
 

@@ -21,13 +21,17 @@ from semishot.data.pool import ImagePool, Indices
 from semishot.data.splits import ClassImages, labeled_split, random_words, uniforms
 from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS, ConvEncoder
+from semishot.system.devices import device_name
+from semishot.system.files import write_json
 from semishot.system.locks import Lock
+from semishot.system.open_files import read_json
 from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop
 from semishot.training.checkpoints import LOCK_FILE
 from semishot.training.chunks import Draw, Drawn, Pace, draw_chunks, images_on, updates_that_fit
 from semishot.training.config import Recipe
+from semishot.training.origin import TRAINING_FILE, Sessions, Training, training_of
 from semishot.training.update import deterministic_cudnn, plain_chunk
 
 BATCH = 100
@@ -44,6 +48,7 @@ __all__ = [
     "pretrained_encoders",
     "train_classifiers",
     "train_together",
+    "training_of_encoder",
     "untrained",
 ]
 
@@ -93,9 +98,11 @@ def train_together(request: Pretraining, files: Mapping[int, Path], progress: Me
         missing = [seed for seed in seeds if not is_whole(files[seed])]
         if missing:
             encoders = train_classifiers(request, seeds, folder, progress)
+            sessions = read_json(folder / TRAINING_FILE)
             for seed in missing:
                 run = seeds.index(seed)
                 own = {k: t[run : run + 1] for k, t in encoders.state_dict().items()}
+                write_json(files[seed].with_suffix(".json"), sessions)
                 write_tensors(files[seed], own, {})
         else:
             progress.skip(len(seeds) * request.recipe.updates * BATCH)
@@ -123,10 +130,12 @@ def train_classifiers(
     brought = pool if images is None else None
     chunks = draw_chunks(labeled_batches(pool, recipe, seeds), recipe, step, pace, brought)
     run_chunk = plain_chunk(model, optimizer, images)
-    observer = MeterObserver(progress, batch)
+    observer, sessions = MeterObserver(progress, batch), Sessions(folder, device_name(device))
     with deterministic_cudnn():
-        for _ in loop.learn(learner, step, chunks, lambda _: run_chunk, observer):
-            pass
+        for event in loop.learn(learner, step, chunks, lambda _: run_chunk, observer):
+            if event is loop.Event.SAVED:
+                sessions.save()
+    sessions.save()
     return encoder.eval()
 
 
@@ -231,6 +240,11 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
             f"class {split.classes[poorest].name!r} has {split.size[poorest]} images, of which a labeled "
             f"fraction of {recipe.labeled_fraction:g} leaves none to pre-train on"
         )
+
+
+def training_of_encoder(request: Pretraining, seed: int, runs: Path) -> dict[str, Training]:
+    """`training` of a record with the encoder of this seed."""
+    return training_of(_file(request, seed, runs).with_suffix(".json"))
 
 
 def _file(request: Pretraining, seed: int, runs: Path) -> Path:

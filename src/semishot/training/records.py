@@ -3,8 +3,7 @@
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import (
     Any,
@@ -23,11 +22,13 @@ from semishot import __version__
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
 from semishot.errors import InputError
+from semishot.system import running
 from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
 from semishot.system.locks import Lock
 from semishot.system.open_files import read_json
 from semishot.training.config import SUPERVISED, FleetConfig, Recipe
+from semishot.training.origin import Training, code_state, now
 
 
 class RecordFields(TypedDict):
@@ -59,9 +60,25 @@ class RecordFields(TypedDict):
     """The training episode."""
     updates: int
     seconds: float
+    """Of the measurement. Before records had `code`: of the training of all fleets of the command, if it
+    trained."""
     device: str
+    """Of the measurement."""
     versions: dict[str, str]
     date: str
+    """With the time, in UTC; before records had `code`, without."""
+    code: NotRequired[str]
+    """A digest of the source that can change a number: `origin.code_files`. Older files have none, nor the
+    fields below."""
+    commit: NotRequired[str]
+    """What was checked out, if it was a checkout."""
+    data: NotRequired[str]
+    """The first digits of the pool's fingerprint."""
+    preparation: NotRequired[str]
+    """How the images of the pool were prepared, if not as usual, such as `cubic-warped`."""
+    command: NotRequired[str]
+    """What was typed, without the flags that name folders."""
+    training: NotRequired[Training]
 
 
 class AccuracyRecord(RecordFields):
@@ -152,6 +169,10 @@ class Measurement:
     split: Split
     seconds: float
     device: str
+    data: Mapping[str, str] = field(default_factory=dict)
+    """`origin.data_state` of the pool."""
+    training: Mapping[str, Training] = field(default_factory=dict)
+    """`origin.training_of` the fleet."""
 
     def fields(self, split_seed: int, accuracies: NDArray[np.float64]) -> dict[str, Any]:
         """The fields of a record between its options and its recipe."""
@@ -170,7 +191,11 @@ class Measurement:
             "seconds": round(self.seconds, 3),
             "device": self.device,
             "versions": versions(),
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "date": now(),
+            **code_state(),
+            **self.data,
+            **({"command": command} if (command := running.command()) else {}),
+            **self.training,
         }
 
 
@@ -330,7 +355,7 @@ def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
 
 SETTINGS = (
     *("kind", "dataset", "preset", "model", "features", "options", "trained_as", "variant"),
-    "source",
+    *("source", "preparation"),
     *("split", "split_seed", "episodes"),
     *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
 )

@@ -8,8 +8,9 @@ from semishot.system.open_files import read_regular
 from semishot.system.real_paths import real_path
 from semishot.system.tensor_files import MOST_BYTES
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE
+from semishot.training.origin import TRAINING_FILE
 
-ORDER = ("config.json", "log.jsonl", STATE_FILE, MODEL_FILE, "result.json")
+ORDER = ("config.json", "log.jsonl", TRAINING_FILE, STATE_FILE, MODEL_FILE, "result.json")
 """The order in which files are written: if interrupted at any point, the folder can be resumed."""
 
 Files = dict[str, bytes]

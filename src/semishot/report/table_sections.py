@@ -1,0 +1,187 @@
+"""Tables 1 to 3: records -> a section, with what its numbers say beside the paper's and each other's."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from semishot.paper import presets
+from semishot.paper import published as paper
+from semishot.report.provenance import provenance, split_seeds
+from semishot.report.section import Cell, Number, Section
+from semishot.report.statistics import AGREES, FEW_SPLITS, Paired, chance, paired, unbiased
+from semishot.report.tables import (
+    COLUMNS,
+    cell_commands,
+    cells,
+    is_beside_paper,
+    parts_of,
+    rows_of,
+    table_grid,
+)
+from semishot.training.config import SEMI_SUPERVISED_INFERENCE
+from semishot.training.origin import PARTIAL
+from semishot.training.records import Record
+
+Key = tuple[str, int, int]
+"""A cell of the paper: model, shot, number of distractor classes."""
+NOT_THE_TABLE = (
+    "Classes of the data set are missing here: these numbers are not those of the paper's table and cannot "
+    "be compared with them. They show that the command runs."
+)
+VERDICTS = ("agree", "above", "below")
+
+
+def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> Section:
+    """A table, a grid for each shot and M at test."""
+    dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
+    beside_paper = is_beside_paper(table, records)
+    others = set(rows_of(records)) - set(paper.MODELS)
+    title = table.title if beside_paper else "The five models" + (" and others" if others else "")
+    aim = presets.preset(preset, dataset).about
+    parts, prepared = parts_of(table, records), records[0].get("preparation")
+    held = {key for part in parts for key in beside_paper_cells(table, records, *part)}
+    verdicts = verdicts_of(table, records, *parts[0])
+    summary: list[Cell] = [
+        f"{title}, {dataset}",
+        preset,
+        Number(updates, decimals=0),
+        Number(len(held), decimals=0, note=f"of {len(table.cells)}"),
+        *(verdicts[word] for word in VERDICTS),
+    ]
+    said = [*findings(records, *parts[0]), *against_inference(records, *parts[0])]
+    return Section(
+        f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates"
+        + (f", images prepared `{prepared}`" if prepared else ""),
+        [table_grid(table, records, *part) for part in parts],
+        provenance(records),
+        cell_commands(name, table, records),
+        aim=f"{aim[0].upper()}{aim[1:]}.",
+        comparison=comparison(table, records) if beside_paper and held else "",
+        findings=[NOT_THE_TABLE, *said] if prepared == PARTIAL else said,
+        is_complete=len(held) == len(table.cells),
+        summary=summary if beside_paper else [],
+    )
+
+
+def beside_paper_cells(
+    table: paper.Table, records: Sequence[Record], shot: int, unlabeled: int
+) -> dict[Key, float | None]:
+    """The cells measured at this shot and M that the paper has too, each with its z."""
+    found: dict[Key, float | None] = {}
+    for (model, h), ours in cells(records, shot, unlabeled).items():
+        theirs = table.cells.get((model, shot, h))
+        if ours and theirs:
+            found[model, shot, h] = ours.z(theirs.mean, unbiased(theirs.error))
+    return found
+
+
+def verdicts_of(
+    table: paper.Table, records: Sequence[Record], shot: int, unlabeled: int
+) -> Counter[str]:
+    """How many cells agree with the paper's, |z| <= 2, and how many are above or below."""
+    scores = beside_paper_cells(table, records, shot, unlabeled).values()
+    known = [z for z in scores if z is not None]
+    return Counter("agree" if abs(z) <= AGREES else "above" if z > 0 else "below" for z in known)
+
+
+def comparison(table: paper.Table, records: Sequence[Record]) -> str:
+    """For each shot and M: how many cells agree with the paper's, and how far the others are off."""
+    said = []
+    for shot, m in parts_of(table, records):
+        scores = beside_paper_cells(table, records, shot, m)
+        known = [z for z in scores.values() if z is not None]
+        count = verdicts_of(table, records, shot, m)
+        where = f"{shot}-shot, M = {m}: "
+        if not known:
+            said.append(f"{where}{len(scores)} cells of one split each, which has no error.")
+            continue
+        said.append(
+            f"{where}{count['agree']} of {len(known)} cells agree with the paper's (|z| <= 2), "
+            f"{count['above']} above and {count['below']} below it; z is from {min(known):+.1f} to "
+            f"{max(known):+.1f}."
+        )
+    splits = len(split_seeds(records))
+    if 1 < splits < FEW_SPLITS:
+        said.append(
+            f"With {splits} splits our errors are rough: chance alone exceeds |t| = "
+            f"{chance(splits):.1f} once in 20 times."
+        )
+    return " ".join(said)
+
+
+def by_split(
+    records: Iterable[Record], model: str, h: int, shot: int, unlabeled: int
+) -> dict[int, float]:
+    """The accuracies in % of a cell, by split seed."""
+    column = 0 if model == "supervised" else h
+    place = model, column, shot, unlabeled
+    return {
+        r["split_seed"]: 100 * r["accuracy"]
+        for r in records
+        if (r["model"], r["distractors"], r["shot"], r["unlabeled"]) == place
+    }
+
+
+def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
+    """What unlabeled images gain and distractors cost, as far as it was measured."""
+    means = {k: ours.mean for k, ours in cells(records, shot, unlabeled).items() if ours}
+    methods = [model for model in rows_of(records) if model != "supervised"]
+    gained = {model: means[model, 0] for model in methods if (model, 0) in means}
+    kept = {model: means[model, 5] for model in methods if (model, 5) in means}
+    said = []
+
+    def compared(model: str, h: int, base: str, base_h: int) -> Paired | None:
+        ours, theirs = (
+            by_split(records, m, c, shot, unlabeled) for m, c in ((model, h), (base, base_h))
+        )
+        return paired(ours, theirs)
+
+    if gained and unlabeled and ("supervised", 0) in means:
+        base, best = means["supervised", 0], max(gained, key=lambda model: gained[model])
+        gap = compared(best, 0, "supervised", 0)
+        known = f"paired t {gap.t:+.1f} over {gap.splits} splits" if gap else "one split, no error"
+        gain = gained[best] - base
+        if gain <= 0:
+            verb = "gain nothing"
+        elif gap and gap.verdict > 0:
+            verb = f"gain {gain:.1f} points"
+        else:
+            verb = f"gain {gain:.1f} points, which may be chance"
+        said.append(
+            f"{unlabeled} unlabeled images per class {verb}: {paper.title(best)}, the highest, has "
+            f"{gained[best]:.1f} % and the supervised model {base:.1f} % ({known})."
+        )
+    plain = "soft_kmeans"
+    if kept and unlabeled and plain in kept and plain in gained:
+        robust = max(kept, key=lambda model: kept[model])
+        gap = compared(plain, 5, plain, 0)
+        known = f" (paired t {gap.t:+.1f})" if gap else ""
+        said.append(
+            f"With as many distractors in the pile, Soft k-Means changes by "
+            f"{kept[plain] - gained[plain]:+.1f} points to {kept[plain]:.1f} %{known}; "
+            f"{paper.title(robust)}, the highest there, has {kept[robust]:.1f} %."
+        )
+    return said
+
+
+def against_inference(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
+    """In each column, how the methods that train with unlabeled images compare with the one that does not."""
+    said = []
+    for h in paper.DISTRACTORS if unlabeled else ():
+        base = by_split(records, SEMI_SUPERVISED_INFERENCE, h, shot, unlabeled)
+        gaps = {
+            model: gap
+            for model in rows_of(records)
+            if model not in ("supervised", SEMI_SUPERVISED_INFERENCE)
+            and (gap := paired(by_split(records, model, h, shot, unlabeled), base))
+        }
+        if gaps:
+            listed = ", ".join(
+                f"{paper.title(model)} {gap.mean:+.2f} (t {gap.t:+.1f})"
+                for model, gap in gaps.items()
+            )
+            splits = max(gap.splits for gap in gaps.values())
+            said.append(
+                f"Against Semi-Supervised Inference on the same splits, {COLUMNS[h]}: {listed}; "
+                f"chance exceeds |t| = {chance(splits):.1f} once in 20 times."
+            )
+    return said

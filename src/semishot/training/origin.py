@@ -1,0 +1,135 @@
+"""Where a number comes from: the state of the code, the sessions that trained a fleet, the data."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TypedDict
+
+from semishot import datasets
+from semishot.data.pool import ImagePool
+from semishot.system import running
+from semishot.system.files import write_json
+from semishot.system.json_fields import from_json
+from semishot.system.open_files import PACKAGE, read_json
+
+PARTIAL = "partial"
+"""The preparation of a pool that lacks classes of its data set: no published number refers to it."""
+TRAINING_FILE = "training.json"
+"""In a run folder: a `Session` for each process that trained it."""
+ROOMS = ("network", "paper", "refine", "training")
+DATA_FILES = ("data/episodes.py", "data/splits.py", "prototypes.py")
+DESCRIBE = {
+    *(f"paper/{name}.py" for name in ("published", "published_baselines", "requests", "scenes")),
+    *(f"training/{name}.py" for name in ("fleet_table", "log", "observer", "origin", "records")),
+    *(f"training/{name}.py" for name in ("requests", "tensorboard")),
+}
+"""Files of these rooms that show, name or write numbers, and make none."""
+
+
+def code_files() -> list[Path]:
+    """The source files that can change a number.
+
+    Not those that prepare images, whose result the fingerprint of the data identifies, nor those that
+    only read records, sort a person's images, or run a command.
+    """
+    found = [path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")]
+    found = [path for path in found if path.relative_to(PACKAGE).as_posix() not in DESCRIBE]
+    return sorted([*found, *(PACKAGE / name for name in DATA_FILES)])
+
+
+@cache
+def code_state() -> dict[str, str]:
+    """`code`, a digest of `code_files()`, and in a checkout `commit`."""
+    commit = running.commit()
+    return {"code": running.source_digest(code_files()), **({"commit": commit} if commit else {})}
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def data_state(pool: ImagePool) -> dict[str, str]:
+    """`data`, the fingerprint's first 16 digits, and `preparation` if it is not the usual one."""
+    preparation = PARTIAL if datasets.is_partial(pool) else pool.about.get("preparation")
+    kept = {"preparation": preparation} if isinstance(preparation, str) else {}
+    return {"data": pool.fingerprint[:16], **kept}
+
+
+class Session(TypedDict):
+    """A process that trained a fleet, or a part of its updates."""
+
+    code: str
+    commit: str
+    command: str
+    device: str
+    date: str
+    seconds: float
+
+
+class SessionFile(TypedDict):
+    """The content of `training.json`."""
+
+    sessions: list[Session]
+
+
+class Training(TypedDict):
+    """How a fleet was trained, over all its sessions; different values are joined by ` + `."""
+
+    code: str
+    commit: str
+    device: str
+    date: str
+    """When it began."""
+    seconds: float
+    """From the first to the last update, while other fleets may have trained on the same device."""
+
+
+@dataclass
+class Sessions:
+    """The sessions of a run folder, this one last. A killed process loses the time since its last `save`,
+    as it loses its updates."""
+
+    folder: Path
+    device: str
+    clock: Callable[[], float] = time.monotonic
+    earlier: list[Session] = field(init=False)
+    date: str = field(init=False, default_factory=now)
+
+    def __post_init__(self) -> None:
+        self.earlier, self.begun = read_sessions(self.folder / TRAINING_FILE), self.clock()
+
+    def save(self) -> None:
+        state, command = {"commit": "", **code_state()}, running.command()
+        seconds = round(self.clock() - self.begun, 3)
+        own = {**state, "command": command, "device": self.device, "date": self.date}
+        write_json(
+            self.folder / TRAINING_FILE, {"sessions": [*self.earlier, {**own, "seconds": seconds}]}
+        )
+
+
+def read_sessions(path: Path) -> list[Session]:
+    """None if there is no such file."""
+    try:
+        held = read_json(path)
+    except FileNotFoundError:
+        return []
+    return from_json(SessionFile, held, path)["sessions"]
+
+
+def training_of(path: Path) -> dict[str, Training]:
+    """`training` of a record, from a file of sessions; nothing for a fleet of before they were written."""
+    held = read_sessions(path)
+    if not held:
+        return {}
+    codes, commits, devices = (
+        " + ".join(dict.fromkeys(texts))
+        for texts in zip(*((s["code"], s["commit"], s["device"]) for s in held), strict=True)
+    )
+    seconds = round(sum(session["seconds"] for session in held), 3)
+    date = held[0]["date"]
+    return {
+        "training": Training(code=codes, commit=commits, device=devices, date=date, seconds=seconds)
+    }
