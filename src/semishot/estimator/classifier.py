@@ -435,7 +435,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             return GRAPH
         if isinstance(refiner, str):
             try:
-                built = refine.build(refiner)
+                built = refine.build(refiner).eval()
             except InputError as error:
                 raise InputError(
                     str(error).replace("choose from ", f"choose from {GRAPH}, ", 1)
