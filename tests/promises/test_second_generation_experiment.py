@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from semishot.data.pool import ImageClass, save_pool
-from semishot.network import encoder
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
@@ -29,7 +28,6 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small |= {"DEVICE": torch.device("cpu"), "CUDA": False}
     for name, value in small.items():
         monkeypatch.setattr(train, name, value)
-    monkeypatch.setattr(encoder, "MOMENTUM", encoder.MOMENTUM)  # the experiment sets it
     held = ["train"] * TRAIN + ["val"] * VAL
     classes = [ImageClass(f"c{i}", "all", s, IMAGES * i, IMAGES) for i, s in enumerate(held)]
     rng = np.random.default_rng(0)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from semishot.errors import InputError
 from semishot.network.adam import Adam
 from semishot.network.encoder import ConvEncoder
+from semishot.network.sgd import NesterovSGD
 from semishot.training.checkpoints import last_good_state, save_state
 from semishot.training.chunks import Pace
 from semishot.training.config import Recipe
@@ -56,7 +57,7 @@ class Learner:
     """R runs that train as one network, and the folder of their checkpoints."""
 
     model: nn.Module
-    optimizer: torch.optim.Adam
+    optimizer: torch.optim.Optimizer
     recipe: Recipe
     run_names: Sequence[str]
     folder: Path
@@ -127,25 +128,32 @@ def diverged(learner: Learner, numbers: Tensor, step: int) -> InputError:
 
 def build_optimizer(
     recipe: Recipe, encoder: ConvEncoder, model: nn.Module, captured: bool
-) -> torch.optim.Adam:
-    """Adam, with L2 on the convolution weights alone; `captured` in a CUDA graph or not."""
+) -> torch.optim.Optimizer:
+    """Adam, with L2 on the convolution weights alone, or SGD, with L2 on all but scalars; `captured` in a
+    CUDA graph or not."""
     decayed = list(encoder.weights)
+    if recipe.optimizer == "sgd":
+        decayed = [p for p in model.parameters() if p.ndim > 1]  # scalars have only the axis R
     others = [p for p in model.parameters() if all(p is not d for d in decayed)]
     groups = [
         {"params": decayed, "weight_decay": recipe.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
+    start: float | Tensor = recipe.learning_rate
+    if captured:
+        start = torch.tensor(start, device=decayed[0].device)  # read at every replay
+    if recipe.optimizer == "sgd":
+        return NesterovSGD(groups, start)
     if not captured:
-        return Adam(groups, lr=recipe.learning_rate)
-    rate = torch.tensor(recipe.learning_rate, device=decayed[0].device)  # read at every replay
+        return Adam(groups, lr=start)
     if not find_spec("triton"):
-        return Adam(groups, lr=rate, fused=True, capturable=True)
+        return Adam(groups, lr=start, fused=True, capturable=True)
     from semishot.network.fused import OneKernelAdam
 
-    return OneKernelAdam(groups, lr=rate, fused=True, capturable=True)
+    return OneKernelAdam(groups, lr=start, fused=True, capturable=True)
 
 
-def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, updates: int) -> int:
+def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, updates: int) -> int:
     """Load the last good checkpoint, if there is one, and return its number of updates."""
     state = last_good_state(folder, torch.device("cpu"))  # Adam needs some of it there
     if state is None:
