@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import (
@@ -47,6 +47,8 @@ class RecordFields(TypedDict):
     split: Split
     split_seed: int
     episodes: int
+    at_test: NotRequired[dict[str, Any]]
+    """Steps and options of the refinement at test, if not as in training."""
     accuracy: float
     accuracy_ci95: float
     """Half the width of the 95 % interval over episodes."""
@@ -151,6 +153,8 @@ class Measurement:
     split: Split
     seconds: float
     device: str
+    at_test: Mapping[str, Any] = field(default_factory=dict)
+    """Steps and options of the refinement, if not as in training."""
 
     def fields(self, split_seed: int, accuracies: NDArray[np.float64]) -> dict[str, Any]:
         """The fields of a record between its options and its recipe."""
@@ -159,6 +163,7 @@ class Measurement:
             "split": self.split,
             "split_seed": split_seed,
             "episodes": len(accuracies),
+            **({"at_test": dict(self.at_test)} if self.at_test else {}),
             "accuracy": float(accuracies.mean()),
             "accuracy_ci95": float(1.96 * accuracies.std() / len(accuracies) ** 0.5),
             "episode_accuracies": [round(float(a), 5) for a in accuracies],
@@ -330,7 +335,7 @@ def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
 SETTINGS = (
     *("kind", "dataset", "preset", "model", "features", "options", "trained_as", "variant"),
     "source",
-    *("split", "split_seed", "episodes"),
+    *("split", "split_seed", "episodes", "at_test"),
     *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
 )
 """The fields that identify a measurement: a second one with equal fields replaces the first."""
