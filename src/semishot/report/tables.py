@@ -133,7 +133,8 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
             ours = measured[model, h]
             row.append(ours.number(max(splits)) if ours else None)
             if beside_paper:
-                row += beside(ours, table.cells.get((model, shot, h)))
+                key = model, shot, h
+                row += beside(ours, table.cells.get(key) or table.later.get(key))
         rows.append(row)
     filters = first["recipe"].get("filters", Recipe().filters)
     fewer = " (n): over n splits only." if min(splits) < max(splits) else ""
@@ -148,11 +149,13 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
     )
 
 
-def beside(ours: Measured | None, theirs: paper.Cell | None) -> list[Cell]:
-    """The paper's number, and how far the measured one is above it."""
+def beside(ours: Measured | None, theirs: paper.Cell | paper.LaterCell | None) -> list[Cell]:
+    """The paper's number, or a later paper's with its name, and how far the measured one is above it."""
     if theirs is None:
         return [None, None]
     gap = Number(ours.mean - theirs.mean, form="difference") if ours else None
+    if isinstance(theirs, paper.LaterCell):
+        return [Number(theirs.mean, note=theirs.source), gap]
     return [Number(theirs.mean, theirs.error), gap]
 
 
@@ -243,6 +246,9 @@ def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
             if published := table.cells.get((model, shot, h)):
                 cell["paper_accuracy"] = published.mean / 100
                 cell["paper_standard_error"] = published.error / 100
+            if later := table.later.get((model, shot, h)):
+                cell["published_accuracy"] = later.mean / 100
+                cell["published_by"] = later.source
             found.append(cell)
     return json.dumps(found, indent=1)
 

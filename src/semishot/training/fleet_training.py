@@ -134,7 +134,8 @@ def start_from_classifiers(
     """Give each run the encoder that has learned to classify the labeled images of its split."""
     config = request.config
     recipe = config.recipe.of_classification(first)
-    classifiers = Pretraining(request.pool, recipe, request.device, first=first)
+    seconds = request.checkpoint_seconds
+    classifiers = Pretraining(request.pool, recipe, request.device, False, first, seconds)
     seeds = list(dict.fromkeys(member.split_seed for member in config.members))
     kept = request.classifiers or request.folder / CLASSIFIERS
     files = {seed: file_of(classifiers, seed, kept) for seed in seeds}

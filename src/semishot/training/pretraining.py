@@ -83,6 +83,8 @@ class Pretraining:
     they are from 0 to 1 in every test."""
     first: Classification | None = None
     """A cosine classifier, whose images are turned; None: the linear one of the authors' code."""
+    checkpoint_seconds: float | None = None
+    """The least time from one checkpoint to the next; None is `loop.CHECKPOINT_SECONDS`."""
 
     @property
     def batch(self) -> int:
@@ -165,7 +167,8 @@ def train_classifiers(
     images, together = images_on(pool, device), len(seeds) * request.images
     pace = Pace(every, every if images is not None else updates_that_fit(every, together, pool))
     names = [f"split seed {seed}" for seed in seeds]
-    learner = loop.Learner(model, optimizer, recipe, names, folder, pace)
+    seconds = request.checkpoint_seconds
+    learner = loop.Learner(model, optimizer, recipe, names, folder, pace, seconds)
     brought = pool if images is None else None
     chunks = draw_chunks(labeled_batches(request, seeds), recipe, step, pace, brought)
 
