@@ -177,7 +177,7 @@ def test_stage_2_is_the_experiments(tmp_path, drawn, share):
     scalars = torch.stack([state["scalars"] for state in after])  # (R, 4)
     slow = fleet.refiner.slow_log_scale, fleet.sphere.slow_log_scale, fleet.refiner.slow_threshold
     ours = 10 * torch.stack(slow, 1)
-    assert torch.allclose(ours[:, :2], scalars[:, :2], rtol=1e-6)
+    assert torch.allclose(ours[:, :2], scalars[:, :2], rtol=1e-4)
     # so few images hardly move the threshold: Adam's epsilon is felt
     assert torch.allclose(ours[:, 2], scalars[:, 2], rtol=0.02)
     assert not torch.allclose(scalars[:, 1], torch.tensor(np.log(10.0)), rtol=1e-4)

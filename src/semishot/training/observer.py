@@ -24,7 +24,8 @@ class FleetObserver:
     """Updates of the classification before the episodes."""
 
     def begin(self, step: int) -> None:
-        self.row.begin(self.before + step)
+        if self.row.begun is None or self.row.done != self.before + step:  # else it goes on
+            self.row.begin(self.before + step)
 
     def advance(self, updates: int, loss: float) -> None:
         self.row.advance(updates, loss)
