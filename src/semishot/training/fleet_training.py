@@ -34,7 +34,7 @@ from semishot.training.chunks import (
     training_episodes,
     updates_that_fit,
 )
-from semishot.training.config import Classification, FleetConfig, Recipe
+from semishot.training.config import FleetConfig, Recipe
 from semishot.training.fleet_table import Row
 from semishot.training.fleets import build_fleet, load_model, read_config, save_model
 from semishot.training.log import cut_log
@@ -99,7 +99,7 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
     config, pool, folder, device = request.config, request.pool, request.folder, request.device
     fleet, optimizer, step = begin_or_resume(config, pool, folder, device)
     if not step and config.recipe.first is not None:
-        yield from start_from_classifiers(request, config.recipe.first, fleet, row)
+        yield from start_from_classifiers(request, fleet, images, row)
     if not step and fleet.sphere is not None:
         center(fleet, config, pool)
     most = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
@@ -129,17 +129,18 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
 
 
 def start_from_classifiers(
-    request: TrainingRequest, first: Classification, fleet: ProtoNet, row: Row
+    request: TrainingRequest, fleet: ProtoNet, images: Tensor | None, row: Row
 ) -> Iterator[Event]:
     """Give each run the encoder that has learned to classify the labeled images of its split."""
-    config = request.config
+    config, first = request.config, request.config.recipe.first
+    assert first is not None
     recipe = config.recipe.of_classification(first)
     seconds = request.checkpoint_seconds
     classifiers = Pretraining(request.pool, recipe, request.device, False, first, seconds)
     seeds = list(dict.fromkeys(member.split_seed for member in config.members))
     kept = request.classifiers or request.folder / CLASSIFIERS
     files = {seed: file_of(classifiers, seed, kept) for seed in seeds}
-    yield from train_together(classifiers, files, RowObserver(row))
+    yield from train_together(classifiers, files, RowObserver(row), images)
     held = {seed: load_encoder(classifiers, file).state_dict() for seed, file in files.items()}
     for name, tensor in fleet.encoder.state_dict().items():
         tensor.copy_(torch.cat([held[member.split_seed][name] for member in config.members]))

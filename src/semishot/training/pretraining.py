@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from semishot.data.pool import ImagePool, Indices
 from semishot.data.splits import ClassImages, labeled_split, random_words, uniforms
@@ -125,12 +126,15 @@ def pretrained_encoders(
 
 
 def train_together(
-    request: Pretraining, files: Mapping[int, Path], observer: loop.Observer
+    request: Pretraining,
+    files: Mapping[int, Path],
+    observer: loop.Observer,
+    images: Tensor | None = None,
 ) -> Iterator[Event]:
     """Train these seeds as one network and save a file for each, unless another process has done so.
 
     If only some are missing, all are trained again: they share their checkpoints. It yields while the device
-    works, and while another process trains these seeds.
+    works, and while another process trains these seeds. `images` are the pool's, if they are on the device.
     """
     seeds, folder = list(files), checkpoint_folder(list(files.values()))
     if not _unfinished(list(files.values())):  # they may be on a read-only disk
@@ -143,7 +147,7 @@ def train_together(
         if all(map(is_whole, files.values())):
             observer.begin(request.recipe.updates)
         else:
-            encoders = yield from train_classifiers(request, seeds, folder, observer)
+            encoders = yield from train_classifiers(request, seeds, folder, observer, images)
             for run, seed in enumerate(seeds):
                 own = {k: t[run : run + 1] for k, t in encoders.state_dict().items()}
                 if not is_whole(files[seed]):
@@ -152,7 +156,11 @@ def train_together(
 
 
 def train_classifiers(
-    request: Pretraining, seeds: Sequence[int], folder: Path, observer: loop.Observer
+    request: Pretraining,
+    seeds: Sequence[int],
+    folder: Path,
+    observer: loop.Observer,
+    images: Tensor | None = None,
 ) -> Generator[Event, None, ConvEncoder]:
     """The cross-entropy over all training classes, each run on its own labeled split.
 
@@ -164,7 +172,8 @@ def train_classifiers(
     optimizer = loop.build_optimizer(recipe, model.encoder, model, captured)
     step = loop.resume(folder, model, optimizer, recipe.updates)
     every = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    images, together = images_on(pool, device), len(seeds) * request.images
+    images = images_on(pool, device) if images is None else images
+    together = len(seeds) * request.images
     pace = Pace(every, every if images is not None else updates_that_fit(every, together, pool))
     names = [f"split seed {seed}" for seed in seeds]
     seconds = request.checkpoint_seconds
