@@ -13,6 +13,8 @@ from semishot.training.config import FleetConfig
 
 MOST_OF_A_CLASS = 30
 """Images of each training class."""
+ENOUGH = 2_000
+"""Of twice as many images, every second is taken."""
 AT_ONCE = 64
 """Images of a run embedded at a time."""
 
@@ -35,8 +37,9 @@ def center(fleet: ProtoNet, config: FleetConfig, pool: ImagePool) -> None:
 
 
 def _some_of_each(pool: ImagePool, fraction: float, seed: int) -> Indices:
-    """(I,): the first labeled images of each class."""
+    """(I,): the first labeled images of each class, or some of them if there are very many classes."""
     split = labeled_split(pool.of_split("train"), fraction, seed)
     rank = np.arange(len(split.order)) - np.repeat(split.start, split.size)  # within its class
     most = np.repeat(np.minimum(split.labeled, MOST_OF_A_CLASS), split.size)
-    return split.order[rank < most]
+    found = split.order[rank < most]
+    return found[:: max(1, len(found) // ENOUGH)]
