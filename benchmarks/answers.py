@@ -34,7 +34,7 @@ from measurement import about_tasks
 from semishot.estimator.graph_rule import Learned
 from semishot.estimator.next_labels import doubt, varied, worth_asking
 from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
-from semishot.system.files import read_json
+from semishot.system.open_files import read_json
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources
 from summarize import markdown
 

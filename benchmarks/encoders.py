@@ -32,7 +32,8 @@ from semishot import PrototypeClassifier
 from semishot.data.framing import Framing
 from semishot.estimator.classifier import UNLABELED
 from semishot.sorter.photo_encoders import SIDES, efficientnet_lite
-from semishot.system.files import read_json, write_json, write_whole
+from semishot.system.files import write_json, write_whole_with
+from semishot.system.open_files import read_json
 from tasks import Cell, Task, draw
 
 RESULT = Path(__file__).parents[1] / "results" / "encoders.json"
@@ -118,15 +119,10 @@ def features_of(contender: Contender, classes: list[list[bytes]], folder: Path) 
     for file, view in views.items():
         if not file.exists():
             found = np.stack([encoded(view, prepared(framing, files)) for files in classes])
-            write_whole(file, partial(save, found))
+            write_whole_with(file, partial(np.save, arr=found))
             print(file, found.shape, flush=True)
     kept: Array = np.mean([np.load(file) for file in views], 0)
     return kept
-
-
-def save(features: Array, path: Path) -> None:
-    with path.open("wb") as file:  # np.save would add .npy to a path
-        np.save(file, features)
 
 
 def judged(task: Task) -> dict[str, float]:

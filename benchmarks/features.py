@@ -20,7 +20,7 @@ from semishot import datasets
 from semishot.data.pool import ImageClass, ImagePool, Split
 from semishot.data.splits import all_labeled
 from semishot.sorter.encoders import ImageEncoder, open_encoder
-from semishot.system.files import write_whole
+from semishot.system.files import write_whole_with
 from semishot.training.evaluation import embed_classes, find_model
 from semishot.training.fleets import load_model
 
@@ -74,7 +74,7 @@ def main() -> None:
                 continue
             pool = datasets.load(dataset, given.data_root)
             found = (omniglot if dataset == "omniglot" else photographs)(pool, split)
-            write_whole(path, lambda p, found=found: np.save(p.open("wb"), found))
+            write_whole_with(path, lambda file, found=found: np.save(file, found))
             print(path, found.shape)
 
 

@@ -10,7 +10,7 @@ from semishot.system.files import write_whole
 def write_lines(path: Path, value: dict[str, Any]) -> None:
     """JSON with a line for each key, and for each entry of a list or object of entries."""
     text = "{\n" + ",\n".join(f" {dumped(k)}: {entries(v)}" for k, v in value.items()) + "\n}\n"
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_whole(path, text)
 
 
 def entries(value: Any) -> str:

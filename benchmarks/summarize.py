@@ -18,6 +18,7 @@ TITLES = {
     "logistic": "Table 5's classifiers",
     "classifier": "The estimator on large piles",
     "engine": "Fleets on several machines",
+    "label": "An answer in the browser",
 }
 COLORS = {"easyfsl": "#c44e52", "eager loop": "#dd8452", "our fleet": "#4c72b0"}
 
@@ -39,6 +40,7 @@ def table(result: Result) -> str:
         "logistic": fits,
         "classifier": piles,
         "engine": machines,
+        "label": answers,
     }[result["benchmark"]](result)
 
 
@@ -170,6 +172,19 @@ def machines(result: Result) -> str:
     names = ("fleets_seconds", "waits_seconds", "task_ms")
     rows = [
         [row["where"], *(number(row[name]) if name in row else "" for name in names)]
+        for row in result["rows"]
+    ]
+    load = held["load_average_before"]
+    return f"{markdown(head, rows)}\n\nThe load average was {load:.1f} before it began."
+
+
+def answers(result: Result) -> str:
+    held = result["settings"]
+    head = [f"{held['answers']} answers each", "pile", "median, ms", "95th percentile, ms"]
+    head += ["start, s", "server, MiB", "page, MiB"]
+    names = ("median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib")
+    rows = [
+        [row["place"], f"{row['images']:,}", *(number(row[name]) for name in names)]
         for row in result["rows"]
     ]
     load = held["load_average_before"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from semishot.sorter.encoders import ImageEncoder, open_encoder
-from semishot.system.files import write_whole
+from semishot.system.files import write_whole_with
 
 PER_CLASS = {"val": 100, "test": 100, "train": 60}
 """Of miniImageNet's 600 images: a task takes at most 35 of a class."""
@@ -66,11 +66,6 @@ def encoded(encoder: ImageEncoder, images: list[tuple[Path, str]]) -> NDArray[np
     return torch.cat([encoder.module(batch) for batch in batches]).numpy()
 
 
-def save(features: NDArray[np.float32], path: Path) -> None:
-    with path.open("wb") as file:  # a path would gain the suffix .npy
-        np.save(file, features)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
@@ -87,7 +82,7 @@ def main() -> None:
         if path.exists():
             continue
         found = np.stack([encoded(encoder, images) for images in classes()])
-        write_whole(path, partial(save, found))
+        write_whole_with(path, partial(np.save, arr=found))
         print(path, found.shape, flush=True)
 
 

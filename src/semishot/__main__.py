@@ -1,5 +1,12 @@
-"""`python -m semishot` is the command `semishot`."""
+"""`python -m semishot` and the command `semishot`, which begins here: Ctrl-C is heard from the start."""
 
-from semishot.commands.main import main
+import os
 
-main()
+try:
+    from semishot.commands.main import main
+except KeyboardInterrupt:
+    os.write(2, b"semishot: interrupted\n")
+    os._exit(130)
+
+if __name__ == "__main__":
+    main()

@@ -9,10 +9,10 @@ from semishot.data.pool import (
     changed_classes,
     data_root,
     gather,
-    make_room,
     open_pool,
     save_pool,
 )
+from semishot.system.npy import make_room
 
 __all__ = [
     "SPLITS",

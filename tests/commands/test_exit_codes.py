@@ -37,6 +37,13 @@ def full() -> OSError:
             "runs: Read-only file system; allow it, or choose another folder",
         ),
         (OSError(errno.EIO, "Input/output error"), 1, "Input/output error"),
+        (
+            RuntimeError(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+            ),
+            1,
+            "not enough memory for what was asked; ask for less at a time",
+        ),
         (OSError("15 requested and 2 written"), 1, "15 requested and 2 written"),
     ],
 )

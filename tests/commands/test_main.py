@@ -18,7 +18,9 @@ from semishot import datasets
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, save_pool
+from semishot.errors import InputError
 from semishot.paper import presets, published
+from semishot.sorter.requests import OnnxOptions
 from semishot.training.config import FleetConfig, Recipe
 from support.commands import printed, refusal
 
@@ -106,6 +108,7 @@ def test_help_names_every_command(capsys):
         (["evaluate", "--model", "nowhere"], "no trained model in nowhere"),
         (["reproduce", "table1", "--dataset", "glyphs", "--splits", "0"], "--splits must be at"),
         (["reproduce", "table1"], "semishot data prepare"),
+        (["reproduce", "table1", "--models", "nope"], "--models nope is not a method"),
         (["data", "verify", "omniglot"], "no image pool in"),
         (["data", "verify", "omniglott"], "did you mean 'omniglot'?"),
         (["data", "prepare", "glyphs", "--download"], "cannot be downloaded"),
@@ -116,6 +119,68 @@ def test_help_names_every_command(capsys):
 )
 def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert message in refusal(capsys, *arguments)
+
+
+HUGE = str(10**23)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--updates"], "updates must be at most 1,000,000,000, not 1"),
+        (["train", "--filters"], "filters must be at most 1,000,000,"),
+        (["train", "--way"], "an episode's way must be at most 1,000,000"),
+        (["train", "--split-seeds"], "a seed must be at least 0 and below 2**63"),
+        (["evaluate", "--model", "x", "--unlabeled"], "an episode's unlabeled must be at most"),
+        (["evaluate", "--model", "x", "--episodes"], "--episodes must be at most 1,000,000"),
+        (["reproduce", "table1", "--splits"], "--splits must be at most 1,000"),
+        (["reproduce", "table1", "--fleet-size"], "--fleet-size must be at most 1,000,000"),
+        (["reproduce", "table1", "--dataset", "glyphs", "--updates"], "updates must be at most"),
+        (["reproduce", "table5", "--splits"], "--splits must be at most 1,000"),
+        (["reproduce", "table5", "--dataset", "glyphs", "--updates"], "updates must be at most"),
+        (["reproduce", "figure-masks", "--splits"], "--splits must be at most 1,000"),
+        (["reproduce", "ablations", "--splits"], "--splits must be at most 1,000"),
+        (["demo", "--splits"], "--splits must be at most 1,000"),
+        (["show", "episode", "--episode"], "--episode must be at most"),
+        (["show", "episode", "--model", "pixels", "--dataset", "glyphs", "--seed"], "a seed must"),
+        (["report", ".", "--episodes"], "--episodes must be at most 100"),
+        (["data", "prepare", "folder", "--source", ".", "--size"], "--size must be from"),
+        (["label", ".", "--port"], "--port must be between 0 and 65535"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_number_of_absurd_size_is_refused_before_the_work(arguments, message, capsys, tiny_root):
+    if arguments[0] == "label":
+        shutil.copy(next(Path(__file__).parents[2].glob("docs/**/*.png")), "a.png")
+    assert message in refusal(capsys, *arguments, HUGE)
+
+
+def test_numbers_that_no_float_can_hold_are_refused_too(capsys):
+    assert "updates must be at most" in refusal(capsys, "train", "--updates", str(10**400))
+
+
+def test_an_encoder_sees_no_picture_of_absurd_size():
+    with pytest.raises(InputError, match="encoder_size must be at most 10,000, not 1"):
+        OnnxOptions(encoder_size=10**23)
+
+
+def test_ablations_need_a_split(capsys):
+    assert "--splits must be at least 1" in refusal(capsys, "reproduce", "ablations", "--splits", 0)
+
+
+def test_a_deleted_working_folder_is_said(capsys, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the working folder has been deleted: change to another" in refusal(capsys, "doctor")
+
+
+def test_no_home_folder_is_said_before_a_folder_called_tilde_is_made(capsys, monkeypatch):
+    for name in ("HOME", "SEMISHOT_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # the user has no entry in passwd
+    assert "set HOME or SEMISHOT_DATA, or pass --data-root" in refusal(capsys, "data", "list")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +247,7 @@ def test_data_verify_names_the_class_whose_pixels_changed(capsys, tiny_pool, tmp
     images[changed.start + 4, 0, 9, 9] ^= 255
     np.save(tmp_path / "glyphs" / "images.npy", images)
     line = refusal(capsys, "data", "verify", "glyphs", "--data-root", str(tmp_path))
-    assert "pixels of 1 classes have changed" in line
+    assert "pixels of 1 class have changed" in line
     assert f"{changed.split}/{changed.group}/{changed.name}" in line
     assert "prepare it again" in line
 

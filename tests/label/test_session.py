@@ -20,7 +20,7 @@ from semishot.label.server import LOCK, announce, opened
 from semishot.sorter.answers import open_database
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import PredictRequest
-from support.label_page import process
+from support.label_page import SERVER, process
 from support.labeling import serving
 from support.own_images import MEMBERS, draw, save
 
@@ -387,6 +387,25 @@ def test_stopping_says_where_the_answers_are(asked, sent, code):
     assert said.splitlines() == [
         f"Answers are kept in {asked.folder}. Ctrl-C ends this; nothing is lost.",
         f"stopped; answers are in {asked.folder}",
+    ]
+
+
+def test_a_server_that_cannot_end_in_good_order_ends_all_the_same(asked):
+    """As when a thread reads from a disk that does not answer; the answers are safe."""
+    code = (
+        "import os, threading\n"
+        "from semishot.commands import signals\n"
+        "del os.environ['SEMISHOT_GRACE']\n"
+        "from semishot.label.server import Pages\n"
+        "Pages.close = lambda self: threading.Event().wait()\n"
+        "signals.GRACE_SECONDS = 0.5\n"
+    )
+    with process(asked, code=code + SERVER, stderr=subprocess.PIPE) as (server, _):
+        server.send_signal(signal.SIGTERM)
+        said = server.stderr.read()
+        assert server.wait(30) == 143
+    assert said.splitlines()[1:] == [
+        "semishot: interrupted; the same command continues from the last checkpoint"
     ]
 
 

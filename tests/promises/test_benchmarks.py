@@ -21,6 +21,7 @@ from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.training.config import Member, Recipe
 from semishot.training.fleets import build_fleet
+from support.browser import CHROMIUM
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = {
@@ -33,9 +34,10 @@ NUMBERS = {
     "logistic": {"seconds_for_600", "loop_seconds_for_600", "times_faster_than_loop"},
     "classifier": {"fit_seconds"},
     "engine": set(),
+    "label": {"median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib"},
 }
-ALONE = ("build_pool", "logistic", "classifier", "engine")  # which need no GPU
-SLOW = pytest.param("engine", marks=pytest.mark.slow)
+ALONE = ("build_pool", "logistic", "classifier", "engine", "label")  # which need no GPU
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("engine", "label")]
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
@@ -73,12 +75,14 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["update", *ALONE[:-1], SLOW])  # the test below runs the others
+@pytest.mark.parametrize("name", ["update", *ALONE[:-2], *SLOW])  # the test below runs the others
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
     if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")
     if name == "engine" and importlib.util.find_spec("ray") is None:
         pytest.skip("the extra `ray` is not installed")
+    if name == "label" and CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
     printed = benchmark(
         f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json"
     )

@@ -19,7 +19,8 @@ import torch
 import semishot
 from refine import test_refine
 from semishot import datasets, refine
-from semishot.commands import main
+from semishot.commands import table
+from semishot.commands.main import main
 from semishot.paper import presets
 from semishot.training import validation
 
@@ -179,13 +180,13 @@ def test_commands_in_the_documents_parse(line, monkeypatch):
     def recorded(commands):
         return {
             name: replace(command, commands=recorded(command.commands))
-            if isinstance(command, main.Group)
+            if isinstance(command, table.Group)
             else recorder(command)
             for name, command in commands.items()
         }
 
-    monkeypatch.setattr(main, "COMMANDS", recorded(main.COMMANDS))
-    main.main(shlex.split(line, comments=True)[1:])
+    monkeypatch.setattr(table, "COMMANDS", recorded(table.COMMANDS))
+    main(shlex.split(line, comments=True)[1:])
     assert len(called) == 1
 
 

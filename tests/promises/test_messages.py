@@ -40,7 +40,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsy
 
 
 def test_a_cell_with_a_split_twice_is_refused():
-    with pytest.raises(ValueError, match="one record per split"):
+    with pytest.raises(ValueError, match="two records of split seed 0; remove one"):
         tables.cell([record(), record()])
 
 

@@ -35,9 +35,9 @@ from semishot.sorter.listing import Item
 from semishot.system import tensor_files
 from semishot.system.locks import Lock
 from semishot.training import checkpoints
-from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.config import FleetConfig, Member, Recipe, read_config
 from semishot.training.fleet_training import begin_or_resume
-from semishot.training.fleets import build_fleet, load_model, read_config, save_model
+from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
 from semishot.training.records import read_records, records_so_far
 from support.records import record
@@ -185,7 +185,7 @@ def test_a_damaged_record_of_a_run_is_named_with_what_to_do(tmp_path):
 
 
 def test_a_split_seed_that_is_there_twice_is_one_line():
-    with pytest.raises(InputError, match="but a split seed occurs twice"):
+    with pytest.raises(InputError, match="two records of split seed 0; remove one of them"):
         cell([record(), record()])
 
 
@@ -299,6 +299,27 @@ def test_a_checkpoint_of_any_content_is_one_line(change, tiny_pool, tmp_path):
         begin_or_resume(CONFIG, tiny_pool, tmp_path, CPU)
 
 
+def test_a_pipe_in_the_place_of_the_last_but_one_checkpoint_stays(tmp_path):
+    """It was replaced."""
+    os.mkfifo(tmp_path / "state.before.pt")
+    with pytest.raises(InputError, match=r"state\.before\.pt is not a regular file"):
+        checkpoints.save_state(tmp_path, {"step": 1})
+    assert [p.name for p in tmp_path.iterdir()] == ["state.before.pt"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
+def test_a_report_names_the_configuration_it_cannot_read(content, tmp_path):
+    """ "it is not a configuration": which? And bytes that are no text ended in a traceback."""
+    run = tmp_path / "runs" / "glyphs" / "demo" / "fleet"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps([record()]))
+    (run / "model.safetensors").write_bytes(b"")
+    (run / "log.jsonl").write_text("")
+    (run / "config.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"fleet/config\.json"):
+        write_report([tmp_path / "runs"], tmp_path / "report.html", None, 1)
+
+
 def test_features_that_are_no_numbers_are_skipped_not_learned_from(tmp_path):
     """Of a cache from elsewhere; scikit-learn ended in a traceback."""
     encoder = open_encoder("omniglot")
@@ -383,7 +404,7 @@ def test_a_lock_file_of_any_content_is_shown_without_harm(tmp_path, capsys):
         (["report", "x" * 300], 2),
         (["results", "--folder", "results", "--out", ""], 2),
         (["undo", "undo.json/x"], 2),
-        (["train", "--filters", "100000000", "--device", "cpu"], 1),
+        (["train", "--filters", "100000000", "--device", "cpu"], 2),
     ],
 )
 def test_odd_words_on_the_command_line_are_one_line(arguments, code, tiny_root, tmp_path):

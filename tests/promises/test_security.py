@@ -46,7 +46,8 @@ from semishot.sorter.predictions import write_text
 from semishot.system import signing
 from semishot.system.npy import map_array
 from semishot.training.checkpoints import last_good_state, save_state
-from semishot.training.fleets import find_model, load_model, read_config
+from semishot.training.config import read_config
+from semishot.training.fleets import find_model, load_model
 from semishot.training.log import read_log
 from support.own_images import draw, folders, save
 

@@ -239,7 +239,8 @@ def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
     before = {p: p.read_bytes() for p in pile.rglob("*.png")}
     given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
     said = printed(capsys, "classify", *given, "--apply", how)
-    assert "to out/sorted; `semishot undo out` undoes it." in said
+    done = {"move": "moved", "copy": "copied", "link": "linked"}[how]
+    assert f"to out/sorted: 24 files {done}; `semishot undo out` undoes it." in said
     expected = {
         ("stranger" if r["decision"] == "stranger" else r["label"], Path(r["path"]).name)
         for r in pile_rows("out/predictions.csv")
@@ -300,13 +301,13 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
         "import os, signal, sys\n"
         "from semishot.sorter import move_files\n"
         "from semishot.commands.main import main\n"
-        "do, done = move_files._do, []\n"
+        "do, done = move_files.sort_one, []\n"
         "def dying(*step):\n"
         "    do(*step)\n"
         "    done.append(step)\n"
         "    if len(done) == 10:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "move_files._do = dying\n"
+        "move_files.sort_one = dying\n"
         "main(sys.argv[1:])\n"
     )
     killed = subprocess.run(
@@ -321,7 +322,7 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
         assert "or `semishot undo out`" in refused
         assert len(list(pile.rglob("*.png"))) == 14
     done = printed(capsys, *given, "--apply", "move")
-    assert "interrupted sorting is complete: 24 files in out/sorted" in done
+    assert "interrupted sorting to out/sorted is complete: 24 files moved; `semishot undo" in done
     assert not list(pile.rglob("*.png"))
     assert len(list(Path("out/sorted").rglob("*.png"))) == 24
     assert Path("out/predictions.csv").read_text() == said  # of the whole pile, not of its rest

@@ -66,7 +66,7 @@ def test_predictions_are_a_table_after_edits(capsys, given):
     edit(correct, delimiter=";")
     said = printed(capsys, "classify", "--labeled", "out/predictions.csv", "--out", "out", *DRAWN)
     assert "10 labeled images of 4 classes" not in said
-    assert "11 labeled images of 4 classes, 1 named strangers, 21 images in the pile" in said
+    assert "11 labeled images of 4 classes, 1 named stranger, 21 images in the pile" in said
     assert "Note: 4 corrections are used." in said
     assert "Note: classes that only corrections name: dots." in said
     assert result()["labeled"] == {"circle": 4, "cross": 3, "dots": 1, "stripes": 3}
@@ -92,7 +92,7 @@ def test_corrections_in_out_are_used_by_the_same_command_and_kept(capsys, given)
     )
     for _ in range(2):
         said = printed(capsys, *given)
-        assert "10 labeled images of 3 classes, 1 named strangers, 22 images in the pile" in said
+        assert "10 labeled images of 3 classes, 1 named stranger, 22 images in the pile" in said
         assert rows()["pile/more/circle-0.png"]["correct"] == "cross"
         assert not {"pile/more/circle-0.png", "pile/dots-0.png"} & set(result()["next_to_label"])
 
@@ -114,7 +114,7 @@ def test_a_label_that_was_changed_is_not_passed_over(capsys, given):
     assert "half.csv has no column runner_up: run classify again" in line
     Path("odd.csv").write_text("path,label,runner_up,decision,correct\n,cat,,labeled,\n")
     line = refusal(capsys, "classify", "--labeled", "odd.csv", "--out", "o", *DRAWN)
-    assert "no labeled images in odd.csv" in line
+    assert "no row of odd.csv has a class: write some into its column label" in line
     assert not Path("o").exists()
 
 
@@ -137,7 +137,7 @@ def test_corrections_sort_again_without_undo(capsys, given, how):
     assert "out/sorted is as it was: pass --apply to sort it again." in looked
     assert "circle/circle-0.png" in sorted_files()
     said = printed(capsys, *given, "--apply", how)
-    assert "again to out/sorted; `semishot undo out` undoes it." in said
+    assert "again to out/sorted: 25 files in their folders; `semishot undo out` undoes it" in said
     assert {"cross/circle-0.png", "stranger/dots-0.png", "cross/cross-9.png"} <= sorted_files()
     assert "circle/circle-0.png" not in sorted_files()
     assert len(sorted_files()) == 25
@@ -204,10 +204,10 @@ def test_features_are_corrected_by_the_names_of_their_rows(capsys):
     np.save("labels.npy", [*labels[:8], -2])
     given = ["classify", "--labeled", "known.npy", "--labels", "labels.npy"]
     given += ["--unlabeled", "pile.npy", "--out", "out"]
-    assert "8 labeled images of 3 classes, 1 named strangers, 4 images" in printed(capsys, *given)
+    assert "8 labeled images of 3 classes, 1 named stranger, 4 images" in printed(capsys, *given)
     assert rows()["known.npy:8"]["label"] == "stranger"
     edit({"pile.npy:1": {"correct": "2"}})
-    assert "9 labeled images of 3 classes, 1 named strangers, 3 images" in printed(capsys, *given)
+    assert "9 labeled images of 3 classes, 1 named stranger, 3 images" in printed(capsys, *given)
     assert rows()["pile.npy:1"]["decision"] == "corrected"
 
 
@@ -233,11 +233,28 @@ def test_strangers_in_a_table(capsys, given):
     lines += ["pile/dots-0.png,stranger", "pile/dots-1.png,", "pile/more/cross-1.png,"]
     Path("table.csv").write_text("\n".join(lines))
     said = printed(capsys, "classify", "--labeled", "table.csv", "--out", "out", *DRAWN)
-    assert "2 labeled images of 2 classes, 1 named strangers, 2 images in the pile" in said
-    assert "table.csv: 1 images of none of the classes (stranger)" in said
+    assert "2 labeled images of 2 classes, 1 named stranger, 2 images in the pile" in said
+    assert "table.csv: 1 image of none of the classes (stranger)" in said
     Path("table.csv").write_text("path,label\npile/dots-0.png,stranger\npile/dots-1.png,\n")
     line = refusal(capsys, "classify", "--labeled", "table.csv", "--out", "o", *DRAWN)
-    assert "no labeled images in table.csv" in line
+    assert "no row of table.csv has a class" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path,label\n", "table.csv has no rows below its first line: each names an image and"),
+        ("path,label,label\na.png,cat,\n", "table.csv has two columns label: remove or rename"),
+        ("path;path;label\na.png;b.png;cat\n", "table.csv has two columns path: remove or rename"),
+        ("path,label\npile/dots-0.png,\n", "no row of table.csv has a class: write some into"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said_of_the_table(capsys, given, text, message):
+    """And nothing about folders of classes."""
+    Path("table.csv").write_text(text)
+    line = refusal(capsys, "classify", "--labeled", "table.csv", "--out", "o", *DRAWN)
+    assert message in line
+    assert "folder" not in line
 
 
 @pytest.mark.parametrize(("name", "meaning"), [("-1", "unlabeled"), ("-2", "strangers")])

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
+from semishot.data import decoding
+from semishot.data.picture_limits import SPARE, Budget
 from semishot.errors import InputError
 from semishot.sorter import embedding as embedding
 from semishot.sorter import embedding_cache
@@ -137,28 +139,47 @@ def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
 
 
 def test_large_pictures_are_decoded_one_at_a_time(run, tmp_path, monkeypatch):
-    """And small ones, and JPEGs, beside each other."""
-    monkeypatch.setattr(embedding, "MANY_PIXELS", 100)
+    """Threads wait until there is memory; here for one at a time, then for all."""
     monkeypatch.setattr(embedding, "MOST_THREADS", 4)
     monkeypatch.setattr(embedding.os, "cpu_count", lambda: 4)
-    inside, most, lock = [0], [0], threading.Lock()
-    upright = ImageOps.exif_transpose
+    inside, met, lock = [0], [0], threading.Lock()
+    turned = decoding._turned
 
-    def watched(image, **options):
+    def watched(image):
         with lock:
             inside[0] += 1
-            most[0] = max(most[0], inside[0])
-        threading.Event().wait(0.01)
-        upright(image, **options)
+            met[0] = max(met[0], inside[0])
+        if beside is not None:
+            beside.wait()
+        seen = turned(image)
         with lock:
             inside[0] -= 1
+        return seen
 
-    monkeypatch.setattr("semishot.data.decoding.ImageOps.exif_transpose", watched)
+    monkeypatch.setattr(decoding, "_turned", watched)
+    monkeypatch.setattr(decoding, "budget", Budget(SPARE))
+    beside = None
     run(drawings(tmp_path, 8))
-    assert most[0] == 1
-    jpegs = [save(draw("cross", n), tmp_path / f"{n}.jpg") for n in range(8)]
-    run(jpegs)
-    assert most[0] > 1
+    assert met[0] == 1
+    monkeypatch.setattr(decoding, "budget", Budget(5 * SPARE))
+    beside = threading.Barrier(4)
+    run([save(draw("cross", n), tmp_path / f"{n}.jpg") for n in range(8)])
+    assert met[0] == 4
+
+
+def test_large_files_are_read_one_at_a_time(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding, "LARGE_FILE", 0)
+    monkeypatch.setattr(embedding, "MOST_THREADS", 4)
+    monkeypatch.setattr(embedding.os, "cpu_count", lambda: 4)
+    read, alone = embedding.read, []
+
+    def watched(item):
+        alone.append(embedding._one_large_file_at_a_time.locked())
+        return read(item)
+
+    monkeypatch.setattr(embedding, "read", watched)
+    run(drawings(tmp_path, 8))
+    assert alone == [True] * 8
 
 
 def test_a_damaged_segment_is_embedded_again(run, tmp_path, monkeypatch):

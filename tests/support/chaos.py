@@ -51,6 +51,8 @@ class Command:
     """Of the kills that each of the others gets: less for one that takes seconds."""
     says_how: bool = False
     """Whether it says how it went on: what it prints is not compared then."""
+    serves: bool = False
+    """It never ends by itself: `chaos_label` answers over HTTP until it is killed."""
 
 
 def older_pool(shared: Path, folder: Path) -> None:
@@ -114,6 +116,21 @@ COMMANDS = {
         sorted_pile,
         says_how=True,
     ),
+    "classify --apply copy": Command(
+        ("classify", *LABELED, "--unlabeled", "pile", "--apply", "copy"),
+        own_pile,
+        says_how=True,
+    ),
+    "classify --apply link": Command(
+        ("classify", *LABELED, "--unlabeled", "pile", "--apply", "link"),
+        own_pile,
+        says_how=True,
+    ),
+    "label": Command(
+        ("label", "pile", *LABELED[2:], "--no-browser"),
+        own_pile,
+        serves=True,
+    ),
     "export": Command(
         ("export", "SHARED/classifier.safetensors", "--out", "model.onnx"), share=0.4
     ),
@@ -150,6 +167,7 @@ def import_all(device: str = "cpu") -> None:
     from semishot.commands import main  # noqa: F401
     from semishot.data import pool_builder
     from semishot.datasets import folder  # noqa: F401
+    from semishot.label import server  # noqa: F401
     from semishot.paper import reproduce, table5  # noqa: F401
     from semishot.report import page, results  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
@@ -242,6 +260,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file below the folder, hidden ones too, and what was printed, without times and its name."""
     files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
     read = {name: path.read_bytes() for name, path in files.items()}
+    links = {
+        name: os.fsencode(path.readlink()) for name, path in files.items() if path.is_symlink()
+    }
+    read |= {name: b"link to %b\n%b" % (target, read[name]) for name, target in links.items()}
     read["(stdout)"] = Path(f"{folder}.out").read_bytes()
     read = {name: content.replace(os.fsencode(folder), b"") for name, content in read.items()}
     for pattern in TIMES:
@@ -282,20 +304,26 @@ def a_round(name: str, shared: Path, work: Path, seed: int, seconds: float) -> i
 
 def rounds(name: str, shared: Path, work: Path, kills: int, seed: int, lanes: int) -> Iterator[str]:
     """Rounds until a command has survived so many kills; a line about each stage."""
-    seconds = undisturbed(name, shared, work / "whole")
+    if COMMANDS[name].serves:
+        from support import chaos_label
+
+        seconds, play = chaos_label.undisturbed(shared, work / "whole"), chaos_label.a_round
+    else:
+        seconds, play = undisturbed(name, shared, work / "whole"), a_round
     begun, survived, played = time.monotonic(), 0, 0
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(lanes, mp_context=context) as pool:
         for first in count(seed, lanes):
             seeds = range(first, first + lanes)
-            done = [pool.submit(a_round, name, shared, work, s, seconds) for s in seeds]
+            done = [pool.submit(play, name, shared, work, s, seconds) for s in seeds]
             survived += sum(each.result() for each in done)
             played += lanes
             if survived >= kills:
                 break
     took = time.monotonic() - begun
-    yield f"{name}: {survived} kills survived in {played} rounds, {len(contents(work / 'whole'))} "
-    yield f"files as undisturbed ({seconds:.1f} s undisturbed, {took:.0f} s of chaos)\n"
+    what = f"{len(contents(work / 'whole'))} files" if not COMMANDS[name].serves else "answers"
+    yield f"{name}: {survived} kills survived in {played} rounds, {what} "
+    yield f"as undisturbed ({seconds:.1f} s undisturbed, {took:.0f} s of chaos)\n"
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ Prints one JSON object: for each fault, how the disturbed command ended and what
 in what the folder differs from an undisturbed one after the same command was run again in peace.
 """
 
-import ctypes
 import json
 import os
 import resource
@@ -16,23 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from support import chaos
+from support.privileges import without_root
 
 WORK = Path(sys.argv[1])
 SHARED = WORK / "shared"
-CAPABILITIES = 0x20080522
-"""Linux's version 3 of them."""
 
 
 def small_files_only() -> None:
     """As on a full disk: no file may grow beyond this."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-
-
-def without_root() -> None:
-    """Root may write anywhere; give that up, and keep the files."""
-    if os.geteuid() == 0:
-        header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
-        assert ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()) == 0
 
 
 def interruptible() -> None:

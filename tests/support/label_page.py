@@ -97,7 +97,7 @@ SERVER = "from semishot.commands.main import main; main()"
 
 
 @contextmanager
-def process(asked, port=0, **options):
+def process(asked, port=0, code=SERVER, **options):
     """The command itself; its address."""
     words = [
         "label",
@@ -107,7 +107,7 @@ def process(asked, port=0, **options):
         *(["--encoder", asked.encoder] if asked.encoder else []),
         *(["--cache", asked.cache] if asked.cache else []),
     ]
-    command = [sys.executable, "-c", SERVER, *map(str, words), "--no-browser", "--port", str(port)]
+    command = [sys.executable, "-c", code, *map(str, words), "--no-browser", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as started:
         try:
             yield started, started.stdout.readline().strip()

@@ -4,18 +4,34 @@ import errno
 import json
 import os
 import socket
+import sys
+import tarfile
+import zipfile
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from semishot.errors import InputError
+from semishot.system import files
 from semishot.system.files import (
-    open_regular,
-    read_regular,
-    reading,
+    append_line,
+    create,
+    remove,
     whole_folder,
     write_json,
     write_whole,
+    write_whole_with,
+)
+from semishot.system.open_files import (
+    open_regular,
+    open_tar,
+    open_zip,
+    own_text,
+    read_member,
+    read_regular,
+    reading,
 )
 from semishot.system.tensor_files import DamagedError
 
@@ -24,21 +40,21 @@ class FullDiskError(Exception):
     pass
 
 
-def half_then_fail(path: Path) -> None:
-    path.write_text("half")
+def half_then_fail(file: BinaryIO) -> None:
+    file.write(b"half")
     raise FullDiskError
 
 
 def test_a_file_is_written_with_its_folders(tmp_path):
     path = tmp_path / "new" / "deeper" / "note.txt"
-    write_whole(path, lambda temporary: temporary.write_text("whole"))
+    write_whole(path, "whole")
     assert path.read_text() == "whole"
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
     with pytest.raises(FullDiskError):
-        write_whole(tmp_path / "note.txt", half_then_fail)
+        write_whole_with(tmp_path / "note.txt", half_then_fail)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -46,7 +62,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "note.txt"
     path.write_text("old")
     with pytest.raises(FullDiskError):
-        write_whole(path, half_then_fail)
+        write_whole_with(path, half_then_fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -59,7 +75,7 @@ def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
         made.bind("socket")
         for path in (pipe, place):
             with pytest.raises(InputError, match=f"{path} is not a regular file; choose another"):
-                write_whole(path, lambda temporary: temporary.write_text("new"))
+                write_whole(path, "new")
     assert pipe.is_fifo()
     assert place.is_socket()
     assert sorted(tmp_path.iterdir()) == [pipe, place]
@@ -68,7 +84,7 @@ def test_pipes_and_sockets_are_not_replaced(tmp_path, monkeypatch):
 def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path):
     link = tmp_path / "link"
     link.symlink_to("/dev/null")
-    write_whole(link, lambda temporary: temporary.write_text("new"))
+    write_whole(link, "new")
     assert link.read_text() == "new"
     assert not link.is_symlink()
 
@@ -77,12 +93,13 @@ def test_readers_see_the_old_file_until_the_new_one_is_complete(tmp_path):
     path = tmp_path / "note.txt"
     path.write_text("old")
 
-    def write(temporary: Path) -> None:
-        temporary.write_text("new")
-        assert temporary.parent == path.parent  # a rename within one file system is atomic
+    def write(file: BinaryIO) -> None:
+        file.write(b"new")
+        (temporary,) = set(tmp_path.iterdir()) - {path}  # a rename in one folder is atomic
+        assert temporary.name == f".note.txt.{os.getpid()}.tmp"
         assert path.read_text() == "old"
 
-    write_whole(path, write)
+    write_whole_with(path, write)
     assert path.read_text() == "new"
 
 
@@ -212,3 +229,127 @@ def test_errors_of_the_disk_and_clear_ones_stay_what_they_are(error):
     with pytest.raises(type(error)) as caught, reading("x"):
         raise error
     assert caught.value is error
+
+
+def test_a_link_is_refused_where_it_must_not_be_followed(tmp_path, monkeypatch):
+    path, link = tmp_path / "note.txt", tmp_path / "link"
+    path.write_bytes(b"12345")
+    link.symlink_to(path)
+    assert read_regular(link, 5) == b"12345"
+    assert read_regular(path, 5, links=False) == b"12345"
+    for one in (link, tmp_path / "nowhere"):
+        if one != link:
+            one.symlink_to("absent")
+        with pytest.raises(InputError, match=f"{one} is a link, not a file"):
+            read_regular(one, 5, links=False)
+        with pytest.raises(InputError, match="^it is a link, not a file"):
+            open_regular(one, "it", links=False)
+    opened = os.open
+
+    def replaced(name, flags):
+        path.unlink()
+        path.symlink_to("/dev/zero")
+        return opened(name, flags)
+
+    monkeypatch.setattr(os, "open", replaced)
+    with pytest.raises(InputError, match="is a link, not a file"):
+        read_regular(path, 5, links=False)
+
+
+def test_a_file_that_grows_is_read_up_to_the_bound(tmp_path, monkeypatch):
+    path = tmp_path / "note.txt"
+    path.write_bytes(b"12345")
+    size = os.fstat
+
+    class Smaller:
+        st_mode, st_size = path.stat().st_mode, 2
+
+    monkeypatch.setattr(os, "fstat", lambda descriptor: size(descriptor) and Smaller)
+    assert read_regular(path, 5) == b"12345"
+    for most in (2, 3, 4):
+        with pytest.raises(InputError, match=f"{path} has more than {most} bytes"):
+            read_regular(path, most)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_files_of_proc_neither_block_nor_go_on_for_ever():
+    """Their size is 0; the first has content, the second has no end, the third blocks."""
+    assert b"Name:" in read_regular(Path("/proc/self/status"), 2**16)
+    endless, blocking = Path("/proc/self/pagemap"), Path("/proc/kmsg")
+    with pytest.raises(InputError, match="/proc/self/pagemap has more than 1,000 bytes"):
+        read_regular(endless, 1000)
+    with open_regular(endless) as file:
+        assert len(file.read(2**20)) == 2**20
+    for read in (lambda: open_regular(blocking).read(), lambda: read_regular(blocking, 2**26)):
+        with suppress(InputError, PermissionError):  # it may have something to say
+            read()
+
+
+def test_a_line_is_added_and_never_through_a_link(tmp_path):
+    path, link = tmp_path / "log", tmp_path / "link"
+    append_line(path, "é")
+    append_line(path, "2")
+    assert path.read_text("utf-8") == "é\n2\n"
+    link.symlink_to(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        append_line(link, "3")
+    os.link(path, tmp_path / "second")
+    with pytest.raises(InputError, match="is not a regular file or has a second name"):
+        append_line(path, "3")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises((InputError, OSError)):
+        append_line(tmp_path / "pipe", "3")
+    assert path.read_text("utf-8") == "é\n2\n"
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_overwritten(tmp_path):
+    (tmp_path / f".note.txt.{os.getpid()}.tmp").write_text("longer than the new one")
+    write_whole(tmp_path / "note.txt", "new")
+    assert (tmp_path / "note.txt").read_text() == "new"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_new_file_is_new(tmp_path):
+    with create(tmp_path / "new") as file:
+        file.write(b"1")
+    with pytest.raises(FileExistsError):
+        create(tmp_path / "new")
+    (tmp_path / "link").symlink_to("absent")
+    with pytest.raises(FileExistsError):
+        create(tmp_path / "link")
+    assert not (tmp_path / "absent").exists()
+
+
+def test_zips_and_tars_close_their_files(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
+        made.writestr("x", b"12345")
+    with tarfile.open(tmp_path / "a.tar", "w") as made:
+        made.add(tmp_path / "a.zip", "a.zip")
+    with open_zip(tmp_path / "a.zip") as opened:
+        assert read_member(opened, "x", 3) == b"123"
+        held = opened.fp
+    assert held.closed
+    with open_tar(tmp_path / "a.tar") as opened:
+        held = opened.fileobj
+        assert opened.getnames() == ["a.zip"]
+    assert held.closed
+    (tmp_path / "bad").write_bytes(b"1" * 600)
+    before = set(Path("/proc/self/fd").iterdir()) if sys.platform == "linux" else set()
+    for refused in (open_zip, open_tar):
+        with pytest.raises((zipfile.BadZipFile, tarfile.ReadError)):
+            refused(tmp_path / "bad")
+    assert sys.platform != "linux" or set(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_a_file_of_the_package_is_text():
+    text = own_text("report/page.css")
+    assert "{" in text
+    assert own_text(Path(files.__file__).parents[1] / "report" / "page.css") == text
+
+
+def test_a_pipe_is_not_removed_as_if_it_were_ours(tmp_path):
+    """A pipe named like a build that was interrupted was deleted."""
+    os.mkfifo(tmp_path / ".pool.building")
+    with pytest.raises(InputError, match="is not a regular file"):
+        remove(tmp_path / ".pool.building")
+    assert (tmp_path / ".pool.building").is_fifo()

@@ -27,18 +27,18 @@ with Lock(Path(sys.argv[1])):
 WRITING = """
 import sys, time
 from pathlib import Path
-from semishot.system.files import whole_folder, write_whole
+from semishot.system.files import whole_folder, write_whole_with
 
-def slowly(path):
-    path.write_text("half")
+def slowly(file):
+    file.write(b"half")
     print("half", flush=True)
     time.sleep(100)
 
 if sys.argv[2] == "file":
-    write_whole(Path(sys.argv[1]), slowly)
+    write_whole_with(Path(sys.argv[1]), slowly)
 else:
     with whole_folder(Path(sys.argv[1])) as folder:
-        slowly(folder / "inside")
+        slowly((folder / "inside").open("wb"))
 """
 
 
@@ -120,7 +120,7 @@ def test_a_disk_without_locks_is_used_without(tmp_path, monkeypatch, error):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with Lock(tmp_path / ".lock"):
         pass
-    write_whole(tmp_path / "a", lambda path: path.write_text("whole"))
+    write_whole(tmp_path / "a", "whole")
     (tmp_path / ".a.1.tmp").touch()
     sweep(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == [".a.1.tmp", "a"]
@@ -147,7 +147,7 @@ def test_what_a_killed_process_left_half_done_is_swept_and_not_before(tmp_path, 
     assert half.exists()
     kill(writer)
     if kind == "file":
-        write_whole(target, lambda path: path.write_text("whole"))
+        write_whole(target, "whole")
     else:
         with whole_folder(target) as folder:
             (folder / "inside").write_text("whole")
@@ -192,7 +192,7 @@ def test_a_writer_waits_while_another_process_looks_whether_its_file_is_litter(t
     half.touch()
     with lock_if_free(half) as left, ThreadPoolExecutor() as threads:
         assert left
-        writing = threads.submit(write_whole, tmp_path / "it", lambda path: path.write_bytes(b"it"))
+        writing = threads.submit(write_whole, tmp_path / "it", b"it")
         with pytest.raises(TimeoutError):
             writing.result(0.2)
         half.unlink()  # as litter

@@ -1,5 +1,9 @@
 """Tasks in processes of this machine: all are done, whatever happens to workers and their memory."""
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +95,25 @@ def test_a_memory_map_is_shared_by_its_file(tmp_path):
     np.save(tmp_path / "images.npy", np.arange(3))
     mapped = np.load(tmp_path / "images.npy", mmap_mode="r")
     assert engine.array_file(mapped, tmp_path / "elsewhere") == tmp_path / "images.npy"
+
+
+def test_a_worker_ends_with_its_parent_whatever_it_does(tmp_path):
+    """A killed parent cannot tell it; this one would not look at its pipe for long."""
+    code = (
+        "import os\n"
+        "from semishot.workers.engine import Worker\n"
+        "from support.engine_works import stay\n"
+        "if __name__ == '__main__':\n"
+        "    worker = Worker.start('cpu', 1, None, os.environ['SCRATCH'])\n"
+        "    worker.pipe.send((stay, ()))\n"
+        "    worker.pipe.recv()\n"
+        "    print(worker.process.pid, flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    env = {**os.environ, "SCRATCH": str(tmp_path)}
+    found = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=env, check=False
+    )
+    folder = Path(f"/proc/{int(found.stdout)}")
+    while folder.exists() and (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+        time.sleep(0.01)

@@ -1,93 +1,59 @@
-"""The command `semishot`: the table of its commands, and the entry point. `--help` imports no torch."""
+"""The entry point of the command `semishot`. Signals and streams come first: imports take their time."""
 
 import io
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
-import tyro
-from tyro.extras import SubcommandApp
 
 from semishot import __version__
-from semishot.commands import data, doctor, label, report, reproduce, show, sort, train
 from semishot.commands.exit_codes import one_line_errors
-from semishot.system.memory import keep_freed_memory
-
-Command = Callable[..., None]
-
-
-@dataclass(frozen=True)
-class Group:
-    """A group of commands, as in `semishot data list`."""
-
-    summary: str
-    commands: Mapping[str, Command]
-
-
-COMMANDS: Mapping[str, Command | Group] = {
-    "demo": reproduce.demo,
-    "classify": sort.classify,
-    "label": label.label,
-    "predict": sort.predict,
-    "export": sort.export,
-    "undo": sort.undo,
-    "reproduce": Group(
-        "Train and test whatever a table or figure still lacks; print it beside the paper's.",
-        {
-            "table1": reproduce.table_command("table1", "Table 1 (Omniglot)"),
-            "table2": reproduce.table_command("table2", "Table 2 (miniImageNet)"),
-            "table3": reproduce.table_command("table3", "Table 3 (tieredImageNet)"),
-            "table5": reproduce.table5,
-            "figure-unlabeled": reproduce.table_command(
-                "figure-unlabeled", "Accuracy over unlabeled images"
-            ),
-            "figure-masks": reproduce.figure_masks,
-            "ablations": reproduce.ablations,
-        },
-    ),
-    "train": train.train,
-    "evaluate": train.evaluate,
-    "pick": train.pick,
-    "results": report.results,
-    "report": report.report,
-    "show": Group(
-        "Draw an episode or a refinement.",
-        {"episode": show.episode, "refinement": show.refinement},
-    ),
-    "data": Group(
-        "Prepare, verify and list data sets.",
-        {"prepare": data.prepare, "verify": data.verify, "list": data.list_prepared},
-    ),
-    "doctor": doctor.doctor,
-}
-
-
-def app_of(commands: Mapping[str, Command | Group]) -> SubcommandApp:
-    app = SubcommandApp()
-    for name, command in commands.items():
-        if isinstance(command, Group):
-            app.command(app_of(command.commands), name=name, help=command.summary)
-        else:
-            app.command(name=name)(command)
-    return app
+from semishot.commands.signals import end_on_signals
+from semishot.errors import InputError
+from semishot.system.streams import occupy_descriptors
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command. An error is one line and an exit code: see `exit_codes.py`."""
-    args = sys.argv[1:] if arguments is None else arguments
-    if args == ["--version"]:
+    """Run one command. An error is one line and an exit code: see `exit_codes.py`.
+
+    Without arguments it is the command of this process, and may end it: see `signals.py`.
+    """
+    if arguments is None:
+        occupy_descriptors()
+        end_on_signals()
+        arguments = sys.argv[1:]
+        if arguments != ["--version"]:
+            import semishot.commands.table  # noqa: F401  here, where a signal ends the process at once
+    with one_line_errors():
+        run(arguments)
+
+
+def run(arguments: list[str]) -> None:
+    if arguments == ["--version"]:
         print(__version__)
         return
+    import tyro
+
+    from semishot.commands.table import COMMANDS, app_of
+    from semishot.system.memory import keep_freed_memory
+
+    check_working_folder()
     keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a name that cannot be printed must not end a command
+        if isinstance(stream, io.TextIOWrapper):  # whatever names are printed
             stream.reconfigure(errors="backslashreplace")
-    with one_line_errors():
-        app_of(COMMANDS).cli(
-            prog="semishot",
-            args=args,
-            description="Few-shot classification with unlabeled data (Ren et al., ICLR 2018).",
-            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
-        )
+    app_of(COMMANDS).cli(
+        prog="semishot",
+        args=arguments,
+        description="Few-shot classification with unlabeled data (Ren et al., ICLR 2018).",
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
+    )
+
+
+def check_working_folder() -> None:
+    """Some libraries end the process if it does not exist, in their own words."""
+    from pathlib import Path
+
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise InputError(
+            "the working folder has been deleted: change to another folder (cd), and run it again"
+        ) from error

@@ -19,6 +19,9 @@ def classify(request: Flags[ClassifyRequest], printing: Flags[Printing]) -> None
 
     done = classify(request)
     print(json.dumps(done.as_json(), indent=1) if printing.as_json else "\n".join(done.lines()))
+    if done.applied is not None and (failure := done.applied.failure()) is not None:
+        print(f"semishot: {printable(failure)}", file=sys.stderr)
+        sys.exit(REFUSED)
 
 
 def predict(
@@ -57,11 +60,12 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
     """
     from semishot.sorter.journal import JOURNAL
     from semishot.sorter.move_files import undo
+    from semishot.sorter.summary import named
 
     undone = undo(out, below)
     print(undone.line())
-    for problem in undone.problems:
-        print(f"not undone: {printable(problem)}", file=sys.stderr)
+    for line in named("not undone", undone.problems):
+        print(line, file=sys.stderr)
     if undone.problems:
         print(
             f"semishot: {len(undone.problems):,} of {undone.count + len(undone.problems):,} could not be "

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from semishot.data.pool import Indices
 from semishot.data.splits import ClassImages, random_words, uniforms
-from semishot.errors import InputError
+from semishot.errors import InputError, check_number
+
+MOST_OF_A_KIND = 10**6
+"""Classes in an episode, and images of a class."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,7 @@ class EpisodeShape:
     def __post_init__(self) -> None:
         least = {"way": 2, "shot": 1, "query": 1, "unlabeled": 0, "distractors": 0}
         for name, low in least.items():
-            if (value := getattr(self, name)) < low:
-                raise InputError(f"an episode's {name} must be at least {low}, not {value}")
+            check_number(f"an episode's {name}", getattr(self, name), low, MOST_OF_A_KIND)
 
     @property
     def sizes(self) -> tuple[int, int, int]:

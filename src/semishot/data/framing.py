@@ -21,6 +21,8 @@ SMALL, LARGEST_DRAWING = 32, 128
 NEAR_PAPER, PAPER_SHARE = 16, 0.7
 """The most, out of 255, by which paper differs from the border's color, and its least share of pixels."""
 MOST_SIDE = 4096
+LARGEST_SQUARE, SHRUNK = 8000, 1024
+"""Pixels per side: a longer drawing is shrunk before it gets margins, to this length."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Whole:
 
     def __call__(self, image: Image.Image) -> Pixels:
         draft(image, self.height, self.width)
-        return resized(upright(image, self.channels), self.height, self.width, self.bicubic)
+        with upright(image, self.channels) as seen:
+            return resized(seen, self.height, self.width, self.bicubic)
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,12 @@ class Middle:
 
     def __call__(self, image: Image.Image) -> Pixels:
         draft(image, self.height, self.width)
-        seen = upright(image, self.channels)
-        scale = self.share * min(seen.width / self.width, seen.height / self.height)
-        half_width, half_height = self.width * scale / 2, self.height * scale / 2
-        x, y = seen.width / 2, seen.height / 2
-        box = (x - half_width, y - half_height, x + half_width, y + half_height)
-        return resized(seen, self.height, self.width, self.bicubic, box)
+        with upright(image, self.channels) as seen:
+            scale = self.share * min(seen.width / self.width, seen.height / self.height)
+            half_width, half_height = self.width * scale / 2, self.height * scale / 2
+            x, y = seen.width / 2, seen.height / 2
+            box = (x - half_width, y - half_height, x + half_width, y + half_height)
+            return resized(seen, self.height, self.width, self.bicubic, box)
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,18 @@ class Ink:
     channels: int = 1
 
     def __call__(self, image: Image.Image) -> Pixels:
-        drawing = upright(image, 1)
-        pixels = np.asarray(drawing)
-        paper = paper_color(pixels)
-        contrast = int(np.abs(pixels.astype(np.int16) - paper).max())
+        with upright(image, 1) as drawing:
+            return self._frame(drawing)
+
+    def _frame(self, drawing: Image.Image) -> Pixels:
+        paper = paper_color(drawing)
+        shades = np.asarray(drawing.getextrema())
+        contrast = int(np.abs(shades - paper).max())
         side = max(drawing.size)
+        if side > LARGEST_SQUARE:  # margins of paper would make it a square of billions of pixels
+            size = tuple(max(1, round(length * SHRUNK / side)) for length in drawing.size)
+            drawing = Image.fromarray(resized(drawing, size[1], size[0], True)[:, :, 0])
+            side = max(drawing.size)
         square = Image.new("L", (side, side), paper)
         square.paste(drawing, ((side - drawing.width) // 2, (side - drawing.height) // 2))
         small = resized(square, self.height, self.width, True).astype(np.float64)
@@ -125,13 +135,15 @@ def is_drawing(data: bytes, name: str) -> bool:
         return False
     if max(width, height) <= SMALL:
         return True
-    with quiet(), opened(data, name) as image:
-        pixels = np.asarray(upright(image, 1))
-    near = np.abs(pixels.astype(np.int16) - paper_color(pixels)) <= NEAR_PAPER
+    with quiet(), opened(data, name) as image, upright(image, 1) as seen:
+        near = np.abs(np.asarray(seen).astype(np.int16) - paper_color(seen)) <= NEAR_PAPER
     return bool(near.mean() >= PAPER_SHARE)
 
 
-def paper_color(pixels: Pixels) -> int:
-    """(H, W): the median of the border."""
-    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
-    return int(np.median(border))
+def paper_color(drawing: Image.Image) -> int:
+    """Of a gray image: the median of the border."""
+    width, height = drawing.size
+    lines = [(0, 0, width, 1), (0, height - 1, width, height)]
+    columns = [(0, 0, 1, height), (width - 1, 0, width, height)]
+    border = [np.asarray(drawing.crop(box)).ravel() for box in lines + columns]
+    return int(np.median(np.concatenate(border)))

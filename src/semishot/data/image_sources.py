@@ -10,13 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from semishot.errors import InputError
-from semishot.system.files import check_regular, open_regular, read_regular, reading
+from semishot.system.open_files import (
+    open_regular,
+    open_tar,
+    open_zip,
+    read_member,
+    read_regular,
+    reading,
+)
 
 LARGEST = 16 * 2**20  # bytes of one image file
-LARGEST_HEADER = 2**13
 REMEDY = "get the file again"
 ILSVRC_TAR = "ILSVRC2012_img_train.tar"
 ILSVRC_TREES = ("", "train", "ILSVRC2012_img_train", "ILSVRC/Data/CLS-LOC/train", "images")
@@ -69,8 +75,7 @@ def read_bytes(source: ImageSource) -> bytes:
         if isinstance(source, WholeFile):
             return read_regular(Path(source.path), LARGEST)
         if isinstance(source, ZipMember):
-            with _opened_zip(source.path).open(source.member) as file:
-                return file.read(LARGEST)  # bounded, in case the declared size is wrong
+            return read_member(_opened_zip(source.path), source.member, LARGEST)
         with open_regular(Path(source.path)) as file:
             file.seek(source.start)
             data = file.read(source.size)
@@ -97,13 +102,13 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
     """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
     found: dict[str, list[ImageSource]] = {}
     if (tar := source / ILSVRC_TAR).is_file():
-        with reading(tar, REMEDY), open_regular(tar) as file, _opened_tar(file) as opened:
+        with reading(tar, REMEDY), open_tar(tar) as opened:
             wanted = {f"{label}.tar": label for label in labels}
             for member in _members(opened):
                 label = wanted.get(member.name.rsplit("/", 1)[-1], "")
                 inner = opened.extractfile(member) if label and member.isreg() else None
                 if inner is not None:
-                    with inner, _opened_tar(inner) as class_tar:
+                    with open_tar(inner) as class_tar:
                         files = _in_tar(class_tar, tar, member.offset_data)
                     found[label] = _in_order(label, files)
         return found
@@ -113,23 +118,9 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
                 files = {p.name: WholeFile(str(p)) for p in (tree / label).iterdir()}
                 found[label] = _in_order(label, files)
             elif (tar := tree / f"{label}.tar").is_file():
-                with reading(tar, REMEDY), open_regular(tar) as file, _opened_tar(file) as opened:
+                with reading(tar, REMEDY), open_tar(tar) as opened:
                     found[label] = _in_order(label, _in_tar(opened, tar, 0))
     return found
-
-
-class _Member(tarfile.TarInfo):
-    """A member with a bounded extended header: tarfile takes time quadratic in its length."""
-
-    def _proc_pax(self, opened: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.size > LARGEST_HEADER:
-            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
-        parsed: tarfile.TarInfo = super()._proc_pax(opened)  # type: ignore[misc]
-        return parsed
-
-
-def _opened_tar(file: IO[bytes]) -> tarfile.TarFile:
-    return tarfile.open(fileobj=file, mode="r:", tarinfo=_Member)
 
 
 def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, ImageSource]:
@@ -157,8 +148,7 @@ def _in_order(label: str, files: Mapping[str, ImageSource]) -> list[ImageSource]
 
 @lru_cache(maxsize=8)
 def _opened_zip(path: str) -> zipfile.ZipFile:
-    check_regular(Path(path).stat(), path)
-    return zipfile.ZipFile(path)
+    return open_zip(Path(path))
 
 
 def check_size(size: int, where: object) -> None:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_dir
 
 from semishot.errors import InputError
-from semishot.system.files import read_json, whole_folder, write_json
+from semishot.system.files import whole_folder, write_json
 from semishot.system.json_fields import from_json
-from semishot.system.npy import map_array
+from semishot.system.npy import make_room, map_array
+from semishot.system.open_files import read_json
 
 FORMAT = 1
 POOL_FILES = {"images.npy", "pool.json"}
@@ -90,7 +91,17 @@ class Description:
 
 def data_root(given: Path | None = None) -> Path:
     """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
-    return given or Path(os.environ.get("SEMISHOT_DATA") or user_cache_dir("semishot"))
+    if told := given or os.environ.get("SEMISHOT_DATA"):
+        return Path(told)
+    try:
+        place = Path(user_cache_dir("semishot"))
+    except RuntimeError:  # of newer versions of platformdirs
+        place = Path("~")
+    if place.parts[0] == "~":  # neither HOME nor an entry in passwd
+        raise InputError(
+            "there is no home folder for prepared data: set HOME or SEMISHOT_DATA, or pass --data-root"
+        )
+    return place
 
 
 def digest(images: NDArray[np.uint8]) -> str:
@@ -112,22 +123,6 @@ def save_pool(
         mapped.flush()
         write_description(temporary, pool)
     return open_pool(folder)
-
-
-def make_room(
-    path: Path, dtype: type[Number], shape: tuple[int, ...]
-) -> np.memmap[Any, np.dtype[Number]]:
-    """A memory-mapped file to fill. Its space is allocated first: a full disk would kill the process."""
-    try:
-        path.unlink(missing_ok=True)  # a link would be followed
-        array = np.lib.format.open_memmap(path, "w+", dtype, shape)
-        with path.open("r+b") as file:
-            if hasattr(os, "posix_fallocate"):  # not on every platform
-                os.posix_fallocate(file.fileno(), 0, array.offset + array.nbytes)
-    except OSError as error:
-        error.filename = str(path)
-        raise
-    return array
 
 
 def with_digests(

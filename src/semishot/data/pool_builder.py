@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,19 +19,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.data import picture_limits
 from semishot.data.image_sources import ImageSource
 from semishot.data.pool import (
     ImageClass,
     ImagePool,
     Split,
-    make_room,
     open_pool,
     with_digests,
     write_description,
 )
 from semishot.errors import InputError, printable
-from semishot.system.files import read_regular, remove, whole_folder
-from semishot.system.npy import map_array
+from semishot.system.end_with_parent import end_with_parent
+from semishot.system.files import append_line, remove, whole_folder, write_whole
+from semishot.system.npy import Mapped, make_room, map_array, map_to_fill
+from semishot.system.open_files import read_regular
 from semishot.system.progress import meter
 
 BATCH = 256
@@ -42,7 +44,7 @@ GRACE_SECONDS = 1.0
 """How long a worker that was asked to end may take to finish sending."""
 MOST_TEXT = 64 * 2**20
 """The largest list of finished batches that is read, in bytes."""
-Pixels = np.memmap[Any, np.dtype[np.uint8]]
+Pixels = Mapped[np.uint8]
 Read = Callable[[ImageSource], NDArray[np.uint8]]
 """A source -> one image (C, H, W)."""
 
@@ -86,16 +88,14 @@ def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> Imag
     building = folder.with_name(f".{folder.name}.building")
     images, done = _begin_building(building, plan)
     batches = [b for b in range(0, len(sources), BATCH) if b not in done]
-    (building / "done.txt").unlink(missing_ok=True)
-    log = (building / "done.txt").open("x", encoding="utf-8")
-    with log, meter(f"preparing {plan.name}", len(sources), "images") as progress:
-        log.writelines(f"{first}\n" for first in sorted(done))  # without a truncated line
+    log = building / "done.txt"
+    write_whole(log, "".join(f"{first}\n" for first in sorted(done)))  # without a truncated line
+    with meter(f"preparing {plan.name}", len(sources), "images") as progress:
         progress.skip(len(sources) - sum(len(sources[b : b + BATCH]) for b in batches))
         try:
             for first, pixels in _read_batches(plan.read, sources, batches, workers):
                 images[first : first + len(pixels)] = pixels
-                log.write(f"{first}\n")
-                log.flush()
+                append_line(log, str(first))
                 progress.advance(len(pixels))
         except InputError:
             shutil.rmtree(building)
@@ -122,7 +122,7 @@ def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
     if os.path.lexists(building):
         try:
             done = _done(building, plan.shape, digest)
-            return np.lib.format.open_memmap(pixels, "r+"), done
+            return map_to_fill(pixels), done
         except (OSError, ValueError) as error:  # InputError among them
             line = printable(f"{building} cannot be resumed ({error}); the build starts over")
             print(line, file=sys.stderr)
@@ -133,7 +133,7 @@ def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
     except OSError:
         shutil.rmtree(building)
         raise
-    (building / "plan.txt").write_text(digest, encoding="utf-8")
+    write_whole(building / "plan.txt", digest)
     return images, set()
 
 
@@ -188,7 +188,7 @@ def _read_batches(
     """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
     count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
-    pool = ProcessPoolExecutor(count, context, _end_with_parent)
+    pool = ProcessPoolExecutor(count, context, _begin_work, (context.Lock(),))
     waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
     try:
         for first in batches:
@@ -222,16 +222,10 @@ def _block_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent() -> None:
-    """In a worker: end when the parent is killed, instead of waiting for the next batch forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+def _begin_work(one_large: AbstractContextManager[Any]) -> None:
+    """In a worker: share the bound of memory, and end with the parent instead of waiting forever."""
+    picture_limits.budget.one_large = one_large
+    end_with_parent()
     signal.signal(signal.SIGTERM, _end_soon)
 
 

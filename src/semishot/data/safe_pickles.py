@@ -6,6 +6,7 @@ own constructors never see the file, so it may come from any version of NumPy, f
 """
 
 import io
+import os
 import pickle
 import pickletools
 import re
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.system.files import open_regular, reading
+from semishot.system.open_files import BUFFER, open_regular, reading
 
 NUMBERS = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 """The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""
@@ -38,8 +39,8 @@ ENCODINGS = {
 
 def load(path: Path) -> Any:
     """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
-    with _reading(path), _Bounded(open_regular(path).detach()) as file:
-        file.most = max(LARGEST, path.stat().st_size)  # one array may be the whole file
+    with _reading(path), _Bounded(open_regular(path).detach(), BUFFER) as file:
+        file.most = max(LARGEST, os.fstat(file.fileno()).st_size)  # one array may be the whole file
         return _plain(_Reader(file, path).load(), {})
 
 
@@ -50,7 +51,7 @@ def find_bytes(path: Path, prefix: bytes) -> list[tuple[int, int]]:
     it is called. Protocol 0 is not searched. Pass the bytes found to `unescape`.
     """
     found = []
-    with _reading(path), _Bounded(open_regular(path).detach()) as file:
+    with _reading(path), _Bounded(open_regular(path).detach(), BUFFER) as file:
         for code, value, _ in pickletools.genops(file):
             if code.name in ENCODINGS:
                 text: Any = (

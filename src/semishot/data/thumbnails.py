@@ -13,14 +13,16 @@ SIDE = 112
 PNG = b"\x89PNG"
 
 
-def thumbnail(image: Image.Image, side: int = SIDE, quality: int = 75) -> bytes:
+def thumbnail(
+    image: Image.Image, side: int = SIDE, quality: int = 75, optimize: bool = True
+) -> bytes:
     """A small JPEG of an opened image, without metadata such as place and time."""
     draft(image, side, side)
-    small = upright(image)
-    small.info.clear()  # comments would be saved, too
-    small.thumbnail((side, side), Image.Resampling.LANCZOS)
     file = io.BytesIO()
-    small.save(file, "jpeg", quality=quality, optimize=True)
+    with upright(image) as small:
+        small.info.clear()  # comments would be saved, too
+        small.thumbnail((side, side), Image.Resampling.LANCZOS)
+        small.save(file, "jpeg", quality=quality, optimize=optimize)
     return file.getvalue()
 
 

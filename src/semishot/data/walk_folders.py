@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from semishot.system.real_paths import real_path
+
 DEEPEST = 100
 """The deepest nesting of folders below the given one."""
 
@@ -37,7 +39,7 @@ def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> 
                 yield Entry(path, concealed)
             elif not stat.S_ISDIR(status.st_mode):
                 problem = "not a regular file"
-            elif path.resolve() in leave_out:
+            elif real_path(path) in leave_out:
                 continue
             elif key in seen:
                 problem = f"links back to {seen[key]}"

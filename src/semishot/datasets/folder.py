@@ -16,8 +16,9 @@ from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import read_regular
+from semishot.system.open_files import read_regular
 from semishot.system.progress import track
+from semishot.system.real_paths import real_path
 
 __all__ = ["describe", "prepare"]
 
@@ -51,7 +52,7 @@ def prepare(folder: Path, source: Path | None = None, size: int | None = None) -
         raise InputError(f"pass --source FOLDER, a tree {LAYOUTS}")
     if not source.is_dir():
         raise InputError(f"{source} is not a folder; --source is a tree {LAYOUTS}")
-    source = source.resolve()  # an interrupted build continues only with the same files
+    source = real_path(source)  # an interrupted build continues only with the same files
     tree = read_tree(source)
     layout = find_layout(tree, source)
     classes = plan(tree, layout, source)

@@ -12,12 +12,9 @@ How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds
   wrong, a class gets 600 other images of the same class: a valid data set, but a different one.
 """
 
-import csv
-import io
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,14 +40,16 @@ from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import read_regular, reading, remove
+from semishot.system.files import remove
+from semishot.system.npy import write_array
+from semishot.system.open_files import open_zip, reading
+from semishot.system.tables import read_rows
 
 __all__ = ["describe", "prepare", "read"]
 
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
 IMAGES = 600  # per class
 SIDE = 84
-MOST_CSV = 64 * 2**20  # bytes
 PICKLE = "mini-imagenet-cache-{}.pkl"
 ACCEPTED = (
     "{train,val,test}.csv (filename,label) beside an images/ folder, zips of it, an ILSVRC-12 "
@@ -136,16 +135,17 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
     """class -> file names, in the order of the file."""
     classes: dict[str, list[str]] = {}
     with reading(path, REMEDY):
-        text = read_regular(path, MOST_CSV).decode("utf-8-sig")
-        rows = csv.DictReader(io.StringIO(text, newline=""))
-        if not {"filename", "label"} <= set(rows.fieldnames or ()):
+        rows = read_rows(path)
+        _, columns = next(rows, (0, []))
+        if not {"filename", "label"} <= set(columns):
             raise InputError(
-                f"{path} has the columns {','.join(rows.fieldnames or ())}, not filename,label; "
+                f"{path} has the columns {','.join(columns)[:200]}, not filename,label; "
                 "get the csv of https://github.com/twitter/meta-learning-lstm"
             )
-        for row in rows:
-            if not row["filename"] or not row["label"]:
-                raise InputError(f"{path}, line {rows.line_num}: no filename or no label")
+        for line, cells in rows:
+            row = dict(zip(columns, cells, strict=False))
+            if not row.get("filename") or not row.get("label"):
+                raise InputError(f"{path}, line {line}: no filename or no label")
             classes.setdefault(row["label"], []).append(row["filename"])
     return classes
 
@@ -199,7 +199,7 @@ def _in_zips(source: Path, named: Named) -> dict[str, ImageSource]:
     wanted = _names(named)
     found: dict[str, ImageSource] = {}
     for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
-        with reading(path, REMEDY), zipfile.ZipFile(path) as opened:
+        with reading(path, REMEDY), open_zip(path) as opened:
             members = opened.infolist()
         for member in members:
             name = member.filename.rsplit("/", 1)[-1]
@@ -278,7 +278,7 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> Imag
             rows = spool / f"{split}-{state.st_size}-{state.st_mtime_ns}.npy"
             images, classes = _unpickled(path)
             _check_counts(split, classes, path)
-            np.save(rows, np.ascontiguousarray(images))  # rows side by side
+            write_array(rows, np.ascontiguousarray(images))  # rows side by side
             os.utime(
                 rows, ns=(state.st_atime_ns, state.st_mtime_ns)
             )  # a build recognizes files by it

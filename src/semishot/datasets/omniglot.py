@@ -20,7 +20,7 @@ from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError
-from semishot.system.files import open_regular, read_regular, reading
+from semishot.system.open_files import open_zip, read_member, read_regular, reading
 from semishot.system.progress import track
 
 __all__ = ["describe", "download", "prepare"]
@@ -156,9 +156,8 @@ def list_drawings(source: Path) -> Iterator[list[Drawing]]:
     with ExitStack() as opened:
         for archive in map(source.joinpath, ARCHIVES):
             if archive.is_file():
-                file = opened.enter_context(open_regular(archive))
                 with reading(archive, REMEDY):
-                    drawings += _in_zip(opened.enter_context(zipfile.ZipFile(file)), archive)
+                    drawings += _in_zip(opened.enter_context(open_zip(archive)), archive)
             elif archive.with_suffix("").is_dir():
                 drawings += _in_folder(archive.with_suffix(""))
             else:
@@ -167,15 +166,13 @@ def list_drawings(source: Path) -> Iterator[list[Drawing]]:
 
 
 def _in_zip(opened: zipfile.ZipFile, archive: Path) -> Iterator[Drawing]:
-    def read(member: zipfile.ZipInfo) -> bytes:
-        with opened.open(member) as file:
-            return file.read(LARGEST)  # bounded, in case the declared size is wrong
-
     for member in opened.infolist():
         path = PurePosixPath(member.filename)
         if _is_drawing(path) and not member.is_dir():
             where, size = f"{archive}/{path}", member.file_size
-            yield Drawing(path.parts[-3:], where, size, partial(read, member))
+            yield Drawing(
+                path.parts[-3:], where, size, partial(read_member, opened, member, LARGEST)
+            )
 
 
 def _in_folder(tree: Path) -> Iterator[Drawing]:

@@ -34,7 +34,8 @@ from semishot.data.image_sources import (
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
-from semishot.system.files import open_regular, read_regular, reading
+from semishot.system.npy import read_header
+from semishot.system.open_files import open_regular, open_zip, own_text, read_regular, reading
 
 __all__ = ["class_list", "describe", "prepare", "read"]
 
@@ -86,7 +87,7 @@ def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePo
 
 def class_list() -> list[PlannedClass]:
     """The 608 classes by split, category and WordNet id, without images."""
-    rows = [line.split() for line in CLASSES.read_text(encoding="utf-8").splitlines()]
+    rows = [line.split() for line in own_text(CLASSES).splitlines()]
     return [
         PlannedClass(name, category, split, ())
         for split in SPLITS
@@ -216,15 +217,14 @@ def _images(source: Path, split: Split) -> list[ImageSource]:
 
 def _array_in_npz(path: Path) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
     """Where the elements of `images` begin in the file, their shape and type."""
-    with reading(path, REMEDY), open_regular(path) as file, zipfile.ZipFile(file) as opened:
+    with reading(path, REMEDY), open_regular(path) as file, open_zip(path) as opened:
         member = opened.getinfo("images.npy")
         if member.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"{path} is compressed; save it with numpy.savez")
         file.seek(member.header_offset + 26)  # of zip's local header, which has 30 bytes
         before = 30 + sum(struct.unpack("<HH", file.read(4)))  # and a name and extra fields
         file.seek(member.header_offset + before)
-        np.lib.format.read_magic(file)
-        shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
+        shape, fortran, kind = read_header(file)
         if fortran:
             raise ValueError("its array is in Fortran's order")
         return file.tell(), shape, kind

@@ -3,24 +3,19 @@
 Letters: P examples, S labeled examples, N classes, D features.
 """
 
-import copy
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from semishot import refine
 from semishot.errors import InputError
-from semishot.estimator import by_graph, by_prototypes, graph_rule
-from semishot.estimator.blocks import NORMALIZATIONS, Array, Space, mean_direction, one_thread
-from semishot.estimator.evidence import Given
+from semishot.estimator.blocks import Array, Space, one_thread
+from semishot.estimator.features import as_array, check_large, check_small
 from semishot.estimator.fitted import Fitted
 from semishot.estimator.labels import (
     NAMED_STRANGER,
@@ -28,37 +23,24 @@ from semishot.estimator.labels import (
     Label,
     Labels,
     agreement,
-    check_stranger_label,
     checked_weights,
     label_weights,
     read_labels,
     rejected,
 )
-from semishot.estimator.lift import Lift, lift_of
+from semishot.estimator.lift import Lift
 from semishot.estimator.reading import read_in_blocks
 from semishot.estimator.saved import Saved, is_number, not_saved, read_saved, write_saved
-from semishot.estimator.scaling import MANY_FEATURES
+from semishot.estimator.settings import GRAPH, checked, learned
 from semishot.estimator.strangers import stranger_probability
 
 __all__ = ["NAMED_STRANGER", "UNLABELED", "PrototypeClassifier"]
 
 FLOATS = [np.float32, np.float64]
-GRAPH = "graph"
-
-
 UNKNOWN = (
     "how members of a class score is not known: it takes two labeled examples of some class, or two "
     "unlabeled ones; a file of version 0.1 does not hold it for strangers"
 )
-
-
-class Settings(NamedTuple):
-    """The parameters, checked."""
-
-    refiner: nn.Module | str | None
-    steps: int | None
-    normalize: str
-    temperature: float | None
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
@@ -198,7 +180,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         Self
             The fitted classifier.
         """
-        settings = self._check_parameters()
+        settings = checked(self.get_params(deep=False))
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -388,7 +370,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         parameters, saved = read_saved(Path(path))
         try:
             loaded = cls(**parameters)
-            loaded._check_parameters()
+            checked(loaded.get_params(deep=False))
         except (TypeError, ValueError) as error:
             raise not_saved(path, error) from error
         loaded.classes_, loaded.stranger_label_ = saved.classes, saved.stranger_label
@@ -403,52 +385,6 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         if saved.feature_names:
             loaded.feature_names_in_ = np.array(saved.feature_names, object)
         return loaded
-
-    def _check_parameters(self) -> Settings:
-        steps: Any = self.steps
-        counted = type(steps) is not bool and isinstance(steps, Integral) and int(steps) >= 1
-        if not counted and not is_word(steps, "auto"):
-            raise InputError(
-                f"steps must be 'auto' or at least 1, not {steps!r}; refiner=None refines nothing"
-            )
-        if not is_word(self.normalize, "auto", *NORMALIZATIONS):
-            choices = ", ".join(("auto", *NORMALIZATIONS))
-            raise InputError(f"unknown normalize {self.normalize!r}: choose from {choices}")
-        temperature = None if is_word(self.temperature, "auto") else self.temperature
-        if temperature is not None and not (is_number(temperature) and float(temperature) > 0):
-            raise InputError(f"temperature must be 'auto' or above 0, not {temperature!r}")
-        if self.reject is not None and not (is_number(self.reject) and 0 < self.reject < 1):
-            raise InputError(f"reject must be None or between 0 and 1, not {self.reject!r}")
-        check_stranger_label(self.stranger_label)
-        return Settings(
-            self._built_refiner(),
-            int(steps) if counted else None,
-            self.normalize,
-            None if temperature is None else float(temperature),
-        )
-
-    def _built_refiner(self) -> nn.Module | str | None:
-        refiner = self.refiner
-        if is_word(refiner, "supervised", "basic"):
-            return None
-        if is_word(refiner, GRAPH):
-            return GRAPH
-        if isinstance(refiner, str):
-            try:
-                built = refine.build(refiner).eval()
-            except InputError as error:
-                raise InputError(
-                    str(error).replace("choose from ", f"choose from {GRAPH}, ", 1)
-                ) from error
-            if any(True for _ in built.parameters()):
-                raise InputError(
-                    f"{self.refiner!r} has learned parameters, which a name does not bring: give the "
-                    "trained module, or 'graph' or 'fitted_mask', which need no training"
-                )
-            return built
-        if not (refiner is None or isinstance(refiner, nn.Module)):
-            raise InputError(f"refiner must be a name, a module or None, not {refiner!r}")
-        return copy.deepcopy(refiner)
 
     def _read(self, X: ArrayLike) -> tuple[Tensor, Tensor]:  # noqa: N803
         """Logits (P, N) and scores (P,)."""
@@ -467,60 +403,3 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         if self.members_ is None:
             raise InputError(UNKNOWN)
         return self.members_.share_above(scores)
-
-
-def learned(
-    settings: Settings,
-    features: Array,
-    labels: NDArray[np.float64],
-    named: NDArray[np.bool_],
-) -> Fitted:
-    """Features (P, D), weights of labels (P, N), named strangers (P,), by the rule that was chosen."""
-    refiner, steps, normalize, temperature = settings
-    if not isinstance(refiner, str):
-        if refiner is not None:
-            refiner = refiner.to(tensor_dtype(features))
-        options = by_prototypes.Options(refiner, steps or 1, normalize, temperature)
-        return by_prototypes.fit_prototypes(features, labels, named, options)
-    if normalize == "auto":
-        normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
-    space = lift_of(features) if normalize == "none" else Space(normalize, mean_direction(features))
-    given = Given(features, labels, named, space)
-    return by_graph.fit_graph(given, graph_rule.Options(steps or graph_rule.STEPS, temperature))
-
-
-def tensor_dtype(features: Array) -> torch.dtype:
-    return torch.float64 if features.dtype == np.float64 else torch.float32
-
-
-def is_word(value: Any, *words: str) -> bool:
-    """Whether it is one of these strings; an array, which compares by element, is not."""
-    return isinstance(value, str) and value in words
-
-
-def check_small(features: Array, largest: float) -> None:
-    smallest = np.finfo(features.dtype).tiny ** 0.25
-    if 0 < largest < smallest:
-        raise InputError(
-            f"no feature is larger than {largest:.3g}, and squares of numbers below {smallest:.3g} "
-            f"vanish in {features.dtype}: rescale X"
-        )
-
-
-def as_array(values: Any) -> Any:
-    """A tensor as an array; anything else unchanged."""
-    if not isinstance(values, Tensor):
-        return values
-    values = values.detach().cpu()
-    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-
-
-def check_large(features: Array) -> float:
-    """The largest magnitude; an error if the squares of such numbers may overflow."""
-    largest, limit = max(features.max(), -features.min()), np.finfo(features.dtype).max ** 0.4
-    if largest > limit:
-        raise InputError(
-            f"features reach {largest:.3g}, and squares of numbers above {limit:.3g} may overflow in "
-            f"{features.dtype}: rescale X, or give float64"
-        )
-    return float(largest)

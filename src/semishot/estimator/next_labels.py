@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from semishot.estimator.blocks import Array, Space, one_thread
-from semishot.estimator.classifier import PrototypeClassifier, as_array
+from semishot.estimator.classifier import PrototypeClassifier
+from semishot.estimator.features import as_array
 from semishot.estimator.lift import Lift
 from semishot.estimator.strangers import Members
 

@@ -16,7 +16,7 @@ from semishot.label.images import GIVEN, Library
 from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
 from semishot.sorter import move_files
-from semishot.sorter.journal import SORTED, How, read_journal
+from semishot.sorter.journal import SORTED, How, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
 from semishot.sorter.sorted_files import find_sorted
@@ -174,7 +174,8 @@ def _behind_link(path: Path, pile: Path) -> bool:
 
 def sorting_of(session: Session) -> dict[str, Any] | None:
     """The sorting in OUT, if there is one."""
-    sorting = read_journal(session.library.request.folder)
+    request = session.library.request
+    sorting = read_journal(request.folder, trusted(request.pile))
     if sorting is None:
         return None
     return {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done}
@@ -182,9 +183,9 @@ def sorting_of(session: Session) -> dict[str, Any] | None:
 
 def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
     """Sort the files; how many were sorted, and which could not be, and why."""
-    out = session.library.request.folder
+    out, pile = session.library.request.folder, session.library.request.pile
     with Lock(out / LOCK):
-        before = read_journal(out)
+        before = read_journal(out, trusted(pile))
         if before is not None and before.done:
             if before.how != how:
                 raise InputError(
@@ -195,26 +196,22 @@ def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
                 raise InputError(
                     f"a sorting was interrupted: undo it, or complete it with {before.how}"
                 )
-            problems = move_files.complete(before)
+            outcome = move_files.complete(before)
             session.library.look_again.set()
-            return len(before.steps) - len(problems), problems
+            return outcome.count, outcome.problems
         files = find_sorted(before) if before is not None else []
         wanted = plan(session, how, which).wanted
-        named = {(one.source.parent.resolve() / one.source.name, one.digest) for one in wanted}
-        gone = {
-            one.step.source
-            for one in files
-            if one.path is None and (one.step.source, one.step.digest) not in named
-        }
-        sorting = move_files.begin(move_files.plan(out, how, wanted, files))
-        problems = move_files.complete(sorting, gone)
+        sorting = move_files.plan(out, how, wanted, files)
+        check_undoable(sorting, pile)
+        outcome = move_files.complete(move_files.begin(sorting))
     session.library.look_again.set()
-    return len(sorting.steps) - len(problems), problems
+    return outcome.count, outcome.problems
 
 
 def undo_sorting(session: Session) -> Undone:
     """Undo it, as `semishot undo OUT` does."""
-    result = move_files.undo(session.library.request.folder)
+    request = session.library.request
+    result = move_files.undo(request.folder, trusted(request.pile))
     session.library.look_again.set()
     return result
 

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from semishot.data.decoding import quiet
-from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.label.catalog import Catalog, Seen, status_of
 from semishot.label.requests import LabelRequest
-from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.journal import read_journal
+from semishot.sorter.embedding_cache import MOST_BYTES, EmbeddingCache
+from semishot.sorter.journal import read_journal, trusted
 from semishot.sorter.listing import Item, Listing, Skipped, from_folders
+from semishot.system.npy import make_room
+from semishot.system.open_tensors import OpenTensors
 from semishot.system.progress import Meter
+from semishot.system.real_paths import real_path
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.sorter.embedding import ReadFile
@@ -88,8 +89,8 @@ def check_folders(request: LabelRequest) -> None:
     out, pile = request.folder, request.pile
     if not pile.is_dir():
         raise InputError(f"{pile} is not a folder; it holds the images to label")
-    inside = {folder.resolve() for folder in (pile, request.labeled) if folder is not None}
-    if out.resolve() in inside:
+    inside = {real_path(folder) for folder in (pile, request.labeled) if folder is not None}
+    if real_path(out) in inside:
         raise InputError(f"--out {out} holds your images: choose a folder of its own")
 
 
@@ -100,9 +101,9 @@ def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
     apart = [out, *([request.cache] if request.cache else [])]
     listing = from_folders(request.labeled, [pile], apart)
     moved: dict[str, Path] = {}
-    sorting = read_journal(out)
+    sorting = read_journal(out, trusted(pile))
     if sorting is not None and sorting.how == "move":
-        root = pile.resolve()
+        root = real_path(pile)
         for step in sorting.steps:
             target = sorting.target(step)
             if step.source.is_relative_to(root) and not step.source.exists() and target.exists():
@@ -272,7 +273,7 @@ class Library:
                 if item.label and not item.of_pile and item.path and item.path.is_file()
                 if item.shown not in listed
             ]
-        sorting = read_journal(out)
+        sorting = read_journal(out, trusted(self.request.pile))
         before = None
         if sorting is not None and sorting.done:
             before = SortedPile(sorting, find_sorted(sorting))
@@ -347,8 +348,8 @@ class Library:
         numbers = self.catalog.numbers([d for held in segments.values() for d, _ in held])
         each = iter(numbers)
         for path, held in segments.items():
-            with safe_open(path, "numpy") as file:
-                features = file.get_tensor("features")
+            with OpenTensors(path, MOST_BYTES) as file:
+                features = file["features"]
             for digest, place in held:
                 self._add_row(next(each), digest, features[place])
 

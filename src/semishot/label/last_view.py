@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from semishot.errors import InputError
 from semishot.label.requests import LabelRequest
-from semishot.system.files import read_regular, write_whole
+from semishot.system.files import write_whole
+from semishot.system.open_files import read_regular
 
 __all__ = ["COLUMNS", "keep_view", "kept_view", "pack", "unpack"]
 
@@ -67,7 +68,7 @@ def _asked(request: LabelRequest) -> list[str | None]:
 def keep_view(request: LabelRequest, event: int, data: bytes) -> None:
     head = json.dumps({"asked": _asked(request), "event": event}).encode()
     whole = struct.pack("<I", len(head)) + head + data
-    write_whole(request.folder / FILE, lambda path: path.write_bytes(whole))
+    write_whole(request.folder / FILE, whole)
 
 
 def kept_view(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semishot.system.flags import Device
+from semishot.system.real_paths import real_path
 
 
 @dataclass(frozen=True)
@@ -38,5 +39,5 @@ class LabelRequest:
         """OUT, as given or by default."""
         if self.out is not None:
             return self.out
-        pile = self.pile.resolve()
+        pile = real_path(self.pile)
         return pile.with_name(f"{pile.name}-labels")

@@ -31,8 +31,11 @@ from semishot.label.security import Doorkeeper, Guard, TooLargeError, is_loopbac
 from semishot.label.session import NotReadyError, Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
 from semishot.sorter.answers import DATABASE, Answers, ConflictError, Database, open_database
-from semishot.sorter.journal import SORTED
-from semishot.system.locks import MOST_SHOWN, lock_file
+from semishot.sorter.journal import SORTED, undo_command
+from semishot.system.locks import MOST_SHOWN, holder_of, lock_file
+from semishot.system.open_files import own_text, read_regular
+from semishot.system.real_paths import real_path
+from semishot.system.tables import MOST_BYTES
 
 __all__ = ["label"]
 
@@ -95,7 +98,7 @@ class Pages:
 
     async def page(self, request: Request) -> Response:
         name, kind = PAGE[request.url.path]
-        return Response((FOLDER / name).read_bytes(), media_type=f"{kind}; charset=utf-8")
+        return Response(own_text(FOLDER / name), media_type=f"{kind}; charset=utf-8")
 
     async def state(self, request: Request) -> Response:
         self.session.library.wait_for_page.set()
@@ -215,10 +218,10 @@ class Pages:
                 "files": len(found.wanted),
                 "bytes": found.bytes,
                 "free": finish.free_bytes(out),
-                "out": str(out.resolve() / SORTED),
-                "pile": str(session.library.request.pile.resolve()),
+                "out": str(real_path(out) / SORTED),
+                "pile": str(real_path(session.library.request.pile)),
                 "sorting": finish.sorting_of(session),
-                "command": f"semishot undo {out}",
+                "command": undo_command(out, session.library.request.pile),
             }
         )
 
@@ -244,7 +247,11 @@ class Pages:
             self.work, lambda: finish.write_table(self.session, name, which)
         )
         headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(path.read_bytes(), media_type="text/csv; charset=utf-8", headers=headers)
+        return Response(
+            read_regular(path, MOST_BYTES),
+            media_type="text/csv; charset=utf-8",
+            headers=headers,
+        )
 
     async def model(self, request: Request) -> Response:
         path = await self.in_thread(self.work, lambda: finish.save_model(self.session))
@@ -325,6 +332,17 @@ def app_of(pages: Pages) -> Starlette:
     return Starlette(routes=pages.routes(), exception_handlers=handlers, lifespan=lifespan)
 
 
+class Server(uvicorn.Server):
+    """uvicorn's, without its own handling of signals: see `stopped_by_signals`.
+
+    It would send a signal once more when it has ended, which the second Ctrl-C looks like.
+    """
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @dataclass(frozen=True)
 class Running:
     """A server that is ready to run, and what it serves."""
@@ -397,7 +415,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         stack.callback(pages.close)
         session.listeners.append(pages.tell)
         doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
-        server = uvicorn.Server(settings(doorkeeper))
+        server = Server(settings(doorkeeper))
         pages.ending = lambda: server.should_exit
         library.patience = PATIENCE if session.early else 0.0
         session.start()
@@ -440,8 +458,7 @@ def alone_in(out: Path) -> Iterator[None]:
     path = out / LOCK
     descriptor = lock_file(path)
     if descriptor is None:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            holder = printable(file.read(MOST_SHOWN)) or "another process"
+        holder = printable(holder_of(path)) or "another process"
         raise InputError(
             f"{holder} is labeling in {out}: use its page, or end it, or choose another --out"
         )

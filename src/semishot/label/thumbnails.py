@@ -1,17 +1,14 @@
 """Small and large views of images for the page: small ones are made once and kept in OUT."""
 
 import hashlib
-import io
 import sqlite3
 import threading
 from pathlib import Path
 
-from PIL import Image
-
-from semishot.data.decoding import opened, quiet, upright
-from semishot.data.framing import draft
+from semishot.data.decoding import opened, quiet
+from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
-from semishot.sorter.answers import check_not_a_link
+from semishot.system.databases import connect
 
 __all__ = ["Thumbnails", "view"]
 
@@ -33,13 +30,7 @@ def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
     if hashlib.sha256(data).digest() != digest:
         raise InputError("its file has changed")
     with quiet(), opened(data, "it") as image:
-        draft(image, side, side)
-        small = upright(image)
-        small.info.clear()
-        small.thumbnail((side, side), Image.Resampling.LANCZOS)
-        file = io.BytesIO()
-        small.save(file, "jpeg", quality=quality)
-    return file.getvalue()
+        return thumbnail(image, side, quality, optimize=False)
 
 
 class Thumbnails:
@@ -48,7 +39,6 @@ class Thumbnails:
     def __init__(self, out: Path, most: int = MOST_BYTES) -> None:
         self.lock, self.most = threading.Lock(), most
         path = out / DATABASE
-        check_not_a_link(path)
         try:
             self.connection = self._opened(path)
         except sqlite3.DatabaseError:  # damaged: it is only a cache
@@ -59,9 +49,7 @@ class Thumbnails:
         ).fetchone()
 
     def _opened(self, path: Path) -> sqlite3.Connection:
-        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.execute("PRAGMA journal_mode=WAL")
+        connection = connect(path)
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute(
             "CREATE TABLE IF NOT EXISTS small (number INTEGER PRIMARY KEY, image INTEGER UNIQUE, data BLOB)"

@@ -14,8 +14,13 @@ from semishot.paper import presets, published
 from semishot.paper.presets import AtTest
 from semishot.paper.requests import TableRequest
 from semishot.training.checkpoints import MODEL_FILE
-from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, Member
-from semishot.training.fleets import read_config
+from semishot.training.config import (
+    SEMI_SUPERVISED_INFERENCE,
+    SUPERVISED,
+    FleetConfig,
+    Member,
+    read_config,
+)
 from semishot.training.requests import FleetRequest
 
 
@@ -44,13 +49,9 @@ def table_jobs(
     """For each shot the supervised fleet, and for each column one fleet of all methods. A method outside the
     package has a fleet of its own, and so has one with settings of its own at test."""
     preset, splits, fleet_size = request.preset, request.splits, request.fleet_size
-    if splits < 1:
-        raise InputError(f"--splits must be at least 1, not {splits}")
-    if fleet_size is not None and fleet_size < 1:
-        raise InputError(f"--fleet-size must be at least 1, not {fleet_size}")
     chosen = presets.preset(preset, pool.name)
     recipe = presets.recipe_of(preset, pool.name, request.updates)
-    rows = _rows(request.models or chosen.models)
+    rows = chosen_rows(request.models or chosen.models)
     methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
     # the user's own: the others can be read without their code
     apart = [name for name in methods if ":" in name or (name, 0) in chosen.at_test]
@@ -78,7 +79,7 @@ def table_jobs(
     return jobs
 
 
-def _rows(wanted: Sequence[str]) -> list[str]:
+def chosen_rows(wanted: Sequence[str]) -> list[str]:
     """The paper's rows, or the wanted ones: the paper's first, then any other method."""
     given = [SUPERVISED if name == "basic" else refine.ALIASES.get(name) or name for name in wanted]
     for name in given:

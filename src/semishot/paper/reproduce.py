@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 from semishot import datasets
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.paper import presets, published
 from semishot.paper.jobs import Site
 from semishot.paper.on_workers import choose_runner
-from semishot.paper.plan import Job, fleet_config, run_folder, table_jobs
+from semishot.paper.plan import Job, chosen_rows, fleet_config, run_folder, table_jobs
 from semishot.paper.requests import TableRequest
 from semishot.system.devices import pick_device
 from semishot.training.checkpoints import MODEL_FILE
@@ -46,6 +46,7 @@ def table(
     tensorboard: bool = False,
 ) -> list[Record]:
     """The records of a table or figure; `tensorboard` leaves event files in the run folders too."""
+    chosen_rows(request.models)  # a wrong name is said before data are missed
     pool = datasets.load(request.dataset or published.dataset_of(name), where.data_root)
     device, run = choose_runner(workers, where.device)
     site = Site(pool, where.runs, device, tensorboard)
@@ -64,7 +65,8 @@ def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
                 f"nothing of {name} is finished below {runs}; drop --finished to train"
             )
     print(
-        f"{dataset}: {request.splits} splits, {recipe.updates:,} updates, {recipe.filters} filters, "
+        f"{dataset}: {counted(request.splits, 'split')}, {counted(recipe.updates, 'update')}, "
+        f"{counted(recipe.filters, 'filter')}, "
         f"preset {request.preset}",
         file=sys.stderr,
     )

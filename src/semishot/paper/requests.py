@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semishot.data.episodes import EpisodeShape
+from semishot.errors import check_number
 from semishot.training.requests import WITH_DISTRACTORS, Allow, Shape
 
 Features = Literal["pixels", "random", "pretrained"]
 EPISODE_PICTURE = EpisodeShape(query=3, unlabeled=3, distractors=5)
+MOST_SPLITS = 1000
+MOST_EPISODES = 10**9
 REFINEMENT_PICTURE = EpisodeShape(way=3, query=5, unlabeled=5, distractors=3)
 
 
@@ -38,6 +41,11 @@ class TableRequest:
     """Train at most this many runs as one fleet, instead of as many as can share one: more and smaller
     pieces of work, for many devices."""
 
+    def __post_init__(self) -> None:
+        check_number("--splits", self.splits, 1, MOST_SPLITS)
+        if self.fleet_size is not None:
+            check_number("--fleet-size", self.fleet_size, 1, 10**6)
+
 
 @dataclass(frozen=True)
 class AblationRequest:
@@ -49,6 +57,9 @@ class AblationRequest:
     """Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error."""
     only: str = ""
     """Only the ablations whose names contain this."""
+
+    def __post_init__(self) -> None:
+        check_number("--splits", self.splits, 1, MOST_SPLITS)
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,9 @@ class Table5Request:
     """Seeds 0, 1, ... of the labeled split, the weights and the test episodes."""
     updates: int | None = None
     """Of the pre-training, instead of 4,000; the schedule is stretched with them."""
+
+    def __post_init__(self) -> None:
+        check_number("--splits", self.splits, 1, MOST_SPLITS)
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,9 @@ class MasksRequest:
     shape: Shape = WITH_DISTRACTORS
     """The test episode."""
 
+    def __post_init__(self) -> None:
+        check_number("--splits", self.splits, 1, MOST_SPLITS)
+
 
 @dataclass(frozen=True)
 class SceneRequest:
@@ -103,3 +120,6 @@ class SceneRequest:
     run: int = 0
     """Which run of the fleet, from 0."""
     allow: Allow = ()
+
+    def __post_init__(self) -> None:
+        check_number("--episode", self.episode, 0, MOST_EPISODES)

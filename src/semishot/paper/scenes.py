@@ -58,8 +58,6 @@ def scene_of(request: SceneRequest, root: Path | None = None) -> Scene:
     or refinement."""
     model, pool, name = open_run(request, root)
     shape, episode = request.shape, request.episode
-    if episode < 0:
-        raise InputError(f"--episode counts from 0; {episode} is before the first")
     images = all_labeled(pool.of_split("test"))
     check_enough(images, shape)
     drawn = pool.images[streams_of(images, [request.seed], shape).draw(episode, 1)[0, 0]]

@@ -8,8 +8,7 @@ import numpy as np
 
 from semishot.errors import InputError
 from semishot.paper import published
-from semishot.system.files import MOST_JSON, read_regular
-from semishot.training.config import FleetConfig
+from semishot.training.config import read_config
 from semishot.training.log import read_log
 
 LOOKS = 8
@@ -62,7 +61,7 @@ class Chart:
 def learning_curves(folder: Path) -> Chart | None:
     """The loss of each method of a fleet, the mean over its splits; None if nothing is logged."""
     try:
-        config = FleetConfig.from_json(read_regular(folder / "config.json", MOST_JSON).decode())
+        config = read_config(folder / "config.json")
         log = read_log(folder)
         steps = np.array([line["step"] for line in log], float)
         losses = np.array([line["loss"] for line in log], float).reshape(-1, len(config.members))

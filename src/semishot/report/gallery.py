@@ -13,8 +13,7 @@ from semishot.data.thumbnails import data_uri, pool_thumbnail
 from semishot.errors import InputError
 from semishot.report.pictures import Bytes
 from semishot.report.reading import Results
-from semishot.system.files import MOST_JSON, read_regular
-from semishot.training.config import FleetConfig
+from semishot.training.config import read_config
 
 if TYPE_CHECKING:
     from semishot.paper.scenes import Scene
@@ -88,7 +87,7 @@ def trained_models(found: Results) -> list[tuple[str, str, int]]:
     for folder in found.runs:
         if not (folder / "model.safetensors").exists():
             continue
-        config = FleetConfig.from_json(read_regular(folder / "config.json", MOST_JSON).decode())
+        config = read_config(folder / "config.json")
         masked = [run for run, member in enumerate(config.members) if member.model == MASKED]
         inside = not any(":" in member.model for member in config.members)
         worth = inside, bool(masked), config.shape.distractors

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from semishot.errors import InputError
+from semishot.errors import InputError, check_number
 from semishot.report import charts, rendering, svg
 from semishot.report.ablation_tables import ablations_section, choice_section
 from semishot.report.baseline_tables import table5_section
@@ -16,10 +16,12 @@ from semishot.report.reading import Results, read_results
 from semishot.report.section import Grid, Section
 from semishot.report.tables import table_section
 from semishot.report.template import FOLDER, PAGE_STYLE, render
-from semishot.system.files import reading, write_whole
+from semishot.system.files import write_whole
+from semishot.system.open_files import reading
 
 __all__ = ["report_on_runs", "write_report"]
 
+MOST_EPISODES = 100
 MOST_CURVES = 24
 """Fleets whose learning curves are shown: a page stays below 5 MB."""
 
@@ -31,13 +33,12 @@ def write_report(
 
     Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not loaded.
     """
-    if episodes < 0:
-        raise InputError(f"--episodes must be at least 0, not {episodes}")
+    check_number("--episodes", episodes, 0, MOST_EPISODES)
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder")
     sources = [source] if isinstance(source, Path) else source
     text = as_html(read_results(*sources), root, episodes)
-    write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_whole(out, text)
 
 
 def report_on_runs(runs: Path, root: Path | None = None) -> None:

@@ -13,7 +13,7 @@ from semishot.paper.published import DISTRACTORS, title
 from semishot.report.charts import Steps
 from semishot.report.curves import unlabeled_charts
 from semishot.report.mask_tables import SCORES, mask_chart, score_summaries
-from semishot.system.files import write_whole
+from semishot.system.files import write_whole_with
 from semishot.training.records import MaskRecord, Record
 
 STYLES = (
@@ -46,7 +46,7 @@ def save(figure: Any, out: Path, records: Sequence[Record] = ()) -> None:
     if suffix not in known:
         raise InputError(f"cannot draw to {out.name!r}: the name must end in .png, .pdf or .svg")
     about = {"Description": fingerprint(records)} if suffix == "png" and records else None
-    write_whole(out, lambda temporary: figure.savefig(temporary, format=suffix, metadata=about))
+    write_whole_with(out, lambda file: figure.savefig(file, format=suffix, metadata=about))
 
 
 def fingerprint(records: Sequence[Record]) -> str:

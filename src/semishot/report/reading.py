@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semishot.errors import InputError
+from semishot.system.real_paths import real_path
 from semishot.training.records import Choice, Record, as_choice, as_records, read_result_file
 
 
@@ -26,17 +27,17 @@ def read_results(*sources: Path) -> Results:
         if not source.exists():
             raise InputError(f"no results in {source}: there is no such file or folder")
         for path in [source] if source.is_file() else result_files(source):
-            if path.resolve() in seen:  # a file and its folder may both be given
+            if real_path(path) in seen:  # a file and its folder may both be given
                 continue
-            seen.add(path.resolve())
+            seen.add(real_path(path))
             content = read_result_file(path)
             if isinstance(content, dict) and "variants" in content:
                 found.choices.append(as_choice(content, path))
             elif not (isinstance(content, dict) and "benchmark" in content):
                 found.files[_name(path, source, found.files)] = as_records(content, path)
         for log in sorted(source.rglob("log.jsonl")):  # none below a file
-            if (log.parent / "config.json").exists() and log.parent.resolve() not in seen:
-                seen.add(log.parent.resolve())
+            if (log.parent / "config.json").exists() and real_path(log.parent) not in seen:
+                seen.add(real_path(log.parent))
                 found.runs.append(log.parent)
     if not any(found.files.values()):
         given = ", ".join(map(str, sources))

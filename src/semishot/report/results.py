@@ -11,7 +11,8 @@ from semishot.report.curves import curves_section
 from semishot.report.mask_tables import masks_section
 from semishot.report.rendering import as_markdown
 from semishot.report.tables import table_section
-from semishot.system.files import reading, write_whole
+from semishot.system.files import write_whole
+from semishot.system.open_files import reading
 from semishot.training.records import MaskRecord, as_choice, read_records, read_result_file
 
 LEAD = """# Results
@@ -31,7 +32,7 @@ def write_results(folder: Path, out: Path) -> None:
     for path in mask_figures(folder):
         with reading(path):
             plots.draw_masks(mask_records(path), out.with_name(picture_name(path)))
-    write_whole(out, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_whole(out, text)
 
 
 def results_markdown(folder: Path) -> str:

@@ -47,8 +47,14 @@ def cell(records: Iterable[Record]) -> Measured | None:
     rows = list(records)
     if not rows:
         return None
-    if len({row["split_seed"] for row in rows}) < len(rows):
-        raise InputError("a cell has one record per split, but a split seed occurs twice")
+    seeds = [row["split_seed"] for row in rows]
+    if twice := {seed for seed in seeds if seeds.count(seed) > 1}:
+        one = rows[0]
+        raise InputError(
+            f"{one['dataset']}, {one['model']}, {one['way']}-way {one['shot']}-shot, M = {one['unlabeled']}, "
+            f"H = {one['distractors']}: two records of split seed {min(twice)}; remove one of them from the "
+            "result files"
+        )
     accuracies = 100 * np.array([row["accuracy"] for row in rows])
     interval = 100 * float(np.mean([row["accuracy_ci95"] for row in rows]))
     error = float(accuracies.std() / len(rows) ** 0.5)

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from semishot import __version__
+from semishot.system.open_files import own_text
 
 FOLDER = Path(__file__).parent
 PAGE_STYLE = FOLDER / "page.css"
@@ -26,8 +27,8 @@ def render(template: Path, styles: Sequence[Path], script: Path, **values: Any) 
         lstrip_blocks=True,
     )
     environment.filters["code"] = with_code
-    css = Markup("").join(Markup(style.read_text("utf-8")) for style in styles)
-    run = Markup(script.read_text("utf-8"))
+    css = Markup("").join(Markup(own_text(style)) for style in styles)
+    run = Markup(own_text(script))
     return environment.get_template(template.name).render(
         css=css,
         script=run,

@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import sqlite3
-import stat
 import threading
 import time
 import unicodedata
@@ -19,8 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.sorter.listing import STRANGER
+from semishot.system.databases import connect
+from semishot.system.real_paths import real_path
 
 __all__ = ["NONE", "UNANSWERED", "Answers", "ConflictError", "State", "answered", "open_database"]
 
@@ -65,9 +66,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock, self.name = path, threading.RLock(), ""
-        self.connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self.connection.execute("PRAGMA trusted_schema=OFF")
-        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection = connect(path)
         self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk, not on its way
 
     @contextmanager
@@ -90,25 +89,9 @@ class Database:
             self.connection.close()
 
 
-def check_not_a_link(path: Path) -> None:
-    """Refuse a database that would be written through a link, or beside a second name of it."""
-    for ending in ("", "-wal", "-shm"):
-        name = path.with_name(path.name + ending)
-        try:
-            about = name.lstat()
-        except FileNotFoundError:
-            continue
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-            raise InputError(
-                f"{name} is a link or not a regular file, and would be written to: remove it, or choose "
-                "another --out"
-            )
-
-
 def open_database(out: Path) -> Database:
     """OUT/labels.sqlite, made if needed; a file of another kind or version is refused."""
     path = out / DATABASE
-    check_not_a_link(path)
     try:
         database = Database(path)
         with database.transaction() as connection:
@@ -257,7 +240,7 @@ def _answer(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     same = {i for i, value in answers.items() if value and state.answers.get(i) == value}
     sure = (state.sure - answers.keys()) | same
     after: dict[str, Any] = {"answers": answers}
-    return _counted(len(answers), "answer"), after if sure == state.sure else {
+    return counted(len(answers), "answer"), after if sure == state.sure else {
         **after,
         "sure": sure,
     }
@@ -268,7 +251,7 @@ def _exclude(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     images = event["images"]
     excluded = {i: state.excluded.get(i, frozenset()) | {event["class"]} for i in images}
     freed = {i: None for i in images if state.answers.get(i) == event["class"]}
-    return f"not {name}: {_counted(len(images), 'image')}", {"excluded": excluded, "answers": freed}
+    return f"not {name}: {counted(len(images), 'image')}", {"excluded": excluded, "answers": freed}
 
 
 def _new(state: State, event: Event) -> tuple[str, dict[str, Any]]:
@@ -313,7 +296,7 @@ def _reject(state: State, event: Event) -> tuple[str, dict[str, Any]]:
 
 def _apart(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     images = event["images"]
-    return f"{_counted(len(images), 'image')} separated", {"apart": state.apart | set(images)}
+    return f"{counted(len(images), 'image')} separated", {"apart": state.apart | set(images)}
 
 
 CHANGES = {
@@ -339,10 +322,6 @@ def _free_name(state: State, name: str, own: int | None = None) -> str:
         if number != own and held.casefold() == name.casefold():
             raise ConflictError(f"there is a class {held} already")
     return name
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def checked(event: object) -> Event:
@@ -446,7 +425,7 @@ def answered(out: Path) -> Answered:
     labels, taken_back = {}, set()
     for path, image in files:
         place = begun_in / os.fsdecode(path)
-        place = place.parent.resolve() / place.name
+        place = real_path(place.parent) / place.name
         if image in state.answers:
             labels[place] = names[state.answers[image]]
         elif image in imported:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.sorter import move_files
 from semishot.sorter.answers import DATABASE
 from semishot.sorter.corrections import (
@@ -25,7 +25,14 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.fitted_pile import FittedPile, fit_pile, notes_on_files, summarize
-from semishot.sorter.journal import JOURNAL, How, Sorting, read_journal
+from semishot.sorter.journal import (
+    JOURNAL,
+    Sorting,
+    check_undoable,
+    read_journal,
+    trusted,
+    undo_command,
+)
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.out_folder import (
@@ -44,10 +51,11 @@ from semishot.sorter.page import write_pile_page
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requests import ClassifyRequest
 from semishot.sorter.sorted_files import find_sorted
-from semishot.sorter.summary import Classified, Completed, PileSummary
+from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import pick_device
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
+from semishot.system.real_paths import real_path
 
 __all__ = ["classify"]
 
@@ -57,22 +65,26 @@ class Planned:
     """Where the files of the pile go, and which of them stay where they are."""
 
     sorting: Sorting
-    problems: list[str]
-    gone: set[Path]
-    """Sources of files sorted before that are not part of the pile any more, nor in OUT/sorted."""
+    notes: list[str]
+    """What stays, by rule."""
 
 
 def classify(request: ClassifyRequest) -> Classified | Completed:
     """Learn from the labeled images and the pile; write predictions, a page and the model to `out`."""
     out, apply = request.out, request.apply
     _check(request)
-    before = read_journal(out)
+    pile = request.unlabeled
+    if apply is not None:
+        check_undoable(Sorting(out, apply, False, ()), pile)
+    before = read_journal(out, trusted(pile))
     if before is not None and not before.done:
         with Lock(out / LOCK):
-            before = read_journal(out)  # another process may have completed or undone it
+            before = read_journal(
+                out, trusted(pile)
+            )  # another process may have completed or undone it
             if before is not None and not before.done:
-                return _complete(before, apply)
-    _check_again(before, apply)
+                return _complete(before, request)
+    _check_again(before, request)
     begun = time.monotonic()
     fill_cache = _fill_cache(request)
     if before is None and not request.with_features:
@@ -85,14 +97,14 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
     with Lock(out / LOCK):
-        before = read_journal(out)  # a process that this one waited for may have sorted
+        before = read_journal(out, trusted(pile))  # one that this one waited for may have sorted
         if before is not None and not before.done:
-            return _complete(before, apply)
-        _check_again(before, apply)
+            return _complete(before, request)
+        _check_again(before, request)
         check_out(out, request.cache)  # only now: another process may just have replaced its model
-        pile = SortedPile(before, find_sorted(before)) if before is not None else None
+        there = SortedPile(before, find_sorted(before)) if before is not None else None
         try:
-            listing = Listing() if request.with_features else _listed(request, pile)
+            listing = Listing() if request.with_features else _listed(request, there)
             rows = _rows(request, listing, encoder, fill_cache)
             write_skipped(out / SKIPPED, rows.skipped)
             notes = [
@@ -101,14 +113,16 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
                 *notes_on_files(listing, rows, request.encoder),
             ]
             fitted = fit_pile(rows, encoder, request.reject)
-            planned = None if apply is None else _plan(request, fitted, pile)
+            planned = None if apply is None else _plan(request, fitted, there)
             summary = _write(out, fitted, notes, planned, begun)
         finally:
             (out / SCRATCH).unlink(missing_ok=True)
-        problems = [] if planned is None else planned.problems
+        applied = None
         if planned is not None:
-            problems = problems + move_files.complete(begin(planned.sorting), planned.gone)
-    return Classified(out, fitted.predictions, summary, apply, problems, before is not None)
+            outcome = move_files.complete(begin(planned.sorting))
+            command = undo_command(out, pile)
+            applied = Applied(outcome, planned.notes, command, before is not None)
+    return Classified(out, fitted.predictions, summary, applied, before is not None)
 
 
 def _check(request: ClassifyRequest) -> None:
@@ -139,23 +153,24 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
     return partial(by_workers, open_place)
 
 
-def _complete(before: Sorting, apply: How | None) -> Completed:
+def _complete(before: Sorting, request: ClassifyRequest) -> Completed:
     """Complete an interrupted sorting, if requested."""
-    if apply != before.how:
+    command = undo_command(before.out, request.unlabeled)
+    if request.apply != before.how:
         raise InputError(
             f"an interrupted sorting is in {before.out}: run it with --apply {before.how} to complete it, "
-            f"or `semishot undo {before.out}`"
+            f"or `{command}`"
         )
-    problems = move_files.complete(before)
-    return Completed(before.out, len(before.steps) - len(problems), before.how, problems)
+    return Completed(before.out, Applied(move_files.complete(before), [], command))
 
 
-def _check_again(before: Sorting | None, apply: How | None) -> None:
+def _check_again(before: Sorting | None, request: ClassifyRequest) -> None:
     """A pile that is sorted can be sorted again in the same way only."""
-    if before is not None and apply not in (None, before.how):
+    if before is not None and request.apply not in (None, before.how):
         raise InputError(
             f"{before.out} holds a pile sorted by --apply {before.how}: pass that to sort it again, or "
-            f"`semishot undo {before.out}` first (if that cannot finish, delete {before.out / JOURNAL})"
+            f"`{undo_command(before.out, request.unlabeled)}` first (if that cannot finish, delete "
+            f"{before.out / JOURNAL})"
         )
 
 
@@ -163,7 +178,7 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
     """The images, their labels, and what the user has corrected since the last run."""
     labeled, unlabeled = request.labeled, request.unlabeled
     pile = [unlabeled] if unlabeled is not None else []
-    if request.out.resolve() in {folder.resolve() for folder in (labeled, *pile)}:
+    if real_path(request.out) in {real_path(folder) for folder in (labeled, *pile)}:
         raise InputError(f"--out {request.out} holds your images: choose a folder of its own")
     if before is not None:
         pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
@@ -174,9 +189,13 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
                 raise InputError(f"--unlabeled {folder} is not a folder")
         predicted = is_predictions(read_table(labeled), labeled)
         listing = from_predictions(labeled) if predicted else from_table(labeled)
-        known = {item.path.resolve() for item in listing.items if item.path} if predicted else set()
+        known = (
+            {real_path(item.path) for item in listing.items if item.path} if predicted else set()
+        )
         more = from_folders(None, pile, apart)
-        listing.items += [one for one in more.items if one.path and one.path.resolve() not in known]
+        listing.items += [
+            one for one in more.items if one.path and real_path(one.path) not in known
+        ]
         listing.skipped += more.skipped
     elif labeled.name == DATABASE:
         listing = from_answers(labeled, from_folders(None, pile, apart))
@@ -189,11 +208,19 @@ def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
     listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
     listing.notes += notes_on(listing.items)
     known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
+    if not known_images and labeled.suffix.lower() == ".csv":
+        raise InputError(_no_labels(labeled))
     if not known_images:
         raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
     if all(item.label is not None for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
     return listing
+
+
+def _no_labels(table: Path) -> str:
+    if not read_table(table).rows:
+        return f"{table} has no rows below its first line: each names an image and its class"
+    return f"no row of {table} has a class: write some into its column label"
 
 
 def _rows(
@@ -234,34 +261,33 @@ def _write(
 def _plan(request: ClassifyRequest, fitted: FittedPile, before: SortedPile | None) -> Planned:
     """Where each file of the pile goes. The target of a link is not moved."""
     assert request.apply is not None
-    how, problems = request.apply, []
+    how, notes = request.apply, []
     wanted, seen, behind_links = [], set(), 0
     for place, item in enumerate(fitted.rows.items):
         if not item.of_pile:
             continue
         assert item.path is not None
-        source = item.home or item.path.parent.resolve() / item.path.name
+        source = item.home or real_path(item.path.parent) / item.path.name
         if source in seen:
             continue
         seen.add(source)
         if how == "move" and item.home is None and item.path.is_symlink():
-            problems.append(f"{item.path}: a link, left where it is")
+            notes.append(f"{item.path}: a link, left where it is")
             continue
         if how == "move" and item.home is None and _behind_link(item.path, request.unlabeled):
             behind_links += 1
             continue
         wanted.append(Wanted(source, fitted.label_of(place), fitted.rows.digests[place].hex()))
     if behind_links:
-        problems.append(f"{behind_links:,} images in linked folders, left where they are")
+        notes.append(f"{counted(behind_links, 'image')} in linked folders, left where they are")
     files = before.files if before is not None else []
     planned = {(one.source, one.digest) for one in wanted}
-    gone = [
-        f.step for f in files if f.path is None and (f.step.source, f.step.digest) not in planned
-    ]
+    gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]
     if gone:
-        problems.append(f"{len(gone):,} files sorted before are gone, or have changed")
+        notes.append(f"{len(gone):,} files sorted before are gone, or have changed")
     sorting = move_files.plan(request.out, how, wanted, files)
-    return Planned(sorting, problems, {step.source for step in gone})
+    check_undoable(sorting, request.unlabeled)
+    return Planned(sorting, notes)
 
 
 def _behind_link(path: Path, pile: Path | None) -> bool:

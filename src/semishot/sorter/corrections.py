@@ -13,6 +13,7 @@ from semishot.sorter.move_files import class_folders
 from semishot.sorter.out_folder import PREDICTIONS
 from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, RUNNER_UP, unquoted
 from semishot.sorter.sorted_files import SortedFile
+from semishot.system.real_paths import real_path
 
 __all__ = [
     *(
@@ -184,7 +185,7 @@ def _found_again(items: Sequence[Item], unlabeled: Path | None, before: SortedPi
         if place in moved and item.path is not None and not item.path.exists():
             item = replace(item, path=moved.pop(place), home=place)
         found.append(item)
-    root = unlabeled.resolve() if unlabeled is not None else None
+    root = real_path(unlabeled) if unlabeled is not None else None
     for source, path in moved.items():
         if root is not None and source.is_relative_to(root) and not source.exists():
             assert unlabeled is not None
@@ -220,4 +221,4 @@ def notes_on(items: Sequence[Item]) -> list[str]:
 
 def _place(path: Path) -> Path:
     """The one name of a file, whatever links lead to its folder."""
-    return path.parent.resolve() / path.name
+    return real_path(path.parent) / path.name

@@ -19,12 +19,12 @@ import torch
 from numpy.typing import NDArray
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet
-from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import Item, Skipped
-from semishot.system.files import read_regular
+from semishot.system.npy import make_room
+from semishot.system.open_files import read_regular
 from semishot.system.progress import Meter, meter
 
 __all__ = ["Rows", "embed", "in_this_process", "read_image"]
@@ -33,13 +33,13 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 S = TypeVar("S")
 
-MANY_PIXELS = 8_000_000
-"""Larger images are decoded one at a time, except JPEGs, which are reduced while decoding."""
+LARGE_FILE = 8 * 2**20
+"""Larger files are read and decoded one at a time."""
 MOST_THREADS = 8
 BATCH, BATCH_ON_GPU = 4, 64
 """On a CPU small batches stay in the cache: batches of 4 take half the time of batches of 32."""
 
-_one_large_at_a_time = threading.Lock()
+_one_large_file_at_a_time = threading.Lock()
 
 
 @dataclass
@@ -167,6 +167,11 @@ def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator
 
 
 def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
+    with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():
+        return _looked_at(item, encoder, cache)
+
+
+def _looked_at(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
     seen, data = read(item)
     if seen.problem or seen.digest in cache:
         return seen
@@ -174,6 +179,15 @@ def _look(item: Item, encoder: ImageEncoder, cache: EmbeddingCache) -> ReadFile:
     if isinstance(pixels, str):
         return seen._replace(problem=pixels)
     return seen._replace(pixels=pixels)
+
+
+def size_of(item: Item) -> int:
+    """The bytes of a file."""
+    assert item.path is not None
+    try:
+        return item.path.stat().st_size
+    except (OSError, ValueError):  # reported when it is read
+        return 0
 
 
 def read(item: Item) -> tuple[ReadFile, bytes]:
@@ -190,10 +204,7 @@ def prepared(data: bytes, encoder: ImageEncoder) -> Pixels | str:
     """The pixels that the encoder takes from a file's bytes, or why there are none."""
     try:
         with opened(data, "it") as image:
-            shrinks = image.format in ("JPEG", "MPO")  # MPO: a JPEG of some phones
-            large = image.width * image.height > MANY_PIXELS and not shrinks
-            with _one_large_at_a_time if large else nullcontext():
-                return encoder.prepare(image)
+            return encoder.prepare(image)
     except InputError as error:
         return str(error).removesuffix(f"; {REMEDY}")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from semishot.errors import InputError
-from semishot.system.files import check_regular, sweep, write_whole
+from semishot.system.files import sweep, write_whole
+from semishot.system.open_tensors import OpenTensors
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
@@ -38,27 +38,23 @@ class EmbeddingCache:
         self.places: dict[bytes, tuple[Path, int]] = {}
         self.new: dict[bytes, Row] = {}
         self.written = time.monotonic()
-        self.open: tuple[Path, Any] | None = None
+        self.segment: OpenTensors | None = None
         for path in sorted(self.folder.glob("*.safetensors")):
             self._index(path)
 
     def _index(self, path: Path) -> None:
         """Read what a segment holds; a damaged one is ignored, and its images are embedded again."""
         try:
-            if check_regular(path.stat(), path) > MOST_BYTES:
-                return
-            with safe_open(path, "numpy") as file:
-                digests = file.get_tensor("digests")
-                shape = file.get_slice("features").get_shape()
-                numbers = file.get_slice("features").get_dtype() == "F32"
-        except (OSError, InputError, SafetensorError, TypeError):
+            with OpenTensors(path, MOST_BYTES) as file:
+                digests, features = file["digests"], file.stored["features"]
+        except (OSError, InputError, KeyError):
             return
         if (
-            numbers
+            features.kind == np.float32
             and digests.dtype == np.uint8
-            and shape
-            and digests.shape == (shape[0], 32)
-            and shape[1:] == [self.features]
+            and features.shape
+            and digests.shape == (features.shape[0], 32)
+            and features.shape[1:] == (self.features,)
         ):
             self.places.update(
                 (digest.tobytes(), (path, row)) for row, digest in enumerate(digests)
@@ -71,11 +67,11 @@ class EmbeddingCache:
         if (found := self.new.get(digest)) is not None:
             return found
         path, row = self.places[digest]
-        if self.open is None or self.open[0] != path:
-            opened: Any = safe_open(path, "numpy")
-            self.open = path, opened.get_slice("features")
-        values: Row = self.open[1][row]
-        return values
+        if self.segment is None or self.segment.path != path:
+            if self.segment is not None:
+                self.segment.close()
+            self.segment = OpenTensors(path, MOST_BYTES)
+        return self.segment.row("features", row)
 
     def add(self, rows: dict[bytes, Row]) -> None:
         self.new.update(rows)
@@ -93,7 +89,7 @@ class EmbeddingCache:
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
         content = save(tensors)  # save_file would replace the locked file by another one
-        write_whole(path, lambda temporary: temporary.write_bytes(content))
+        write_whole(path, content)
         self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))
         self.new.clear()
         self.written = time.monotonic()

@@ -14,7 +14,16 @@ from pathlib import Path
 import torch
 
 from semishot.data.decoding import quiet
-from semishot.sorter.embedding import Batches, Pixels, ReadFile, ahead, most_threads, prepared, read
+from semishot.sorter.embedding import (
+    Batches,
+    Pixels,
+    ReadFile,
+    ahead,
+    most_threads,
+    prepared,
+    read,
+    size_of,
+)
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders import ImageEncoder, load_encoder, save_encoder
 from semishot.sorter.listing import Item
@@ -56,20 +65,12 @@ def parts(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
     """First and last + 1 of each task."""
     first = size = 0
     for place, item in enumerate(items):
-        more = _size(item)
+        more = size_of(item)
         if place - first == MOST_IMAGES or (place > first and size + more > MOST_BYTES):
             yield first, place
             first, size = place, 0
         size += more
     yield first, len(items)
-
-
-def _size(item: Item) -> int:
-    assert item.path is not None
-    try:
-        return item.path.stat().st_size
-    except (OSError, ValueError):  # reported when it is read
-        return 0
 
 
 @dataclass

@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ from semishot.sorter.onnx_encoders import OnnxModule, Preparation, chosen, frami
 from semishot.sorter.onnx_files import read_onnx
 from semishot.sorter.photo_encoders import efficientnet_lite, timm_network
 from semishot.sorter.requests import OnnxOptions
-from semishot.system.files import read_json, reading, write_json, write_whole
+from semishot.system.files import write_json, write_whole
 from semishot.system.json_fields import from_json
+from semishot.system.open_files import read_json, reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig
 from semishot.training.fleets import find_model, load_model, save_model
@@ -216,7 +216,7 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
         write_tensors(folder / WEIGHTS, encoder.module.state_dict(), {})
     elif isinstance(module := encoder.module, OnnxModule):
         saved["onnx"] = asdict(module.preparation)
-        write_whole(folder / GRAPH, partial(Path.write_bytes, data=module.data))
+        write_whole(folder / GRAPH, module.data)
     write_json(folder / DESCRIPTION, saved)
 
 

@@ -140,7 +140,7 @@ def export_classifier(
         raise InputError(f"an ONNX file ends in .onnx, not {out.name!r}")
     data, difference = checked_graph(classifier, encoder)
     imported("onnx").checker.check_model(data)
-    write_whole(out, lambda temporary: temporary.write_bytes(data))
+    write_whole(out, data)
     takes = f"features ({classifier.n_features_in_})"
     if encoder is not None:
         takes = f"uint8 images ({encoder.height} x {encoder.width} x {encoder.channels})"

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.pool import make_room
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows
 from semishot.sorter.listing import STRANGER, Item, Skipped, as_label, table_rows
-from semishot.system.npy import map_array
+from semishot.system.npy import make_room, map_array
+from semishot.system.tables import MOST_BYTES, check_rows
 
 __all__ = ["feature_rows", "read_features", "read_labels"]
 
@@ -32,6 +32,7 @@ def read_features(path: Path) -> NDArray[Any]:
         raise InputError(
             f"{path} holds {array.dtype} {array.shape}; features are numbers (rows, features)"
         )
+    check_rows(len(array), path)
     return array
 
 
@@ -43,18 +44,25 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
             raise InputError(
                 f"{path} holds {array.dtype} {array.shape}; labels are whole numbers or strings (rows,)"
             )
+        _check_count(len(array), rows, path)  # before each becomes a string
+        if array.nbytes > MOST_BYTES:
+            raise InputError(f"{path} has {array.nbytes:,} bytes, more than {MOST_BYTES:,}")
         if array.dtype.kind == "U":  # numpy accepts any four bytes as a character
             characters = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
             if characters.max(initial=0) > sys.maxunicode:
                 raise InputError(f"{path} holds strings that are not text")
-        given = [str(value) for value in array.tolist()]
+        given = [str(value) for value in array]
     else:
         given = [row["label"] for _, row in table_rows(path, ("label",))]
     labels = [NUMBERS.get(value, value) or None for value in given]
     labels = [None if label is None else as_label(label) for label in labels]
-    if len(labels) != rows:
-        raise InputError(f"{path} has {len(labels):,} labels for {rows:,} rows of features")
+    _check_count(len(labels), rows, path)
     return labels
+
+
+def _check_count(labels: int, rows: int, path: Path) -> None:
+    if labels != rows:
+        raise InputError(f"{path} has {labels:,} labels for {rows:,} rows of features")
 
 
 @dataclass(frozen=True)

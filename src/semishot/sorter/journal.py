@@ -3,21 +3,30 @@
 import json
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from semishot.errors import InputError
-from semishot.system.files import read_regular, write_whole
+from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
-from semishot.system.signing import sign, verify
+from semishot.system.open_files import read_regular
+from semishot.system.real_paths import real_path
+from semishot.system.signing import can_sign, sign, verify
 
-__all__ = ["JOURNAL", "SORTED", "How", "Sorting", "Step", "read_journal", "write_journal"]
+__all__ = [
+    *("JOURNAL", "SORTED", "How", "Sorting", "Step"),
+    *("check_undoable", "read_journal", "trusted", "undo_command", "write_journal"),
+]
 
 How = Literal["move", "copy", "link"]
 FORMAT = 1
 SORTED, JOURNAL = "sorted", "undo.json"
 MOST_BYTES = 2**29
+"""The largest journal that is read, and written."""
+MOST_PLANNED = MOST_BYTES // 4 * 3
+"""The largest plan: files may be moved to longer names by hand."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,12 @@ class Step:
     digest: str
     """SHA-256 of the content."""
     was: tuple[str, str] | None = None
-    """Of a file that is sorted again: its folder and name in OUT/sorted until then."""
+    """Of a file that is sorted again: its folder and name in OUT/sorted until then. If they are those of
+    the target, the file was sorted before and is left alone, even if it is not there."""
+
+    @property
+    def left_alone(self) -> bool:
+        return self.was == (self.folder, self.name)
 
 
 @dataclass(frozen=True)
@@ -68,13 +82,53 @@ class Journal:
             raise InputError(f"format must be {FORMAT}, not {self.format}")
 
 
-def write_journal(sorting: Sorting) -> None:
+def write_journal(sorting: Sorting, most: int = MOST_BYTES) -> None:
+    """Write OUT/undo.json, which can be read again: a larger one is refused."""
     steps = [[str(s.source), s.folder, s.name, s.digest, *(s.was or ())] for s in sorting.steps]
     saved: dict[str, Any] = {"format": FORMAT, "how": sorting.how, "done": sorting.done}
     saved["steps"] = steps
     saved["seal"] = sign(json.dumps(saved))
     text = json.dumps(saved, indent=1)  # ASCII, so that any file name can be written
-    write_whole(sorting.out / JOURNAL, lambda path: path.write_text(text, encoding="ascii"))
+    if len(text) > most:
+        raise InputError(
+            f"{sorting.out / JOURNAL} would have {len(text):,} bytes for {len(steps):,} files, more than "
+            f"{most:,}: sort fewer files at a time, each part to its own --out"
+        )
+    write_whole(sorting.out / JOURNAL, text)
+
+
+def trusted(pile: Path | None) -> Path | None:
+    """`below` for `read_journal` in a command that names the pile: None where journals are signed.
+
+    Where no key can be stored, the folder that the user names is what there is to trust.
+    """
+    return None if can_sign() else pile
+
+
+def check_undoable(sorting: Sorting, pile: Path | None) -> None:
+    """Refuse a sorting that `undo_command` would not undo, or that could not go on after a kill."""
+    below = trusted(pile)
+    if below is None and not can_sign():
+        _no_key("without --unlabeled")
+    if below is not None:
+        root = real_path(below)
+        for step in sorting.steps:
+            if not step.source.is_relative_to(root):
+                _no_key(f"of {step.source}, which is not in {below},")
+
+
+def _no_key(what: str) -> NoReturn:
+    raise InputError(
+        f"a sorting {what} could not be undone: semishot keeps the key that signs {JOURNAL} in your data "
+        "folder, which cannot be written here; set XDG_DATA_HOME to a folder that can"
+    )
+
+
+def undo_command(out: Path, pile: Path | None = None) -> str:
+    """The command that undoes a sorting, as the user types it in this folder."""
+    below = trusted(pile)
+    limit = "" if below is None else f" --below {shlex.quote(str(below))}"
+    return f"semishot undo {shlex.quote(str(out))}{limit}"
 
 
 def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
@@ -96,7 +150,7 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
         raise InputError(f"{path} is damaged, or of another version ({error})") from error
     sorting, seal = Sorting(out, journal.how, journal.done, steps), saved.pop("seal", None)
     if below is not None:
-        _check_below(sorting, below.resolve())
+        _check_below(sorting, real_path(below))
     elif not verify(json.dumps(saved), seal):
         raise InputError(
             f"{path} was not written by you on this machine, or has been changed, and it may name any "
@@ -126,9 +180,9 @@ def _step(number: int, saved: tuple[str, ...]) -> Step:
 
 def _check_below(sorting: Sorting, folder: Path) -> None:
     for step in sorting.steps:
-        place = step.source.parent.resolve()  # follows links
+        place = real_path(step.source.parent)  # follows links
         if not place.is_relative_to(folder) or step.source.name in ("", ".", ".."):
             raise InputError(
                 f"{sorting.out / JOURNAL} names {step.source}, which is not below {folder}; nothing was "
-                "undone"
+                "done"
             )

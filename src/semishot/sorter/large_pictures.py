@@ -64,7 +64,7 @@ def _write(original: Path, path: Path) -> bool:
             picture = thumbnail(image, SIDE, QUALITY)
     except InputError:
         return False
-    write_whole(path, lambda temporary: temporary.write_bytes(picture))
+    write_whole(path, picture)
     return True
 
 

@@ -1,15 +1,15 @@
 """Which of a user's files to read, and their labels: from folders, or a table of paths and labels."""
 
 import csv
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
-from semishot.errors import InputError, printable
-from semishot.system.files import read_regular
+from semishot.errors import InputError, counted, printable
+from semishot.system.real_paths import real_path
+from semishot.system.tables import read_rows
 
 __all__ = [
     *("STRANGER", "Item", "Listing", "Skipped", "as_label", "from_folders", "from_table"),
@@ -24,7 +24,6 @@ STRANGER = "stranger"
 # fmt: off
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
-MOST_TABLE_BYTES = 2**28
 USED = {"path", "label", "runner_up", "decision", "correct"}
 """The columns of tables that are kept in memory."""
 
@@ -77,7 +76,7 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
     """
     pile = list(pile)
     listing = Listing()
-    ends = {folder.resolve() for folder in [*pile, *apart, *([labeled] if labeled else [])]}
+    ends = {real_path(folder) for folder in [*pile, *apart, *([labeled] if labeled else [])]}
     if labeled is not None:
         _check_folders(labeled, pile)
         _add_classes(listing, labeled, ends)
@@ -85,7 +84,7 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
         if not place.is_dir():
             _add(listing, place, None)
             continue
-        for path in _files(listing, place, ends - {place.resolve()}):
+        for path in _files(listing, place, ends - {real_path(place)}):
             _add(listing, path, None)
     return listing
 
@@ -99,14 +98,14 @@ def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
     for place in pile:
         if not place.is_dir():
             raise InputError(f"--unlabeled {place} is not a folder")
-        if place.resolve() == labeled.resolve():
+        if real_path(place) == real_path(labeled):
             raise InputError(
                 f"--labeled and --unlabeled are both {labeled}; they must be two folders"
             )
 
 
 def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
-    inner = ends - {labeled.resolve()}
+    inner = ends - {real_path(labeled)}
     found: dict[str, int] = {}
     for path in _files(listing, labeled, inner):
         parts = path.relative_to(labeled).parts
@@ -115,14 +114,14 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
         else:
             found[parts[0]] = found.get(parts[0], 0) + _add(listing, path, as_label(parts[0]))
     for entry in sorted(labeled.iterdir()):
-        if entry.is_dir() and not entry.name.startswith(".") and entry.resolve() not in inner:
+        if entry.is_dir() and not entry.name.startswith(".") and real_path(entry) not in inner:
             if not found.get(entry.name):
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
             elif as_label(entry.name) == STRANGER:
                 listing.notes.append(
-                    f"{printable(str(entry))}: {found[entry.name]:,} images of none of the classes"
+                    f"{printable(str(entry))}: {counted(found[entry.name], 'image')} of none of the classes"
                 )
-        elif entry.is_dir() and entry.resolve() in inner:
+        elif entry.is_dir() and real_path(entry) in inner:
             listing.notes.append(
                 f"{printable(str(entry))} is not a class: it is the pile or the output"
             )
@@ -176,7 +175,7 @@ def from_table(table: Path) -> Listing:
     labeled.items += others.items
     if strangers := sum(item.label == STRANGER for item in labeled.items):
         labeled.notes.append(
-            f"{printable(str(table))}: {strangers:,} images of none of the classes ({STRANGER})"
+            f"{printable(str(table))}: {counted(strangers, 'image')} of none of the classes ({STRANGER})"
         )
     return labeled
 
@@ -195,14 +194,21 @@ def table_rows(table: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dic
 def read_table(table: Path) -> Table:
     """A CSV in UTF-8; its cells are separated by commas, semicolons or tabs."""
     try:
-        text = read_regular(table, MOST_TABLE_BYTES).decode("utf-8-sig")
-        head = text.partition("\n")[0]
-        delimiter = next((mark for mark in ",;\t" if mark in head), ",")
-        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        columns = tuple(reader.fieldnames or ())
-        used = [column for column in columns if column in USED]
-        rows = [(reader.line_num, {c: row[c] or "" for c in used}) for row in reader]
-        return Table(columns, rows)
+        rows = read_rows(table)
+        _, columns = next(rows, (0, []))
+        used = {place: column for place, column in enumerate(columns) if column in USED}
+        names = list(used.values())
+        if twice := [column for column in names if names.count(column) > 1]:
+            raise InputError(
+                f"{table} has two columns {twice[0]}: remove or rename one of them in its first line"
+            )
+        same: dict[str, str] = {}  # one string for all rows that hold the same
+
+        def kept(cells: list[str]) -> dict[str, str]:
+            found = {c: cells[place] if place < len(cells) else "" for place, c in used.items()}
+            return {c: t if c == "path" else same.setdefault(t, t) for c, t in found.items()}
+
+        return Table(tuple(columns), [(line, kept(cells)) for line, cells in rows])
     except FileNotFoundError as error:
         raise InputError(f"no file {table}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:

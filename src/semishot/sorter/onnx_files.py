@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from semishot.errors import InputError
-from semishot.system.files import open_regular, read_regular
+from semishot.system.open_files import open_regular, read_regular
 
 __all__ = ["MOST_BYTES", "imported", "one_line", "parsed", "read_onnx"]
 

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from semishot.data.decoding import opened, quiet
 from semishot.data.thumbnails import data_uri, thumbnail
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
 from semishot.report.template import PAGE_STYLE, render
 from semishot.sorter.embedding import read_image
 from semishot.sorter.fitted_pile import FittedPile
@@ -15,6 +15,7 @@ from semishot.sorter.listing import Item
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
+from semishot.system.real_paths import real_path
 
 __all__ = ["PilePage", "write_page", "write_pile_page"]
 
@@ -144,7 +145,7 @@ def write_pile_page(
     def link_of(item: Item) -> str:
         if item.path is None:
             return ""
-        source = item.home or item.path.parent.resolve() / item.path.name
+        source = item.home or real_path(item.path.parent) / item.path.name
         return link_to(targets.get(source, item.path), path.parent)
 
     with quiet():
@@ -157,7 +158,7 @@ def write_pile_page(
         if summary.notes:
             about["Notes"] = "; ".join(summary.notes)
         if summary.skipped:
-            about["Skipped"] = f"{summary.skipped:,} files; skipped.csv says why"
+            about["Skipped"] = f"{counted(summary.skipped, 'file')}; skipped.csv says why"
         page = PilePage(
             fitted.predictions,
             examples,
@@ -186,7 +187,7 @@ def thumbnail_of(item: Item) -> bytes | None:
 def write_page(path: Path, page: PilePage) -> None:
     text = as_html(page)
     try:
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        write_whole(path, text)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 

@@ -4,7 +4,9 @@ Letters: B images, H x W pixels, C channels, D features.
 """
 
 import importlib
+import io
 import re
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +14,8 @@ from torch import Tensor, nn
 
 from semishot.data.framing import Framing, Middle
 from semishot.errors import InputError
+from semishot.system.open_files import read_regular
+from semishot.system.tensor_files import MOST_BYTES
 
 __all__ = ["PixelEncoder", "efficientnet_lite", "timm_network"]
 
@@ -67,7 +71,8 @@ def efficientnet_lite(number: int, side: int | None = None) -> tuple[nn.Module, 
         ) from error
     network = package.EfficientNet.from_name(f"efficientnet-lite{number}")
     path = getattr(weights, f"EfficientnetLite{number}ModelFile").get_model_file_path()
-    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    data = read_regular(Path(path), MOST_BYTES)
+    network.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
     network._fc = nn.Identity()  # ImageNet's classes are not used
     network.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
     encoder = PixelEncoder(LastMapsMean(network), [127.0] * 3, [128.0] * 3)

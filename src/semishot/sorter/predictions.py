@@ -164,7 +164,7 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are escaped."""
     data = text.encode("utf-8", "backslashreplace")
-    write_whole(path, lambda temporary: temporary.write_bytes(data))
+    write_whole(path, data)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

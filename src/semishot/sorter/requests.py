@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from semishot.errors import InputError
+from semishot.errors import InputError, check_number
 from semishot.sorter.journal import How
 from semishot.system.flags import Address, Device
+
+MOST_PIXELS = 10_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class OnnxOptions:
         size, crop = self.encoder_size, self.encoder_crop
         if size is not None and (type(size) is not int or size < 1):
             raise InputError(f"encoder_size must be a number of pixels, not {size!r:.40}")
+        check_number("encoder_size", size or 1, 1, MOST_PIXELS)
         for name in ("encoder_mean", "encoder_std"):
             values = getattr(self, name)
             if values is not None and (len(values) not in (1, 3) or not all(map(finite, values))):

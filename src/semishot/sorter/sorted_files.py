@@ -1,18 +1,15 @@
 """Where the files of a sorting are now: at their targets, or where the user has moved them by hand."""
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.sorter.journal import SORTED, Sorting, Step
-from semishot.system.files import open_regular
 from semishot.system.progress import track
+from semishot.system.transfer import digest_of
 
-__all__ = ["SortedFile", "digest_of", "find_sorted", "is_file"]
-
-BLOCK = 2**20
+__all__ = ["SortedFile", "find_sorted"]
 
 
 @dataclass(frozen=True)
@@ -39,33 +36,48 @@ class SortedFile:
         return replace(self.step, folder=self.path.parent.name, name=self.path.name, was=None)
 
 
-def find_sorted(sorting: Sorting) -> list[SortedFile]:
+def find_sorted(sorting: Sorting, known: Collection[Path] = ()) -> list[SortedFile]:
     """Every step, and its file: found by its place, else in any folder of OUT/sorted by its content.
 
     Copies of one image are alike, so it does not matter which of them is taken for which.
+    known: files of other steps, which are not looked at.
     """
     found: dict[int, Path] = {}
+    taken = set(known)
     for place, step in enumerate(
         track(sorting.steps, "looking at sorted files", len(sorting.steps))
     ):
         for path in (sorting.target(step), sorting.earlier(step)):
-            if path is not None and _key(sorting, path) == _wanted(sorting, step):
-                found[place] = path
-                break
+            if path is None or path in taken or _key(sorting, path) != _wanted(sorting, step):
+                continue
+            found[place] = path
+            taken.add(path)
+            break
     if len(found) < len(sorting.steps):
-        taken = set(found.values()) | {
-            path for s in sorting.steps if (path := sorting.earlier(s)) is not None
-        }
-        elsewhere: dict[str, list[Path]] = {}
-        for path in _sorted_now(sorting.out / SORTED):
-            if path not in taken and (key := _key(sorting, path)) is not None:
-                elsewhere.setdefault(key, []).append(path)
+        elsewhere = _elsewhere(sorting, found, taken)
         for place, step in enumerate(sorting.steps):
             if place not in found and (paths := elsewhere.get(_wanted(sorting, step))):
                 same_name = [path for path in paths if path.name == step.name]
                 found[place] = (same_name or paths)[0]
                 paths.remove(found[place])
     return [SortedFile(step, found.get(place)) for place, step in enumerate(sorting.steps)]
+
+
+def _elsewhere(
+    sorting: Sorting, found: Collection[int], taken: Collection[Path]
+) -> dict[str, list[Path]]:
+    """The other files of OUT/sorted by their keys; without the second names of files that were found."""
+    second = {(sorting.earlier(step), _wanted(sorting, step)) for step in _at(sorting, found)}
+    elsewhere: dict[str, list[Path]] = {}
+    for path in _sorted_now(sorting.out / SORTED):
+        if path in taken or (key := _key(sorting, path)) is None or (path, key) in second:
+            continue
+        elsewhere.setdefault(key, []).append(path)
+    return elsewhere
+
+
+def _at(sorting: Sorting, places: Collection[int]) -> Iterator[Step]:
+    return (sorting.steps[place] for place in places)
 
 
 def _wanted(sorting: Sorting, step: Step) -> str:
@@ -79,7 +91,7 @@ def _key(sorting: Sorting, path: Path) -> str | None:
             return None
         if sorting.how == "link":
             return str(path.readlink()) if path.is_symlink() else None
-        return digest_of(path) if path.is_file() and not path.is_symlink() else None
+        return digest_of(path)
     except (OSError, InputError):
         return None
 
@@ -96,17 +108,3 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError:
         return []
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    whole = hashlib.sha256()
-    with open_regular(path) as file:
-        while block := file.read(BLOCK):
-            whole.update(block)
-    return whole.hexdigest()
-
-
-def is_file(path: Path, digest: str) -> bool:
-    """Whether there is a file of this content."""
-    return path.is_file() and digest_of(path) == digest

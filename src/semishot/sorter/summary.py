@@ -1,19 +1,22 @@
 """The results of `classify`: as JSON for programs, as a few lines for people."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from semishot.errors import printable
+from semishot.errors import counted, printable
 from semishot.estimator.fitted import HeldOut
-from semishot.sorter.journal import SORTED, How
+from semishot.sorter.journal import SORTED
+from semishot.sorter.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
 
 __all__ = ["Classified", "Completed", "PileSummary"]
 
 SHOWN_CLASSES = 50
+MOST_NAMED = 20
+"""Files that are named one by one; of others the number is said."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,64 @@ class PileSummary:
 
     def lines(self) -> list[str]:
         """The counts, the verdict and the notes."""
-        strangers = f"{self.named_strangers:,} named strangers, " if self.named_strangers else ""
+        named = counted(self.named_strangers, "named stranger")
+        strangers = f"{named}, " if self.named_strangers else ""
         lines = [
-            f"{sum(self.labeled.values()):,} labeled images of {len(self.labeled):,} classes, {strangers}"
-            f"{self.pile:,} images in the pile, seen by the encoder {printable(self.encoder)}."
+            f"{counted(sum(self.labeled.values()), 'labeled image')} of "
+            f"{counted(len(self.labeled), 'class', 'classes')}, {strangers}"
+            f"{counted(self.pile, 'image')} in the pile, seen by the encoder {printable(self.encoder)}."
         ]
         names = sorted(self.accepted, key=lambda name: -self.accepted[name])
         shown = names[:SHOWN_CLASSES]
         wide = max(len(printable(name)) for name in shown)
         lines += [f"  {printable(n):{wide}}  {self.accepted[n]:>7,}" for n in shown]
         if len(names) > SHOWN_CLASSES:
-            lines.append(f"  and {len(names) - SHOWN_CLASSES:,} more classes")
+            more = counted(len(names) - SHOWN_CLASSES, "more class", "more classes")
+            lines.append(f"  and {more}")
         return [*lines, *self.verdict(), *(f"Note: {note}." for note in self.notes)]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What sorting the files did."""
+
+    outcome: Outcome
+    notes: list[str]
+    """What was not sorted, by rule."""
+    command: str
+    """The command that undoes it."""
+    again: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "apply": self.outcome.how,
+            "files": self.outcome.count,
+            "problems": [*self.notes, *self.outcome.problems],
+        }
+
+    def lines(self, where: str) -> list[str]:
+        """What is where, how it is undone, and which files were not sorted."""
+        undone = f"; `{printable(self.command)}` undoes it" if self.outcome.undoable else ""
+        lines = [f"{where}: {self.outcome.counts(self.again)}{undone}."]
+        return [*lines, *named("Not sorted", [*self.notes, *self.outcome.problems])]
+
+    def failure(self) -> str | None:
+        """A line for people whose files were not all sorted."""
+        failed = len(self.outcome.problems)
+        if not failed:
+            return None
+        again = "; the same command tries again" if self.outcome.left else ""
+        return (
+            f"{failed:,} of {failed + self.outcome.count:,} files could not be sorted "
+            f"({self.outcome.counts(self.again)}){again}"
+        )
+
+
+def named(what: str, problems: Sequence[str]) -> list[str]:
+    """Problems, one per line; of many, the first and a count."""
+    lines = [f"{what}: {printable(problem)}" for problem in problems[:MOST_NAMED]]
+    more = len(problems) - MOST_NAMED
+    return [*lines, f"{what}: {more:,} more"] if more > 0 else lines
 
 
 @dataclass(frozen=True)
@@ -104,29 +153,25 @@ class Classified:
     out: Path
     predictions: list[Prediction]
     summary: PileSummary
-    applied: How | None = None
-    problems: list[str] = field(default_factory=list)
-    """Files that could not be sorted."""
+    applied: Applied | None = None
     sorted_before: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        applied = {} if self.applied is None else {"apply": self.applied}
-        return {**self.summary.as_json(), **applied, "problems": self.problems}
+        applied = {"problems": []} if self.applied is None else self.applied.as_json()
+        return {**self.summary.as_json(), **applied}
 
     def lines(self) -> list[str]:
         out, lines = printable(str(self.out)), self.summary.lines()
         if self.summary.skipped:
-            lines.append(f"{self.summary.skipped:,} files were skipped: {out}/{SKIPPED} says why.")
+            skipped = counted(self.summary.skipped, "file was", "files were")
+            lines.append(f"{skipped} skipped: {out}/{SKIPPED} says why.")
         lines.append(f"Look at {out}/{REPORT}; all predictions are in {out}/{PREDICTIONS}.")
         if self.applied is not None:
-            done = {"move": "moved", "copy": "copied", "link": "linked"}[self.applied]
             again = "again " if self.sorted_before else ""
-            lines.append(
-                f"The pile was {done} {again}to {out}/{SORTED}; `semishot undo {out}` undoes it."
-            )
+            lines += self.applied.lines(f"The pile was sorted {again}to {out}/{SORTED}")
         elif self.sorted_before:
             lines.append(f"{out}/{SORTED} is as it was: pass --apply to sort it again.")
-        return lines + _not_sorted(self.problems)
+        return lines
 
 
 @dataclass(frozen=True)
@@ -134,19 +179,12 @@ class Completed:
     """A sorting that had been interrupted was completed; nothing was classified."""
 
     out: Path
-    files: int
-    applied: How
-    problems: list[str]
-    """Files that could not be sorted."""
+    applied: Applied
 
     def as_json(self) -> dict[str, Any]:
-        return {"completed": self.files, "apply": self.applied, "problems": self.problems}
+        return {"completed": self.applied.outcome.count, **self.applied.as_json()}
 
     def lines(self) -> list[str]:
-        where = f"{printable(str(self.out))}/{SORTED}"
-        first = f"The interrupted sorting is complete: {self.files:,} files in {where}."
-        return [first, *_not_sorted(self.problems)]
-
-
-def _not_sorted(problems: Sequence[str]) -> list[str]:
-    return [f"Not sorted: {printable(problem)}" for problem in problems]
+        out = printable(str(self.out))
+        end = "was continued" if self.applied.outcome.problems else "is complete"
+        return self.applied.lines(f"The interrupted sorting to {out}/{SORTED} {end}")

@@ -1,4 +1,8 @@
-"""Atomic writes of files and folders, cleanup after killed processes, and bounded reads."""
+"""Writing files and folders: they appear whole, and what killed processes left is cleaned up.
+
+Every path that is written is opened here, in `locks` or in `npy`: never through a link, and never a pipe
+or a device.
+"""
 
 import errno
 import io
@@ -11,44 +15,41 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from semishot.errors import InputError
-from semishot.system.locks import PAUSE, lock, lock_file, lock_if_free
+from semishot.system.locks import PAUSE, lock, lock_file, lock_if_free, open_own
 
-MOST_JSON = 256 * 2**20
-"""The largest JSON file that is read, in bytes; a pool of a million classes needs half of it."""
-DAMAGED = "it is damaged or of another version"
-READ_ONLY = (
-    os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-)  # not all systems have both
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
 """`.NAME.PID.tmp` and `.NAME.PID.old`, beside NAME while a process writes or replaces it."""
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it: readers never see a partial file.
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file, in UTF-8 if `content` is text: readers see the old file or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    write_whole_with(path, lambda file: file.write(data))
 
-    `write` must write to the existing file: a new file of that name would not be locked, and another
-    process might remove it.
-    """
+
+def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then rename it: readers never see a partial file."""
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    _check_replaceable(path)
+    check_replaceable(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, path.name)
         while (descriptor := lock_file(temporary)) is None:  # another process may be cleaning up
             time.sleep(PAUSE)
-        try:
-            write(temporary)
-            with temporary.open("rb") as file:
+        with os.fdopen(descriptor, "r+b") as file:
+            try:
+                file.truncate(0)  # a killed process of the same number may have left it
+                write(file)
+                file.flush()
                 os.fsync(file.fileno())  # the rename must not overtake the content
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-            os.close(descriptor)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
     except OSError as error:
         error.filename = str(
             path
@@ -56,7 +57,20 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
-def _check_replaceable(path: Path) -> None:
+def create(path: Path) -> io.BufferedRandom:
+    """Open a new file for writing; FileExistsError if there is anything of this name."""
+    return open(
+        path, "r+b", opener=lambda name, _: open_own(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    )
+
+
+def append_line(path: Path, text: str) -> None:
+    """Add a line to a file, created if needed."""
+    with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+        file.write(f"{text}\n".encode())
+
+
+def check_replaceable(path: Path) -> None:
     """Refuse to replace a pipe or a device. A link may be replaced; renaming onto a folder fails."""
     if os.path.lexists(path):
         mode = path.lstat().st_mode
@@ -66,61 +80,7 @@ def _check_replaceable(path: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def open_regular(path: Path, name: object = None) -> io.BufferedReader:
-    """Open a regular file; a pipe could block and a device never end. `name` is used in messages."""
-    check_regular(path.stat(), name or path)  # opening a device may have an effect
-    descriptor = os.open(path, READ_ONLY)
-    try:
-        check_regular(os.fstat(descriptor), name or path)  # it may have been replaced since
-    except InputError:
-        os.close(descriptor)
-        raise
-    return os.fdopen(descriptor, "rb")
-
-
-def read_regular(path: Path, most: int, name: object = None) -> bytes:
-    """The content of a regular file of at most `most` bytes. `name` is used in messages."""
-    with open_regular(path, name) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > most:
-            raise InputError(f"{name or path} has {size:,} bytes, more than {most:,}")
-        return file.read(size)
-
-
-def check_regular(status: os.stat_result, name: object) -> int:
-    """The size of a regular file; InputError for anything else."""
-    if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{name} is not a regular file")
-    return status.st_size
-
-
-@contextmanager
-def reading(
-    what: object, remedy: str = DAMAGED, error_type: type[InputError] = InputError
-) -> Iterator[None]:
-    """Turn any error in parsing `what` into one line; parsers raise many types for damaged content.
-
-    Errors of the operating system are not changed, except for an invalid seek, which damaged content
-    can cause too.
-    """
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise error_type(f"cannot read {what} ({reason}); {remedy}") from error
-
-
-def read_json(path: Path) -> Any:
-    """The value in a JSON file."""
-    with reading(path):
-        return json.loads(read_regular(path, MOST_JSON).decode())
+    write_whole(path, text)
 
 
 @contextmanager
@@ -131,7 +91,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     temporary.mkdir()
-    descriptor = os.open(temporary, os.O_RDONLY)
+    descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
     lock(descriptor)
     try:
         yield temporary
@@ -151,6 +111,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 def remove(path: Path) -> None:
     """Remove a file, a folder or a link, if it exists; the target of a link stays."""
+    check_replaceable(path)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from semishot.errors import InputError, printable
+from semishot.system.open_files import FLAGS, NO_FOLLOW, open_regular
 
 if sys.platform != "win32":
     import fcntl
@@ -25,9 +26,6 @@ MOST_ATTEMPTS = 50
 """Attempts after which the holder probably cannot write its name: its disk may be full."""
 NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 """Errors of network disks that do not support locks. There, as on Windows, nothing is locked."""
-
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-"""A link in a folder received from others must not redirect our writes to another file."""
 
 
 class Lock:
@@ -59,8 +57,7 @@ class Lock:
             return
         self.attempts += 1
         try:
-            with self.path.open(encoding="utf-8", errors="replace") as file:
-                holder = file.read(MOST_SHOWN)
+            holder = holder_of(self.path)
         except OSError:  # it has just ended
             return
         if holder or self.attempts > MOST_ATTEMPTS:
@@ -87,22 +84,37 @@ class Lock:
         self.descriptor = None
 
 
+def holder_of(path: Path) -> str:
+    """What a lock file says about the process that holds it."""
+    with open_regular(path) as file:
+        return file.read(4 * MOST_SHOWN).decode(errors="replace")[:MOST_SHOWN]
+
+
 def lock_file(path: Path) -> int | None:
     """Open and lock a file, created if needed; None if another process has locked it."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-            os.close(descriptor)
-            raise InputError(
-                f"{path} is not a regular file or has a second name, and would be written to: remove it"
-            )
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         if not lock(descriptor):
             os.close(descriptor)
             return None
         if os.fstat(descriptor).st_nlink:
             return descriptor
         os.close(descriptor)  # its previous holder has removed it
+
+
+def open_own(path: Path, access: int) -> int:
+    """Open a file to be written; `access` is of os.open.
+
+    A link or a second name in a folder received from others must not redirect our writes to another file.
+    """
+    descriptor = os.open(path, access | NO_FOLLOW | FLAGS, 0o666)
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        os.close(descriptor)
+        raise InputError(
+            f"{path} is not a regular file or has a second name, and would be written to: remove it"
+        )
+    return descriptor
 
 
 def lock(descriptor: int) -> bool:
@@ -120,16 +132,26 @@ def lock(descriptor: int) -> bool:
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Lock a file or folder for the block; False if it is gone or the process that locked it still runs."""
+    """Lock a file or folder for the block; False if it is gone or the process that locked it still runs.
+
+    False, too, for anything that semishot does not create: a link, a pipe, a device.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        mode = path.lstat().st_mode  # opening a device may have an effect
+        descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW | FLAGS) if _ours(mode) else None
     except OSError:
+        descriptor = None
+    if descriptor is None:
         yield False
         return
     try:
-        yield _try_lock(descriptor)
+        yield _ours(os.fstat(descriptor).st_mode) and _try_lock(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _ours(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -10,9 +10,14 @@ from pathlib import Path
 from platformdirs import user_data_dir
 
 from semishot.errors import InputError
-from semishot.system.files import read_regular
+from semishot.system.open_files import read_regular
 
 KEY_BYTES = 32
+
+
+def can_sign() -> bool:
+    """Whether this user has a key, or can store one now: what is signed now can be verified later."""
+    return bool(_key())
 
 
 def sign(text: str) -> str:
@@ -29,8 +34,10 @@ def verify(text: str, signature: object) -> bool:
 
 def _key() -> bytes:
     """This user's key, created on first use; empty if it cannot be stored."""
-    path = Path(user_data_dir("semishot")) / "seal.key"
-    with suppress(OSError, InputError):
+    with suppress(OSError, InputError, RuntimeError):  # RuntimeError: there is no home folder
+        path = Path(user_data_dir("semishot")) / "seal.key"
+        if not path.is_absolute():
+            return b""  # another working folder would be another key
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             _create(path)

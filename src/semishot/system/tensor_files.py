@@ -10,7 +10,8 @@ from safetensors import torch as safetensors
 from torch import Tensor
 
 from semishot.errors import InputError
-from semishot.system.files import read_regular, reading, write_whole
+from semishot.system.files import write_whole
+from semishot.system.open_files import read_regular, reading
 
 CHECKSUM = "sha256"
 """The key in the metadata of the digest of everything else. Files of early versions lack it."""
@@ -31,7 +32,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
     content = len(text).to_bytes(8, "little") + text + data
-    write_whole(path, lambda temporary: temporary.write_bytes(content))
+    write_whole(path, content)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

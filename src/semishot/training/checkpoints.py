@@ -7,11 +7,12 @@ import zipfile
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
-from semishot.system.files import read_regular, reading, write_whole
+from semishot.system.files import check_replaceable, write_whole_with
+from semishot.system.open_files import read_regular, reading
 from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
 
 MODEL_FILE = "model.safetensors"
@@ -28,13 +29,14 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     torch.save(state, buffer)
     content = buffer.getvalue()
     content += hashlib.sha256(content).digest()
+    check_replaceable(folder / PREVIOUS_STATE_FILE)
 
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(content)
+    def write(file: BinaryIO) -> None:
+        file.write(content)
         if (folder / STATE_FILE).exists():
             (folder / STATE_FILE).replace(folder / PREVIOUS_STATE_FILE)
 
-    write_whole(folder / STATE_FILE, write)
+    write_whole_with(folder / STATE_FILE, write)
 
 
 def load_state(path: Path, device: torch.device) -> dict[str, Any]:

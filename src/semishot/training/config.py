@@ -5,18 +5,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
+from pathlib import Path
 from typing import Any, Literal
 
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Framing
 from semishot.data.splits import check_seed
-from semishot.errors import InputError
+from semishot.errors import InputError, check_number
 from semishot.system.json_fields import fits, from_json
+from semishot.system.open_files import MOST_JSON, read_regular, reading
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
 NOT_REFINED = "not_refined"
 """In records: a method's runs, tested without it."""
+MOST_UPDATES, MOST_FILTERS, MOST_BATCH = 10**9, 10**6, 10**6
+"""Months, and more memory than there is."""
 MOST_STEPS = 1000
 """The most refinement steps: a model from an untrusted source must not run forever."""
 
@@ -46,9 +50,10 @@ class Classification:
     """Weight of the loss of a second classifier, which tells how far each copy is turned."""
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "updates", "batch")
+        for name, high in {"updates": MOST_UPDATES, "batch": MOST_BATCH}.items():
+            check_number(name, getattr(self, name), 1, high)
         _positive(self, "learning_rate", "scale")
-        _at_least(self, 0, "weight_decay", "turned_loss", "rotation_loss")
+        _at_least_0(self, "weight_decay", "turned_loss", "rotation_loss")
         _share(self, "crop")
 
     @property
@@ -103,16 +108,16 @@ class Recipe:
     """How the encoder is trained before the episodes, if it is."""
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "updates", "filters", "steps")
+        most = {"updates": MOST_UPDATES, "filters": MOST_FILTERS, "steps": MOST_STEPS}
+        for name, high in most.items():
+            check_number(name, getattr(self, name), 1, high)
         _positive(self, "learning_rate")
-        _at_least(self, 0, "init_std", "sphere", "initial_loss")
+        _at_least_0(self, "init_std", "sphere", "initial_loss")
         for name in ("crop", "norm_momentum"):
             _share(self, name)
         for name in ("turned", "with_distractors"):
             if not 0 <= (value := getattr(self, name)) <= 1:
                 raise InputError(f"{name} must be from 0 to 1, not {value}")
-        if self.steps > MOST_STEPS:
-            raise InputError(f"steps must be at most {MOST_STEPS:,}, not {self.steps}")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON. `mirror` and what follows `steps` are written only if they were changed: older files do
@@ -129,6 +134,7 @@ class Recipe:
     def with_updates(self, updates: int) -> "Recipe":
         """The same recipe over another number of updates: the schedule is stretched with it, and so is the
         classification before."""
+        check_number("updates", updates, 1, MOST_UPDATES)
         halvings = tuple(round(h * updates / self.updates) for h in self.halvings)
         first = self.first
         if first is not None:
@@ -161,10 +167,10 @@ LATER = (
 """Fields of `Recipe` that version 0.1 does not have."""
 
 
-def _at_least(settings: object, least: int, *names: str) -> None:
+def _at_least_0(settings: object, *names: str) -> None:
     for name in names:
-        if not (value := getattr(settings, name)) >= least:
-            raise InputError(f"{name} must be at least {least}, not {value}")
+        if not (value := getattr(settings, name)) >= 0:
+            raise InputError(f"{name} must be at least 0, not {value}")
 
 
 def _positive(settings: object, *names: str) -> None:
@@ -252,3 +258,9 @@ class FleetConfig:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: {error}") from error
         return from_json(cls, written, where)
+
+
+def read_config(path: Path) -> FleetConfig:
+    """The configuration in a `config.json`."""
+    with reading(path):
+        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode(), path)

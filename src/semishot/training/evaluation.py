@@ -16,7 +16,7 @@ from semishot import datasets, refine
 from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool, Split
 from semishot.data.splits import ClassImages, all_labeled
-from semishot.errors import InputError
+from semishot.errors import InputError, check_number
 from semishot.network.encoder import BLOCKS
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
@@ -36,6 +36,7 @@ from semishot.training.records import (
 )
 from semishot.training.requests import EPISODES, EvaluationRequest, PickRequest, Where
 
+MOST_EPISODES = 10**6
 EMBED_BATCH = 256
 SCORE_BATCH = 100
 EMBEDDING_BYTES = 2**33
@@ -112,8 +113,7 @@ def embedding_bytes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> in
 def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRecord]:
     """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
     split, shape, refiner = request.split, request.shape, request.refiner
-    if request.episodes < 1:
-        raise InputError(f"--episodes must be at least 1, not {request.episodes}")
+    check_number("--episodes", request.episodes, 1, MOST_EPISODES)
     for method in (*request.allow, refiner or ""):
         refine.add(method)
     device = pick_device(where.device)

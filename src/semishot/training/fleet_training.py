@@ -34,9 +34,9 @@ from semishot.training.chunks import (
     training_episodes,
     updates_that_fit,
 )
-from semishot.training.config import FleetConfig, Recipe
+from semishot.training.config import FleetConfig, Recipe, read_config
 from semishot.training.fleet_table import Row
-from semishot.training.fleets import build_fleet, load_model, read_config, save_model
+from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
 from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
 from semishot.training.observer import FleetObserver, RowObserver
@@ -165,7 +165,7 @@ def begin_or_resume(
     optimizer = fleet_optimizer(config.recipe, fleet)
     written = folder / "config.json"
     if not written.exists():
-        write_whole(written, lambda path: path.write_text(config.to_json(), encoding="utf-8"))
+        write_whole(written, config.to_json())
     step = resume(folder, fleet, optimizer, config.recipe.updates)
     cut_log(folder, step)
     return fleet, optimizer, step

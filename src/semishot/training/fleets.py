@@ -14,7 +14,7 @@ from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
 from semishot.network.sphere import Sphere
-from semishot.system.files import MOST_JSON, read_regular, reading
+from semishot.system.open_files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
@@ -96,11 +96,6 @@ def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
     if bad := [name for name, held in tensors.items() if not held.isfinite().all()]:
         raise ValueError(f"{bad[0]} is not finite")
     return channels
-
-
-def read_config(path: Path) -> FleetConfig:
-    with reading(path):
-        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode(), path)
 
 
 def build_fleet(

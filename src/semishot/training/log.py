@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semishot.system.files import read_regular, reading, write_whole
+from semishot.system.files import append_line, write_whole
+from semishot.system.open_files import read_regular, reading
 
 LARGEST = 2**63
 MOST_BYTES = 2**30
@@ -23,8 +24,7 @@ def append_log(
     line: Line = {"step": step, "learning_rate": rate, "loss": [round(loss, 5) for loss in losses]}
     if accuracy is not None:
         line["accuracy"] = [round(share, 5) for share in accuracy]
-    with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    append_line(folder / "log.jsonl", json.dumps(line))
     return line
 
 
@@ -51,4 +51,4 @@ def is_number(value: object) -> bool:
 def cut_log(folder: Path, step: int) -> None:
     """Drop the lines after `step`, whose updates are done again, and an incomplete last line."""
     kept = "".join(json.dumps(line) + "\n" for line in read_log(folder) if line["step"] <= step)
-    write_whole(folder / "log.jsonl", lambda path: path.write_text(kept, encoding="utf-8"))
+    write_whole(folder / "log.jsonl", kept)

@@ -23,9 +23,10 @@ from semishot import __version__
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
 from semishot.errors import InputError
-from semishot.system.files import read_json, write_whole
+from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
 from semishot.system.locks import Lock
+from semishot.system.open_files import read_json
 from semishot.training.config import SUPERVISED, FleetConfig, Recipe
 
 
@@ -355,7 +356,7 @@ def publish(records: Sequence[Record], path: Path) -> None:
         merged |= {identity(record): without_episodes(record) for record in records}
         lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
         text = "[\n" + ",\n".join(lines) + "\n]\n"
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        write_whole(path, text)
 
 
 def without_episodes(record: Record) -> Record:

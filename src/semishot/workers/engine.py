@@ -19,12 +19,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
+from semishot.system.end_with_parent import end_with_parent
 from semishot.system.memory import keep_freed_memory
+from semishot.system.npy import file_of, map_array, write_array
 
 POLL_SECONDS = 0.25
 LOSSES = 5
@@ -238,12 +239,13 @@ def serve(pipe: Connection, device: str, threads: int, shared: Path | None, scra
 
     Its temporary files are in `scratch`, which the parent removes: a killed worker cannot.
     """
+    end_with_parent()
     tempfile.tempdir = scratch
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     torch.set_num_threads(threads)
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
-    array = None if shared is None else np.load(shared, mmap_mode="r", allow_pickle=False)
+    array = None if shared is None else map_array(shared)
     try:
         while True:
             work, arguments = pipe.recv()
@@ -260,7 +262,7 @@ def serve(pipe: Connection, device: str, threads: int, shared: Path | None, scra
 
 def array_file(array: Array, folder: Path) -> Path:
     """The file of a memory map, or a new one: workers map it instead of holding copies."""
-    if isinstance(array, np.memmap) and str(array.filename).endswith(".npy"):
-        return Path(str(array.filename))
-    np.save(folder / "shared.npy", array)
+    if (file := file_of(array)) is not None:
+        return file
+    write_array(folder / "shared.npy", array)
     return folder / "shared.npy"

@@ -1,10 +1,11 @@
 """A folder as bytes, sent to a worker and back without a shared disk."""
 
-from functools import partial
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.system.files import read_regular, write_whole
+from semishot.system.files import write_whole
+from semishot.system.open_files import read_regular
+from semishot.system.real_paths import real_path
 from semishot.system.tensor_files import MOST_BYTES
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE
 
@@ -29,9 +30,9 @@ def unpack(files: Files, folder: Path) -> None:
     """Write the files in the order of `ORDER`; older checkpoints and event files are deleted."""
     for name in sorted(files, key=lambda name: ORDER.index(name) if name in ORDER else -1):
         path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if not real_path(path).is_relative_to(real_path(folder)):
             raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
-        write_whole(path, partial(Path.write_bytes, data=files[name]))
+        write_whole(path, files[name])
     states = (*folder.rglob(STATE_FILE), *folder.rglob(PREVIOUS_STATE_FILE))  # of classifiers too
     for old in (*states, *folder.glob("tensorboard/*")):
         if old.relative_to(folder).as_posix() not in files:

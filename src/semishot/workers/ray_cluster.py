@@ -26,8 +26,8 @@ from semishot.workers.engine import (
 )
 
 CONNECT_SECONDS = 10.0
-TIDY_SECONDS = 5.0
-"""Seconds a worker may take to end by itself."""
+TIDY_SECONDS = 3.0
+"""Seconds a worker may take to end by itself: less than a command has after a signal."""
 AHEAD = 16
 """Tasks submitted beyond those that can run: their arguments are held in the cluster's memory."""
 

@@ -1,0 +1,75 @@
+"""Plan where each file of a pile goes: OUT/sorted/CLASS/NAME, under a name that is free."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from semishot.sorter.journal import SORTED, How, Sorting, Step
+from semishot.sorter.listing import STRANGER
+from semishot.sorter.sorted_files import SortedFile
+from semishot.system.folder_names import folded, folder_names
+from semishot.system.real_paths import real_path
+
+__all__ = ["Wanted", "class_folders", "plan"]
+
+LONGEST = 255
+"""The longest file name, in bytes."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file of the pile, and where it belongs."""
+
+    source: Path
+    """Where it was before anything was sorted."""
+    label: str
+    """A class, or `stranger`."""
+    digest: str
+
+
+def plan(
+    out: Path, how: How, wanted: Sequence[Wanted], before: Sequence[SortedFile] = ()
+) -> Sorting:
+    """A target for each file, not yet written as a journal.
+
+    before: the files of the sorting that is in OUT, where they are now. Those that are not wanted, and
+    those that lie in the right folder already, stay; those that are gone stay in the journal.
+    """
+    names = class_folders(one.label for one in wanted)
+    sources = [real_path(one.source.parent) / one.source.name for one in wanted]
+    named = {(source, one.digest) for source, one in zip(sources, wanted, strict=True)}
+    earlier = {(old.step.source, old.step.digest): old for old in before}
+    kept = [old.at_its_place() for key, old in earlier.items() if key not in named]
+    alone = [replace(step, was=(step.folder, step.name)) for step in kept]
+    taken = {(step.folder, folded(step.name)): 1 for step in kept}
+    steps: list[Step] = []
+    for source, one in zip(sources, wanted, strict=True):
+        folder, there = names[one.label], earlier.pop((source, one.digest), None)
+        if there is not None and there.path is not None and there.path.parent.name == folder:
+            steps.append(there.at_its_place())
+            continue
+        name, was = _free_name(out / SORTED / folder, source.name, taken), None
+        if there is not None and there.path is not None:
+            was = (there.path.parent.name, there.path.name)
+        steps.append(Step(source, folder, name, one.digest, was))
+    return Sorting(out, how, False, (*alone, *steps))
+
+
+def class_folders(labels: Iterable[str]) -> dict[str, str]:
+    """The folder of each class in OUT/sorted, and of strangers."""
+    classes = {label for label in labels if label != STRANGER}
+    return {STRANGER: STRANGER, **folder_names(classes, STRANGER)}
+
+
+def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> str:
+    """The name, or name~2 and so on; `taken` counts how often a name was requested."""
+    path, found = Path(name), name
+    while (folder.name, folded(found)) in taken or os.path.lexists(folder / found):
+        number = taken[folder.name, folded(name)] = taken.get((folder.name, folded(name)), 1) + 1
+        tail = f"~{number}{path.suffix}"
+        room = max(1, LONGEST - len(os.fsencode(tail)))
+        stem = os.fsencode(path.stem)
+        found = (path.stem if len(stem) <= room else stem[:room].decode(errors="ignore")) + tail
+    taken.setdefault((folder.name, folded(found)), 1)
+    return found
