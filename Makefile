@@ -27,6 +27,7 @@ docs: .venv/docs-ready
 # kills commands at random instants, 200 times, and runs them on hostile trees, 600 of them; CHAOS=full: 1,000 and 2,400
 chaos: .venv/dev-ready
 	PYTHONPATH=tests $(BIN)/python -m support.chaos --kills $(if $(filter full,$(CHAOS)),1000,200)
+	PYTHONPATH=tests $(BIN)/python -m support.sorting_model --steps $(if $(filter full,$(CHAOS)),10000,2000)
 	PYTHONPATH=tests $(BIN)/python -m support.hostile_trees --cases $(if $(filter full,$(CHAOS)),2400,600)
 
 # odd files and odd commands, CASES of each kind, half of them guided by coverage

@@ -247,8 +247,8 @@ PLACES: dict[str, tuple[str, Sequence[str]]] = {
     "source/g0/c0/0.png": ("picture", ("prepare",)),
 }
 """What is expected there, and the commands; `*` is the first name that is there."""
-BY_DEFAULT = ("runs", "home", "tmp")
-"""Folders that a command uses where its user names no others."""
+BY_DEFAULT = ("runs", "home", "tmp", "published")
+"""Folders that a command uses where its user names no others, or with folders of theirs for each data set."""
 
 
 def named(place: str, command: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from semishot.errors import InputError
 from semishot.sorter.feature_files import read_features, read_labels
-from semishot.sorter.listing import read_table
+from semishot.sorter.listing import from_table, read_table
 from semishot.system import npy, tables
 from semishot.system.npy import make_room, map_array, map_to_fill, write_array
 from semishot.system.tables import BYTES_PER_ROW, MOST_IN_A_ROW, read_rows
@@ -53,6 +53,13 @@ def test_a_table_takes_memory_by_its_rows_and_its_size(tmp_path, row, repeats):
     took = peak(lambda: read_table(path))
     assert took < BYTES_PER_ROW * repeats + 4 * size + FIXED
     assert len(read_table(path).rows) == repeats
+
+
+def test_the_images_of_a_table_take_memory_by_its_rows(tmp_path):
+    path = tmp_path / "t.csv"
+    rows = (f"some/folder/with/pictures/{n}.jpg,{n % 7}\n" for n in range(4_000))
+    path.write_text("path,label\n" + "".join(rows))
+    assert peak(lambda: from_table(path)) < 1536 * 4_000 + 4 * path.stat().st_size + FIXED
 
 
 @pytest.mark.parametrize(

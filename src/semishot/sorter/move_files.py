@@ -28,6 +28,7 @@ from semishot.sorter.journal import (
 from semishot.sorter.move_one import check_folder, is_sorted, sort_one, take_back
 from semishot.sorter.plan_files import Wanted, class_folders, plan
 from semishot.sorter.sorted_files import find_sorted
+from semishot.system.files import sweep
 from semishot.system.locks import Lock
 from semishot.system.progress import track
 
@@ -139,7 +140,7 @@ def _finish(sorting: Sorting, failed: dict[int, str]) -> Outcome:
     if kept:
         write_journal(Sorting(sorting.out, sorting.how, True, kept))
     else:
-        (sorting.out / JOURNAL).unlink(missing_ok=True)
+        _remove_journal(sorting.out)
     _remove_empty(sorting, kept)
     gone = len(problems) - left
     return Outcome(sorting.how, count, left, gone, problems, bool(kept))
@@ -206,8 +207,13 @@ def _put_back(sorting: Sorting, linked: bool) -> Undone:
     if left:
         write_journal(Sorting(sorting.out, sorting.how, sorting.done, tuple(left)))
     else:
-        (sorting.out / JOURNAL).unlink()
+        _remove_journal(sorting.out)
     return Undone(sorting.how, count, problems)
+
+
+def _remove_journal(out: Path) -> None:
+    (out / JOURNAL).unlink(missing_ok=True)
+    sweep(out, JOURNAL)  # what a process has left that was killed while it wrote one
 
 
 def _remove_empty(sorting: Sorting, steps: Sequence[Step], more: Collection[Path] = ()) -> None:
