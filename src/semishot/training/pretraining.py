@@ -9,7 +9,6 @@ import json
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semishot.data.pool import ImagePool, Indices
-from semishot.data.splits import ClassImages, labeled_split, random_words, uniforms
+from semishot.data.pool import ImagePool
+from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.classifier import CosineHead, LinearClassifier, LinearHead, TurnedClassifier
 from semishot.network.encoder import ConvEncoder, embedding_features
@@ -27,6 +26,7 @@ from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop
 from semishot.training.augment import compose, quarter_turns
+from semishot.training.batches import BATCH, batch_places, labeled_images
 from semishot.training.checkpoints import LOCK_FILE
 from semishot.training.chunks import (
     Draw,
@@ -49,7 +49,6 @@ from semishot.training.update import (
     plain_chunk,
 )
 
-BATCH = 100
 RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
 """As in the authors' code; the paper does not specify it."""
 CLASSIFIERS = "pretrained-classifiers"
@@ -262,28 +261,6 @@ def labeled_batches(request: Pretraining, seeds: Sequence[int]) -> Draw:
         return Drawn(images, maps, torch.from_numpy(labels))
 
     return draw
-
-
-def labeled_images(images: ClassImages) -> Indices:
-    """(2, I): the labeled images of all classes, and the class of each."""
-    label = np.repeat(np.arange(len(images.size)), images.size)
-    rank = np.arange(len(images.order)) - images.start[label]  # within its class
-    labeled = rank < images.labeled[label]
-    return np.stack([images.order[labeled], label[labeled]])
-
-
-def batch_places(images: int, seed: int, step: int, batch: int = BATCH) -> Indices:
-    """(B,), which labeled images update `step` takes: epoch after epoch, each in its own order."""
-    position = np.arange(step * batch, (step + 1) * batch)
-    orders = {
-        epoch: epoch_order(images, seed, epoch) for epoch in set((position // images).tolist())
-    }
-    return np.array([orders[p // images][p % images] for p in position.tolist()])
-
-
-@lru_cache(maxsize=64)  # an epoch of photographs has a hundred updates
-def epoch_order(images: int, seed: int, epoch: int) -> Indices:
-    return np.argsort(uniforms(random_words(seed, f"pre-training: epoch {epoch}", 0, images)))
 
 
 def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
