@@ -23,7 +23,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a p
 FRAMINGS = {
     "drawings": Ink(),
     "photographs": Middle(260, 260, 0.9),
-    "pools": Whole(84, 84, 1),
+    "pools": Whole(84, 84, 3),
     "a page": thumbnail,
     "label": lambda image: thumbnail(image, 2048, 88, optimize=False),
 }
@@ -85,18 +85,19 @@ def test_a_picture_takes_at_most_what_is_predicted(name):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_largest_picture_of_every_format_and_mode_stays_below_the_bound(tmp_path):
-    """The peak with the bytes of the file; what a picture takes to make does not count."""
-    wrong, worst = {}, {}
+    """The peak with the bytes of the file; what a picture takes to make does not count.
+
+    Pictures take most in RGB; every other way is tried with some that are worst.
+    """
+    wrong, ways = {}, {**FRAMINGS, "onnx": Middle(4096, 4096, 1.0)}
     path = tmp_path / "picture"
     for name, make in pictures():
         measured(lambda make=make: path.write_bytes(make()))
-        for framing, frame in {**FRAMINGS, "onnx": Middle(4096, 4096, 1.0)}.items():
-            found = measured(lambda f=frame: framed(path.read_bytes(), f), InputError)
-            worst[name] = max(worst.get(name, (0.0, 0.0)), found[:2])
+        for way in ways if name in QUICK else ["pools"]:
+            found = measured(lambda f=ways[way]: framed(path.read_bytes(), f), InputError)
+            print(f"{name:40} {way:12} {found.megabytes:6.0f} MB {found.seconds:6.1f} s")
             if found.megabytes > MOST_MEMORY / 1e6 or (found.failed and "float" not in name):
-                wrong[name, framing] = found
-    for name, (megabytes, seconds) in worst.items():
-        print(f"{name:40} {megabytes:6.0f} MB {seconds:6.1f} s")
+                wrong[name, way] = found
     assert not wrong
 
 

@@ -304,6 +304,29 @@ def test_what_was_moved_by_hand_after_a_kill_is_found(tmp_path):
     assert state(tmp_path) == before
 
 
+def test_what_was_moved_by_hand_and_cannot_be_read_now_is_not_forgotten(tmp_path, monkeypatch):
+    """Found by the model: it was taken for gone, and a later undo did not know of it."""
+    wanted = make_pile(tmp_path)
+    before = state(tmp_path)
+    plan(tmp_path / "out", "move", wanted)
+    hand = tmp_path / "out/sorted/dog/by hand.jpg"
+    hand.parent.mkdir(parents=True)
+    wanted[0][0].rename(hand)
+    call = os.open
+
+    def refuse(path, *given, **options):
+        if Path(path) == hand:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        return call(path, *given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        assert undo(tmp_path / "out").problems
+        assert len(complete(read_journal(tmp_path / "out")).problems) == 1
+    assert undo(tmp_path / "out").problems == []
+    assert state(tmp_path) == before
+
+
 def test_a_new_file_where_one_is_gone_is_sorted(tmp_path):
     """Both have the same name in the pile; only the old one was taken away by the user."""
     wanted = make_pile(tmp_path)

@@ -167,15 +167,15 @@ def may_make(case: Case, name: str) -> bool:
     name = as_ours(case, name)
     if case.node in ("link-folder", "link-parent", "link-nothing") and case.through:
         return True
-    if name in case.own.changed or name.startswith(GROWING):
+    if name in case.own.changed or name == "data" or name.startswith(GROWING):
         return True
     return any(own.startswith(name + os.sep) for own in case.own.changed)
 
 
 def wrong_ending(
-    code: int | None, said: str, allowed: tuple[int, ...], words: set[str]
+    code: int | None, said: str, allowed: tuple[int, ...], named: bool
 ) -> Iterator[str]:
-    """How it ended, and what it said of it."""
+    """How it ended, and what it said on stderr; `named`: whether it names a place, there or in results."""
     lines = said.rstrip("\n").split("\n")
     if "Traceback" in said:
         yield f"traceback: {lines[-1][:200]}"
@@ -187,7 +187,7 @@ def wrong_ending(
         boxed = lines[-1].startswith("╰")
         if not lines[-1].startswith("semishot: ") and not boxed:
             yield f"exit code {code}, but says {lines[-1][:200]!r}"
-        elif not any(word in said for word in words):
+        elif not named:
             yield f"does not name the place: {lines[-1][:200]!r}"
     if len(lines) > MOST_LINES:
         yield f"{len(lines)} lines on stderr"

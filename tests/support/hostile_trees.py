@@ -152,7 +152,9 @@ class Lane:
             problems = list(self.limits(code, seconds, taken))
             if not problems:
                 allowed = (0, 1, 2, *(SERVED if RUNS[command].served else ()))
-                problems += hostile_checks.wrong_ending(code, said, allowed, words(place))
+                named_in = said + Path(f"{self.case}.out").read_text(errors="backslashreplace")
+                known = any(word in named_in for word in words(place))
+                problems += hostile_checks.wrong_ending(code, said, allowed, known)
             changed = hostile_checks.changes(case, before, after)
             problems += [
                 c for c in changed if code is not None or not c.startswith(("left ", "wrote "))

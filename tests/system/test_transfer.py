@@ -206,3 +206,26 @@ def test_only_a_regular_file_is_a_file(source, tmp_path):
     assert is_file(tmp_path / "link", digest, links=True)
     for name in ("link", "pipe", ".", "none", "a.jpg/none"):
         assert not is_file(tmp_path / name, digest)
+
+
+def test_a_file_of_a_terabyte_is_not_read_to_see_which_it_is(tmp_path):
+    """A sparse one in the place of a sorted picture made `undo` read for an hour."""
+    large, small = tmp_path / "large.png", tmp_path / "small.png"
+    small.write_bytes(b"content")
+    with large.open("wb") as file:
+        file.truncate(2**40)
+    digest = digest_of(small)
+    assert digest_of(large) is None
+    assert not is_file(large, digest)
+    for act in (move_file, copy_file):
+        with pytest.raises(OSError, match="has changed"):
+            act(large, tmp_path / "target", tmp_path / "part", digest)
+    assert sorted(tmp_path.iterdir()) == [large, small]
+
+
+def test_a_file_that_grows_is_not_read_for_ever(source, monkeypatch):
+    monkeypatch.setattr(transfer, "LARGEST", 100)
+    monkeypatch.setattr(transfer, "BLOCK", 10)
+    monkeypatch.setattr(transfer.os, "fstat", lambda _: os.lstat(source.parent / "first"))
+    (source.parent / "first").write_bytes(b"small")
+    assert digest_of(source) is None

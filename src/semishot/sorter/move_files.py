@@ -136,6 +136,8 @@ def _finish(sorting: Sorting, failed: dict[int, str]) -> Outcome:
             count += 1
         else:
             problems.append(failed[place])
+            if not found.sure:  # it may be among those that cannot be read now
+                steps[place] = sorting.steps[place]
     kept = tuple(replace(steps[place], was=None) for place in sorted(steps))
     if kept:
         write_journal(Sorting(sorting.out, sorting.how, True, kept))
@@ -201,7 +203,7 @@ def _put_back(sorting: Sorting, linked: bool) -> Undone:
         except (OSError, InputError) as error:
             _raise_if_of_all(error, f"{count:,} of {len(files):,} files undone")
             problems.append(said_of(target, error))
-            if sorting.done or not isinstance(error, FileNotFoundError):
+            if sorting.done or not found.sure or not isinstance(error, FileNotFoundError):
                 left.append(step)  # else it may have vanished before it was sorted
     _remove_empty(sorting, sorting.steps, {one.path.parent for one in files if one.path})
     if left:

@@ -1,5 +1,6 @@
 """Where the files of a sorting are now: at their targets, or where the user has moved them by hand."""
 
+import errno
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ class SortedFile:
     step: Step
     path: Path | None
     """OUT/sorted/FOLDER/NAME; None: it is not there, or not sorted yet."""
+    sure: bool = True
+    """Whether every file of OUT/sorted could be read while it was searched."""
 
     @property
     def moved_by_hand(self) -> bool:
@@ -53,24 +56,33 @@ def find_sorted(sorting: Sorting, known: Collection[Path] = ()) -> list[SortedFi
             found[place] = path
             taken.add(path)
             break
+    unreadable: list[Path] = []
     if len(found) < len(sorting.steps):
-        elsewhere = _elsewhere(sorting, found, taken)
+        elsewhere = _elsewhere(sorting, found, taken, unreadable)
         for place, step in enumerate(sorting.steps):
             if place not in found and (paths := elsewhere.get(_wanted(sorting, step))):
                 same_name = [path for path in paths if path.name == step.name]
                 found[place] = (same_name or paths)[0]
                 paths.remove(found[place])
-    return [SortedFile(step, found.get(place)) for place, step in enumerate(sorting.steps)]
+    sure = not unreadable
+    return [SortedFile(step, found.get(place), sure) for place, step in enumerate(sorting.steps)]
 
 
 def _elsewhere(
-    sorting: Sorting, found: Collection[int], taken: Collection[Path]
+    sorting: Sorting, found: Collection[int], taken: Collection[Path], unreadable: list[Path]
 ) -> dict[str, list[Path]]:
-    """The other files of OUT/sorted by their keys; without the second names of files that were found."""
+    """The other files of OUT/sorted by their keys; without the second names of files that were found.
+
+    unreadable: takes those that cannot be read.
+    """
     second = {(sorting.earlier(step), _wanted(sorting, step)) for step in _at(sorting, found)}
     elsewhere: dict[str, list[Path]] = {}
     for path in _sorted_now(sorting.out / SORTED):
-        if path in taken or (key := _key(sorting, path)) is None or (path, key) in second:
+        if (
+            path in taken
+            or (key := _key(sorting, path, unreadable)) is None
+            or (path, key) in second
+        ):
             continue
         elsewhere.setdefault(key, []).append(path)
     return elsewhere
@@ -84,7 +96,7 @@ def _wanted(sorting: Sorting, step: Step) -> str:
     return str(step.source) if sorting.how == "link" else step.digest
 
 
-def _key(sorting: Sorting, path: Path) -> str | None:
+def _key(sorting: Sorting, path: Path, unreadable: list[Path] | None = None) -> str | None:
     """What tells which file this is: where a link leads, or the digest of the content."""
     try:
         if any(folder.is_symlink() for folder in (path.parent, path.parent.parent)):
@@ -92,7 +104,11 @@ def _key(sorting: Sorting, path: Path) -> str | None:
         if sorting.how == "link":
             return str(path.readlink()) if path.is_symlink() else None
         return digest_of(path)
-    except (OSError, InputError):
+    except InputError:  # not a regular file
+        return None
+    except OSError as error:
+        if unreadable is not None and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            unreadable.append(path)
         return None
 
 

@@ -22,6 +22,8 @@ from semishot.system.real_paths import real_path
 __all__ = ["CHANGED", "copy_file", "digest_of", "drop", "is_file", "move_file"]
 
 BLOCK = 2**20
+LARGEST = 2**30
+"""Bytes of a file that is moved or copied: more are not read to find out which file it is."""
 CHANGED = "it has changed since it was read"
 NEW_FILE = (
     os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -31,8 +33,8 @@ CAPABILITY = "security.capability"
 """The extended attribute that gives a program rights, as setuid does."""
 
 
-def digest_of(path: Path, *, links: bool = False) -> str:
-    """SHA-256 of a regular file's content."""
+def digest_of(path: Path, *, links: bool = False) -> str | None:
+    """SHA-256 of a regular file's content; None if it has more than LARGEST bytes."""
     with open_regular(path, links=links) as file:
         return _digest(file)
 
@@ -93,11 +95,20 @@ def _place(path: Path) -> Path:
     return real_path(path.parent) / path.name
 
 
-def _digest(file: BinaryIO) -> str:
+def _digest(file: BinaryIO) -> str | None:
+    """None for a sparse file of a terabyte, say, which would take an hour to read."""
     whole = hashlib.sha256()
-    while block := file.read(BLOCK):
+    for block in _blocks(file):
         whole.update(block)
-    return whole.hexdigest()
+    return whole.hexdigest() if file.tell() <= LARGEST else None
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """The content, but not much more than LARGEST bytes of it, and nothing of a file that has more."""
+    if os.fstat(file.fileno()).st_size > LARGEST:
+        file.seek(0, os.SEEK_END)
+    while file.tell() <= LARGEST and (block := file.read(BLOCK)):
+        yield block
 
 
 def _unchanged(path: Path, seen: os.stat_result) -> bool:
@@ -166,7 +177,7 @@ def _copy(file: BinaryIO, part: Path, target: Path, digest: str, moved: bool) ->
     try:
         with os.fdopen(os.open(part, NEW_FILE, 0o600), "wb") as written:
             whole = hashlib.sha256()
-            while block := file.read(BLOCK):
+            for block in _blocks(file):
                 whole.update(block)
                 written.write(block)
             if whole.hexdigest() != digest:
