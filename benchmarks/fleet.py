@@ -12,9 +12,9 @@ from semishot.network.protonet import ProtoNet
 from semishot.paper.presets import PRESETS
 from semishot.training.chunks import CHUNK_BYTES, pixels_of
 from semishot.training.config import Member
-from semishot.training.fleet_training import can_fuse, chunk_runner, fleet_optimizer
+from semishot.training.fleet_training import fleet_optimizer
 from semishot.training.fleets import build_fleet
-from semishot.training.update import Chunk
+from semishot.training.update import Chunk, can_fuse, chunk_runner
 
 
 def random_images(count: int, channels: int, side: int, device: torch.device) -> Tensor:

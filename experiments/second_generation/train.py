@@ -25,11 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-import semishot.network.encoder
 from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.pool import ImageClass
 from semishot.data.splits import all_labeled, labeled_split
-from semishot.network.encoder import BLOCKS, ConvEncoder
+from semishot.network.encoder import BLOCKS, EPSILON, ConvEncoder
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 CUDA = DEVICE.type == "cuda"
@@ -139,6 +138,10 @@ class Fleet:
     def train(self, yes: bool) -> None:
         for encoder in self.encoders:
             encoder.train(yes)
+
+    def set_momentum(self, momentum: float) -> None:
+        for encoder in self.encoders:
+            encoder.momentum = momentum
 
     def buffers(self) -> Tensor:
         """(R, 8, F): the moving averages of batch norm."""
@@ -412,7 +415,7 @@ def stage1(
             loss = loss + w_joint * (both * (~is_other)).mean(1)
         return loss
 
-    semishot.network.encoder.MOMENTUM = job.get("momentum", 0.1)
+    fleet.set_momentum(job.get("momentum", 0.1))
     optimizer = Optimizer(
         fleet, "sgd", column(runs, "lr", 0.1), column(runs, "decay", 5e-4), job["steps"], 0.999
     )
@@ -542,7 +545,7 @@ def stage2(job: dict, data: Data, states: dict) -> tuple[Fleet, float, float]:
             total = total + w_head * each.view(label.shape).mean(1)
         return total
 
-    semishot.network.encoder.MOMENTUM = job.get("momentum", 0.02)
+    fleet.set_momentum(job.get("momentum", 0.02))
     optimizer = Optimizer(
         fleet,
         "adam",
@@ -590,7 +593,7 @@ def folded(state: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
     layers = []
     for b in range(BLOCKS):
         mean, var = state["buffers"][2 * b], state["buffers"][2 * b + 1]
-        gain = state[f"g{b}"] * torch.rsqrt(var + semishot.network.encoder.EPSILON)
+        gain = state[f"g{b}"] * torch.rsqrt(var + EPSILON)
         layers.append((state[f"w{b}"] * gain[:, None, None, None], state[f"b{b}"] - mean * gain))
     return layers
 

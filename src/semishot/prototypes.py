@@ -8,6 +8,9 @@ from torch import Tensor
 
 from semishot.errors import InputError
 
+SHORTEST = 1e-6
+"""Added to squared lengths that something is divided by."""
+
 __all__ = ["class_log_probs", "class_prototypes", "episode_loss", "squared_distances"]
 
 
@@ -52,6 +55,12 @@ def directions(examples: Tensor) -> Tensor:
     least = 8 * torch.finfo(x.dtype).eps
     found: Tensor = x / length.clamp_min(least) * (length > least)
     return found
+
+
+def unit_length(examples: Tensor) -> Tensor:
+    """(..., D) -> (..., D): the same directions from the origin; shorter near the origin, where a direction
+    would be chance."""
+    return examples * torch.rsqrt(examples.square().sum(-1, keepdim=True) + SHORTEST)
 
 
 def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:

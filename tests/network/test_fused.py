@@ -13,12 +13,14 @@ from torch.nn import functional as F
 
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
+from semishot.network.classifier import CosineHead, TurnedClassifier
 from semishot.network.encoder import ConvEncoder
 from semishot.network.protonet import class_labels
 from semishot.prototypes import episode_loss
 from semishot.training import loop
+from semishot.training.augment import sample_maps
 from semishot.training.chunks import images_on
-from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, fleet_optimizer, training
 from semishot.training.fleets import build_fleet
@@ -373,6 +375,83 @@ def test_training_in_two_halves_leaves_the_bits_of_one_go(tiny_pool, tmp_path, m
         for _ in range(3):
             next(half)
     assert (tmp_path / "halves" / "state.pt").exists()
+    for _ in go_on(tmp_path / "halves"):
+        pass
+    for name in ("model.safetensors", "log.jsonl"):
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_classifier_learns_in_a_replayed_graph_as_in_the_plain_loop():
+    """SGD, labels and maps of each update."""
+    recipe = Recipe(filters=16, optimizer="sgd", weight_decay=1e-3)
+    pool = torch.randint(0, 256, (50, 3, 32, 32), device=CUDA).byte()
+    size, rates = (6, RUNS, 4 * 5), [0.1, 0.1, 0.1, 0.05, 0.05, 0.05]
+    maps = torch.from_numpy(sample_maps(1.0, 0, 0, (6 * RUNS, 4 * 5))).view(*size, 2, 3)
+    labels = torch.randint(0, 7, size)
+    whole = Chunk(torch.randint(0, 50, size), maps, rates, labels=labels)
+    short = Chunk(whole.images[:4], maps[:4], rates[:4], labels=labels[:4])
+    found = []
+    for runner in (plain_chunk, captured_chunk):
+        encoder = ConvEncoder(3, 16, RUNS, 0.0)
+        heads = [CosineHead(16 * 4, n, range(RUNS), 10.0) for n in (7, 4)]
+        model = TurnedClassifier(encoder, heads[0], heads[1], 0.5, 1.0).to(CUDA).train()
+        model.encoder.fused = True
+        optimizer = loop.build_optimizer(recipe, encoder, model, captured=True)
+        extra = (None, whole) if runner is captured_chunk else ()
+        run = runner(model, optimizer, pool, *extra)
+        losses = [run(chunk)().clone() for chunk in (whole, short)]
+        found.append((*losses, encoder.weights[2].detach().clone(), heads[0].log_scale.detach()))
+    for plain, captured in zip(*found, strict=True):
+        assert captured.isfinite().all()
+        assert relative(captured, plain) < 5e-2
+
+
+def test_episodes_on_a_sphere_learn_in_a_replayed_graph_as_in_the_plain_loop():
+    """Half of them without distractors."""
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
+    members = tuple(Member("cosine_kmeans", s) for s in range(3))
+    recipe = Recipe(filters=16, init_std=0.1, sphere=10.0, initial_loss=0.5, norm_momentum=0.02)
+    pool = torch.randint(0, 256, (50, 1, 28, 28), device=CUDA).byte()
+    present = torch.randint(0, 2, (6, 3)).float()
+    images = torch.randint(0, 50, (6, 3, shape.images))
+    chunk = Chunk(images, None, [1e-3] * 6, distractors=present)
+    found = []
+    for runner in (plain_chunk, captured_chunk):
+        model = build_fleet(members, recipe, 1, 16).to(CUDA).train()
+        model.encoder.fused = True
+        extra = (chunk,) if runner is captured_chunk else ()
+        run = runner(model, fleet_optimizer(recipe, model), pool, shape, *extra)
+        losses = run(chunk)().clone()
+        parts = model.encoder.weights[2], model.sphere.center, model.refiner.slow_threshold
+        found.append((losses, *(part.detach().clone() for part in parts)))
+    for plain, captured in zip(*found, strict=True):
+        assert relative(captured, plain) < 5e-2
+
+
+@pytest.mark.parametrize("chunks", [2, 4, 6])
+def test_two_stages_in_two_halves_leave_the_bits_of_one_go(
+    tiny_pool, tmp_path, monkeypatch, chunks
+):
+    """Interrupted in the classification, and in the episodes."""
+    monkeypatch.setattr(loop, "CHUNK", 20)
+    shape = EpisodeShape(way=3, shot=1, query=1, unlabeled=2, distractors=1)
+    members = tuple(Member("cosine_kmeans", s) for s in range(2))
+    recipe = Recipe(
+        updates=80, filters=16, init_std=0.0, sphere=10.0, initial_loss=0.5, with_distractors=0.5,
+        turned=0.5, first=Classification(updates=80, batch=8),
+    )  # fmt: skip
+    config = FleetConfig("glyphs", tiny_pool.fingerprint, "none", recipe, shape, members)
+    images = images_on(tiny_pool, CUDA)
+
+    def go_on(folder):
+        request = TrainingRequest(config, tiny_pool, folder, CUDA, checkpoint_seconds=0.0)
+        return training(request, images, row_of(config))
+
+    for _ in go_on(tmp_path / "whole"):
+        pass
+    with contextlib.closing(go_on(tmp_path / "halves")) as half:
+        for _ in range(chunks):
+            next(half)
     for _ in go_on(tmp_path / "halves"):
         pass
     for name in ("model.safetensors", "log.jsonl"):

@@ -13,7 +13,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import save_pool
 from semishot.datasets import glyphs
 from semishot.report import tables
-from semishot.training import fleet_training
+from semishot.training import update
 from support.commands import refusal
 from support.records import record
 
@@ -52,13 +52,13 @@ def test_a_run_beyond_the_fleet_is_refused():
 
 
 def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(fleet_training, "find_spec", lambda name: None)
-    assert not fleet_training.can_fuse(torch.device("cuda"), (28, 27), 48)
+    monkeypatch.setattr(update, "find_spec", lambda name: None)
+    assert not update.can_fuse(torch.device("cuda"), (28, 27), 48)
     said = capsys.readouterr().err
     assert "training in float32, slower: bf16 needs Triton" in said
     assert "(here 48)" in said
     assert "(here 28 x 27)" in said
-    assert not fleet_training.can_fuse(torch.device("cpu"), (28, 28), 64)
+    assert not update.can_fuse(torch.device("cpu"), (28, 28), 64)
     assert capsys.readouterr().err == ""
 
 

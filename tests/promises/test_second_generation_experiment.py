@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from semishot.data.pool import ImageClass, save_pool
-from semishot.network import encoder
+from semishot.data.pool import ImageClass, open_pool, save_pool
+from semishot.paper import presets
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
-at_test, jobs, log, train, views = (
+at_test, jobs, log, train, variants, views = (
     import_module(f"second_generation.{name}")
-    for name in ("at_test", "jobs", "log", "train", "views")
+    for name in ("at_test", "jobs", "log", "train", "variants", "views")
 )
 TRAIN, VAL, IMAGES, SPLITS = 12, 10, 48, 2
 
@@ -29,7 +30,6 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small |= {"DEVICE": torch.device("cpu"), "CUDA": False}
     for name, value in small.items():
         monkeypatch.setattr(train, name, value)
-    monkeypatch.setattr(encoder, "MOMENTUM", encoder.MOMENTUM)  # the experiment sets it
     held = ["train"] * TRAIN + ["val"] * VAL
     classes = [ImageClass(f"c{i}", "all", s, IMAGES * i, IMAGES) for i, s in enumerate(held)]
     rng = np.random.default_rng(0)
@@ -108,3 +108,39 @@ def test_the_log_holds_all_variants_and_its_means_follow_from_them(tmp_path):
             assert row["difference"][column] == pytest.approx(np.mean(gains), abs=0.016)
             error = np.std(gains, ddof=1) / len(gains) ** 0.5
             assert row["error"][column] == pytest.approx(error, abs=0.016)
+
+
+def test_variants_of_the_preset_are_trained_compared_and_found_again(
+    pool, tmp_path, monkeypatch, capsys
+):
+    preset = presets.preset("two-stage", "mini-imagenet")
+    recipe = replace(preset.recipe.with_updates(2), filters=3)
+    assert recipe.first is not None
+    recipe = replace(recipe, first=replace(recipe.first, batch=4))
+    shape = replace(preset.train, way=3, distractors=2, shot=1, query=1, unlabeled=2)
+    tiny = replace(preset, recipe=recipe, train=shape)
+    monkeypatch.setitem(presets.FOR_DATASET, ("two-stage", "mini-imagenet"), tiny)
+    monkeypatch.setattr(variants.datasets, "load", lambda *_: open_pool(pool))
+    out, names = tmp_path / "out.json", ["the preset", "no rotation loss"]
+    command = ["mini-imagenet", str(out), "--splits", "2", "--runs", str(tmp_path / "runs")]
+    command += ["--episodes", "3", "--device", "cpu", "--only", *names]
+    variants.main(command)
+    text = capsys.readouterr().out
+    assert "no rotation loss: trained in" in text
+    assert "scale 12, threshold 0.25, 3 steps" in text
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert list(found["accuracy"]) == names
+    columns = ["1-shot M20", "1-shot M20 D", "5-shot M20", "5-shot M20 D"]
+    assert list(found["accuracy"]["the preset"]["the preset's"]) == columns
+    monkeypatch.setattr(variants, "train_all", lambda *_: None)  # nothing is left to train
+    variants.main(command)
+    assert json.loads(out.read_text(encoding="utf-8"))["accuracy"] == found["accuracy"]
+
+
+@pytest.mark.parametrize("dataset", ["mini-imagenet", "omniglot"])
+def test_every_variant_differs_from_the_preset_in_what_its_name_says(dataset):
+    preset = presets.preset("two-stage", dataset)
+    held = variants.variants_of(preset, dataset)
+    assert next(iter(held.values())) == variants.Variant(preset.recipe, preset.train)
+    assert len(set(map(str, held.values()))) == len(held)
+    assert [variants.column_name(s) for s in variants.columns_of(dataset)][1].endswith(" D")

@@ -53,7 +53,7 @@ class StoppingRow(Row):
 
     def __init__(self, config: FleetConfig, stop: int) -> None:
         super().__init__(**vars(row_of(config)))
-        self.stop = min(stop, config.recipe.updates)
+        self.stop = min(stop, self.updates)
 
     def advance(self, updates: int, loss: float) -> None:
         super().advance(updates, loss)

@@ -28,7 +28,9 @@ def main(pool: Path, work: Path) -> None:
         pretraining.pretrained_encoders(Pretraining(opened, RECIPE, CPU), [3], folder)
         pair = {seed: folder / f"{seed}.safetensors" for seed in (4, 1)}
         bug = Pretraining(opened, RECIPE, CPU, scale_bug=True)
-        pretraining.train_together(bug, pair, Meter("", 1))
+        observer = pretraining.MeterObserver(Meter("", 1), 1)
+        for _ in pretraining.train_together(bug, pair, observer):
+            pass
 
     events = attempt(lambda: pretrained(work / "whole"), WATCHED)
     assert events is not None

@@ -13,12 +13,14 @@ import torch
 from semishot.data.pool import open_pool
 from semishot.system import files
 from semishot.training import (
+    centering,
     checkpoints,
     chunks,
     fleet_training,
     log,
     loop,
     observer,
+    pretraining,
     tensorboard,
     update,
     validation,
@@ -32,6 +34,10 @@ WATCHED = {
     "ours": {
         m.__file__
         for m in (checkpoints, chunks, files, fleet_training, observer, log, loop, update)
+    },
+    "classifiers": {
+        m.__file__
+        for m in (pretraining, centering, checkpoints, files, fleet_training, observer, log, loop)
     },
     "saving": {torch.serialization.__file__},
     "tensorboard": {tensorboard.__file__, observer.__file__, log.__file__},
@@ -70,7 +76,7 @@ def main(pool: Path, work: Path, config: FleetConfig, watched: list[str], moment
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its slow imports, once
-    loop.CHUNK = 3  # a short run with several checkpoints
+    loop.CHUNK = loop.CPU_CHUNK = 3  # a short run with several checkpoints
     validation.SHARE = 100.0  # and as many validations
     arguments = json.loads(sys.argv[1])
     settings = FleetConfig.from_json(arguments["config"])

@@ -30,13 +30,13 @@ def test_sessions_add_up_and_say_each_device_and_code(tmp_path, monkeypatch):
     assert origin.training_of(path) == {}
     monkeypatch.setattr(origin, "code_state", lambda: {"code": "one", "commit": "c"})
     ticks = iter([10.0, 11.5, 14.0])
-    first = origin.Sessions(tmp_path, "a GPU", lambda: next(ticks))
+    first = origin.Sessions(tmp_path, "a GPU", clock=lambda: next(ticks))
     first.save()
     assert origin.training_of(path)["training"]["seconds"] == 1.5
     first.save()
     monkeypatch.setattr(origin, "code_state", lambda: {"code": "two"})
     ticks = iter([0.0, 2.0])
-    origin.Sessions(tmp_path, "a GPU", lambda: next(ticks)).save()
+    origin.Sessions(tmp_path, "a GPU", clock=lambda: next(ticks)).save()
     found = origin.training_of(path)["training"]
     assert (found["code"], found["commit"], found["device"]) == ("one + two", "c + ", "a GPU")
     assert (found["seconds"], found["date"]) == (6.0, first.date)

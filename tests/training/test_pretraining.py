@@ -33,6 +33,15 @@ def encoders(
     return pretraining.pretrained_encoders(Pretraining(pool, recipe, CPU, scale_bug), seeds, runs)
 
 
+def result_of(training):
+    """What a generator returns."""
+    while True:
+        try:
+            next(training)
+        except StopIteration as end:
+            return end.value
+
+
 def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
     classes = tiny_pool.of_split("train")
     split = labeled_split(classes, 0.1, seed=3)
@@ -68,7 +77,7 @@ def reference(pool, seed, updates, scale):
     encoder = nn.Sequential(*blocks, nn.Flatten())
     classes = pool.of_split("train")
     head = nn.Linear(4, len(classes))
-    own = pretraining.LinearHead(start, len(classes), (28, 28), [seed])
+    own = pretraining.LinearHead(4, len(classes), [seed])
     head.weight = nn.Parameter(own.weight[0].detach().T.clone())
     nn.init.zeros_(head.bias)
     convs = [p for p in encoder.parameters() if p.ndim == 4]
@@ -92,10 +101,11 @@ def reference(pool, seed, updates, scale):
 def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
     tiny_pool, tmp_path, scale_bug, scale
 ):
-    meter = Meter("", 1)
-    fleet = pretraining.train_classifiers(
-        Pretraining(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, meter
+    observer = pretraining.MeterObserver(Meter("", 1), 1)
+    training = pretraining.train_classifiers(
+        Pretraining(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, observer
     )
+    fleet = result_of(training)
     for run, seed in enumerate([4, 1]):
         alone = reference(tiny_pool, seed, SMALL.updates, scale)
         for block in range(4):
@@ -189,7 +199,9 @@ def pretrain(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter
     """Two seeds side by side, as on a GPU."""
     meter = meter or Meter("", LONGER.updates * IMAGES)
     files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
-    pretraining.train_together(Pretraining(pool, LONGER, CPU), files, meter)
+    observer = pretraining.MeterObserver(meter, IMAGES)
+    for _ in pretraining.train_together(Pretraining(pool, LONGER, CPU), files, observer):
+        pass
     return meter
 
 

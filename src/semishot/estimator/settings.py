@@ -70,7 +70,7 @@ def _built(refiner: Any) -> nn.Module | str | None:
         return GRAPH
     if isinstance(refiner, str):
         try:
-            built = refine.build(refiner)
+            built = refine.build(refiner).eval()
         except InputError as error:
             raise InputError(
                 str(error).replace("choose from ", f"choose from {GRAPH}, ", 1)

@@ -3,6 +3,8 @@
 Letters: R runs, B images per run, C channels, H x W pixels, F filters, D embedding dimensions.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,7 +15,7 @@ BLOCKS = 4
 MOMENTUM = 0.1  # the authors' moving-average decay of 0.9
 EPSILON = 1e-5
 
-__all__ = ["ConvEncoder"]
+__all__ = ["ConvEncoder", "embedding_features"]
 
 
 class ConvEncoder(nn.Module):
@@ -33,6 +35,8 @@ class ConvEncoder(nn.Module):
         self.channels, self.filters, self.runs, self.init_std = channels, filters, runs, init_std
         self.fused = False
         """Train through the fused bf16 kernels (CUDA). Set by the training loop."""
+        self.momentum = MOMENTUM
+        """How far the moving averages go in an update."""
         into = [channels] + [filters] * (BLOCKS - 1)
         shape = (runs, filters)
         self.weights = nn.ParameterList(nn.Parameter(torch.empty(*shape, c, 3, 3)) for c in into)
@@ -47,9 +51,16 @@ class ConvEncoder(nn.Module):
 
     @torch.no_grad()
     def reset_run(self, run: int, generator: torch.Generator) -> None:
-        """Draw the convolution weights of one run from a truncated normal; the rest is constant."""
+        """Draw the convolution weights of one run from a truncated normal; the rest is constant.
+
+        If `init_std` is 0, from a normal whose variance is a third of one over the inputs of a filter.
+        """
         std = self.init_std
         for weight in self.weights:
+            if not std:
+                own = (3 * weight[run, 0].numel()) ** -0.5
+                weight[run].normal_(std=own, generator=generator)
+                continue
             nn.init.trunc_normal_(weight[run], std=std, a=-2 * std, b=2 * std, generator=generator)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -89,7 +100,7 @@ class ConvEncoder(nn.Module):
         in float32."""
         from semishot.network import fused  # needs Triton
 
-        rest = EPSILON, MOMENTUM
+        rest = EPSILON, self.momentum
         x = fused.first_block(images, *self.parameters_of(0), *self.moving_averages(0), *rest)
         for block in range(1, BLOCKS):
             dtype = torch.float32 if block == BLOCKS - 1 else torch.bfloat16
@@ -109,7 +120,8 @@ class ConvEncoder(nn.Module):
         x = F.conv2d(x, self.weights[block].flatten(0, 1), padding=1, groups=self.runs)
         mean, var = self.moving_averages(block)
         scale, shift = self.scales[block].flatten(), self.shifts[block].flatten()
-        x = F.batch_norm(x, mean.view(-1), var.view(-1), scale, shift, True, MOMENTUM, EPSILON)
+        momentum = self.momentum
+        x = F.batch_norm(x, mean.view(-1), var.view(-1), scale, shift, True, momentum, EPSILON)
         return F.max_pool2d(F.relu(x), 2)
 
     def folded_block(self, block: int, x: Tensor) -> Tensor:
@@ -138,9 +150,15 @@ class ConvEncoder(nn.Module):
         var = (w @ covariance * w).sum(-1).clamp_min(0)  # (R, F)
         with torch.no_grad():
             moving_mean, moving_var = self.moving_averages(0)
-            moving_mean.lerp_(mean, MOMENTUM)
-            moving_var.lerp_(var, MOMENTUM)
+            moving_mean.lerp_(mean, self.momentum)
+            moving_var.lerp_(var, self.momentum)
         return mean, var
+
+
+def embedding_features(filters: int, size: Sequence[int]) -> int:
+    """D, for images of H x W pixels."""
+    height, width = size
+    return int(filters * (height // 2**BLOCKS) * (width // 2**BLOCKS))
 
 
 def patch_moments(pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.network.encoder import ConvEncoder
-from semishot.prototypes import episode_loss
+from semishot.network.sphere import Sphere
+from semishot.prototypes import class_prototypes, episode_loss
 
 if TYPE_CHECKING:
     from semishot.network.fused import Methods
@@ -24,38 +25,90 @@ class ProtoNet(nn.Module):
     """A fleet of R Prototypical Networks; without a refiner they are supervised."""
 
     def __init__(
-        self, encoder: ConvEncoder, refiner: nn.Module | None = None, steps: int = 1
+        self,
+        encoder: ConvEncoder,
+        refiner: nn.Module | None = None,
+        steps: int = 1,
+        sphere: Sphere | None = None,
     ) -> None:
         super().__init__()
-        self.encoder, self.refiner, self.steps = encoder, refiner, steps
+        self.encoder, self.refiner, self.steps, self.sphere = encoder, refiner, steps, sphere
+        self.initial_loss = 0.0
+        """Weight of the loss with the prototypes of Eq. 1, beside that with the refined ones."""
+        self.both_sides = False
+        """At test, embeddings are means over an image and its mirror image."""
         self.methods: Methods | None = None
+
+    def refined_by(self, refiner: nn.Module | None, steps: int | None = None) -> "ProtoNet":
+        """The same embeddings, refined by another method."""
+        other = ProtoNet(self.encoder, refiner, steps or self.steps, self.sphere)
+        other.both_sides = self.both_sides
+        return other.train(self.training)
 
     def embed(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D)."""
+        embeddings = self.encode(images)
+        return embeddings if self.sphere is None else self.sphere(embeddings)
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The same, before they are put on a sphere."""
         embeddings: Tensor = self.encoder(images)
+        if self.both_sides and not self.training:
+            embeddings = (embeddings + self.encoder(images.flip(-1))) / 2
         return embeddings
 
-    def score(self, embeddings: Tensor, shape: EpisodeShape) -> Tensor:
-        """Embedded episodes (R, ..., S + U + Q, D) -> log-probabilities (R, ..., Q, N)."""
+    def score(
+        self, embeddings: Tensor, shape: EpisodeShape, present: Tensor | None = None
+    ) -> Tensor:
+        """Embedded episodes (R, ..., S + U + Q, D) -> log-probabilities (R, ..., Q, N).
+
+        `present` (R, ..., U) says which unlabeled examples take part; None: all.
+        """
+        return self._scored_by(self.refiner, embeddings, shape, present)
+
+    def _scored_by(
+        self,
+        refiner: nn.Module | None,
+        embeddings: Tensor,
+        shape: EpisodeShape,
+        present: Tensor | None = None,
+    ) -> Tensor:
         support, unlabeled, query = torch.split(embeddings, list(shape.sizes), -2)
         labels = support_labels(shape, support).expand(*support.shape[:-1], shape.way)
         prototypes = refine.refined_prototypes(
-            self.refiner, support, labels, unlabeled, self.steps
+            refiner, support, labels, unlabeled, self.steps, present=present
         )  # (R, ..., N, D)
-        return refine.query_log_probs(self.refiner, query, prototypes, unlabeled, support, labels)
+        if self.sphere is not None:
+            prototypes = self.sphere.project(prototypes)
+        return refine.query_log_probs(refiner, query, prototypes, unlabeled, support, labels)
 
-    def forward(self, images: Tensor, shape: EpisodeShape) -> Tensor:
+    def forward(
+        self, images: Tensor, shape: EpisodeShape, distractors: Tensor | None = None
+    ) -> Tensor:
         """uint8 (R, S + U + Q, C, H, W) -> (R,), each run's episode loss.
 
         Support, unlabeled and query images are one batch, whose statistics batch norm shares.
+        `distractors` (R,) says in which runs' episodes they take part; None: in all.
         """
-        if self.training and self.encoder.fused:
+        plain = not self.initial_loss and distractors is None and self.sphere is None
+        if self.training and self.encoder.fused and plain:
             losses = self.fused_losses(images, shape)
             if losses is not None:
                 return losses
-        log_probs = self.score(self.embed(images), shape)  # (R, Q, N)
+        embeddings = self.embed(images)
+        present = None if distractors is None else present_images(shape, distractors)
+        log_probs = self.score(embeddings, shape, present)  # (R, Q, N)
         labels = class_labels(shape, images.device).expand(log_probs.shape[:-1])
-        return episode_loss(log_probs, labels)
+        loss = episode_loss(log_probs, labels)
+        if self.refiner is None:
+            return loss
+        if self.initial_loss:
+            before = self._scored_by(None, embeddings, shape)
+            loss = loss + self.initial_loss * episode_loss(before, labels)
+        support, unlabeled, _ = torch.split(embeddings, list(shape.sizes), -2)
+        initial = class_prototypes(support, support_labels(shape, support))
+        extra = refine.extra_loss(self.refiner, unlabeled, initial)
+        return loss if extra is None else loss + extra
 
     def fused_losses(self, images: Tensor, shape: EpisodeShape) -> Tensor | None:
         """The same in a handful of kernels; None if a refiner or an episode is beyond them."""
@@ -77,11 +130,32 @@ def take_run(fleet: ProtoNet, run: int) -> ProtoNet:
     if isinstance(refiner, refine.SideBySide):
         refiner, place = refiner.of_run(run)
     alone = ConvEncoder(encoder.channels, encoder.filters, 1, encoder.init_std)
-    alone.load_state_dict({name: t[run : run + 1] for name, t in encoder.state_dict().items()})
+    alone.load_state_dict(_of_run(encoder, run))
     refiner = deepcopy(refiner)
     for parameter in refiner.parameters() if refiner is not None else ():
         parameter.data = parameter.data[place : place + 1].clone()
-    return ProtoNet(alone.to(encoder.weights[0].device), refiner, fleet.steps).eval()
+    sphere = None
+    if fleet.sphere is not None:
+        sphere = Sphere(1, fleet.sphere.center.shape[1])
+        sphere.load_state_dict(_of_run(fleet.sphere, run))
+    single = ProtoNet(alone, refiner, fleet.steps, sphere)
+    single.initial_loss, single.both_sides = fleet.initial_loss, fleet.both_sides
+    return single.to(encoder.weights[0].device).eval()
+
+
+def _of_run(module: nn.Module, run: int) -> dict[str, Tensor]:
+    return {name: tensor[run : run + 1] for name, tensor in module.state_dict().items()}
+
+
+def present_images(shape: EpisodeShape, distractors: Tensor) -> Tensor:
+    """(R,) -> (R, U), 1 for the unlabeled images that take part: those of the classes, and distractors in
+    episodes where they do."""
+    of_classes = shape.way * shape.unlabeled
+    one = torch.ones(
+        len(distractors), of_classes, dtype=distractors.dtype, device=distractors.device
+    )
+    others = distractors.unsqueeze(-1).expand(-1, shape.distractors * shape.unlabeled)
+    return torch.cat([one, others], -1)
 
 
 def support_labels(shape: EpisodeShape, like: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
 """Jobs -> train and evaluate their missing fleets in this process -> records."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -24,6 +25,7 @@ from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
 from semishot.training.fleets import load_model
 from semishot.training.loop import Event
+from semishot.training.pretraining import CLASSIFIERS
 from semishot.training.records import Measurement, Record, accuracy_records, records_so_far
 from semishot.training.requests import EPISODES
 from semishot.training.tensorboard import announce
@@ -47,7 +49,14 @@ class Site:
 
     def training_of(self, config: FleetConfig) -> TrainingRequest:
         folder = self.folder(config)
-        return TrainingRequest(config, self.pool, folder, self.device, tensorboard=self.tensorboard)
+        return TrainingRequest(
+            config,
+            self.pool,
+            folder,
+            self.device,
+            tensorboard=self.tensorboard,
+            classifiers=self.runs / self.pool.name / CLASSIFIERS,
+        )
 
 
 RunJobs = Callable[[list[Job], Site], list[Record]]
@@ -126,7 +135,8 @@ def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
     for job in jobs:
         members = job.config.members
         for test in job.tests:
-            rows = zip(matching(held, job.row, test, len(members)), members, strict=True)
+            found_rows = matching(held, job.row, test, len(members), job.refined)
+            rows = zip(found_rows, members, strict=True)
             found += [record for record, member in rows if member in job.members]
     return found
 
@@ -135,7 +145,11 @@ def measured(job: Job, tests: Sequence[EpisodeShape], fleet: TrainedFleet) -> li
     """The records of a row at these test shapes."""
     model = fleet.model
     if job.row == SEMI_SUPERVISED_INFERENCE:
-        model = ProtoNet(model.encoder, refine.build("soft_kmeans"), model.steps)
+        model = model.refined_by(refine.build("soft_kmeans"))
+    if job.at_test is not None:
+        name, options = job.config.members[0].model, job.at_test.options
+        refiner = refine.build(name, runs=len(job.config.members), **options)
+        model = model.refined_by(refiner.to(fleet.device), job.at_test.steps)
     seeds = [member.split_seed for member in job.config.members]
     begun = time.monotonic()
     accuracies = evaluate(model, fleet.pool, "test", tests, seeds)
@@ -143,19 +157,25 @@ def measured(job: Job, tests: Sequence[EpisodeShape], fleet: TrainedFleet) -> li
     origin = origin_of(fleet.folder, fleet.pool)
     found: list[Record] = []
     for test, each in zip(tests, accuracies, strict=True):
-        measurement = Measurement(test, "test", seconds, device, *origin)
+        measurement = Measurement(test, "test", seconds, device, *origin, job.refined)
         found += accuracy_records(job.config, job.row, measurement, each)
     return found
 
 
 def lacking(held: list[Record], job: Job) -> list[EpisodeShape]:
     """The test shapes that a job asks for and no record has."""
-    runs = len(job.config.members)
-    return [test for test in job.tests if not matching(held, job.row, test, runs)]
+    runs, refined = len(job.config.members), job.refined
+    return [test for test in job.tests if not matching(held, job.row, test, runs, refined)]
 
 
-def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int) -> list[Record]:
-    """The records of one row at one test shape, or none if the row is not complete."""
+def matching(
+    held: list[Record],
+    row: str | None,
+    test: EpisodeShape,
+    runs: int,
+    refined: Mapping[str, float | bool] = MappingProxyType({}),
+) -> list[Record]:
+    """The records of one row at one test shape, refined so at test; none if the row is not complete."""
     shape = vars(test).items()
     inference = SEMI_SUPERVISED_INFERENCE
     rows = [
@@ -163,6 +183,7 @@ def matching(held: list[Record], row: str | None, test: EpisodeShape, runs: int)
         for record in held
         if (record.get("model") == inference) == (row == inference)
         and record.get("episodes") == EPISODES
+        and record.get("at_test", {}) == dict(refined)
         and all(record.get(key, False) == value for key, value in shape)
     ]
     return rows if len(rows) == runs else []

@@ -170,7 +170,7 @@ def fleets_with_distractors(request: MasksRequest, site: Site) -> list[Path]:
         models=published.TRAINED,
     )
     jobs = plan.table_jobs(published.TABLES["table1"], wanted, site.pool, site.runs)
-    configs = [job.config for job in jobs if job.config.shape.distractors]
+    configs = [config for config in plan.configs_of(jobs) if config.shape.distractors]
     for config in configs:
         check_fleet(config, site.pool, site.folder(config))
     train_all(configs, site, side_by_side=1)

@@ -1,7 +1,7 @@
 """What to train: the fleets that a table of the paper needs, or that a request asks for."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.errors import InputError
 from semishot.paper import presets, published
+from semishot.paper.presets import AtTest
 from semishot.paper.requests import TableRequest
 from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import (
@@ -33,34 +34,48 @@ class Job:
     tests: tuple[EpisodeShape, ...]
     members: tuple[Member, ...]
     """The runs whose records are wanted; a fleet found on disk may hold others too."""
+    at_test: AtTest | None = None
+    """How they refine, if not as in training."""
+
+    @property
+    def refined(self) -> dict[str, float | bool]:
+        """As it stands in a record."""
+        return {} if self.at_test is None else self.at_test.as_dict()
 
 
 def table_jobs(
     table: published.Table, request: TableRequest, pool: ImagePool, runs: Path
 ) -> list[Job]:
-    """For each shot the supervised fleet, and for each column one fleet of all methods; a method outside the
-    package has a fleet of its own."""
+    """For each shot the supervised fleet, and for each column one fleet of all methods. A method outside the
+    package has a fleet of its own, and so has one with settings of its own at test."""
     preset, splits, fleet_size = request.preset, request.splits, request.fleet_size
     chosen = presets.preset(preset, pool.name)
     recipe = presets.recipe_of(preset, pool.name, request.updates)
-    rows = chosen_rows(request.models)
+    rows = chosen_rows(request.models or chosen.models)
     methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
-    inside = [name for name in methods if ":" not in name]
     # the user's own: the others can be read without their code
-    groups = [inside, *([name] for name in methods if ":" in name)]
+    apart = [name for name in methods if ":" in name or (name, 0) in chosen.at_test]
+    groups = [[name for name in methods if name not in apart], *([name] for name in apart)]
     jobs = []
     for shot in _chosen("--shots", request.shots, table.shots):
-        episode = replace(chosen.train, shot=shot)
-        columns = episode, replace(episode, distractors=chosen.distractors)
-        fleets = [(column, methods) for methods in groups for column in columns]
+        tests = {
+            h: tuple(replace(t, shot=shot, distractors=h) for t in table.tests.values())
+            for h in published.DISTRACTORS
+        }
+        columns = [tests] if chosen.one_training else [{h: tests[h]} for h in tests]
+        fleets = [
+            (chosen.episode(shot, max(column)), methods, column)
+            for methods in groups
+            for column in columns
+        ]
         if {SUPERVISED, SEMI_SUPERVISED_INFERENCE} & set(rows):
-            fleets.insert(0, (replace(episode, unlabeled=0), [SUPERVISED]))
-        for shape, trained in fleets:
+            fleets.insert(0, (chosen.episode(shot, 0, refines=False), [SUPERVISED], tests))
+        for shape, trained, column in fleets:
             wanted = tuple(Member(model, seed) for model in trained for seed in range(splits))
             if wanted:
                 shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, wanted)
                 for config, members in with_existing(shared, runs, fleet_size):
-                    jobs += jobs_of(config, members, table, rows)
+                    jobs += jobs_of(config, members, column, rows, chosen.at_test)
     return jobs
 
 
@@ -87,20 +102,28 @@ def _chosen(option: str, wanted: Sequence[Any], known: Sequence[Any]) -> Sequenc
     return [value for value in known if value in wanted] if wanted else known
 
 
+Tests = Mapping[int, tuple[EpisodeShape, ...]]
+"""By distractor classes: the test episode at each number of unlabeled images."""
+
+
 def jobs_of(
-    config: FleetConfig, members: tuple[Member, ...], table: published.Table, rows: Sequence[str]
+    config: FleetConfig,
+    members: tuple[Member, ...],
+    tests: Tests,
+    rows: Sequence[str],
+    at_test: Mapping[tuple[str, int], AtTest],
 ) -> list[Job]:
-    """What a table measures on a trained fleet, at each number of unlabeled images."""
-    without, with_distractors = (
-        tuple(replace(t, shot=config.shape.shot, distractors=h) for t in table.tests.values())
-        for h in published.DISTRACTORS
-    )
+    """What a table measures on a trained fleet."""
     if config.shape.unlabeled:
-        tests = with_distractors if config.shape.distractors else without
-        return [Job(config, None, tests, members)]
+        model = config.members[0].model  # one that has settings of its own at test is alone
+        return [
+            Job(config, None, shapes, members, at_test.get((model, h)))
+            for h, shapes in tests.items()
+        ]
+    everywhere = tuple(shape for shapes in tests.values() for shape in shapes)
     both = [  # the supervised model ignores unlabeled images: distractors change nothing
-        Job(config, None, without, members),
-        Job(config, SEMI_SUPERVISED_INFERENCE, without + with_distractors, members),
+        Job(config, None, tests[0], members),
+        Job(config, SEMI_SUPERVISED_INFERENCE, everywhere, members),
     ]
     return [job for job in both if (job.row or SUPERVISED) in rows]
 

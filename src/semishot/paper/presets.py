@@ -1,10 +1,16 @@
 """Presets: one documented training recipe per experiment, and the data sets that need another one."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
-from semishot.training.config import Recipe
+from semishot.training.config import (
+    SEMI_SUPERVISED_INFERENCE,
+    SUPERVISED,
+    Classification,
+    Recipe,
+)
 
 CODE_HALVINGS = (6_000, 8_000, 12_000, 14_000, 16_000, 18_000)
 """As in the authors' code for Omniglot: its first halving has no effect, and 10K is missing."""
@@ -16,6 +22,18 @@ PHOTO_HALVINGS = tuple(range(50_000, 200_000, 25_000))
 OMNIGLOT_TRAIN = EpisodeShape(way=5, shot=1, query=1, unlabeled=5)
 PHOTO_TRAIN = EpisodeShape(way=5, shot=1, query=5, unlabeled=5)
 MINI, TIERED = "mini-imagenet", "tiered-imagenet"
+COSINE = "cosine_kmeans"
+
+
+@dataclass(frozen=True)
+class AtTest:
+    """How a method refines at test, where that is not as in training."""
+
+    steps: int
+    options: Mapping[str, float | bool]
+
+    def as_dict(self) -> dict[str, float | bool]:
+        return {"steps": self.steps, **self.options}
 
 
 @dataclass(frozen=True)
@@ -26,7 +44,32 @@ class Preset:
     """The training episode of 1-shot columns, without distractors."""
     distractors: int = 5
     """Distractor classes in the training episode of the column with distractors."""
+    one_training: bool = False
+    """`train`, with the distractors it has, is the training episode of all columns."""
+    models: tuple[str, ...] = ()
+    """The rows of a table if none are asked for; none: the paper's."""
+    at_test: Mapping[tuple[str, int], AtTest] = field(default_factory=dict)
+    """By method and distractor classes at test; such a method has a fleet of its own."""
 
+    def episode(self, shot: int, distractors: int, refines: bool = True) -> EpisodeShape:
+        """The training episode of a table's column, or of the supervised model in it."""
+        shape = self.train
+        if not self.one_training:
+            shape = replace(shape, shot=shot, distractors=self.distractors if distractors else 0)
+        return shape if refines else replace(shape, unlabeled=0, distractors=0)
+
+    def refined_at_test(self, model: str, distractors: int) -> dict[str, float | bool]:
+        """As it stands in a record; nothing if the method refines as in training."""
+        found = self.at_test.get((model, distractors))
+        return {} if found is None else found.as_dict()
+
+
+STAGES = (SUPERVISED, SEMI_SUPERVISED_INFERENCE, COSINE)
+AT_TEST = {
+    (COSINE, 0): AtTest(10, {"scale": 8.0, "cluster": False}),
+    (COSINE, 5): AtTest(2, {"scale": 12.0, "threshold": 0.3}),
+}
+"""Chosen on the validation classes of miniImageNet: `experiments/second_generation`."""
 
 PRESETS = {
     "ren2018": Preset(
@@ -40,6 +83,26 @@ PRESETS = {
         Recipe(updates=20_000, learning_rate=2e-3, cosine=True, augment=1.0),
         train=EpisodeShape(way=40, shot=1, query=1, unlabeled=5),
     ),
+    "two-stage": Preset(
+        "classification of the training classes first, then episodes with distractors",
+        Recipe(
+            updates=20_000,
+            learning_rate=2e-3,
+            cosine=True,
+            augment=1.0,
+            init_std=0.0,
+            with_distractors=0.5,
+            sphere=10.0,
+            initial_loss=0.5,
+            first=Classification(
+                updates=4_000, batch=512, crop=1.0, turned_loss=0.0, rotation_loss=0.0
+            ),
+        ),
+        train=EpisodeShape(way=40, shot=1, query=1, unlabeled=5, distractors=40),
+        one_training=True,
+        models=STAGES,
+        at_test=AT_TEST,
+    ),
     "demo": Preset(
         "minutes on two CPU cores: a narrow encoder and few updates, on glyphs",
         Recipe(updates=800, filters=32, halvings=(400, 550, 700), init_std=0.1),
@@ -50,6 +113,22 @@ PRESETS = {
 _PHOTOS = Recipe(updates=200_000, halvings=PHOTO_HALVINGS)
 _TEXT = replace(_PHOTOS, halvings=(25_000, *PHOTO_HALVINGS))
 _BEYOND = Recipe(updates=30_000, cosine=True, mirror=True, weight_decay=5e-4)
+_STAGES = Recipe(
+    updates=14_000,
+    cosine=True,
+    mirror=True,
+    weight_decay=0.0,
+    init_std=0.0,
+    turned=0.5,
+    with_distractors=0.5,
+    sphere=10.0,
+    initial_loss=0.5,
+    norm_momentum=0.02,
+    both_sides=True,
+    first=Classification(),
+)
+"""Chosen on the validation classes of miniImageNet: `experiments/second_generation`."""
+_WIDE = EpisodeShape(way=16, shot=5, query=5, unlabeled=5, distractors=16)
 FOR_DATASET = {
     ("ren2018", MINI): replace(
         PRESETS["ren2018"], recipe=replace(_PHOTOS, labeled_fraction=0.4), train=PHOTO_TRAIN
@@ -67,6 +146,10 @@ FOR_DATASET = {
     ("semishot", TIERED): replace(
         PRESETS["semishot"], recipe=_BEYOND, train=replace(PHOTO_TRAIN, way=30, query=3)
     ),
+    ("two-stage", MINI): replace(
+        PRESETS["two-stage"], recipe=replace(_STAGES, labeled_fraction=0.4), train=_WIDE
+    ),
+    ("two-stage", TIERED): replace(PRESETS["two-stage"], recipe=_STAGES, train=_WIDE),
 }
 """Presets that differ for a data set of the paper."""
 

@@ -25,7 +25,7 @@ class TableRequest:
     """A prepared data set, instead of the table's; `semishot data list` shows them."""
     preset: str = "ren2018"
     """ren2018 reproduces the paper, ren2018-text follows the schedule in its text, semishot goes
-    beyond it."""
+    beyond it, two-stage classifies the training classes first."""
     splits: int = 10
     """Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error."""
     shots: tuple[int, ...] = ()

@@ -35,6 +35,7 @@ __all__ = [
     "add",
     "added",
     "build",
+    "extra_loss",
     "names",
     "query_log_probs",
     "refined_prototypes",
@@ -167,7 +168,13 @@ def weights_of(
 
 
 def refined_prototypes(
-    refiner: nn.Module | None, support: Tensor, labels: Tensor, unlabeled: Tensor, steps: int = 1
+    refiner: nn.Module | None,
+    support: Tensor,
+    labels: Tensor,
+    unlabeled: Tensor,
+    steps: int = 1,
+    *,
+    present: Tensor | None = None,
 ) -> Tensor:
     """Prototypes of the labeled examples, refined by the unlabeled ones (Eqs. 1, 4, 9).
 
@@ -184,6 +191,9 @@ def refined_prototypes(
     steps
         How many times to refine. A method that ignores the prototypes it is given, and has steps of its own
         as `oslo` does, gives the same each time.
+    present
+        1 for unlabeled examples that take part and 0 for others, whose weights become zero, (..., U). None:
+        all take part.
 
     Returns
     -------
@@ -196,6 +206,8 @@ def refined_prototypes(
     examples = torch.cat([support, unlabeled], -2)  # (..., S + U, D)
     for _ in range(steps):
         weights = weights_of(refiner, unlabeled, prototypes, support, labels)  # (..., U, N)
+        if present is not None:
+            weights = weights * present.unsqueeze(-1)
         prototypes = class_prototypes(examples, torch.cat([labels, weights], -2))  # Eqs. 4, 9
     return prototypes
 
@@ -220,6 +232,16 @@ def query_log_probs(
     return scored
 
 
+def extra_loss(refiner: nn.Module | None, unlabeled: Tensor, prototypes: Tensor) -> Tensor | None:
+    """(..., U, D), (..., N, D) -> (...): what a method with a function `extra_loss` adds to the loss of an
+    episode in training, given the prototypes of Eq. 1. None without such a method or unlabeled examples."""
+    own = getattr(refiner, "extra_loss", None)
+    if own is None or not unlabeled.shape[-2]:
+        return None
+    loss: Tensor = own(unlabeled, prototypes)
+    return loss
+
+
 class SideBySide(nn.Module):
     """Several refiners in one fleet: the first takes the first `counts[0]` runs, and so on."""
 
@@ -229,6 +251,8 @@ class SideBySide(nn.Module):
         self.needs_support = True  # for those that do
         if any(hasattr(refiner, "query_log_probs") for refiner in refiners):
             self.query_log_probs = self._query_log_probs
+        if any(hasattr(refiner, "extra_loss") for refiner in refiners):
+            self.extra_loss = self._extra_loss
 
     def forward(
         self, unlabeled: Tensor, prototypes: Tensor, support: Tensor, labels: Tensor
@@ -246,6 +270,12 @@ class SideBySide(nn.Module):
 
     def _parts(self, *tensors: Tensor) -> Iterator[Any]:
         return zip(self.refiners, *(torch.split(t, self.counts) for t in tensors), strict=True)
+
+    def _extra_loss(self, unlabeled: Tensor, prototypes: Tensor) -> Tensor:
+        losses = [extra_loss(*part) for part in self._parts(unlabeled, prototypes)]
+        nothing = unlabeled.new_zeros(len(unlabeled)).split(self.counts)
+        of = zip(losses, nothing, strict=True)
+        return torch.cat([zeros if loss is None else loss for loss, zeros in of])
 
     def _query_log_probs(
         self, queries: Tensor, prototypes: Tensor, unlabeled: Tensor, initial: Tensor

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from semishot.paper import presets, published
 from semishot.report import tables
@@ -107,9 +107,10 @@ def is_by_its_preset(record: Record) -> bool:
     if "trained_as" in record:  # refined at test by another method than in training
         return False
     refines = record["model"] not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)
-    distractors = preset.distractors if refines and record["distractors"] else 0
-    unlabeled = preset.train.unlabeled if refines else 0
-    train = replace(preset.train, shot=record["shot"], unlabeled=unlabeled, distractors=distractors)
+    train = preset.episode(record["shot"], record["distractors"], refines)
+    usual = preset.refined_at_test(record["model"], record["distractors"])
+    if record.get("at_test", {}) != usual:
+        return False
     recipe = preset.recipe.with_updates(max(record["updates"], 1))
     return (record["train"], record["recipe"]) == (train.as_dict(), recipe.changes())
 
@@ -157,6 +158,7 @@ def other_row(pairs: Sequence[tuple[str, AccuracyRecord]]) -> list[Cell]:
 def departures(record: Record) -> str:
     """Options of the method, and where the recipe or the training episode differs from the preset's."""
     changed = dict(record["options"])
+    changed |= {f"at test {name}": value for name, value in record.get("at_test", {}).items()}
     if record["preset"] in presets.PRESETS:
         preset = presets.preset(record["preset"], record["dataset"])
         usual = preset.recipe.with_updates(max(record["updates"], 1)).as_dict()

@@ -121,8 +121,11 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
             ours = measured[model, h]
             row.append(ours.number(max(splits)) if ours else None)
             if beside_paper:
-                theirs = table.cells.get((model, shot, h))
-                row += beside(ours, theirs, unbiased(theirs.error) if theirs else 0.0)
+                theirs, later = table.cells.get((model, shot, h)), table.later.get((model, shot, h))
+                if theirs is None and later is not None:
+                    row += beside_later(ours, later)
+                else:
+                    row += beside(ours, theirs, unbiased(theirs.error) if theirs else 0.0)
         rows.append(row)
     filters = first["recipe"].get("filters", Recipe().filters)
     fewer = " (n): over n splits only." if min(splits) < max(splits) else ""
@@ -149,6 +152,12 @@ def beside(ours: Measured | None, theirs: paper.Cell | None, error: float = 0.0)
         z = ours.z(theirs.mean, error)
         gap = Number(ours.mean - theirs.mean, form="difference", z=z)
     return [Number(theirs.mean, theirs.error), gap]
+
+
+def beside_later(ours: Measured | None, theirs: paper.LaterCell) -> list[Cell]:
+    """A later paper's number with its name, and how far the measured one is above it."""
+    gap = Number(ours.mean - theirs.mean, form="difference") if ours else None
+    return [Number(theirs.mean, note=theirs.source), gap]
 
 
 def cell_commands(
@@ -195,6 +204,9 @@ def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
                 cell["paper_standard_error"] = published.error / 100
                 z = ours.z(published.mean, unbiased(published.error))
                 cell |= {} if z is None else {"z": z}
+            if later := table.later.get((model, shot, h)):
+                cell["published_accuracy"] = later.mean / 100
+                cell["published_by"] = later.source
             found.append(cell)
     return json.dumps(found, indent=1)
 

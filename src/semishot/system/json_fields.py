@@ -74,6 +74,9 @@ def _convert(kind: Any) -> Convert:
     if is_typeddict(kind):
         return partial(_dictionary, kind)
     origin = get_origin(kind)
+    if origin is UnionType and is_dataclass(get_args(kind)[0]):  # or null
+        present = _convert(get_args(kind)[0])
+        return lambda value, where, name: value if value is None else present(value, where, name)
     if origin in (tuple, list):
         each = _convert(get_args(kind)[0])
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from semishot.data.episodes import EpisodeShape, draws
 from semishot.data.pool import ImagePool, Indices, gather
 from semishot.data.splits import labeled_split
-from semishot.training.augment import sample_maps
+from semishot.training.augment import compose, quarter_turns, sample_crops, sample_maps
 from semishot.training.config import FleetConfig, Recipe, learning_rate
 from semishot.training.episode_streams import EpisodeStreams
 from semishot.training.update import Chunk
@@ -43,8 +45,11 @@ class Drawn:
     """(E, R, B, 2, 3), an affine map for each image."""
     labels: Tensor | None = None
     """(E, R, B), the class of each image, for a classifier."""
+    distractors: Tensor | None = None
+    """(E, R), 1 where distractors take part; None: everywhere."""
 
 
+Maps = NDArray[np.float32]
 Draw = Callable[[int, int], Drawn]
 """The examples of updates start .. start + count."""
 
@@ -64,7 +69,9 @@ def draw_chunks(
             places, within = np.unique(images, return_inverse=True)
             images, pixels = within.reshape(images.shape), pixels_of(brought, places)
         rates = [learning_rate(recipe, step + e) for e in range(count)]
-        yield Chunk(torch.from_numpy(images), drawn.maps, rates, pixels, drawn.labels)
+        yield Chunk(
+            torch.from_numpy(images), drawn.maps, rates, pixels, drawn.labels, drawn.distractors
+        )
         step += count
 
 
@@ -79,15 +86,56 @@ def training_episodes(config: FleetConfig, pool: ImagePool) -> Draw:
 
     def draw(start: int, count: int) -> Drawn:
         images = np.ascontiguousarray(streams.draw(start, count).swapaxes(0, 1))  # (E, R, B)
-        if not recipe.augment and not recipe.mirror:
-            return Drawn(images)
-        size = count, shape.images
-        maps = {
-            seed: sample_maps(recipe.augment, seed, start, size, recipe.mirror) for seed in splits
-        }
-        return Drawn(images, torch.from_numpy(np.stack([maps[seed] for seed in seeds], axis=1)))
+        maps: dict[int, Maps] = {}
+        if changes_images(recipe):
+            maps = {seed: episode_maps(recipe, shape, seed, start, count) for seed in splits}
+        present: dict[int, NDArray[np.float32]] = {}
+        if recipe.with_distractors < 1 and shape.distractors:
+            present = {
+                seed: (
+                    draws(seed, "train: with distractors", start, count, 1)[:, 0]
+                    < recipe.with_distractors
+                ).astype(np.float32)
+                for seed in splits
+            }
+        of_maps, of_distractors = (
+            torch.from_numpy(np.stack([held[seed] for seed in seeds], axis=1)) if held else None
+            for held in (maps, present)
+        )
+        return Drawn(images, of_maps, distractors=of_distractors)
 
     return draw
+
+
+def changes_images(recipe: Recipe) -> bool:
+    return bool(recipe.augment or recipe.mirror or recipe.crop < 1 or recipe.turned)
+
+
+def image_maps(recipe: Recipe, seed: int, start: int, size: tuple[int, int]) -> Maps:
+    """(E, B, 2, 3): what a recipe does to each of `size` = (E, B) images, apart from quarter turns."""
+    maps = sample_maps(recipe.augment, seed, start, size, recipe.mirror)
+    if recipe.crop == 1:
+        return maps
+    return compose(sample_crops(recipe.crop, seed, start, size), maps)
+
+
+def episode_maps(recipe: Recipe, shape: EpisodeShape, seed: int, start: int, count: int) -> Maps:
+    """(E, B, 2, 3), with the quarter turns of whole classes."""
+    maps = image_maps(recipe, seed, start, (count, shape.images))
+    if not recipe.turned:
+        return maps
+    classes = shape.way + shape.distractors
+    u = draws(seed, "train: turned", start, count, 2 * classes).reshape(count, classes, 2)
+    quarters = (4 * u[..., 1] * (u[..., 0] < recipe.turned)).astype(np.int64)  # (E, N + H)
+    each = np.arange(classes)
+    of_image = np.concatenate(
+        [
+            each[: shape.way].repeat(shape.shot),
+            each.repeat(shape.unlabeled),
+            each[: shape.way].repeat(shape.query),
+        ]
+    )  # (B,)
+    return compose(maps, quarter_turns(quarters[:, of_image]))
 
 
 def images_on(pool: ImagePool, device: torch.device) -> Tensor | None:

@@ -19,10 +19,47 @@ SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
 NOT_REFINED = "not_refined"
 """In records: a method's runs, tested without it."""
-MOST_UPDATES, MOST_FILTERS = 10**9, 10**6
+MOST_UPDATES, MOST_FILTERS, MOST_BATCH = 10**9, 10**6, 10**6
 """Months, and more memory than there is."""
 MOST_STEPS = 1000
 """The most refinement steps: a model from an untrusted source must not run forever."""
+
+
+@dataclass(frozen=True)
+class Classification:
+    """How an encoder is trained before the episodes: it classifies the labeled training images.
+
+    By SGD with Nesterov's momentum and a cosine classifier. What is not said here (filters, mirroring, the
+    labeled fraction, ...) is as in the recipe of the episodes.
+    """
+
+    updates: int = 10_000
+    batch: int = 128
+    """Labeled images of an update, before they are turned."""
+    learning_rate: float = 0.1
+    """It falls to zero along a cosine."""
+    weight_decay: float = 1e-3
+    """L2 on everything but the scales of the cosines."""
+    crop: float = 0.8
+    """The smallest part of the area that a random crop keeps; 1 crops nothing."""
+    scale: float = 10.0
+    """Where the learned scale of the cosines starts."""
+    turned_loss: float = 0.5
+    """Weight of the class loss of three copies, turned by a quarter, a half and three quarters."""
+    rotation_loss: float = 1.0
+    """Weight of the loss of a second classifier, which tells how far each copy is turned."""
+
+    def __post_init__(self) -> None:
+        for name, high in {"updates": MOST_UPDATES, "batch": MOST_BATCH}.items():
+            check_number(name, getattr(self, name), 1, high)
+        _positive(self, "learning_rate", "scale")
+        _at_least_0(self, "weight_decay", "turned_loss", "rotation_loss")
+        _share(self, "crop")
+
+    @property
+    def copies(self) -> int:
+        """How many times each image is seen in an update: upright alone, or in all four rotations."""
+        return 4 if self.turned_loss or self.rotation_loss else 1
 
 
 @dataclass(frozen=True)
@@ -43,23 +80,50 @@ class Recipe:
     """L2 on the convolution weights only."""
     filters: int = 64
     init_std: float = 0.01
+    """Of the first convolution weights; 0: of each by itself, 1 / sqrt(3 x its inputs)."""
     labeled_fraction: float = 0.1
     precision: Literal["bf16", "tf32"] = "bf16"
     """In training on CUDA: the encoder's activations in bf16, or in float32 with the convolutions'
     products in TF32, as PyTorch does by default and evaluation always does. CPUs use float32."""
     steps: int = 1
     """Refinement steps, in training and at test."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """SGD with Nesterov's momentum is for classification."""
+    crop: float = 1.0
+    """The smallest part of the area that a random crop of a training image keeps; 1 crops nothing."""
+    turned: float = 0.0
+    """The share of an episode's classes that are turned by 0 to 3 quarters, all images of a class alike."""
+    with_distractors: float = 1.0
+    """The share of training episodes whose distractors take part, if the episode has any."""
+    sphere: float = 0.0
+    """If positive, embeddings lie on a sphere around the mean of the training images, and Eq. 2 is a softmax
+    of cosines times a learned scale, which starts here."""
+    initial_loss: float = 0.0
+    """Weight of the loss with the prototypes of Eq. 1, added to that with the refined ones."""
+    norm_momentum: float = 0.1
+    """How far the moving averages of batch norm go in an update."""
+    both_sides: bool = False
+    """At test, average the embeddings of an image and of its mirror image: for photographs."""
+    first: Classification | None = None
+    """How the encoder is trained before the episodes, if it is."""
 
     def __post_init__(self) -> None:
         most = {"updates": MOST_UPDATES, "filters": MOST_FILTERS, "steps": MOST_STEPS}
         for name, high in most.items():
             check_number(name, getattr(self, name), 1, high)
-        if not self.learning_rate > 0:
-            raise InputError(f"the learning rate must be positive, not {self.learning_rate}")
+        _positive(self, "learning_rate")
+        _at_least_0(self, "init_std", "sphere", "initial_loss")
+        for name in ("crop", "norm_momentum"):
+            _share(self, name)
+        for name in ("turned", "with_distractors"):
+            if not 0 <= (value := getattr(self, name)) <= 1:
+                raise InputError(f"{name} must be from 0 to 1, not {value}")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. `mirror` is written only if it is true: older files do not have it."""
-        return {k: v for k, v in asdict(self).items() if k != "mirror" or v}
+        """For JSON. `mirror` and what follows `steps` are written only if they were changed: older files do
+        not have them, and the name of a run folder must not change."""
+        changed = self.changes()
+        return {k: v for k, v in asdict(self).items() if k not in LATER or k in changed}
 
     def changes(self) -> dict[str, Any]:
         """The fields that differ from the defaults: enough to rebuild it, short enough for a record."""
@@ -68,10 +132,56 @@ class Recipe:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()}
 
     def with_updates(self, updates: int) -> "Recipe":
-        """The same recipe over another number of updates: the schedule is stretched with it."""
+        """The same recipe over another number of updates: the schedule is stretched with it, and so is the
+        classification before."""
         check_number("updates", updates, 1, MOST_UPDATES)
         halvings = tuple(round(h * updates / self.updates) for h in self.halvings)
-        return replace(self, updates=updates, halvings=halvings)
+        first = self.first
+        if first is not None:
+            before = max(1, round(first.updates * updates / self.updates))
+            first = replace(first, updates=before)
+        return replace(self, updates=updates, halvings=halvings, first=first)
+
+    def of_classification(self, first: Classification) -> "Recipe":
+        """How the encoder is trained before the episodes of this recipe."""
+        return Recipe(
+            updates=first.updates,
+            learning_rate=first.learning_rate,
+            cosine=True,
+            augment=self.augment,
+            mirror=self.mirror,
+            weight_decay=first.weight_decay,
+            filters=self.filters,
+            init_std=self.init_std,
+            labeled_fraction=self.labeled_fraction,
+            precision=self.precision,
+            optimizer="sgd",
+            crop=first.crop,
+        )
+
+
+LATER = (
+    *("mirror", "optimizer", "crop", "turned", "with_distractors", "sphere", "initial_loss"),
+    *("norm_momentum", "both_sides", "first"),
+)
+"""Fields of `Recipe` that version 0.1 does not have."""
+
+
+def _at_least_0(settings: object, *names: str) -> None:
+    for name in names:
+        if not (value := getattr(settings, name)) >= 0:
+            raise InputError(f"{name} must be at least 0, not {value}")
+
+
+def _positive(settings: object, *names: str) -> None:
+    for name in names:
+        if not (value := getattr(settings, name)) > 0:
+            raise InputError(f"the {name.replace('_', ' ')} must be positive, not {value}")
+
+
+def _share(settings: object, name: str) -> None:
+    if not 0 < (value := getattr(settings, name)) <= 1:
+        raise InputError(f"{name} must be above 0 and at most 1, not {value}")
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

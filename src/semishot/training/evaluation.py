@@ -124,7 +124,7 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
     trained = {member.model for member in config.members}
     if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
         name, other = at_test(config, refiner)
-        model = ProtoNet(model.encoder, other, model.steps)
+        model = model.refined_by(other)
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
     (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes=request.episodes)

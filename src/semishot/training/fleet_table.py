@@ -73,7 +73,12 @@ def row_of(config: FleetConfig) -> Row:
     who = models[0] if len(models) == 1 else f"{len(models)} methods"
     episode = f"{shape.way}-way {shape.shot}-shot M{shape.unlabeled} H{shape.distractors}"
     name = f"{who}, {runs} run{'s' if runs > 1 else ''}, {episode}"
-    return Row(name, config.recipe.updates, runs * shape.images)
+    first, updates = config.recipe.first, config.recipe.updates
+    if first is None:
+        return Row(name, updates, runs * shape.images)
+    images = first.updates * first.batch * first.copies + updates * shape.images
+    total = first.updates + updates
+    return Row(f"{name}, classes first", total, runs * images // total)
 
 
 def clock(seconds: float) -> str:

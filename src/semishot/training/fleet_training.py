@@ -1,30 +1,32 @@
 """Training a fleet on episodes, in its run folder.
 
 A run folder holds `config.json`, `log.jsonl`, checkpoints while training, `model.safetensors` after it, and
-TensorBoard's event files if requested.
+TensorBoard's event files if requested. If the recipe trains classifiers first, their encoders are beside the
+run folders of a data set, or in it.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from semishot import datasets
-from semishot.data.episodes import EpisodeShape, check_enough
+from semishot.data.episodes import check_enough
 from semishot.data.pool import ImagePool
 from semishot.data.splits import check_seed, labeled_split
 from semishot.errors import InputError
+from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet
 from semishot.system.devices import device_name
 from semishot.system.files import sweep, write_whole
 from semishot.system.locks import Lock
 from semishot.system.tensor_files import is_whole
 from semishot.training import loop
+from semishot.training.centering import center
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, delete_checkpoints, unfinished
 from semishot.training.chunks import (
     Pace,
@@ -37,11 +39,19 @@ from semishot.training.config import FleetConfig, Recipe, read_config
 from semishot.training.fleet_table import Row
 from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
-from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
-from semishot.training.observer import FleetObserver
-from semishot.training.origin import Sessions
+from semishot.training.loop import Event, Learner, build_optimizer, learn, recorded, resume
+from semishot.training.observer import FleetObserver, RowObserver
+from semishot.training.origin import Session, Sessions
+from semishot.training.pretraining import (
+    CLASSIFIERS,
+    Pretraining,
+    file_of,
+    load_encoder,
+    sessions_of,
+    train_together,
+)
 from semishot.training.tensorboard import EventFile
-from semishot.training.update import Chunk, RunChunk, captured_chunk, plain_chunk
+from semishot.training.update import Chunk, RunChunk, can_fuse, chunk_runner
 from semishot.training.validation import fixed_episodes
 
 
@@ -56,6 +66,9 @@ class TrainingRequest:
     checkpoint_seconds: float | None = None
     """The least time from one checkpoint to the next; None is `loop.CHECKPOINT_SECONDS`."""
     tensorboard: bool = False
+    classifiers: Path | None = None
+    """Where encoders that were trained as classifiers first are kept, for all fleets that need the same;
+    None: in the run folder."""
 
 
 def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Iterator[Event]:
@@ -79,7 +92,7 @@ def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Itera
                 yield from _train_alone(replace(request, config=config), images, row)
                 return
             delete_checkpoints(folder)
-    row.begin(config.recipe.updates)
+    row.begin(row.updates)
     if request.tensorboard:
         EventFile(folder, config, config.recipe.updates).close()
 
@@ -88,10 +101,14 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
     """`training`, once this process holds the folder's lock."""
     config, pool, folder, device = request.config, request.pool, request.folder, request.device
     fleet, optimizer, step = begin_or_resume(config, pool, folder, device)
+    before: list[Session] = []
+    if not step and config.recipe.first is not None:
+        before = yield from start_from_classifiers(request, fleet, images, row)
+    if not step and fleet.sphere is not None:
+        center(fleet, config, pool)
     most = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    pace = Pace(
-        loop.CHUNK, most if images is not None else updates_that_fit(most, row.images, pool)
-    )
+    together = len(config.members) * config.shape.images
+    pace = Pace(loop.CHUNK, most if images is not None else updates_that_fit(most, together, pool))
     seconds = request.checkpoint_seconds
     learner = Learner(fleet, optimizer, config.recipe, config.run_names, folder, pace, seconds)
     draw = training_episodes(config, pool)
@@ -106,15 +123,36 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
 
     validation = fixed_episodes(config, pool, device, pace.every)
     event_file = EventFile(folder, config, step) if request.tensorboard else None
-    sessions = Sessions(folder, device_name(device))
-    with closing(FleetObserver(folder, fleet, row, validation, event_file)) as observer:
-        for event in learn(learner, step, chunks, prepare, observer):
-            if event is Event.SAVED:
-                sessions.save()
-            yield event
-    sessions.save()
+    sessions = Sessions(folder, device_name(device), before)
+    done = row.updates - config.recipe.updates
+    with closing(FleetObserver(folder, fleet, row, validation, event_file, done)) as observer:
+        yield from recorded(learn(learner, step, chunks, prepare, observer), sessions)
+    if fleet.sphere is not None:
+        center(fleet, config, pool)
     save_model(folder / MODEL_FILE, config, fleet)
     delete_checkpoints(folder)
+
+
+def start_from_classifiers(
+    request: TrainingRequest, fleet: ProtoNet, images: Tensor | None, row: Row
+) -> Generator[Event, None, list[Session]]:
+    """Give each run the encoder that has learned to classify the labeled images of its split.
+
+    It returns the sessions in which they have.
+    """
+    config, first = request.config, request.config.recipe.first
+    assert first is not None
+    recipe = config.recipe.of_classification(first)
+    seconds = request.checkpoint_seconds
+    classifiers = Pretraining(request.pool, recipe, request.device, False, first, seconds)
+    seeds = list(dict.fromkeys(member.split_seed for member in config.members))
+    kept = request.classifiers or request.folder / CLASSIFIERS
+    files = {seed: file_of(classifiers, seed, kept) for seed in seeds}
+    yield from train_together(classifiers, files, RowObserver(row), images)
+    held = {seed: load_encoder(classifiers, file).state_dict() for seed, file in files.items()}
+    for name, tensor in fleet.encoder.state_dict().items():
+        tensor.copy_(torch.cat([held[member.split_seed][name] for member in config.members]))
+    return sessions_of(files.values())
 
 
 def train(
@@ -126,41 +164,13 @@ def train(
     return load_model(folder, device)[1]
 
 
-def can_fuse(device: torch.device, size: tuple[int, ...], filters: int) -> bool:
-    """Whether the fused bf16 kernels can train on images of this size; warns on a GPU if they cannot."""
-    if device.type != "cuda":
-        return False
-    chip = find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0)
-    tiles = filters >= 16 and filters & (filters - 1) == 0
-    if chip and tiles and not any(side % 2 for side in size):
-        return True
-    print(
-        "training in float32, slower: bf16 needs Triton, a GPU of 2020 or later, filters that are a "
-        f"power of two from 16 (here {filters}) and an even image size (here "
-        f"{' x '.join(map(str, size))})",
-        file=sys.stderr,
-    )
-    return False
-
-
-def chunk_runner(
-    model: ProtoNet,
-    optimizer: torch.optim.Adam,
-    images: Tensor | None,
-    shape: EpisodeShape,
-    first: Chunk,
-) -> RunChunk:
-    """Captured and replayed on CUDA, plain elsewhere."""
-    if model.encoder.weights[0].device.type != "cuda":
-        return plain_chunk(model, optimizer, images, shape)
-    return captured_chunk(model, optimizer, images, shape, first)
-
-
 def begin_or_resume(
     config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device
-) -> tuple[ProtoNet, torch.optim.Adam, int]:
+) -> tuple[ProtoNet, torch.optim.Optimizer, int]:
     """The fleet at its last checkpoint, or untrained, with the log truncated to match."""
-    fleet = build_fleet(config.members, config.recipe, pool.images.shape[1]).to(device)
+    _, channels, *size = pool.images.shape
+    features = embedding_features(config.recipe.filters, size)
+    fleet = build_fleet(config.members, config.recipe, channels, features).to(device)
     optimizer = fleet_optimizer(config.recipe, fleet)
     written = folder / "config.json"
     if not written.exists():
@@ -170,7 +180,7 @@ def begin_or_resume(
     return fleet, optimizer, step
 
 
-def fleet_optimizer(recipe: Recipe, fleet: ProtoNet) -> torch.optim.Adam:
+def fleet_optimizer(recipe: Recipe, fleet: ProtoNet) -> torch.optim.Optimizer:
     """On CUDA its updates are captured in a graph."""
     captured = fleet.encoder.weights[0].device.type == "cuda"
     return build_optimizer(recipe, fleet.encoder, fleet, captured)

@@ -13,6 +13,7 @@ from semishot.data.framing import framing_from_json, to_json
 from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
+from semishot.network.sphere import Sphere
 from semishot.system.open_files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.checkpoints import MODEL_FILE
@@ -62,15 +63,16 @@ def load_model(
             config = replace(config, framing=framing_from_json(metadata["framing"], path))
             if config.framing is not None and config.framing.channels != channels:
                 raise ValueError(f"its framing is not of {channels} channels")
+        features = tensors["sphere.center"].shape[-1] if config.recipe.sphere else 0
         outside = {m.model for m in config.members if ":" in m.model} - set(refine.added())
         if outside and not refiners:
             alone = [Member(SUPERVISED, member.split_seed) for member in config.members]
-            model = build_fleet(alone, config.recipe, channels)
-            own = {name: held for name, held in tensors.items() if name.startswith("encoder.")}
+            model = build_fleet(alone, config.recipe, channels, features)
+            own = {name: t for name, t in tensors.items() if not name.startswith("refiner.")}
             model.load_state_dict(own)
             return config, model.to(device).eval()
         try:
-            model = build_fleet(config.members, config.recipe, channels)
+            model = build_fleet(config.members, config.recipe, channels, features)
         except InputError as error:  # a method or option that this version does not know
             if outside:
                 raise InputError(f"{path}: {error}") from error
@@ -96,9 +98,15 @@ def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
     return channels
 
 
-def build_fleet(members: Sequence[Member], recipe: Recipe, channels: int) -> ProtoNet:
-    """The untrained fleet. Each run is drawn from its own seed, independent of the other runs."""
+def build_fleet(
+    members: Sequence[Member], recipe: Recipe, channels: int, features: int = 0
+) -> ProtoNet:
+    """The untrained fleet. Each run is drawn from its own seed, independent of the other runs.
+
+    `features` is the size of an embedding, for a recipe that puts them on a sphere.
+    """
     encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
+    encoder.momentum = recipe.norm_momentum
     refiners: list[nn.Module | None] = []
     counts, first = [], 0
     for (model, options), group in groupby(members, key=lambda m: (m.model, dict(m.options))):
@@ -114,4 +122,7 @@ def build_fleet(members: Sequence[Member], recipe: Recipe, channels: int) -> Pro
         first += len(seeds)
     beside = [refiner for refiner in refiners if refiner is not None]
     refiner = refine.SideBySide(beside, counts) if len(beside) > 1 else refiners[0]
-    return ProtoNet(encoder, refiner, recipe.steps)
+    sphere = Sphere(len(members), features, recipe.sphere) if recipe.sphere else None
+    fleet = ProtoNet(encoder, refiner, recipe.steps, sphere)
+    fleet.initial_loss, fleet.both_sides = recipe.initial_loss, recipe.both_sides
+    return fleet

@@ -5,7 +5,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from semishot.errors import InputError
 from semishot.network.adam import Adam
 from semishot.network.encoder import ConvEncoder
+from semishot.network.sgd import NesterovSGD
 from semishot.training.checkpoints import last_good_state, save_state
 from semishot.training.chunks import Pace
 from semishot.training.config import Recipe
+from semishot.training.origin import Sessions
 from semishot.training.update import Chunk, RunChunk
 
 CHUNK = 100
@@ -56,7 +58,7 @@ class Learner:
     """R runs that train as one network, and the folder of their checkpoints."""
 
     model: nn.Module
-    optimizer: torch.optim.Adam
+    optimizer: torch.optim.Optimizer
     recipe: Recipe
     run_names: Sequence[str]
     folder: Path
@@ -105,6 +107,15 @@ def learn(
             saved, event = time.monotonic(), Event.SAVED
 
 
+def recorded(events: Iterable[Event], sessions: Sessions) -> Iterator[Event]:
+    """The events of a training, which is written down with each of its checkpoints and at its end."""
+    for event in events:
+        if event is Event.SAVED:
+            sessions.save()
+        yield event
+    sessions.save()
+
+
 def check_weights(learner: Learner, step: int) -> None:
     """The last update of a chunk may make the weights non-finite after its loss was computed."""
     tensors, runs = learner.model.state_dict().values(), len(learner.run_names)
@@ -127,25 +138,32 @@ def diverged(learner: Learner, numbers: Tensor, step: int) -> InputError:
 
 def build_optimizer(
     recipe: Recipe, encoder: ConvEncoder, model: nn.Module, captured: bool
-) -> torch.optim.Adam:
-    """Adam, with L2 on the convolution weights alone; `captured` in a CUDA graph or not."""
+) -> torch.optim.Optimizer:
+    """Adam, with L2 on the convolution weights alone, or SGD, with L2 on all but scalars; `captured` in a
+    CUDA graph or not."""
     decayed = list(encoder.weights)
+    if recipe.optimizer == "sgd":
+        decayed = [p for p in model.parameters() if p.ndim > 1]  # scalars have only the axis R
     others = [p for p in model.parameters() if all(p is not d for d in decayed)]
     groups = [
         {"params": decayed, "weight_decay": recipe.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
+    start: float | Tensor = recipe.learning_rate
+    if captured:
+        start = torch.tensor(start, device=decayed[0].device)  # read at every replay
+    if recipe.optimizer == "sgd":
+        return NesterovSGD(groups, start)
     if not captured:
-        return Adam(groups, lr=recipe.learning_rate)
-    rate = torch.tensor(recipe.learning_rate, device=decayed[0].device)  # read at every replay
+        return Adam(groups, lr=start)
     if not find_spec("triton"):
-        return Adam(groups, lr=rate, fused=True, capturable=True)
+        return Adam(groups, lr=start, fused=True, capturable=True)
     from semishot.network.fused import OneKernelAdam
 
-    return OneKernelAdam(groups, lr=rate, fused=True, capturable=True)
+    return OneKernelAdam(groups, lr=start, fused=True, capturable=True)
 
 
-def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, updates: int) -> int:
+def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, updates: int) -> int:
     """Load the last good checkpoint, if there is one, and return its number of updates."""
     state = last_good_state(folder, torch.device("cpu"))  # Adam needs some of it there
     if state is None:

@@ -20,9 +20,12 @@ class FleetObserver:
     row: Row
     validation: Validation | None
     event_file: EventFile | None
+    before: int = 0
+    """Updates of the classification before the episodes."""
 
     def begin(self, step: int) -> None:
-        self.row.begin(step)
+        if self.row.begun is None or self.row.done != self.before + step:  # else it goes on
+            self.row.begin(self.before + step)
 
     def advance(self, updates: int, loss: float) -> None:
         self.row.advance(updates, loss)
@@ -31,7 +34,8 @@ class FleetObserver:
         """Write a line of the log, at some updates with the accuracy on validation episodes."""
         seen = accuracy = None
         episodes = self.validation
-        if episodes is not None and (step % episodes.every == 0 or step == self.row.updates):
+        last = self.before + step == self.row.updates
+        if episodes is not None and (step % episodes.every == 0 or last):
             seen = episodes.look(self.model)
             accuracy = seen.accuracy
             self.row.accuracy = sum(accuracy) / len(accuracy)
@@ -44,3 +48,19 @@ class FleetObserver:
     def close(self) -> None:
         if self.event_file is not None:
             self.event_file.close()
+
+
+@dataclass(frozen=True)
+class RowObserver:
+    """The observer of the classification before the episodes, which has no log."""
+
+    row: Row
+
+    def begin(self, step: int) -> None:
+        self.row.begin(step)
+
+    def advance(self, updates: int, loss: float) -> None:
+        self.row.advance(updates, loss)
+
+    def line(self, step: int, rate: float, losses: Sequence[float]) -> None:
+        """Nothing: see above."""

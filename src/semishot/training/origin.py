@@ -1,7 +1,7 @@
 """Where a number comes from: the state of the code, the sessions that trained a fleet, the data."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -94,12 +94,15 @@ class Sessions:
 
     folder: Path
     device: str
+    before: Sequence[Session] = ()
+    """Of the training that this one starts from."""
     clock: Callable[[], float] = time.monotonic
     earlier: list[Session] = field(init=False)
     date: str = field(init=False, default_factory=now)
 
     def __post_init__(self) -> None:
-        self.earlier, self.begun = read_sessions(self.folder / TRAINING_FILE), self.clock()
+        self.earlier = read_sessions(self.folder / TRAINING_FILE) or list(self.before)
+        self.begun = self.clock()
 
     def save(self) -> None:
         state, command = {"commit": "", **code_state()}, running.command()

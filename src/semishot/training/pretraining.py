@@ -1,26 +1,26 @@
-"""Pre-training: a Conv-4 with a linear head classifies all training classes (Appendix C, "CNN pre").
+"""Pre-training: an encoder with a head classifies all training classes (Appendix C, "CNN pre").
 
-Letters: R runs, E updates, B images of a batch, I labeled images, N classes, C channels, H x W pixels,
-D embedding dimensions.
+Table 5 needs the features of such encoders, and a fleet may start from them. Letters: R runs, E updates, B
+images of a batch, I labeled images.
 """
 
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from semishot.data.pool import ImagePool, Indices
-from semishot.data.splits import ClassImages, labeled_split, random_words, uniforms
+from semishot.data.pool import ImagePool
+from semishot.data.splits import labeled_split
 from semishot.errors import InputError
-from semishot.network.encoder import BLOCKS, ConvEncoder
+from semishot.network.classifier import CosineHead, LinearClassifier, LinearHead, TurnedClassifier
+from semishot.network.encoder import ConvEncoder, embedding_features
 from semishot.system.devices import device_name
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
@@ -28,23 +28,53 @@ from semishot.system.open_files import read_json
 from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop
+from semishot.training.augment import compose, quarter_turns
+from semishot.training.batches import BATCH, batch_places, labeled_images
 from semishot.training.checkpoints import LOCK_FILE
-from semishot.training.chunks import Draw, Drawn, Pace, draw_chunks, images_on, updates_that_fit
-from semishot.training.config import Recipe
-from semishot.training.origin import TRAINING_FILE, Sessions, Training, training_of
-from semishot.training.update import deterministic_cudnn, plain_chunk
+from semishot.training.chunks import (
+    Draw,
+    Drawn,
+    Pace,
+    changes_images,
+    draw_chunks,
+    image_maps,
+    images_on,
+    updates_that_fit,
+)
+from semishot.training.config import Classification, Recipe
+from semishot.training.loop import Event
+from semishot.training.origin import (
+    TRAINING_FILE,
+    Session,
+    Sessions,
+    Training,
+    read_sessions,
+    training_of,
+)
+from semishot.training.update import (
+    Chunk,
+    RunChunk,
+    can_fuse,
+    chunk_runner,
+    deterministic_cudnn,
+    plain_chunk,
+)
 
-BATCH = 100
 RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
 """As in the authors' code; the paper does not specify it."""
+CLASSIFIERS = "pretrained-classifiers"
+"""The folder of the encoders, beside the run folders of a data set."""
 
 __all__ = [
     "BATCH",
+    "CLASSIFIERS",
     "RECIPE",
     "Pretraining",
     "batch_places",
     "check_labeled",
+    "file_of",
     "labeled_images",
+    "load_encoder",
     "pretrained_encoders",
     "train_classifiers",
     "train_together",
@@ -63,6 +93,20 @@ class Pretraining:
     scale_bug: bool = False
     """Train on pixels from 0 to 255, as the authors' code does on Omniglot and tieredImageNet, although
     they are from 0 to 1 in every test."""
+    first: Classification | None = None
+    """A cosine classifier, whose images are turned; None: the linear one of the authors' code."""
+    checkpoint_seconds: float | None = None
+    """The least time from one checkpoint to the next; None is `loop.CHECKPOINT_SECONDS`."""
+
+    @property
+    def batch(self) -> int:
+        """Labeled images of an update and run."""
+        return BATCH if self.first is None else self.first.batch
+
+    @property
+    def images(self) -> int:
+        """Images of an update and run, with turned copies."""
+        return self.batch if self.first is None else self.batch * self.first.copies
 
 
 def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEncoder:
@@ -77,66 +121,117 @@ def pretrained_encoders(
     request: Pretraining, seeds: Sequence[int], runs: Path
 ) -> list[ConvEncoder]:
     """One encoder per split seed, read from the files below `runs`, or trained now and saved there."""
-    files = {seed: _file(request, seed, runs) for seed in seeds}
+    folder = runs / request.pool.name / CLASSIFIERS
+    files = {seed: file_of(request, seed, folder) for seed in seeds}
     together = max(1, len(seeds)) if request.device.type == "cuda" else 1
     groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
     groups = [group for group in groups if _unfinished([files[seed] for seed in group])]
-    images = sum(map(len, groups)) * request.recipe.updates * BATCH
+    images = sum(map(len, groups)) * request.recipe.updates * request.images
     with meter("pre-training", images, "images") as progress:
         for group in groups:
-            train_together(request, {seed: files[seed] for seed in group}, progress)
-    return [_load(request, files[seed]) for seed in seeds]
+            own = {seed: files[seed] for seed in group}
+            observer = MeterObserver(progress, len(group) * request.images)
+            for _ in train_together(request, own, observer):
+                pass
+    return [load_encoder(request, files[seed]) for seed in seeds]
 
 
-def train_together(request: Pretraining, files: Mapping[int, Path], progress: Meter) -> None:
+def train_together(
+    request: Pretraining,
+    files: Mapping[int, Path],
+    observer: loop.Observer,
+    images: Tensor | None = None,
+) -> Iterator[Event]:
     """Train these seeds as one network and save a file for each, unless another process has done so.
 
-    If only some are missing, all are trained again: they share their checkpoints.
+    If only some are missing, all are trained again: they share their checkpoints. It yields while the device
+    works, and while another process trains these seeds. `images` are the pool's, if they are on the device.
     """
     seeds, folder = list(files), checkpoint_folder(list(files.values()))
-    with Lock(_lock(folder)):
-        missing = [seed for seed in seeds if not is_whole(files[seed])]
-        if missing:
-            encoders = train_classifiers(request, seeds, folder, progress)
-            sessions = read_json(folder / TRAINING_FILE)
-            for seed in missing:
-                run = seeds.index(seed)
-                own = {k: t[run : run + 1] for k, t in encoders.state_dict().items()}
-                write_json(files[seed].with_suffix(".json"), sessions)
-                write_tensors(files[seed], own, {})
+    if not _unfinished(list(files.values())):  # they may be on a read-only disk
+        observer.begin(request.recipe.updates)
+        return
+    lock = Lock(_lock(folder))
+    while not lock.acquire():
+        yield Event.WAITING
+    with lock:
+        if all(map(is_whole, files.values())):
+            observer.begin(request.recipe.updates)
         else:
-            progress.skip(len(seeds) * request.recipe.updates * BATCH)
+            encoders = yield from train_classifiers(request, seeds, folder, observer, images)
+            sessions = read_json(folder / TRAINING_FILE)
+            for run, seed in enumerate(seeds):
+                own = {k: t[run : run + 1] for k, t in encoders.state_dict().items()}
+                if not is_whole(files[seed]):
+                    write_json(files[seed].with_suffix(".json"), sessions)
+                    write_tensors(files[seed], own, {})
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def train_classifiers(
-    request: Pretraining, seeds: Sequence[int], folder: Path, progress: Meter
-) -> ConvEncoder:
-    """Adam on the cross-entropy over all training classes, each run on its own labeled split.
+    request: Pretraining,
+    seeds: Sequence[int],
+    folder: Path,
+    observer: loop.Observer,
+    images: Tensor | None = None,
+) -> Generator[Event, None, ConvEncoder]:
+    """The cross-entropy over all training classes, each run on its own labeled split.
 
     It resumes from the checkpoint in `folder`, if there is one, and saves others there.
     """
     pool, recipe, device = request.pool, request.recipe, request.device
-    encoder = untrained(pool, recipe, seeds).train()
-    head = LinearHead(encoder, len(pool.of_split("train")), pool.images.shape[-2:], seeds)
-    model = Classifier(encoder, head, 1 if request.scale_bug else 255).to(device)
-    optimizer = loop.build_optimizer(recipe, encoder, model, captured=False)
+    model = classifier(request, seeds).to(device).train()
+    captured = isinstance(model, TurnedClassifier) and device.type == "cuda"
+    optimizer = loop.build_optimizer(recipe, model.encoder, model, captured)
     step = loop.resume(folder, model, optimizer, recipe.updates)
     every = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    images, batch = images_on(pool, device), len(seeds) * BATCH
-    pace = Pace(every, every if images is not None else updates_that_fit(every, batch, pool))
+    images = images_on(pool, device) if images is None else images
+    together = len(seeds) * request.images
+    pace = Pace(every, every if images is not None else updates_that_fit(every, together, pool))
     names = [f"split seed {seed}" for seed in seeds]
-    learner = loop.Learner(model, optimizer, recipe, names, folder, pace)
+    seconds = request.checkpoint_seconds
+    learner = loop.Learner(model, optimizer, recipe, names, folder, pace, seconds)
     brought = pool if images is None else None
-    chunks = draw_chunks(labeled_batches(pool, recipe, seeds), recipe, step, pace, brought)
-    run_chunk = plain_chunk(model, optimizer, images)
-    observer, sessions = MeterObserver(progress, batch), Sessions(folder, device_name(device))
-    with deterministic_cudnn():
-        for event in loop.learn(learner, step, chunks, lambda _: run_chunk, observer):
-            if event is loop.Event.SAVED:
-                sessions.save()
-    sessions.save()
-    return encoder.eval()
+    chunks = draw_chunks(labeled_batches(request, seeds), recipe, step, pace, brought)
+
+    def prepare(first: Chunk) -> RunChunk:
+        if isinstance(model, LinearClassifier):
+            return deterministic(plain_chunk(model, optimizer, images))
+        model.encoder.fused = recipe.precision == "bf16" and can_fuse(
+            device, pool.images.shape[-2:], recipe.filters
+        )
+        return chunk_runner(model, optimizer, images, None, first)
+
+    sessions = Sessions(folder, device_name(device))
+    yield from loop.recorded(loop.learn(learner, step, chunks, prepare, observer), sessions)
+    return model.encoder.eval()
+
+
+def deterministic(run_chunk: RunChunk) -> RunChunk:
+    def run(chunk: Chunk) -> Any:
+        with deterministic_cudnn():
+            return run_chunk(chunk)
+
+    return run
+
+
+def classifier(request: Pretraining, seeds: Sequence[int]) -> LinearClassifier | TurnedClassifier:
+    """Untrained, as the request wants it."""
+    pool, first = request.pool, request.first
+    encoder = untrained(pool, request.recipe, seeds)
+    classes = len(pool.of_split("train"))
+    features = embedding_features(encoder.filters, pool.images.shape[-2:])
+    if first is None:
+        head = LinearHead(features, classes, seeds)
+        return LinearClassifier(encoder, head, 1 if request.scale_bug else 255)
+    quarters = CosineHead(features, 4, seeds, first.scale) if first.rotation_loss else None
+    return TurnedClassifier(
+        encoder,
+        CosineHead(features, classes, seeds, first.scale),
+        quarters,
+        first.turned_loss,
+        first.rotation_loss,
+    )
 
 
 @dataclass(frozen=True)
@@ -157,78 +252,30 @@ class MeterObserver:
         """There is no log."""
 
 
-class Classifier(nn.Module):
-    """R encoders, each with a linear head over the training classes."""
-
-    def __init__(self, encoder: ConvEncoder, head: "LinearHead", white: int) -> None:
-        """`white` is the pixel value that the encoders see as 1."""
-        super().__init__()
-        self.encoder, self.head, self.white = encoder, head, white
-
-    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """uint8 (R, B, C, H, W), (R, B) -> (R,), each run's mean cross-entropy."""
-        runs, batch = labels.shape
-        pixels = images.to(self.encoder.weights[0].dtype) / self.white
-        features = self.encoder.plain_forward(pixels).reshape(batch, runs, -1).transpose(0, 1)
-        scores = self.head(features)  # (R, B, N)
-        loss = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
-        return loss.view(runs, batch).mean(1)
-
-
-class LinearHead(nn.Module):
-    """(R, B, D) -> (R, B, N), one linear layer per run; discarded after training."""
-
-    def __init__(
-        self, encoder: ConvEncoder, classes: int, size: Sequence[int], seeds: Sequence[int]
-    ) -> None:
-        super().__init__()
-        height, width = (side // 2**BLOCKS for side in size)
-        self.weight = nn.Parameter(
-            torch.empty(len(seeds), encoder.filters * height * width, classes)
-        )
-        self.bias = nn.Parameter(torch.zeros(len(seeds), 1, classes))
-        for weight, seed in zip(self.weight, seeds, strict=True):
-            generator = torch.Generator().manual_seed(seed)
-            nn.init.trunc_normal_(weight, std=0.01, a=-0.02, b=0.02, generator=generator)
-
-    def forward(self, features: Tensor) -> Tensor:
-        return features @ self.weight + self.bias
-
-
-def labeled_batches(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> Draw:
-    """Batches of each run's labeled images, and their classes."""
+def labeled_batches(request: Pretraining, seeds: Sequence[int]) -> Draw:
+    """Batches of each run's labeled images, their classes, and for a cosine classifier their maps."""
+    pool, recipe, batch = request.pool, request.recipe, request.batch
     classes, fraction = pool.of_split("train"), recipe.labeled_fraction
     labeled = [labeled_images(labeled_split(classes, fraction, seed)) for seed in seeds]
+    copies = 1 if request.first is None else request.first.copies
 
     def draw(start: int, count: int) -> Drawn:
         taken = np.stack(
             [
-                [own[:, batch_places(own.shape[1], seed, start + e)] for e in range(count)]
+                [own[:, batch_places(own.shape[1], seed, start + e, batch)] for e in range(count)]
                 for own, seed in zip(labeled, seeds, strict=True)
             ]
         )  # (R, E, 2, B)
-        images, labels = np.ascontiguousarray(taken.transpose(2, 1, 0, 3))  # (E, R, B) each
-        return Drawn(images, labels=torch.from_numpy(labels))
+        images, labels = np.tile(taken.transpose(2, 1, 0, 3), copies)  # (E, R, copies B) each
+        maps = None
+        if request.first is not None and (copies > 1 or changes_images(recipe)):
+            of_runs = [image_maps(recipe, seed, start, (count, batch)) for seed in seeds]
+            upright = np.stack(of_runs, 1)  # (E, R, B, 2, 3)
+            turned = [compose(upright, quarter_turns(np.array(k))) for k in range(copies)]
+            maps = torch.from_numpy(np.concatenate(turned, 2))
+        return Drawn(images, maps, torch.from_numpy(labels))
 
     return draw
-
-
-def labeled_images(images: ClassImages) -> Indices:
-    """(2, I): the labeled images of all classes, and the class of each."""
-    label = np.repeat(np.arange(len(images.size)), images.size)
-    rank = np.arange(len(images.order)) - images.start[label]  # within its class
-    labeled = rank < images.labeled[label]
-    return np.stack([images.order[labeled], label[labeled]])
-
-
-def batch_places(images: int, seed: int, step: int) -> Indices:
-    """(B,), which labeled images update `step` takes: epoch after epoch, each in its own order."""
-    position = np.arange(step * BATCH, (step + 1) * BATCH)
-    orders = {
-        epoch: np.argsort(uniforms(random_words(seed, f"pre-training: epoch {epoch}", 0, images)))
-        for epoch in np.unique(position // images)
-    }
-    return np.array([orders[p // images][p % images] for p in position])
 
 
 def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
@@ -244,21 +291,28 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
 
 def training_of_encoder(request: Pretraining, seed: int, runs: Path) -> dict[str, Training]:
     """`training` of a record with the encoder of this seed."""
-    return training_of(_file(request, seed, runs).with_suffix(".json"))
+    folder = runs / request.pool.name / CLASSIFIERS
+    return training_of(file_of(request, seed, folder).with_suffix(".json"))
 
 
-def _file(request: Pretraining, seed: int, runs: Path) -> Path:
+def sessions_of(files: Iterable[Path]) -> list[Session]:
+    """The sessions that trained these encoders, each once."""
+    held = [session for file in files for session in read_sessions(file.with_suffix(".json"))]
+    return [session for place, session in enumerate(held) if session not in held[:place]]
+
+
+def file_of(request: Pretraining, seed: int, folder: Path) -> Path:
     """The file of a seed, named after all settings of the training."""
-    pool, recipe = request.pool, request.recipe
+    recipe, first = request.recipe, request.first
     settings: dict[str, Any] = {
         "recipe": recipe.changes(),
-        "data": pool.fingerprint,
-        "batch": BATCH,
+        "data": request.pool.fingerprint,
+        "batch": request.batch,
     }
+    settings |= {} if first is None else {"first": asdict(first)}
     digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
     bug = "-scale-bug" if request.scale_bug else ""
-    name = f"seed{seed}-{recipe.updates}updates{bug}-{digest}.safetensors"
-    return runs / pool.name / "pretrained-classifiers" / name
+    return folder / f"seed{seed}-{recipe.updates}updates{bug}-{digest}.safetensors"
 
 
 def checkpoint_folder(files: Sequence[Path]) -> Path:
@@ -278,7 +332,8 @@ def _unfinished(files: Sequence[Path]) -> bool:
     return leftovers or not all(map(is_whole, files))
 
 
-def _load(request: Pretraining, path: Path) -> ConvEncoder:
+def load_encoder(request: Pretraining, path: Path) -> ConvEncoder:
+    """A fleet of one run."""
     encoder = untrained(request.pool, request.recipe, [0])
     encoder.load_state_dict(read_tensors(path)[0])
     return encoder.to(request.device).eval()

@@ -49,6 +49,8 @@ class RecordFields(TypedDict):
     split: Split
     split_seed: int
     episodes: int
+    at_test: NotRequired[dict[str, Any]]
+    """Steps and options of the refinement at test, if not as in training."""
     accuracy: float
     accuracy_ci95: float
     """Half the width of the 95 % interval over episodes."""
@@ -173,6 +175,8 @@ class Measurement:
     """`origin.data_state` of the pool."""
     training: Mapping[str, Training] = field(default_factory=dict)
     """`origin.training_of` the fleet."""
+    at_test: Mapping[str, Any] = field(default_factory=dict)
+    """Steps and options of the refinement, if not as in training."""
 
     def fields(self, split_seed: int, accuracies: NDArray[np.float64]) -> dict[str, Any]:
         """The fields of a record between its options and its recipe."""
@@ -181,6 +185,7 @@ class Measurement:
             "split": self.split,
             "split_seed": split_seed,
             "episodes": len(accuracies),
+            **({"at_test": dict(self.at_test)} if self.at_test else {}),
             "accuracy": float(accuracies.mean()),
             "accuracy_ci95": float(1.96 * accuracies.std() / len(accuracies) ** 0.5),
             "episode_accuracies": [round(float(a), 5) for a in accuracies],
@@ -356,7 +361,7 @@ def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
 SETTINGS = (
     *("kind", "dataset", "preset", "model", "features", "options", "trained_as", "variant"),
     *("source", "preparation"),
-    *("split", "split_seed", "episodes"),
+    *("split", "split_seed", "episodes", "at_test"),
     *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
 )
 """The fields that identify a measurement: a second one with equal fields replaces the first."""

@@ -1,13 +1,16 @@
 """One update of R runs: run step by step, or captured once as a CUDA graph and replayed."""
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 
 from semishot.data.episodes import EpisodeShape
+from semishot.network.classifier import TurnedClassifier
 from semishot.network.protonet import ProtoNet
 from semishot.training.augment import warp
 
@@ -25,6 +28,8 @@ class Chunk:
     """(I, C, H, W), the images of this chunk alone, if the device does not hold the pool."""
     labels: Tensor | None = None
     """(E, R, B), the class of each image, if a classifier is trained."""
+    distractors: Tensor | None = None
+    """(E, R), 1 where the distractors of an episode take part and 0 elsewhere; None: everywhere."""
 
     def __len__(self) -> int:
         return len(self.rates)
@@ -52,27 +57,38 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
+Target = tuple[EpisodeShape | Tensor, *tuple[Tensor, ...]]
+"""What a model is given beside the images: the shape of the episodes, and (R,) in which of them distractors
+take part, if not in all; for a classifier the class (R, B) of each image."""
+
+
 def update(
     model: nn.Module,
-    optimizer: torch.optim.Adam,
+    optimizer: torch.optim.Optimizer,
     images: Tensor,
     maps: Tensor | None,
-    target: EpisodeShape | Tensor,
+    target: Target,
 ) -> Tensor:
-    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam.
-
-    The target is the shape of the episodes, or for a classifier the class (R, B) of each image.
-    """
-    loss: Tensor = model(images if maps is None else warp(images, maps), target)
+    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam or SGD."""
+    loss: Tensor = model(images if maps is None else warp(images, maps), *target)
     optimizer.zero_grad()
     loss.sum().backward()  # the runs share no parameter: the sum trains each on its own
     optimizer.step()
     return loss.detach()
 
 
+def _target(
+    shape: EpisodeShape | None, labels: Tensor | None, distractors: Tensor | None
+) -> Target:
+    if labels is not None:
+        return (labels,)
+    assert shape is not None
+    return (shape,) if distractors is None else (shape, distractors)
+
+
 def plain_chunk(
     model: nn.Module,
-    optimizer: torch.optim.Adam,
+    optimizer: torch.optim.Optimizer,
     pool: Tensor | None,
     shape: EpisodeShape | None = None,
 ) -> RunChunk:
@@ -84,31 +100,36 @@ def plain_chunk(
         source = pool if chunk.pixels is None else chunk.pixels.to(device)
         assert source is not None
         images = chunk.images.to(device)
-        maps = None if chunk.maps is None else chunk.maps.to(device)
-        labels = None if chunk.labels is None else chunk.labels.to(device)
+        rest = [
+            None if held is None else held.to(device)
+            for held in (chunk.maps, chunk.labels, chunk.distractors)
+        ]
         losses = []
         for e, rate in enumerate(chunk.rates):
             set_learning_rate(optimizer, rate)
-            each = None if maps is None else maps[e]
-            target = shape if labels is None else labels[e]
-            assert target is not None
-            losses.append(update(model, optimizer, source[images[e]], each, target))
+            maps, *target = (None if held is None else held[e] for held in rest)
+            losses.append(
+                update(model, optimizer, source[images[e]], maps, _target(shape, *target))
+            )
         return lambda: torch.stack(losses)
 
     return run
 
 
 def captured_chunk(
-    model: ProtoNet,
-    optimizer: torch.optim.Adam,
+    model: ProtoNet | TurnedClassifier,
+    optimizer: torch.optim.Optimizer,
     pool: Tensor | None,
-    shape: EpisodeShape,
+    shape: EpisodeShape | None,
     first: Chunk,
 ) -> RunChunk:
     """Like `plain_chunk`, for chunks no longer than the first: Python only replays one graph."""
     device = model.encoder.weights[0].device
     images = first.images.to(device)  # (E, R, B)
-    maps = None if first.maps is None else first.maps.to(device)
+    rest = [
+        None if held is None else held.to(device)
+        for held in (first.maps, first.labels, first.distractors)
+    ]
     losses = torch.zeros(images.shape[:2], device=device)
     cursor = torch.zeros(1, dtype=torch.int64, device=device)
     if first.pixels is None:
@@ -122,8 +143,10 @@ def captured_chunk(
 
     def next_update() -> None:
         chosen = images.index_select(0, cursor).squeeze(0)  # (R, B)
-        moved = None if maps is None else maps.index_select(0, cursor).squeeze(0)
-        loss = update(model, optimizer, source[chosen], moved, shape)
+        maps, *target = (
+            None if held is None else held.index_select(0, cursor).squeeze(0) for held in rest
+        )
+        loss = update(model, optimizer, source[chosen], maps, _target(shape, *target))
         losses.index_copy_(0, cursor, loss.unsqueeze(0))
         cursor.add_(1).remainder_(len(losses))
 
@@ -151,7 +174,8 @@ def captured_chunk(
         count, last = len(chunk), None
         with torch.cuda.stream(stream):
             send(chunk.images, images)
-            send(chunk.maps, maps)
+            for held, to in zip((chunk.maps, chunk.labels, chunk.distractors), rest, strict=True):
+                send(held, to)
             send(chunk.pixels, source)
             cursor.zero_()
             for rate in chunk.rates:
@@ -169,7 +193,37 @@ def captured_chunk(
     return run
 
 
-def _compiled_ahead(model: ProtoNet) -> AbstractContextManager[None]:
+def can_fuse(device: torch.device, size: tuple[int, ...], filters: int) -> bool:
+    """Whether the fused bf16 kernels can train on images of this size; warns on a GPU if they cannot."""
+    if device.type != "cuda":
+        return False
+    chip = find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0)
+    tiles = filters >= 16 and filters & (filters - 1) == 0
+    if chip and tiles and not any(side % 2 for side in size):
+        return True
+    print(
+        "training in float32, slower: bf16 needs Triton, a GPU of 2020 or later, filters that are a "
+        f"power of two from 16 (here {filters}) and an even image size (here "
+        f"{' x '.join(map(str, size))})",
+        file=sys.stderr,
+    )
+    return False
+
+
+def chunk_runner(
+    model: ProtoNet | TurnedClassifier,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor | None,
+    shape: EpisodeShape | None,
+    first: Chunk,
+) -> RunChunk:
+    """Captured and replayed on CUDA, plain elsewhere; without a shape, chunks include labels."""
+    if model.encoder.weights[0].device.type != "cuda":
+        return plain_chunk(model, optimizer, images, shape)
+    return captured_chunk(model, optimizer, images, shape, first)
+
+
+def _compiled_ahead(model: ProtoNet | TurnedClassifier) -> AbstractContextManager[None]:
     """In which a first update only notes its kernels, so that they can be compiled side by side."""
     if not model.encoder.fused:
         return nullcontext()
@@ -178,7 +232,7 @@ def _compiled_ahead(model: ProtoNet) -> AbstractContextManager[None]:
     return compiled_ahead()
 
 
-def _tensors(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tensor]:
+def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[object, Tensor]:
     """Everything an update changes, by name or by parameter and kind of optimizer state."""
     found: dict[object, Tensor] = {}
     found.update(model.state_dict().items())
@@ -187,12 +241,14 @@ def _tensors(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tenso
     return found
 
 
-def _snapshot(model: ProtoNet, optimizer: torch.optim.Adam) -> dict[object, Tensor]:
+def _snapshot(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[object, Tensor]:
     return {name: tensor.clone() for name, tensor in _tensors(model, optimizer).items()}
 
 
 @torch.no_grad()
-def _restore(model: ProtoNet, optimizer: torch.optim.Adam, before: dict[object, Tensor]) -> None:
+def _restore(
+    model: nn.Module, optimizer: torch.optim.Optimizer, before: dict[object, Tensor]
+) -> None:
     """Restore in place: the graph uses these tensors. Optimizer state that is not in `before` was zero."""
     for name, tensor in _tensors(model, optimizer).items():
         tensor.copy_(before[name]) if name in before else tensor.zero_()

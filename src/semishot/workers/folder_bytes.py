@@ -23,7 +23,7 @@ def pack(folder: Path) -> Files:
     return {
         p.relative_to(folder).as_posix(): read_regular(p, MOST_BYTES)
         for p in found
-        if p.name not in own
+        if not p.name.endswith(own)
     }
 
 
@@ -34,6 +34,7 @@ def unpack(files: Files, folder: Path) -> None:
         if not real_path(path).is_relative_to(real_path(folder)):
             raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
         write_whole(path, files[name])
-    for old in (folder / STATE_FILE, folder / PREVIOUS_STATE_FILE, *folder.glob("tensorboard/*")):
+    states = (*folder.rglob(STATE_FILE), *folder.rglob(PREVIOUS_STATE_FILE))  # of classifiers too
+    for old in (*states, *folder.glob("tensorboard/*")):
         if old.relative_to(folder).as_posix() not in files:
             old.unlink(missing_ok=True)

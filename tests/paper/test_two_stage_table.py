@@ -1,0 +1,187 @@
+"""Preset two-stage: one training for all columns, refined at test with settings of its own, and reported."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from semishot import refine
+from semishot.data.episodes import EpisodeShape
+from semishot.paper import jobs, presets, published, reproduce
+from semishot.paper.jobs import Site
+from semishot.paper.requests import TableRequest
+from semishot.report import grouping, rendering, tables
+from semishot.training import pretraining
+from semishot.training.fleets import load_model
+from semishot.training.records import publish, read_records
+
+CPU = torch.device("cpu")
+REAL = presets.PRESETS["two-stage"]
+SMALL = replace(REAL.recipe.with_updates(4), filters=3, labeled_fraction=0.2)
+TINY = replace(
+    REAL,
+    recipe=replace(SMALL, first=replace(SMALL.first, updates=3, batch=4)),
+    train=EpisodeShape(way=3, shot=1, query=1, unlabeled=3, distractors=2),
+)
+EPISODES = 30
+
+
+@pytest.fixture(autouse=True)
+def tiny_preset(monkeypatch):
+    monkeypatch.setitem(presets.PRESETS, "tiny", TINY)
+    for module in (jobs,):
+        monkeypatch.setattr(module, "EPISODES", EPISODES)
+    real = jobs.evaluate
+    monkeypatch.setattr(jobs, "evaluate", lambda *given: real(*given, episodes=EPISODES))
+
+
+def table1(pool, runs, **changes):
+    site, request = Site(pool, runs, CPU), TableRequest(None, "tiny", 2, **changes)
+    return jobs.run_jobs(reproduce.requested_jobs("table1", request, site), site)
+
+
+@pytest.fixture
+def records(tiny_pool, tmp_path):
+    return table1(tiny_pool, tmp_path / "runs")
+
+
+def folders(runs: Path) -> list[Path]:
+    return sorted(path.parent for path in runs.rglob("config.json"))
+
+
+def test_all_columns_come_from_one_training_beside_the_supervised_one(records, tmp_path, tiny_pool):
+    supervised, refined = folders(tmp_path / "runs")
+    assert "3way-1shot-M0-H0" in supervised.name
+    assert "3way-1shot-M3-H2" in refined.name
+    classifiers = tmp_path / "runs" / tiny_pool.name / pretraining.CLASSIFIERS
+    assert len(list(classifiers.iterdir())) == 2  # one for each split, for both fleets
+    cells = {(r["model"], r["distractors"], r["unlabeled"]) for r in records}
+    expected = {("supervised", 0, m) for m in (5, 10)} | {
+        (model, h, m)
+        for model in ("semi_supervised_inference", "cosine_kmeans")
+        for h in (0, 5)
+        for m in (5, 10)
+    }
+    assert cells == expected
+
+
+def test_a_record_says_how_its_prototypes_were_refined_at_test(records, tmp_path, tiny_pool):
+    of = {0: {"steps": 10, "scale": 8.0, "cluster": False}}
+    of[5] = {"steps": 2, "scale": 12.0, "threshold": 0.3}
+    model = load_model(folders(tmp_path / "runs")[1], CPU)[1]
+    for record in records:
+        if record["model"] != "cosine_kmeans":
+            assert "at_test" not in record
+            continue
+        assert record["at_test"] == of[record["distractors"]]
+        options = {k: v for k, v in record["at_test"].items() if k != "steps"}
+        refiner = refine.build("cosine_kmeans", runs=2, **options)
+        refined = model.refined_by(refiner, record["at_test"]["steps"])
+        shape = EpisodeShape(**{k: record[k] for k in ("way", "shot", "query", "unlabeled")})
+        shape = replace(shape, distractors=record["distractors"])
+        (found,) = jobs.evaluate(refined, tiny_pool, "test", [shape], [0, 1])
+        assert record["accuracy"] == pytest.approx(found[record["split_seed"]].mean())
+        assert record["recipe"]["first"]["batch"] == 4
+
+
+def test_running_it_again_trains_and_measures_nothing(records, tiny_pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(pretraining, "train_classifiers", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(jobs, "evaluate", lambda *_: pytest.fail("it evaluated"))
+    assert table1(tiny_pool, tmp_path / "runs") == records
+
+
+def test_other_settings_at_test_are_measured_without_training(
+    records, tiny_pool, tmp_path, monkeypatch
+):
+    other = {("cosine_kmeans", h): presets.AtTest(3, {"scale": 12.0}) for h in (0, 5)}
+    monkeypatch.setitem(presets.PRESETS, "tiny", replace(TINY, at_test=other))
+    monkeypatch.setattr(pretraining, "train_classifiers", lambda *_: pytest.fail("it trained"))
+    again = table1(tiny_pool, tmp_path / "runs", models=("cosine_kmeans",))
+    assert all(r["at_test"] == {"steps": 3, "scale": 12.0} for r in again)
+    groups = grouping.group({"a": records})  # no longer by the preset
+    assert {r["model"] for _, r in groups.others} == {"cosine_kmeans"}
+    section = rendering.as_text(grouping.others_section(groups.others))
+    assert "at test steps 10, at test scale 8.0" in section
+
+
+def test_it_is_a_table_of_the_report(records, tmp_path):
+    groups = grouping.group({"a": records})
+    assert not groups.others
+    (group,) = groups.tables
+    text = rendering.as_text(tables.table_section(group.name, group.table, group.records))
+    assert "Cosine k-Means" in text
+    publish(records, tmp_path / "published.json")
+    again = read_records(tmp_path / "published.json")
+    assert len(again) == len(records)
+    assert {json.dumps(r.get("at_test")) for r in again} == {
+        json.dumps(r.get("at_test")) for r in records
+    }
+
+
+def test_other_methods_train_in_both_stages_too(tiny_pool, tmp_path):
+    found = table1(tiny_pool, tmp_path, models=("oslo", "label_propagation", "prwn"))
+    assert {r["model"] for r in found} == {"oslo", "label_propagation", "prwn"}
+    assert len(folders(tmp_path)) == 1  # together, and for both columns
+
+
+def test_published_numbers_of_later_methods_stand_beside_ours(records):
+    table = published.TABLES["table2"]
+    of = {"dataset": "mini-imagenet", "query": 20, "unlabeled": 20, "accuracy": 0.5}
+    shown = [
+        {**r, **of, "model": model}
+        for r in records
+        if r["model"] == "cosine_kmeans" and r["unlabeled"] == 5
+        for model in ("label_propagation", "prwn")
+    ]
+    section = tables.table_section("table2", table, shown)
+    text = rendering.as_text(section)
+    assert "52.78 (TPN-semi)       -2.78" in text
+    assert "50.43 (TPN-semi)       -0.43" in text
+    assert "50.89 (PRWN)" in text
+    assert section.comparison == ""  # it counts the paper's cells alone
+    cells = json.loads(tables.table_as_json(table, shown))
+    (cell,) = [c for c in cells if (c["model"], c["distractors"]) == ("prwn", 0)]
+    assert (cell["published_accuracy"], cell["published_by"]) == (0.5089, "PRWN")
+
+
+def test_the_preset_for_photographs_is_the_recipe_that_was_chosen():
+    """`experiments/second_generation/log.json` has it in full."""
+    path = Path(__file__).parents[2] / "experiments" / "second_generation" / "log.json"
+    chosen = json.loads(path.read_text(encoding="utf-8"))["recipe"]
+    preset = presets.preset("two-stage", "mini-imagenet")
+    recipe, first = preset.recipe, preset.recipe.first
+    one, two, at_test = chosen["stage 1"], chosen["stage 2"], chosen["at test"]
+    assert first is not None
+    assert (first.updates, first.batch, first.copies) == (
+        one["steps"],
+        one["labeled_images"],
+        one["rotations_of_each"],
+    )
+    assert (first.learning_rate, first.weight_decay) == (one["learning_rate"], one["weight_decay"])
+    assert (first.crop, first.turned_loss, first.rotation_loss) == (
+        one["crops_of_the_area"][0],
+        0.5,
+        1,
+    )
+    assert recipe.of_classification(first).norm_momentum == one["batch_norm_momentum"]
+    assert (recipe.updates, recipe.learning_rate) == (two["episodes"], two["learning_rate"])
+    assert recipe.turned == two["share_of_classes_turned"]
+    assert recipe.with_distractors == two["share_with_distractors"]
+    assert recipe.norm_momentum == two["batch_norm_momentum"]
+    assert recipe.steps == two["refinement_steps"]
+    assert recipe.sphere == two["scales_from"]
+    assert (recipe.mirror, recipe.crop, recipe.weight_decay) == (two["mirror"], 1.0, 0.0)
+    shape = preset.train
+    assert (shape.way, shape.distractors) == (two["way"], two["distractor_classes"])
+    assert (shape.shot, shape.query, shape.unlabeled) == (
+        two["shot"],
+        two["query"],
+        two["unlabeled"],
+    )
+    for h, name in ((0, "without distractors"), (5, "with distractors")):
+        settings, told = preset.at_test["cosine_kmeans", h], at_test[name]
+        assert (settings.steps, settings.options["scale"]) == (told["steps"], told["scale"])
+        assert settings.options.get("threshold") == told["threshold"]
+    assert recipe.labeled_fraction == 0.4

@@ -1,0 +1,71 @@
+"""Soft k-means by cosines, recomputed with plain loops."""
+
+import math
+
+import pytest
+import torch
+
+from semishot import refine
+from semishot.errors import InputError
+from semishot.prototypes import SHORTEST
+from support.tensors import randn
+
+N, U, D = 3, 7, 4
+
+
+def cosine(a, b):
+    top = sum(x * y for x, y in zip(a, b, strict=True))
+    lengths = [math.sqrt(sum(x * x for x in v) + SHORTEST) for v in (a, b)]
+    return top / (lengths[0] * lengths[1])
+
+
+@pytest.mark.parametrize("cluster", [True, False])
+def test_weights_match_literal_loops(cluster):
+    unlabeled, prototypes = randn(U, D, seed=1), randn(N, D, seed=2)
+    scale, threshold = 6.0, 0.2
+    module = refine.build("cosine_kmeans", scale=scale, threshold=threshold, cluster=cluster)
+    found = module.double()(unlabeled, prototypes)
+    for j, x in enumerate(unlabeled.tolist()):
+        scores = [math.exp(scale * cosine(x, p)) for p in prototypes.tolist()]
+        total = sum(scores) + (math.exp(scale * threshold) if cluster else 0)
+        for c in range(N):
+            assert found[j, c].item() == pytest.approx(scores[c] / total, rel=1e-6)
+
+
+def test_an_example_at_the_threshold_is_as_likely_a_distractor():
+    x, p = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])
+    weights = refine.build("cosine_kmeans", scale=9.0, threshold=0.6)(x, p)
+    assert weights.item() == pytest.approx(0.5, abs=1e-4)
+
+
+def test_lengths_do_not_matter():
+    unlabeled, prototypes = randn(U, D, seed=1), randn(N, D, seed=2)
+    module = refine.build("cosine_kmeans").double()
+    found = module(5 * unlabeled, 0.5 * prototypes)
+    assert torch.allclose(found, module(unlabeled, prototypes), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scale": 0.0}, "cosine_kmeans: the scale must be positive, not 0.0"),
+        ({"threshold": 1.5}, "cosine_kmeans: the threshold must be from -1 to 1, not 1.5"),
+    ],
+)
+def test_wrong_options_are_named(options, said):
+    with pytest.raises(InputError, match=said):
+        refine.build("cosine_kmeans", **options)
+
+
+def test_examples_that_do_not_take_part_change_no_prototype():
+    """As if they were not there: their weights are zero."""
+    support, unlabeled = randn(2, 6, D, seed=1), randn(2, U, D, seed=2)
+    labels = torch.eye(N, dtype=torch.float64).repeat_interleave(2, 0).expand(2, 6, N)
+    module = refine.build("cosine_kmeans", runs=2).double()
+    present = torch.tensor([[1.0] * 5 + [0.0] * 2, [1.0] * U])
+    found = refine.refined_prototypes(module, support, labels, unlabeled, 2, present=present)
+    alone = refine.build("cosine_kmeans").double()
+    few = refine.refined_prototypes(alone, support[0], labels[0], unlabeled[0, :5], 2)
+    assert torch.allclose(found[0], few)
+    whole = refine.refined_prototypes(alone, support[1], labels[1], unlabeled[1], 2)
+    assert torch.allclose(found[1], whole)
