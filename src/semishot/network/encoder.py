@@ -65,8 +65,11 @@ class ConvEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D). Pixels are scaled to [0, 1] and nothing else."""
-        maps = self.feature_maps(images)
-        return maps.reshape(maps.shape[0], self.runs, -1).transpose(0, 1)  # (R, B, D)
+        return self.flattened(self.feature_maps(images))
+
+    def flattened(self, maps: Tensor) -> Tensor:
+        """(B, R * F, H / 16, W / 16) -> (R, B, D)."""
+        return maps.reshape(maps.shape[0], self.runs, -1).transpose(0, 1)
 
     def feature_maps(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (B, R * F, H / 16, W / 16), before they are flattened."""

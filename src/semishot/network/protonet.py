@@ -90,15 +90,24 @@ class ProtoNet(nn.Module):
         Support, unlabeled and query images are one batch, whose statistics batch norm shares.
         `distractors` (R,) says in which runs' episodes they take part; None: in all.
         """
-        plain = not self.initial_loss and distractors is None and self.sphere is None
-        if self.training and self.encoder.fused and plain:
-            losses = self.fused_losses(images, shape)
+        if self.training and self.encoder.fused:
+            maps = self.encoder.feature_maps(images)
+            losses = self.fused_losses(maps, shape, distractors)
             if losses is not None:
                 return losses
-        embeddings = self.embed(images)
+            embeddings = self.encoder.flattened(maps)
+            embeddings = embeddings if self.sphere is None else self.sphere(embeddings)
+        else:
+            embeddings = self.embed(images)
+        return self.losses(embeddings, shape, distractors)
+
+    def losses(
+        self, embeddings: Tensor, shape: EpisodeShape, distractors: Tensor | None = None
+    ) -> Tensor:
+        """Embedded episodes (R, S + U + Q, D) -> (R,)."""
         present = None if distractors is None else present_images(shape, distractors)
         log_probs = self.score(embeddings, shape, present)  # (R, Q, N)
-        labels = class_labels(shape, images.device).expand(log_probs.shape[:-1])
+        labels = class_labels(shape, embeddings.device).expand(log_probs.shape[:-1])
         loss = episode_loss(log_probs, labels)
         if self.refiner is None:
             return loss
@@ -110,18 +119,26 @@ class ProtoNet(nn.Module):
         extra = refine.extra_loss(self.refiner, unlabeled, initial)
         return loss if extra is None else loss + extra
 
-    def fused_losses(self, images: Tensor, shape: EpisodeShape) -> Tensor | None:
-        """The same in a handful of kernels; None if a refiner or an episode is beyond them."""
+    def fused_losses(
+        self, maps: Tensor, shape: EpisodeShape, distractors: Tensor | None = None
+    ) -> Tensor | None:
+        """The same from the encoder's maps in a handful of kernels; None if a method or an episode is beyond
+        them."""
         from semishot.network import fused  # needs Triton
 
         if self.methods is None:  # a tensor of its own, which no captured graph should make
-            device = self.encoder.weights[0].device
-            self.methods = fused.methods_of(self.refiner, self.encoder.runs, device)
+            self.methods = fused.methods_of(self.refiner, self.encoder.runs, maps.device)
         _, unlabeled, queries = shape.sizes
         sizes = fused.Sizes(shape.way, shape.shot, unlabeled, queries)
-        if self.steps > 1 or self.methods.settings is None or not sizes.fit(self.encoder.filters):
+        initial = self.initial_loss if self.refiner is not None else 0.0
+        usual = not initial and distractors is None and self.sphere is None and self.steps == 1
+        if usual and self.methods.by_places and sizes.fit(self.encoder.filters):
+            return fused.episode_losses(maps, self.methods, sizes)
+        members = shape.way * shape.unlabeled
+        plan = fused.plan_of(self.methods, sizes, self.steps, initial, members)
+        if plan is None:
             return None
-        return fused.episode_losses(self.encoder.feature_maps(images), self.methods, sizes)
+        return fused.losses_by_points(maps, self.methods, plan, self.sphere, distractors)
 
 
 def take_run(fleet: ProtoNet, run: int) -> ProtoNet:

@@ -5,6 +5,7 @@ The plain reference is in `encoder.py`, `prototypes.py` and `refine`.
 
 from semishot.network.fused.adam import OneKernelAdam
 from semishot.network.fused.block import block
+from semishot.network.fused.by_points import losses_by_points, plan_of
 from semishot.network.fused.episode import Sizes, episode_losses
 from semishot.network.fused.first_block import first_block
 from semishot.network.fused.launching import compiled_ahead
@@ -18,5 +19,7 @@ __all__ = [
     "compiled_ahead",
     "episode_losses",
     "first_block",
+    "losses_by_points",
     "methods_of",
+    "plan_of",
 ]

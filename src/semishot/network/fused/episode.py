@@ -116,9 +116,9 @@ def _distance_kernel(
 
 @triton.jit(do_not_specialize=["way", "shot", "unlabeled", "places"])
 def _shares_kernel(
-    distance_parts, square_parts, settings, log_radius, w1, b1, w2, b2,
+    distance_parts, square_parts, settings, parameters,
     distances, squares, weights, totals, way, shot, unlabeled, places,
-    NP: tl.constexpr, UP: tl.constexpr, WITH_CLUSTER: tl.constexpr, WITH_MASK: tl.constexpr,
+    NP: tl.constexpr, UP: tl.constexpr, WITH: tl.constexpr,
 ):  # fmt: skip
     """A run's weights, and their sums with the labels'."""
     run = tl.program_id(0)
@@ -133,10 +133,9 @@ def _shares_kernel(
         square += tl.load(square_parts + at, mask=u < unlabeled, other=0)
     tl.store(squares + run * UP + u, square)
     valid = (u[:, None] < unlabeled) & (tl.arange(0, NP)[None, :] < way)
-    out = shares.forward(
-        d, square, valid, settings, log_radius, w1, b1, w2, b2, run, way, unlabeled,
-        NP, WITH_CLUSTER, WITH_MASK,
-    )  # fmt: skip
+    out, _ = shares.forward(
+        d, square, d, valid, settings, parameters, run, way, unlabeled, NP, WITH
+    )
     tl.store(weights + table, out)
     tl.store(totals + run * NP + tl.arange(0, NP), shot + tl.sum(out, 0))
 
@@ -230,10 +229,8 @@ def _query_backward_kernel(
 
 @triton.jit(do_not_specialize=["way", "unlabeled", "places"])
 def _shares_backward_kernel(
-    weight_parts, distances, squares, settings, log_radius, w1, b1, w2, b2,
-    distance_grads, square_grads, radius_grad, w1_grad, b1_grad, w2_grad, b2_grad,
-    way, unlabeled, places,
-    NP: tl.constexpr, UP: tl.constexpr, WITH_CLUSTER: tl.constexpr, WITH_MASK: tl.constexpr,
+    weight_parts, distances, squares, settings, parameters, distance_grads, square_grads, grads,
+    way, unlabeled, places, NP: tl.constexpr, UP: tl.constexpr, WITH: tl.constexpr,
 ):  # fmt: skip
     """From a run's weights to the distances and the refiner's parameters."""
     run = tl.program_id(0)
@@ -242,11 +239,13 @@ def _shares_backward_kernel(
     raw = tl.load(distances + table)
     grad = _added_up(weight_parts, run, places, unlabeled, UP, NP)
     valid = (u[:, None] < unlabeled) & (tl.arange(0, NP)[None, :] < way)
-    distance_grad, square_grad = shares.backward(
-        grad, tl.maximum(raw, 0), tl.load(squares + run * UP + u), valid,
-        settings, log_radius, w1, b1, w2, b2, radius_grad, w1_grad, b1_grad, w2_grad, b2_grad,
-        run, way, unlabeled, NP, WITH_CLUSTER, WITH_MASK,
+    square = tl.load(squares + run * UP + u)
+    d = tl.maximum(raw, 0)
+    distance_grad, square_grad, _, first, second = shares.backward(
+        grad, square * 0, d, square, d, valid, settings, parameters, grads, 1.0,
+        run, way, unlabeled, NP, WITH, False,
     )  # fmt: skip
+    shares.store_sums(first, second, settings, grads, run, WITH, False)
     tl.store(distance_grads + table, tl.where(raw >= 0, distance_grad, 0))
     tl.store(square_grads + run * UP + u, square_grad)
 
@@ -317,7 +316,7 @@ class EpisodeLosses(torch.autograd.Function):
         maps: Tensor,
         settings: Tensor,
         sizes: Sizes,
-        flags: tuple[bool, bool],
+        parts: int,
         *parameters: Tensor,
     ) -> Tensor:
         maps = channels_last(maps)
@@ -340,8 +339,8 @@ class EpisodeLosses(torch.autograd.Function):
                 num_warps=WARPS,
             )  # fmt: skip
             launch(_shares_kernel, (runs,))(
-                distance_parts, square_parts, settings, *parameters,
-                distances, squares, weights, totals, *shape, places, n, u, *flags,
+                distance_parts, square_parts, settings, parameters,
+                distances, squares, weights, totals, *shape, places, n, u, parts,
                 num_warps=sizes.warps,
             )  # fmt: skip
         launch(_refine_kernel, (runs, places))(
@@ -364,7 +363,7 @@ class EpisodeLosses(torch.autograd.Function):
             settings,
             *parameters,
         )
-        ctx.sizes, ctx.flags = sizes, flags
+        ctx.sizes, ctx.parts = sizes, parts
         return losses
 
     @staticmethod
@@ -391,8 +390,9 @@ class EpisodeLosses(torch.autograd.Function):
         distance_grads, square_grads = torch.empty_like(distances), torch.empty_like(squares)
         grads = [torch.empty_like(parameter) for parameter in parameters]
         launch(_shares_backward_kernel, (runs,))(
-            weight_parts, distances, squares, settings, *parameters, distance_grads, square_grads,
-            *grads, sizes.way, sizes.unlabeled, places, n, u, *ctx.flags, num_warps=sizes.warps,
+            weight_parts, distances, squares, settings, parameters, distance_grads, square_grads,
+            tuple(grads), sizes.way, sizes.unlabeled, places, n, u, ctx.parts,
+            num_warps=sizes.warps,
         )  # fmt: skip
         launch(_refine_backward_kernel, (runs, places))(
             maps, weights, prototype_grads, distance_grads, square_grads, maps_grad,
@@ -406,6 +406,6 @@ def episode_losses(maps: Tensor, methods: Methods, sizes: Sizes) -> Tensor:
     """The last feature maps of a fleet's episodes, (B, R * F, H, W) in float32 -> losses (R,)."""
     assert methods.settings is not None
     out: Tensor = EpisodeLosses.apply(  # type: ignore[no-untyped-call]
-        maps, methods.settings, sizes, methods.flags, *methods.parameters()
+        maps, methods.settings, sizes, methods.parts, *methods.parameters()
     )
     return out

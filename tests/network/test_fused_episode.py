@@ -1,0 +1,138 @@
+"""The kernels of refinement and loss against the plain functions and autograd in float64.
+
+Without a GPU they run in Triton's interpreter, if Triton is installed.
+"""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+
+from semishot.data.episodes import EpisodeShape
+from semishot.training.config import Member, Recipe
+from semishot.training.fleets import build_fleet
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+    pytest.importorskip("triton", "3.8", reason="the interpreter of Triton 3.8 is needed")
+
+from semishot.network import fused
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SMALL = EpisodeShape(way=3, shot=2, query=2, unlabeled=4, distractors=2)
+TILES = EpisodeShape(way=5, shot=1, query=3, unlabeled=9, distractors=3)
+SPHERE = {"sphere": 8.0, "initial_loss": 0.5}
+PAPER = (
+    ("soft_kmeans", {}),
+    ("distractor_cluster", {}),
+    ("masked_soft_kmeans", {}),
+    ("soft_kmeans", {"detach_assignments": True}),
+    ("distractor_cluster", {"two_r_squared": True}),
+    ("masked_soft_kmeans", {"mask_power": 2}),
+)
+FITTED = (("fitted_mask", {}), ("fitted_mask", {"mask_power": 3}))
+COSINES = (("cosine_kmeans", {}), ("cosine_kmeans", {"cluster": False, "scale": 4.0}))
+SCORED = (
+    ("distractor_cluster", {"score_distractors": True}),
+    ("distractor_cluster", {"score_distractors": True, "two_r_squared": True}),
+    ("soft_kmeans", {}),
+)
+EVERYTHING = PAPER[:3] + FITTED[:1] + COSINES
+CASES = {
+    "the paper's": (PAPER, {}, SMALL),
+    "fitted": (FITTED, {}, SMALL),
+    "fitted beside others": (FITTED[:1] + PAPER[:3], {}, SMALL),
+    "two steps": (PAPER, {"steps": 2}, SMALL),
+    "three steps": (EVERYTHING, {"steps": 3}, SMALL),
+    "cosines": (COSINES, {}, SMALL),
+    "sphere": (COSINES, SPHERE, SMALL),
+    "sphere, in tiles": (COSINES, SPHERE, TILES),
+    "sphere, two steps": (COSINES, SPHERE | {"steps": 2}, SMALL),
+    "sphere, everything": (EVERYTHING, SPHERE, SMALL),
+    "sphere, supervised": ((("supervised", {}),), {"sphere": 8.0}, SMALL),
+    "initial loss": (PAPER, {"initial_loss": 0.3}, SMALL),
+    "scored": (SCORED, {}, SMALL),
+    "many filters": (COSINES, SPHERE | {"filters": 128}, SMALL),
+}
+
+
+def fleet_of(methods, **options):
+    """Two runs of the first method and one of each other, with parameters of a trained fleet's size."""
+    members = tuple(Member(m, s, o) for s, (m, o) in enumerate([methods[0], *methods]))
+    recipe = Recipe(**({"filters": 16} | options))
+    fleet = build_fleet(members, recipe, 1, recipe.filters).to(DEVICE).train()
+    generator = torch.Generator().manual_seed(1)
+    for name, parameter in fleet.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator).to(DEVICE)
+        if name.startswith(("refiner", "sphere")):
+            parameter.data += (0.03 if "slow" in name else 0.3) * noise
+        if name.endswith("log_radius"):
+            parameter.data.fill_(0.7)
+    if fleet.sphere is not None:
+        fleet.sphere.center.uniform_(0, 0.5)
+    return fleet
+
+
+def of_episode(fleet):
+    """The parameters of refinement and loss."""
+    named = fleet.named_parameters()
+    return [p for name, p in named if name.startswith(("refiner", "sphere"))]
+
+
+def results(fleet, losses, maps, weight):
+    fleet.zero_grad()
+    maps.grad = None
+    (losses * weight).sum().backward()
+    held = [] if fleet.sphere is None else [fleet.sphere.center.clone()]
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in of_episode(fleet)]
+    return [losses.detach(), maps.grad, *held, *grads]
+
+
+def compared(fleet, shape, distractors=None, side=1):
+    """The kernels' results, after those of the plain functions in float64 were found to be the same."""
+    runs = fleet.encoder.runs
+    size = (shape.images, runs * fleet.encoder.filters, side, side)
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.rand(size, generator=generator).to(DEVICE) * 4 / (size[1] / runs) ** 0.5 / side
+    maps = maps.contiguous(memory_format=torch.channels_last).requires_grad_()
+    weight = torch.rand(runs, generator=generator).to(DEVICE) + 0.5
+    before = {name: value.clone() for name, value in fleet.state_dict().items()}
+    found = []
+    for _ in range(2 if DEVICE.type == "cuda" else 1):  # the same bits each time
+        fleet.load_state_dict(before)
+        losses = fleet.fused_losses(maps, shape, distractors)
+        assert losses is not None
+        found.append(results(fleet, losses, maps, weight))
+    assert all(torch.equal(a, b) for a, b in zip(found[0], found[-1], strict=True))
+    fleet.load_state_dict(before)
+    exact, rows = fleet.double(), maps.detach().double().requires_grad_()
+    embeddings = exact.encoder.flattened(rows)
+    embeddings = embeddings if exact.sphere is None else exact.sphere(embeddings)
+    present = None if distractors is None else distractors.double()
+    plain = exact.losses(embeddings, shape, present)
+    for one, other in zip(found[0], results(exact, plain, rows, weight.double()), strict=True):
+        assert (one.double() - other).norm() <= 1e-4 * other.norm()
+    return found[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_losses_and_gradients_match_float64(case):
+    methods, options, shape = CASES[case]
+    compared(fleet_of(methods, **options), shape)
+
+
+@pytest.mark.parametrize("methods", [COSINES, EVERYTHING], ids=len)
+def test_distractors_take_part_in_some_episodes(methods):
+    fleet = fleet_of(methods, **SPHERE)
+    there = torch.arange(fleet.encoder.runs, device=DEVICE) % 2
+    compared(fleet, SMALL, there.float())
+
+
+def test_a_supervised_fleet_leaves_unlabeled_images_alone():
+    compared(fleet_of((("supervised", {}),)), SMALL)
+
+
+def test_many_places_are_many_features():
+    fleet = fleet_of(COSINES + PAPER[:3], initial_loss=0.5)
+    compared(fleet, replace(SMALL, unlabeled=3), side=3)
