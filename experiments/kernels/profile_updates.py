@@ -40,7 +40,7 @@ def update_of(case: str, device: torch.device) -> Callable[[], object]:
     optimizer = fleet_optimizer(Recipe(), fleet)
     pool = torch.randint(256, (2000, channels, side, side), device=device).byte()
     chosen = torch.randint(2000, (len(models), shape.images), device=device)
-    return lambda: update(fleet, optimizer, pool[chosen], None, shape)
+    return lambda: update(fleet, optimizer, pool[chosen], None, (shape,))
 
 
 def captured(work: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, torch.cuda.Stream]:

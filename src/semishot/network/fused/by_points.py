@@ -19,6 +19,8 @@ from semishot.network.fused.methods import Methods
 from semishot.network.sphere import MOMENTUM, Sphere
 
 TILE = points.TILE.value
+STAGES = 2
+"""Tiles loaded ahead in the largest products: three would need more shared memory than many GPUs have."""
 MOST_POINTS = 1024
 """Of a run: a table of all pairs of them is 4 MB."""
 
@@ -59,6 +61,16 @@ class Plan:
         """UT."""
         rounded = self.sizes.rounded[1]
         return min(rounded, MOST_ROWS) if self.by_rows else rounded
+
+    @property
+    def warps(self) -> int:
+        """Of a program that holds TILE points of a table, eight numbers to a thread."""
+        return max(4, self.classes * TILE // 256)
+
+    @property
+    def row_warps(self) -> int:
+        """Of a program that holds UT rows of a table."""
+        return min(16, max(4, self.classes * self.rows // 256))
 
     @property
     def fits(self) -> bool:
@@ -146,7 +158,7 @@ class Work:
         grid = self.runs, self.tiles, self.tiles
         launch(points.inner_kernel, grid)(
             self.maps, self.centers, self.seen, self.runs, self.places, plan.images, plan.points,
-            *tail, num_warps=WARPS,
+            *tail, num_warps=WARPS, num_stages=STAGES,
         )  # fmt: skip
         self.inner = self.seen
         if self.sphere:
@@ -163,12 +175,12 @@ class Work:
                     self.inner, self.assigned[step - 1], self.products[step - 1], self.settings,
                     self.parameters, self.distractors, self.weights, *shape, plan.members,
                     plan.images, plan.points, plan.classes, plan.rows, plan.parts, self.present,
-                    plan.scored, num_warps=sizes.warps,
+                    plan.scored, num_warps=plan.row_warps,
                 )  # fmt: skip
             launch(steps.products_kernel, (self.runs, self.tiles))(
                 self.inner, self.weights, self.assigned[step], self.products[step],
                 self.totals[step], *shape, plan.images, plan.points, step == 0, plan.scored,
-                plan.classes,
+                plan.classes, num_warps=plan.warps, num_stages=STAGES,
             )  # fmt: skip
         losses = self.empty(self.runs)
         if not plan.steps:
@@ -186,7 +198,7 @@ class Work:
             self.parameters, losses, self.product_grads[step], self.square_grads[step],
             self.own_grads, self.origin_grads, self.radius_grads, self.score_grads, share,
             sizes.way, sizes.shot, sizes.unlabeled, sizes.queries, plan.images, plan.points,
-            plan.classes, MOST_ROWS, self.sphere, plan.scored, add,
+            plan.classes, MOST_ROWS, self.sphere, plan.scored, add, num_warps=plan.warps,
         )  # fmt: skip
 
     def back(self, loss_grads: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -199,7 +211,7 @@ class Work:
             launch(steps.weight_grads_kernel, (self.runs, triton.cdiv(sizes.unlabeled, TILE)))(
                 self.inner, self.assigned[step], self.products[step], self.totals[step],
                 self.product_grads[step], self.square_grads[step], weight_grads, *shape,
-                plan.points, plan.classes,
+                plan.points, plan.classes, num_warps=plan.warps, num_stages=STAGES,
             )  # fmt: skip
             launch(steps.weights_backward_kernel, (self.runs,))(
                 self.inner, self.assigned[step - 1], self.products[step - 1], self.settings,
@@ -208,13 +220,13 @@ class Work:
                 self.origin_grads, self.score_grads, tuple(grads), *shape, plan.members,
                 plan.images, plan.points, plan.classes, plan.rows, plan.parts, self.present,
                 plan.scored, step == 1 and plan.initial_loss > 0, step < plan.steps,
-                num_warps=sizes.warps,
+                num_warps=plan.row_warps,
             )  # fmt: skip
         both, along = torch.empty_like(self.inner), self.empty(self.runs, self.tiles, plan.points)
         launch(steps.both_kernel, (self.runs, self.tiles, self.tiles))(
             self.inner, self.assigned, self.product_grads, self.square_grads, self.own_grads,
             self.origin_grads, both, along, self.runs, plan.steps + 1, plan.images, plan.points,
-            plan.classes, self.sphere, num_warps=WARPS,
+            plan.classes, self.sphere, num_warps=WARPS, num_stages=STAGES,
         )  # fmt: skip
         maps_grad, slow_grad = torch.empty_like(self.maps), self.empty(self.runs)
         parts = self.places * (self.filters // self.at_a_time)
@@ -222,6 +234,7 @@ class Work:
             self.maps, self.centers, self.seen, self.slow, both, along, loss_grads,
             self.radius_grads, maps_grad, slow_grad, self.runs, self.places, plan.images,
             plan.points, self.filters, self.at_a_time, self.sphere, num_warps=WARPS,
+            num_stages=STAGES,
         )  # fmt: skip
         return maps_grad, slow_grad, grads
 

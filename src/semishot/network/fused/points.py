@@ -82,8 +82,7 @@ def inner_kernel(
         i, j = row + tl.arange(0, TILE)[:, None], column + tl.arange(0, TILE)[None, :]
         tl.store(inner + (run * points + i) * points + j, out)
         if row < column:
-            j, i = column + tl.arange(0, TILE)[:, None], row + tl.arange(0, TILE)[None, :]
-            tl.store(inner + (run * points + j) * points + i, tl.trans(out))
+            tl.store(inner + (run * points + tl.trans(j)) * points + tl.trans(i), tl.trans(out))
 
 
 @triton.jit

@@ -1,0 +1,204 @@
+"""One update of each refiner's fleet on a GPU: plain functions in the graph against the fused kernels.
+
+First it runs the tests of the kernels, if pytest is installed.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from profile_updates import captured, kernels, microseconds
+from torch import Tensor
+
+from semishot.data.episodes import EpisodeShape
+from semishot.network import fused
+from semishot.network.encoder import embedding_features
+from semishot.network.protonet import ProtoNet
+from semishot.paper.presets import FOR_DATASET, MINI, PRESETS
+from semishot.training.config import Member, Recipe
+from semishot.training.fleet_training import fleet_optimizer
+from semishot.training.fleets import build_fleet
+from semishot.training.update import Target, update
+
+TESTS = Path(__file__).parents[2] / "tests" / "network"
+SECONDS = 225
+"""After which no further case is begun."""
+REPLAYS = 20
+GLYPHS, PHOTOS = (1, 28), (3, 84)
+"""Channels and side."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fleet and its episodes."""
+
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Recipe = Recipe()
+    two_stage: bool = False
+    """Episodes, and sphere, as in that preset; else the paper's with distractors."""
+
+    def recipe_of(self, image: tuple[int, int]) -> Recipe:
+        if not self.two_stage:
+            return self.recipe
+        preset = PRESETS["two-stage"] if image == GLYPHS else FOR_DATASET["two-stage", MINI]
+        same = ("sphere", "initial_loss", "with_distractors", "init_std", "norm_momentum")
+        return replace(self.recipe, **{name: getattr(preset.recipe, name) for name in same})
+
+    def shape(self, image: tuple[int, int]) -> EpisodeShape:
+        shape = EpisodeShape(query=1 if image == GLYPHS else 5, distractors=5)
+        if self.two_stage:
+            shape = PRESETS["two-stage"].train
+            shape = shape if image == GLYPHS else FOR_DATASET["two-stage", MINI].train
+        if self.model == "supervised":
+            shape = replace(shape, unlabeled=0, distractors=0)
+        return shape
+
+    def runs(self, image: tuple[int, int]) -> int:
+        return 70 if image == GLYPHS and not self.two_stage else 10
+
+    def members(self, runs: int) -> tuple[Member, ...]:
+        models = self.model.split("+")  # side by side
+        chosen = [models[run * len(models) // runs] for run in range(runs)]
+        return tuple(Member(model, run, self.options) for run, model in enumerate(chosen))
+
+
+STEPS = Recipe(steps=3)
+MIXED = "soft_kmeans+distractor_cluster+masked_soft_kmeans"
+CASES = {
+    "two-stage cosine_kmeans": Case("cosine_kmeans", two_stage=True),
+    "two-stage supervised": Case("supervised", two_stage=True),
+    "two-stage prwn": Case("prwn", two_stage=True),
+    "two-stage oslo": Case("oslo", two_stage=True),
+    "two-stage label_propagation": Case("label_propagation", two_stage=True),
+    "soft_kmeans, 3 steps": Case("soft_kmeans", recipe=STEPS),
+    "masked, 3 steps": Case("masked_soft_kmeans", recipe=STEPS),
+    "three methods, 3 steps": Case(MIXED, recipe=STEPS),
+    "fitted_mask": Case("fitted_mask"),
+    "oslo": Case("oslo"),
+    "cluster, N + 1 scores": Case("distractor_cluster", {"score_distractors": True}),
+    "cosine_kmeans": Case("cosine_kmeans"),
+    "prwn": Case("prwn"),
+    "label_propagation": Case("label_propagation"),
+    "masked, 128 filters": Case("masked_soft_kmeans", recipe=Recipe(filters=128)),
+    "supervised": Case("supervised"),
+    "masked": Case("masked_soft_kmeans"),
+    "three methods": Case(MIXED),
+}
+
+
+@contextmanager
+def only(way: str) -> Iterator[None]:
+    """Inside, an update is done by the plain functions, by `by_points.py`'s kernels, or by the best."""
+    nothing = lambda *_: None  # noqa: E731
+    if way == "plain":
+        with mock.patch.object(ProtoNet, "fused_losses", nothing):
+            yield
+    elif way == "points":
+        with mock.patch.object(fused.Methods, "by_places", False):
+            yield
+    else:
+        yield
+
+
+def work_of(
+    case: Case, image: tuple[int, int], device: torch.device
+) -> tuple[ProtoNet, Callable[[], Tensor]]:
+    channels, side = image
+    recipe, shape, runs = case.recipe_of(image), case.shape(image), case.runs(image)
+    features = embedding_features(recipe.filters, (side, side))
+    torch.manual_seed(0)
+    fleet = build_fleet(case.members(runs), recipe, channels, features).to(device).train()
+    fleet.encoder.fused = True
+    optimizer = fleet_optimizer(recipe, fleet)
+    pool = torch.randint(256, (2000, channels, side, side), device=device).byte()
+    chosen = torch.randint(2000, (runs, shape.images), device=device)
+    target: Target = (shape,)
+    if case.two_stage and case.model != "supervised":
+        target = (shape, (torch.arange(runs, device=device) % 2).float())
+    return fleet, lambda: update(fleet, optimizer, pool[chosen], None, target)
+
+
+@dataclass(frozen=True)
+class Measured:
+    us: float
+    kernels: int
+    loss: Tensor
+    """Of the first update (R,)."""
+
+
+def measure(case: Case, image: tuple[int, int], way: str, device: torch.device) -> Measured | None:
+    """None if the kernels do not know the case."""
+    with only(way):
+        fleet, work = work_of(case, image, device)
+        if way != "plain" and not _is_fused(fleet, work):
+            return None
+        with fused.compiled_ahead():
+            work()
+        fleet, work = work_of(case, image, device)
+        loss = work().clone()
+        graph, stream = captured(work)
+        counts, _ = kernels(graph, stream)
+        return Measured(microseconds(graph, stream, REPLAYS), sum(counts.values()), loss)
+
+
+def _is_fused(fleet: ProtoNet, work: Callable[[], Tensor]) -> bool:
+    answers = []
+    own = ProtoNet.fused_losses
+
+    def noted(*arguments: Any) -> Tensor | None:
+        answers.append(own(*arguments))
+        return answers[-1]
+
+    with mock.patch.object(ProtoNet, "fused_losses", noted), fused.compiled_ahead():
+        work()
+    return answers[0] is not None
+
+
+def show(name: str, image: tuple[int, int], ways: Mapping[str, Measured | None], runs: int) -> None:
+    cells = []
+    for way in ("plain", "fused", "points"):
+        found = ways.get(way)
+        cells.append(f"{found.us:7.0f} {found.kernels:5}" if found else f"{'-':>7} {'':5}")
+    plain, found = ways.get("plain"), ways.get("fused")
+    apart = "-"
+    if plain is not None and found is not None:
+        apart = f"{float((found.loss - plain.loss).norm() / plain.loss.norm()):.0e}"
+    print(f"{name:28} {image[1]:3} {runs:4} | {' | '.join(cells)} | {apart:>6}", flush=True)
+
+
+def main() -> None:
+    begin = time.monotonic()
+    device = torch.device("cuda")
+    if find_spec("pytest") is not None and "--no-tests" not in sys.argv:
+        import pytest
+
+        files = [str(TESTS / "test_fused.py"), str(TESTS / "test_fused_episode.py")]
+        code = pytest.main([*files, "-q", "-p", "no:cacheprovider", "-o", "addopts="])
+        print(f"tests: exit code {int(code)}, {time.monotonic() - begin:.0f} s", flush=True)
+    print("us of one update and its kernels; losses apart from the plain ones, relative")
+    print(f"{'':28} {'':3} runs | {'plain':>13} | {'fused':>13} | {'by points':>13} | {'apart':>6}")
+    left_out = []
+    for image in (PHOTOS, GLYPHS):
+        for name, case in CASES.items():
+            if time.monotonic() - begin > SECONDS:
+                left_out.append(f"{name} ({image[1]})")
+                continue
+            ways = {way: measure(case, image, way, device) for way in ("plain", "fused")}
+            if "+" in case.model or case.model in ("masked_soft_kmeans", "fitted_mask"):
+                ways["points"] = measure(case, image, "points", device)
+            show(name, image, ways, case.runs(image))
+            torch.cuda.empty_cache()
+    if left_out:
+        print(f"left out after {SECONDS} s: {', '.join(left_out)}")
+
+
+if __name__ == "__main__":
+    main()
