@@ -41,7 +41,7 @@ class Case:
 
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    recipe: Recipe = Recipe()
+    recipe: Recipe = field(default_factory=Recipe)
     two_stage: bool = False
     """Episodes, and sphere, as in that preset; else the paper's with distractors."""
 

@@ -17,8 +17,6 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
     pytest.importorskip("triton", "3.8", reason="the interpreter of Triton 3.8 is needed")
 
-from semishot.network import fused
-
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = EpisodeShape(way=3, shot=2, query=2, unlabeled=4, distractors=2)
 TILES = EpisodeShape(way=5, shot=1, query=3, unlabeled=9, distractors=3)
@@ -38,6 +36,7 @@ SCORED = (
     ("distractor_cluster", {"score_distractors": True, "two_r_squared": True}),
     ("soft_kmeans", {}),
 )
+WALKS = (("prwn", {}), ("prwn", {"weight": 2.0}))
 EVERYTHING = PAPER[:3] + FITTED[:1] + COSINES
 CASES = {
     "the paper's": (PAPER, {}, SMALL),
@@ -53,6 +52,9 @@ CASES = {
     "sphere, supervised": ((("supervised", {}),), {"sphere": 8.0}, SMALL),
     "initial loss": (PAPER, {"initial_loss": 0.3}, SMALL),
     "scored": (SCORED, {}, SMALL),
+    "walks": (WALKS, {}, SMALL),
+    "walks on a sphere, in tiles": (WALKS, SPHERE, TILES),
+    "walks beside others": (WALKS + COSINES[:1], SPHERE, SMALL),
     "many filters": (COSINES, SPHERE | {"filters": 128}, SMALL),
 }
 

@@ -11,12 +11,13 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from semishot.network.fused import points, steps
+from semishot.network.fused import points, steps, walks
 from semishot.network.fused.episode import LEAST, MOST_ROWS, WARPS, Sizes
 from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last
 from semishot.network.fused.methods import Methods
 from semishot.network.sphere import MOMENTUM, Sphere
+from semishot.refine import prwn
 
 TILE = points.TILE.value
 STAGES = 2
@@ -40,6 +41,7 @@ class Plan:
     """`Methods.parts`."""
     by_rows: bool
     scored: bool
+    walks: bool
 
     @property
     def images(self) -> int:
@@ -50,6 +52,11 @@ class Plan:
     def points(self) -> int:
         """M."""
         return int(triton.cdiv(self.images + 1, TILE)) * TILE
+
+    @property
+    def width(self) -> int:
+        """U, rounded up to a multiple of TILE."""
+        return int(triton.cdiv(self.sizes.unlabeled, TILE)) * TILE
 
     @property
     def classes(self) -> int:
@@ -64,13 +71,13 @@ class Plan:
 
     @property
     def warps(self) -> int:
-        """Of a program that holds TILE points of a table, eight numbers to a thread."""
-        return max(4, self.classes * TILE // 256)
+        """Of a program that holds TILE points of a table, four numbers to a thread."""
+        return min(16, max(4, self.classes * TILE // 128))
 
     @property
     def row_warps(self) -> int:
         """Of a program that holds UT rows of a table."""
-        return min(16, max(4, self.classes * self.rows // 256))
+        return min(16, max(4, self.classes * self.rows // 128))
 
     @property
     def fits(self) -> bool:
@@ -89,11 +96,11 @@ class LossesByPoints(torch.autograd.Function):
         slow: Tensor | None,
         center: Tensor | None,
         distractors: Tensor | None,
-        settings: Tensor,
+        methods: Methods,
         plan: Plan,
         *parameters: Tensor,
     ) -> Tensor:
-        work = Work(channels_last(maps), slow, center, distractors, settings, plan, parameters)
+        work = Work(channels_last(maps), slow, center, distractors, methods, plan, parameters)
         work.measure()
         losses = work.refine()
         ctx.work = work
@@ -119,11 +126,14 @@ class Work:
         slow: Tensor | None,
         center: Tensor | None,
         distractors: Tensor | None,
-        settings: Tensor,
+        methods: Methods,
         plan: Plan,
         parameters: tuple[Tensor, ...],
     ) -> None:
+        settings = methods.settings
+        assert settings is not None
         self.maps, self.settings, self.plan, self.parameters = maps, settings, plan, parameters
+        self.weights_of_walks = settings if methods.walks is None else methods.walks
         self.sphere, self.present = slow is not None, distractors is not None
         self.slow = settings if slow is None else slow  # not read, but a kernel needs some address
         self.center = settings if center is None else center
@@ -183,13 +193,68 @@ class Work:
                 plan.classes, num_warps=plan.warps, num_stages=STAGES,
             )  # fmt: skip
         losses = self.empty(self.runs)
-        if not plan.steps:
-            self.add_loss(losses, 0, 1 + plan.initial_loss, add=False)
-            return losses
-        self.add_loss(losses, plan.steps, 1.0, add=False)
-        if plan.initial_loss:
-            self.add_loss(losses, 0, plan.initial_loss, add=True)
+        if plan.steps:
+            self.add_loss(losses, plan.steps, 1.0, add=False)
+        if plan.initial_loss or not plan.steps:
+            share = plan.initial_loss if plan.steps else 1 + plan.initial_loss
+            self.add_loss(losses, 0, share, add=plan.steps > 0)
+        if plan.walks:
+            self.walk(losses)
         return losses
+
+    def walk(self, losses: Tensor) -> None:
+        """Add the loss of random walks."""
+        plan, sizes = self.plan, self.plan.sizes
+        support, width = sizes.way * sizes.shot, plan.width
+        one, across = (self.runs,), (self.runs, width // TILE)
+        options = {"num_warps": plan.warps, "num_stages": STAGES}
+        table = self.runs, plan.classes, width
+        self.between, self.there = self.empty(self.runs, width, width), self.empty(*table)
+        self.backs, self.back_grads = (self.empty(prwn.STEPS, *table) for _ in range(2))
+        self.home_grads = self.empty(prwn.STEPS, *table[:2])
+        visits = self.empty(self.runs)
+        launch(walks.between_kernel, across)(
+            self.inner, self.between, support, sizes.unlabeled, plan.points, width, num_warps=WARPS
+        )
+        launch(walks.start_kernel, one)(
+            self.inner, self.assigned[0], self.products[0], self.there, self.backs[0], visits,
+            support, sizes.way, sizes.unlabeled, plan.points, width, plan.classes,
+            num_warps=plan.warps,
+        )  # fmt: skip
+        for step in range(prwn.STEPS - 1):
+            launch(walks.step_kernel, across)(
+                self.between, self.backs[step], self.backs[step + 1], width, plan.classes,
+                **options,
+            )  # fmt: skip
+        launch(walks.home_kernel, one)(
+            self.there, self.backs, visits, self.weights_of_walks, losses, self.home_grads,
+            self.back_grads[-1], sizes.way, self.runs, width, plan.classes, num_warps=plan.warps,
+        )  # fmt: skip
+
+    def walk_back(self) -> Tensor:
+        """Add the gradients of random walks; those of the similarities between images are returned."""
+        plan, sizes = self.plan, self.plan.sizes
+        support, width = sizes.way * sizes.shot, plan.width
+        across = self.runs, width // TILE
+        options = {"num_warps": plan.warps, "num_stages": STAGES}
+        for step in reversed(range(prwn.STEPS - 1)):
+            launch(walks.step_backward_kernel, across)(
+                self.between, self.there, self.home_grads[step], self.back_grads[step + 1],
+                self.back_grads[step], width, plan.classes, **options,
+            )  # fmt: skip
+        between_grads = torch.empty_like(self.between)
+        launch(walks.between_backward_kernel, across)(
+            self.between, self.backs, self.back_grads, between_grads, self.own_grads, support,
+            sizes.unlabeled, self.runs, plan.points, width, plan.classes, num_warps=WARPS,
+            num_stages=STAGES,
+        )  # fmt: skip
+        launch(walks.start_backward_kernel, (self.runs,))(
+            self.inner, self.assigned[0], self.products[0], self.there, self.backs,
+            self.back_grads[0], self.home_grads, self.weights_of_walks, self.product_grads[0],
+            self.square_grads[0], self.own_grads, support, sizes.way, sizes.unlabeled, self.runs,
+            plan.points, width, plan.classes, num_warps=plan.warps,
+        )  # fmt: skip
+        return between_grads
 
     def add_loss(self, losses: Tensor, step: int, share: float, add: bool) -> None:
         plan, sizes = self.plan, self.plan.sizes
@@ -222,11 +287,13 @@ class Work:
                 plan.scored, step == 1 and plan.initial_loss > 0, step < plan.steps,
                 num_warps=plan.row_warps,
             )  # fmt: skip
+        between_grads = self.walk_back() if plan.walks else self.inner  # not read
         both, along = torch.empty_like(self.inner), self.empty(self.runs, self.tiles, plan.points)
         launch(steps.both_kernel, (self.runs, self.tiles, self.tiles))(
             self.inner, self.assigned, self.product_grads, self.square_grads, self.own_grads,
-            self.origin_grads, both, along, self.runs, plan.steps + 1, plan.images, plan.points,
-            plan.classes, self.sphere, num_warps=WARPS, num_stages=STAGES,
+            self.origin_grads, between_grads, both, along, self.runs, plan.steps + 1,
+            sizes.way * sizes.shot, sizes.unlabeled, plan.images, plan.points, plan.width,
+            plan.classes, self.sphere, plan.walks, num_warps=WARPS, num_stages=STAGES,
         )  # fmt: skip
         maps_grad, slow_grad = torch.empty_like(self.maps), self.empty(self.runs)
         parts = self.places * (self.filters // self.at_a_time)
@@ -243,13 +310,17 @@ def plan_of(
     methods: Methods, sizes: Sizes, steps: int, initial_loss: float, members: int
 ) -> Plan | None:
     """None if these kernels do not know a method, or cannot hold the tables."""
-    if methods.settings is None or methods.on_directions or methods.walks is not None:
+    if methods.settings is None or methods.on_directions:
         return None
     if methods.kinds == {0} or not sizes.unlabeled:
         steps = 0
     if methods.scored and steps != 1:
         return None
-    plan = Plan(sizes, steps, initial_loss, members, methods.parts, methods.by_rows, methods.scored)
+    walking = methods.walks is not None and sizes.unlabeled > 0
+    if walking and sizes.unlabeled == 1:
+        return None
+    known = methods.parts, methods.by_rows, methods.scored
+    plan = Plan(sizes, steps, initial_loss, members, *known, walking)
     return plan if plan.fits else None
 
 
@@ -263,6 +334,6 @@ def losses_by_points(
     """The last feature maps of a fleet's episodes, (B, R * F, H, W) in float32 -> losses (R,)."""
     slow, center = (None, None) if sphere is None else (sphere.slow_log_scale, sphere.center)
     out: Tensor = LossesByPoints.apply(  # type: ignore[no-untyped-call]
-        maps, slow, center, distractors, methods.settings, plan, *methods.parameters()
+        maps, slow, center, distractors, methods, plan, *methods.parameters()
     )
     return out

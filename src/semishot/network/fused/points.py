@@ -1,17 +1,17 @@
 """Inner products of all points of a fleet's episodes, and back: all that refinement and loss depend on.
 
 The points of a run are its images and, after the last, the origin, seen from a center: no distance between
-points depends on it, and near them fewer digits are lost. With a sphere (`network/sphere.py`) the center is the
-sphere's, and a point x at a distance of 1 / g has the place r g x, so that the inner products are scaled by
-r^2 g_i g_j.
+points depends on it, and near them fewer digits are lost. With a sphere (`network/sphere.py`) the center is
+the sphere's, and a point x at a distance of 1 / g has the place r g x, so that the inner products are scaled
+by r^2 g_i g_j.
 
-With C the gradient of the inner products plus its transpose, the gradient of point i is sum_j C_ij x_j. Behind
-a sphere, with y = r g x and g^-2 = |x|^2 + a constant,
+With C the gradient of the inner products plus its transpose, the gradient of point i is sum_j C_ij x_j.
+Behind a sphere, with y = r g x and g^-2 = |x|^2 + a constant,
 
     sum_j r^2 g_i g_j C_ij x_j - g_i^2 x_i sum_j C_ij (y_i y_j).
 
-A program takes TILE of a run's points. Letters: R runs, B images, F filters, P places of the last maps, D = F P;
-M points, rounded up to a multiple of TILE.
+A program takes TILE of a run's points. Letters: R runs, B images, F filters, P places of the last maps,
+D = F P features; M points, rounded up to a multiple of TILE.
 """
 
 import triton

@@ -1,14 +1,15 @@
 """Refinement steps and the loss from inner products alone, forward and backward (Eqs. 1-9).
 
-A prototype is a weighted mean of a run's points, p_n = sum_v A_nv x_v. Its inner products with all points are
-P = A H, H those of the points; its square is sum_v A_nv P_nv. Distances and cosines follow from these, from them
-the weights of the next step, and so on to the loss. Backward, with dP and dq the gradients of P and of the squares,
+A prototype is a weighted mean of a run's points, p_n = sum_v A_nv x_v. Its inner products with all points
+are P = A H, H those of the points; its square is sum_v A_nv P_nv. Distances and cosines follow from these,
+from them the weights of the next step, and so on to the loss. Backward, with dP and dq the gradients of P and
+of the squares,
 
     dP + dq A =: E,   dA = E H^T + dq P,   dH = A^T E.
 
 A kernel that makes one of these products takes TILE points in a program; one that turns them into weights, or
-into the loss, takes a run. Letters as in `episode.py` and `points.py`: M points, rounded up to a multiple of TILE;
-UT, QT the rows handled at a time. All (R, N, M) tables are zero where nothing is assigned.
+into the loss, takes a run. Letters as in `episode.py` and `points.py`: M points, rounded up to a multiple of
+TILE; UT, QT the rows handled at a time. All (R, N, M) tables are zero where nothing is assigned.
 """
 
 import triton
@@ -64,7 +65,7 @@ def products_kernel(
 
 
 @triton.jit
-def _class_squares(assigned, products, run, points, NP: tl.constexpr):
+def class_squares(assigned, products, run, points, NP: tl.constexpr):
     """(N,): the squares of the prototypes."""
     n = tl.arange(0, NP)[:, None]
     out = tl.zeros((NP,), tl.float32)
@@ -109,7 +110,7 @@ def weights_kernel(
     """A run's weights, (N, M), from its prototypes' products."""
     run = tl.program_id(0)
     n = tl.arange(0, NP)[None, :]
-    class_square = _class_squares(assigned, products, run, points, NP)
+    class_square = class_squares(assigned, products, run, points, NP)
     for first in range(0, unlabeled, UT):
         u = first + tl.arange(0, UT)
         real = u < unlabeled
@@ -142,7 +143,7 @@ def loss_kernel(
     """Eqs. 2-3: `share` of a run's loss, and its gradients. With ADD, they are added to what is there."""
     run = tl.program_id(0)
     n = tl.arange(0, NP)
-    class_square = _class_squares(assigned, products, run, points, NP)
+    class_square = class_squares(assigned, products, run, points, NP)
     stretch = class_square * 0 + 1  # of the prototypes, on to the sphere
     if SPHERE:
         radius = tl.sqrt(square_radius(slow, run))
@@ -249,7 +250,7 @@ def weights_backward_kernel(
     """From a run's weights to its prototypes' products and squares, the points and the parameters."""
     run = tl.program_id(0)
     n = tl.arange(0, NP)
-    class_square = _class_squares(assigned, products, run, points, NP)
+    class_square = class_squares(assigned, products, run, points, NP)
     square_grad, origin_grad = class_square * 0, class_square * 0
     first_sum, second_sum = tl.sum(square_grad, 0), tl.sum(square_grad, 0)
     scale = tl.load(loss_grads + run)
@@ -308,12 +309,16 @@ def weights_backward_kernel(
     shares.store_sums(first_sum * scale, second_sum * scale, settings, grads, run, WITH, ADD_SUMS)
 
 
-@triton.jit(do_not_specialize=["runs", "count", "images", "points"])
+@triton.jit(
+    do_not_specialize=["runs", "count", "support", "unlabeled", "images", "points", "width"]
+)
 def both_kernel(
-    inner, assigned, product_grads, square_grads, own_grads, origin_grads, both, along,
-    runs, count, images, points, NP: tl.constexpr, SPHERE: tl.constexpr,
+    inner, assigned, product_grads, square_grads, own_grads, origin_grads, between_grads,
+    both, along, runs, count, support, unlabeled, images, points, width,
+    NP: tl.constexpr, SPHERE: tl.constexpr, WALKS: tl.constexpr,
 ):  # fmt: skip
-    """C = dH + dH^T of all steps, (R, M, M), and sums of its products with H."""
+    """C = dH + dH^T of all steps, (R, M, M), and sums of its products with H. The gradients of similarities
+    between unlabeled images, 2 H_ij - H_ii - H_jj, are (R, U, U), U rounded up to `width`."""
     run = tl.program_id(0)
     i = tl.program_id(1) * TILE + tl.arange(0, TILE)
     j = tl.program_id(2) * TILE + tl.arange(0, TILE)
@@ -332,6 +337,13 @@ def both_kernel(
     out += tl.where(i[:, None] == j[None, :], own, 0)
     between = tl.load(origin_grads + run * points + i)[:, None]
     out += tl.where(j[None, :] == images, between, 0)
+    if WALKS:
+        u, v = i[:, None] - support, j[None, :] - support
+        real = (u >= 0) & (u < unlabeled) & (v >= 0) & (v < unlabeled)
+        one = tl.load(between_grads + (run * width + u) * width + v, mask=real, other=0)
+        out += 2 * (
+            one + tl.load(between_grads + (run * width + v) * width + u, mask=real, other=0)
+        )
     at = (run * points + i[:, None]) * points + j[None, :]
     tl.store(both + at, out)
     if SPHERE:
