@@ -37,6 +37,7 @@ SCORED = (
     ("soft_kmeans", {}),
 )
 WALKS = (("prwn", {}), ("prwn", {"weight": 2.0}))
+OSLO = (("oslo", {}), ("oslo", {"steps": 3, "distractor_temperature": 0.5}))
 EVERYTHING = PAPER[:3] + FITTED[:1] + COSINES
 CASES = {
     "the paper's": (PAPER, {}, SMALL),
@@ -55,6 +56,9 @@ CASES = {
     "walks": (WALKS, {}, SMALL),
     "walks on a sphere, in tiles": (WALKS, SPHERE, TILES),
     "walks beside others": (WALKS + COSINES[:1], SPHERE, SMALL),
+    "oslo": (OSLO, {}, SMALL),
+    "oslo on a sphere, in tiles": (OSLO[:1], SPHERE, TILES),
+    "oslo beside others": (COSINES[:1] + OSLO + WALKS[:1], SPHERE | {"steps": 2}, SMALL),
     "many filters": (COSINES, SPHERE | {"filters": 128}, SMALL),
 }
 
@@ -124,7 +128,7 @@ def test_losses_and_gradients_match_float64(case):
     compared(fleet_of(methods, **options), shape)
 
 
-@pytest.mark.parametrize("methods", [COSINES, EVERYTHING], ids=len)
+@pytest.mark.parametrize("methods", [COSINES, OSLO[1:], EVERYTHING], ids=len)
 def test_distractors_take_part_in_some_episodes(methods):
     fleet = fleet_of(methods, **SPHERE)
     there = torch.arange(fleet.encoder.runs, device=DEVICE) % 2

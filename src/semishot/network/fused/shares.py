@@ -157,8 +157,8 @@ def backward(
     run, way, unlabeled, NP: tl.constexpr, WITH: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """The gradients (U, N) of the weights and (U,) of the other cluster's shares -> those of distances
-    (U, N), squares (U,) and cosines (U, N), and two sums over these images: the gradients of log r, or of the two
-    parameters of `cosine_kmeans`.
+    (U, N), squares (U,) and cosines (U, N), and two sums over these images: the gradients of log r, or of
+    the two parameters of `cosine_kmeans`.
 
     Those of the mask's parameters are stored, times `scale`, or added to what is there.
     """

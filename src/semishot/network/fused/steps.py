@@ -95,7 +95,7 @@ def _tables(inner, products, class_square, run, point, real, images, points, NP:
 
 
 @triton.jit
-def _presence(distractors, run, u, members):
+def presence(distractors, run, u, members):
     """(U, 1): whether an unlabeled image takes part; the distractors come after the classes' own."""
     return tl.where(u < members, 1.0, tl.load(distractors + run))[:, None]
 
@@ -124,7 +124,7 @@ def weights_kernel(
             settings, parameters, run, way, unlabeled, NP, WITH,
         )  # fmt: skip
         if PRESENT:
-            out *= _presence(distractors, run, u, members)
+            out *= presence(distractors, run, u, members)
         if SCORED:
             scored = tl.load(settings + run * shares.SETTINGS + 5) > 0
             out = tl.where((n == way) & scored, other[:, None], out)
@@ -270,7 +270,7 @@ def weights_backward_kernel(
             of_other = (n == way)[None, :] & scored & real[:, None]
             other_grad = tl.sum(tl.where(of_other, grad, 0), 1)
         if PRESENT:
-            grad *= _presence(distractors, run, u, members)
+            grad *= presence(distractors, run, u, members)
         d_grad, of_square, cosine_grad, one, two = shares.backward(
             grad, other_grad, tl.maximum(raw, 0), tl.maximum(square, 0), cosines,
             real[:, None] & (n < way)[None, :], settings, parameters, grads, scale,
@@ -314,8 +314,8 @@ def weights_backward_kernel(
 )
 def both_kernel(
     inner, assigned, product_grads, square_grads, own_grads, origin_grads, between_grads,
-    both, along, runs, count, support, unlabeled, images, points, width,
-    NP: tl.constexpr, SPHERE: tl.constexpr, WALKS: tl.constexpr,
+    direction_grads, both, along, runs, count, support, unlabeled, images, points, width,
+    NP: tl.constexpr, SPHERE: tl.constexpr, WALKS: tl.constexpr, DIRECTIONS: tl.constexpr,
 ):  # fmt: skip
     """C = dH + dH^T of all steps, (R, M, M), and sums of its products with H. The gradients of similarities
     between unlabeled images, 2 H_ij - H_ii - H_jj, are (R, U, U), U rounded up to `width`."""
@@ -345,6 +345,8 @@ def both_kernel(
             one + tl.load(between_grads + (run * width + v) * width + u, mask=real, other=0)
         )
     at = (run * points + i[:, None]) * points + j[None, :]
+    if DIRECTIONS:  # such a C by `directions.py`
+        out += tl.load(direction_grads + at)
     tl.store(both + at, out)
     if SPHERE:
         total = tl.sum(out * tl.load(inner + at), 1)
