@@ -12,9 +12,11 @@ Letters: S labeled, U unlabeled, P all examples, N classes, D features.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from semishot.errors import InputError
@@ -78,6 +80,34 @@ class Refiner(nn.Module):
 
 
 def propagated(graph: Tensor, known: Tensor, spread: float) -> Tensor:
+    """(I - a G)^-1 Y: (..., P, P), (..., P, N) -> (..., P, N), for a symmetric G.
+
+    The gradient is that of the solution Z, and takes one more system instead of a way back through all
+    rounds: dY = (I - a G)^-1 dZ and dG = a dY Z^T.
+    """
+    found: Tensor = Solution.apply(graph, known, spread)  # type: ignore[no-untyped-call]
+    return found
+
+
+class Solution(torch.autograd.Function):
+    """`propagated`, with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Tensor, known: Tensor, spread: float) -> Tensor:
+        found = solution(graph, known, spread)
+        ctx.save_for_backward(graph, found)
+        ctx.spread = spread
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        graph, found = ctx.saved_tensors
+        known_grad = solution(graph, grad, ctx.spread)
+        return ctx.spread * known_grad @ found.mT, known_grad, None
+
+
+def solution(graph: Tensor, known: Tensor, spread: float) -> Tensor:
     """(I - a G)^-1 Y: (..., P, P), (..., P, N) -> (..., P, N), by Chebyshev's semi-iteration.
 
     Z = a G Z + Y is repeated; each round goes beyond its result by a factor that follows from a, since the
@@ -88,10 +118,8 @@ def propagated(graph: Tensor, known: Tensor, spread: float) -> Tensor:
     before, found, factor = known, spread * (graph @ known) + known, 2.0
     for _ in range(math.ceil(math.log(TOLERANCE / 2) / math.log(r))):
         factor = 1 / (1 - factor * spread**2 / 4)
-        before, found = (
-            found,
-            before + factor * (spread * (graph @ found) + known - before),
-        )
+        goal = torch.add(known, graph @ found, alpha=spread)
+        before, found = found, before.lerp(goal, factor)  # before + factor (goal - before)
     return found
 
 

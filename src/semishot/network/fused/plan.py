@@ -8,7 +8,7 @@ from semishot.network.fused import points
 from semishot.network.fused.episode import LEAST, MOST_ROWS, Sizes
 from semishot.network.fused.methods import Methods
 
-TILE = points.TILE.value
+TILE: int = points.TILE.value
 STAGES = 2
 """Tiles loaded ahead in the largest products: three would need more shared memory than many GPUs have."""
 MOST_POINTS = 1024

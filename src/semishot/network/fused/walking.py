@@ -65,7 +65,7 @@ class Walking:
         launch(walks.between_backward_kernel, self.across)(
             self.between, self.backs, self.back_grads, between_grads, work.own_grads,
             self.support, sizes.unlabeled, work.runs, plan.points, plan.width, plan.classes,
-            num_warps=WARPS, num_stages=STAGES,
+            num_warps=max(WARPS, plan.warps), num_stages=1,
         )  # fmt: skip
         launch(walks.start_backward_kernel, (work.runs,))(
             work.inner, work.assigned[0], work.products[0], self.there, self.backs,

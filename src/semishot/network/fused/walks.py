@@ -1,7 +1,8 @@
 """The loss of random walks over the pile (`refine/prwn.py`) from inner products, forward and backward.
 
 With X = G_xx, B_0 = G_xp and B_t+1 = X B_t, a walk of t steps comes home with probability
-h_t = sum_j G_px B_t. Backward, dB_t = dh_t G_px + X^T dB_t+1, and dX = sum_t dB_t+1 B_t^T; for the softmax of X's rows,
+h_t = sum_j G_px B_t. Backward, dB_t = dh_t G_px + X^T dB_t+1, and dX = sum_t dB_t+1 B_t^T; for the softmax of
+X's rows,
 
     sum_j X_ij dX_ij = sum_t dB_t+1 B_t+1 of row i.
 
