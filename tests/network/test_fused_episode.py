@@ -44,7 +44,7 @@ CASES = {
     "fitted": (FITTED, {}, SMALL),
     "fitted beside others": (FITTED[:1] + PAPER[:3], {}, SMALL),
     "two steps": (PAPER, {"steps": 2}, SMALL),
-    "three steps": (EVERYTHING, {"steps": 3}, SMALL),
+    "three steps": (PAPER[2:3] + FITTED[:1] + COSINES[:1], {"steps": 3}, SMALL),
     "cosines": (COSINES, {}, SMALL),
     "sphere": (COSINES, SPHERE, SMALL),
     "sphere, in tiles": (COSINES, SPHERE, TILES),

@@ -19,7 +19,7 @@ SMALLEST = tl.constexpr(1e-6)
 LEAST_LENGTH = tl.constexpr(1e-12)
 
 
-@triton.jit(do_not_specialize=["examples", "points"])
+@triton.jit(do_not_specialize=["examples"])
 def means_kernel(inner, means, examples, points):
     """(R, M): the mean inner product of each point with all examples."""
     run = tl.program_id(0)
@@ -51,7 +51,7 @@ def _closeness(inner, means, mean, run, i, examples, points):
     return tl.where(real, tl.rsqrt(tl.where(real, square, 1)), 0)
 
 
-@triton.jit(do_not_specialize=["examples", "points"])
+@triton.jit(do_not_specialize=["examples"])
 def directions_kernel(inner, means, out, examples, points):
     """Z, (R, M, M)."""
     run = tl.program_id(0)
@@ -84,7 +84,7 @@ def _step(
     return cosines, z, xi, tl.where(valid, each / tl.sum(each, 1)[:, None], 0)
 
 
-@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "first", "second", "points"])
+@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "first", "second"])
 def shares_kernel(
     assigned, products, before, after, distractors, weights,
     way, shot, unlabeled, members, first, second, points,
@@ -110,7 +110,7 @@ def shares_kernel(
         tl.store(weights + at, out, mask=real[:, None])
 
 
-@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "first", "second", "points"])
+@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "first", "second"])
 def shares_backward_kernel(
     assigned, products, before, distractors, weight_grads, after_grads,
     product_grads, square_grads, before_grads,
@@ -169,7 +169,7 @@ def _normalized_grad(inner, means, both, along, mean, run, i, j, examples, point
     return g[:, None] * other[None, :] * c - diagonal
 
 
-@triton.jit(do_not_specialize=["examples", "points"])
+@triton.jit(do_not_specialize=["examples"])
 def sums_kernel(inner, means, both, along, sums, examples, points):
     """(R, M): the sums of the rows of C_JHJ."""
     run = tl.program_id(0)
@@ -183,7 +183,7 @@ def sums_kernel(inner, means, both, along, sums, examples, points):
     tl.store(sums + run * points + i, out)
 
 
-@triton.jit(do_not_specialize=["examples", "points"])
+@triton.jit(do_not_specialize=["examples"])
 def directions_backward_kernel(inner, means, both, along, sums, out, examples, points):
     """C_H, (R, M, M)."""
     run = tl.program_id(0)

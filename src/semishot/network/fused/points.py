@@ -21,7 +21,8 @@ from semishot.network.fused.episode import PRECISION
 from semishot.prototypes import SHORTEST
 
 TILE = tl.constexpr(64)
-"""Points of a program."""
+"""Points of a program. Kernels are compiled for numbers of points that are multiples of 16, so that rows of
+tables are loaded in whole words."""
 MOST_FILTERS = 64
 """Handled at a time; more are handled in parts."""
 SPEED = tl.constexpr(10)
@@ -66,7 +67,7 @@ def center_kernel(
     tl.store(centers + (run * places + place) * F + f, center)
 
 
-@triton.jit(do_not_specialize=["runs", "places", "images", "points"])
+@triton.jit(do_not_specialize=["runs", "places", "images"])
 def inner_kernel(
     maps, centers, inner, runs, places, images, points,
     F: tl.constexpr, FT: tl.constexpr, SPHERE: tl.constexpr,
@@ -97,7 +98,7 @@ def square_radius(slow, run):
     return tl.exp(tl.load(slow + run) * SPEED) / 2
 
 
-@triton.jit(do_not_specialize=["points"])
+@triton.jit
 def sphere_kernel(inner, slow, out, points):
     """(R, M, M): inner products of points on the sphere."""
     run = tl.program_id(0)
@@ -108,7 +109,7 @@ def sphere_kernel(inner, slow, out, points):
     tl.store(out + at, tl.load(inner + at) * g * square_radius(slow, run))
 
 
-@triton.jit(do_not_specialize=["runs", "places", "images", "points"])
+@triton.jit(do_not_specialize=["runs", "places", "images"])
 def points_backward_kernel(
     maps, centers, inner, slow, both, along, loss_grads, radius_grads, maps_grad, slow_grad,
     runs, places, images, points, F: tl.constexpr, FT: tl.constexpr, SPHERE: tl.constexpr,

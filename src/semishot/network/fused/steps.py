@@ -26,7 +26,7 @@ def _labels(n, v, way, shot):
     return tl.where((v < way * shot) & (v // shot == n), 1.0, 0.0)
 
 
-@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "images", "points"])
+@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "images"])
 def products_kernel(
     inner, weights, assigned, products, totals, way, shot, unlabeled, images, points,
     FIRST: tl.constexpr, SCORED: tl.constexpr, NP: tl.constexpr,
@@ -100,7 +100,7 @@ def presence(distractors, run, u, members):
     return tl.where(u < members, 1.0, tl.load(distractors + run))[:, None]
 
 
-@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "images", "points"])
+@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "images"])
 def weights_kernel(
     inner, assigned, products, settings, parameters, distractors, weights,
     way, shot, unlabeled, members, images, points,
@@ -132,7 +132,7 @@ def weights_kernel(
         tl.store(weights + at, out, mask=real[:, None])
 
 
-@triton.jit(do_not_specialize=["share", "way", "shot", "unlabeled", "queries", "images", "points"])
+@triton.jit(do_not_specialize=["share", "way", "shot", "unlabeled", "queries", "images"])
 def loss_kernel(
     inner, assigned, products, slow, settings, parameters, losses, product_grads, square_grads,
     own_grads, origin_grads, radius_grads, score_grads,
@@ -210,7 +210,7 @@ def loss_kernel(
     tl.store(square_grads + run * NP + n, square_grad)
 
 
-@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "points"])
+@triton.jit(do_not_specialize=["way", "shot", "unlabeled"])
 def weight_grads_kernel(
     inner, assigned, products, totals, product_grads, square_grads, weight_grads,
     way, shot, unlabeled, points, NP: tl.constexpr,
@@ -239,7 +239,7 @@ def weight_grads_kernel(
     tl.store(weight_grads + at, out, mask=real)
 
 
-@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "images", "points"])
+@triton.jit(do_not_specialize=["way", "shot", "unlabeled", "members", "images"])
 def weights_backward_kernel(
     inner, assigned, products, settings, parameters, distractors, weight_grads, loss_grads,
     product_grads, square_grads, own_grads, origin_grads, score_grads, grads,
@@ -309,9 +309,7 @@ def weights_backward_kernel(
     shares.store_sums(first_sum * scale, second_sum * scale, settings, grads, run, WITH, ADD_SUMS)
 
 
-@triton.jit(
-    do_not_specialize=["runs", "count", "support", "unlabeled", "images", "points", "width"]
-)
+@triton.jit(do_not_specialize=["runs", "count", "support", "unlabeled", "images"])
 def both_kernel(
     inner, assigned, product_grads, square_grads, own_grads, origin_grads, between_grads,
     direction_grads, both, along, runs, count, support, unlabeled, images, points, width,

@@ -34,7 +34,7 @@ def _similarities(inner, run, i, j, support, unlabeled, points):
     return tl.where(far, float("-inf"), -tl.maximum(one + other - 2 * product, 0))
 
 
-@triton.jit(do_not_specialize=["support", "unlabeled", "points", "width"])
+@triton.jit(do_not_specialize=["support", "unlabeled"])
 def between_kernel(inner, between, support, unlabeled, points, width):
     """X, (R, U, U)."""
     run = tl.program_id(0)
@@ -74,7 +74,7 @@ def _to_classes(
     return raw, -tl.maximum(raw, 0), (n < way)[:, None] & real[None, :]
 
 
-@triton.jit(do_not_specialize=["support", "way", "unlabeled", "points", "width"])
+@triton.jit(do_not_specialize=["support", "way", "unlabeled"])
 def start_kernel(
     inner, assigned, products, there, back, visits,
     support, way, unlabeled, points, width, NP: tl.constexpr,
@@ -118,7 +118,7 @@ def start_kernel(
     tl.store(visits + run, -visited / unlabeled)
 
 
-@triton.jit(do_not_specialize=["width"])
+@triton.jit
 def step_kernel(between, before, after, width, NP: tl.constexpr):
     """B_t+1 from B_t."""
     run = tl.program_id(0)
@@ -133,7 +133,7 @@ def step_kernel(between, before, after, width, NP: tl.constexpr):
     tl.store(after + (run * NP + n) * width + i[None, :], out)
 
 
-@triton.jit(do_not_specialize=["way", "runs", "width"])
+@triton.jit(do_not_specialize=["way", "runs"])
 def home_kernel(
     there, backs, visits, walks, losses, home_grads, last_grads, way, runs, width, NP: tl.constexpr
 ):
@@ -161,7 +161,7 @@ def home_kernel(
     tl.store(losses + run, tl.load(losses + run) + weight * loss)
 
 
-@triton.jit(do_not_specialize=["width"])
+@triton.jit
 def step_backward_kernel(between, there, home_grads, later, out_grads, width, NP: tl.constexpr):
     """dB_t from dB_t+1 and dh_t."""
     run = tl.program_id(0)
@@ -176,7 +176,7 @@ def step_backward_kernel(between, there, home_grads, later, out_grads, width, NP
     tl.store(out_grads + at + j, out)
 
 
-@triton.jit(do_not_specialize=["support", "unlabeled", "runs", "points", "width"])
+@triton.jit(do_not_specialize=["support", "unlabeled", "runs"])
 def between_backward_kernel(
     between, backs, back_grads, between_grads, own_grads,
     support, unlabeled, runs, points, width, NP: tl.constexpr,
@@ -223,7 +223,7 @@ def _there_grad(
     return grad
 
 
-@triton.jit(do_not_specialize=["support", "way", "unlabeled", "runs", "points", "width"])
+@triton.jit(do_not_specialize=["support", "way", "unlabeled", "runs"])
 def start_backward_kernel(
     inner, assigned, products, there, backs, first_grads, home_grads, walks,
     product_grads, square_grads, own_grads,
