@@ -68,6 +68,11 @@ class Case:
         return 70 if image == GLYPHS and not self.two_stage else 10
 
     @property
+    def target_has_distractors(self) -> bool:
+        """Whether distractors take part in some episodes only."""
+        return self.two_stage and self.model != "supervised"
+
+    @property
     def ways(self) -> tuple[str, ...]:
         """Those of `only`; for methods that `episode.py` knows, also without it."""
         places = self.model in ("supervised", "masked_soft_kmeans", "fitted_mask", MIXED)
@@ -130,7 +135,7 @@ def work_of(
     pool = torch.randint(256, (2000, channels, side, side), device=device).byte()
     chosen = torch.randint(2000, (runs, shape.images), device=device)
     target: Target = (shape,)
-    if case.two_stage and case.model != "supervised":
+    if case.target_has_distractors:
         target = (shape, (torch.arange(runs, device=device) % 2).float())
     return fleet, lambda: update(fleet, optimizer, pool[chosen], None, target)
 
