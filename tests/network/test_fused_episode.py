@@ -53,6 +53,7 @@ CASES = {
     "sphere, supervised": ((("supervised", {}),), {"sphere": 8.0}, SMALL),
     "initial loss": (PAPER, {"initial_loss": 0.3}, SMALL),
     "scored": (SCORED, {}, SMALL),
+    "scored on a sphere": (SCORED, SPHERE, SMALL),
     "walks": (WALKS, {}, SMALL),
     "walks on a sphere, in tiles": (WALKS, SPHERE, TILES),
     "walks beside others": (WALKS + COSINES[:1], SPHERE, SMALL),

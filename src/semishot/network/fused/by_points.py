@@ -145,12 +145,13 @@ class Work:
 
     def add_loss(self, losses: Tensor, step: int, share: float, add: bool) -> None:
         plan, sizes = self.plan, self.plan.sizes
+        scored = plan.scored and not add  # the first prototypes' loss is that of no method
         launch(steps.loss_kernel, (self.runs,))(
             self.inner, self.assigned[step], self.products[step], self.slow, self.settings,
             self.parameters, losses, self.product_grads[step], self.square_grads[step],
             self.own_grads, self.origin_grads, self.radius_grads, self.score_grads, share,
             sizes.way, sizes.shot, sizes.unlabeled, sizes.queries, plan.images, plan.points,
-            plan.classes, MOST_ROWS, self.sphere, plan.scored, add, num_warps=plan.warps,
+            plan.classes, MOST_ROWS, self.sphere, scored, add, num_warps=plan.warps,
         )  # fmt: skip
 
     def back(self, loss_grads: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:

@@ -144,10 +144,10 @@ def loss_kernel(
     run = tl.program_id(0)
     n = tl.arange(0, NP)
     class_square = class_squares(assigned, products, run, points, NP)
-    stretch = class_square * 0 + 1  # of the prototypes, on to the sphere
+    stretch = class_square * 0 + 1  # of the prototypes of classes, on to the sphere
     if SPHERE:
         radius = tl.sqrt(square_radius(slow, run))
-        stretch = radius * tl.rsqrt(class_square + EPSILON)
+        stretch = tl.where(n < way, radius * tl.rsqrt(class_square + EPSILON), 1)
     exists = n < way
     divisor = tl.where(exists, 1.0, 1.0)
     offset = divisor * 0
@@ -163,14 +163,23 @@ def loss_kernel(
         exists = exists | scored
     loss = tl.sum(stretch * 0, 0)
     square_grad, stretch_grad, score_grad = stretch * 0, stretch * 0, stretch * 0
-    for first in range(0, points, QT):
-        point = first + tl.arange(0, QT)
-        q = point - way * shot - unlabeled
-        real = (q >= 0) & (q < queries)
+    asked = way * shot + unlabeled  # the first query
+    for first in range(0, points, TILE):  # nothing else has a part in the loss
+        v = first + tl.arange(0, TILE)
+        others = (v < asked) | (v >= asked + queries)
+        at = (run * NP + n[:, None]) * points + v[None, :]
+        tl.store(product_grads + at, tl.zeros((NP, TILE), tl.float32), mask=others[None, :])
+        if not ADD:
+            nothing = tl.zeros((TILE,), tl.float32)
+            tl.store(own_grads + run * points + v, nothing, mask=others)
+            tl.store(origin_grads + run * points + v, nothing)
+    for first in range(0, queries, QT):
+        q = first + tl.arange(0, QT)
+        real = q < queries
+        point = asked + q
         own = tl.load(inner + (run * points + point) * points + point, mask=real, other=0)
         at = (run * NP + n[None, :]) * points + point[:, None]
-        inside = (point < points)[:, None]
-        product = tl.load(products + at, mask=inside, other=0)
+        product = tl.load(products + at, mask=real[:, None], other=0)
         raw = own[:, None] - 2 * stretch[None, :] * product
         raw += (stretch * stretch * class_square)[None, :]
         d = tl.maximum(raw, 0)
@@ -185,19 +194,18 @@ def loss_kernel(
         steep = 2 * d / divisor[None, :] - 1
         score_grad += tl.sum(tl.where(scored[None, :], grad * steep, 0), 0)
         grad = tl.where(raw >= 0, -grad / divisor[None, :], 0)
-        tl.store(product_grads + at, -2 * stretch[None, :] * grad, mask=inside)
+        tl.store(product_grads + at, -2 * stretch[None, :] * grad, mask=real[:, None])
         square_grad += tl.sum(grad, 0) * stretch * stretch
         stretched = stretch[None, :] * class_square[None, :] - product
         stretch_grad += tl.sum(2 * grad * stretched, 0)
         own_grad = tl.sum(grad, 1)
         if ADD:
-            own_grad += tl.load(own_grads + run * points + point, mask=point < points, other=0)
-        else:
-            tl.store(origin_grads + run * points + point, own * 0, mask=point < points)
-        tl.store(own_grads + run * points + point, own_grad, mask=point < points)
+            own_grad += tl.load(own_grads + run * points + point, mask=real, other=0)
+        tl.store(own_grads + run * points + point, own_grad, mask=real)
     loss *= share / queries
     radius_grad, score_grad = loss * 0, tl.sum(score_grad, 0)
     if SPHERE:
+        stretch_grad = tl.where(n < way, stretch_grad, 0)
         square_grad -= stretch_grad * stretch / (2 * (class_square + EPSILON))
         radius_grad = tl.sum(stretch_grad * stretch, 0) / radius
     if ADD:
