@@ -10,7 +10,7 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from semishot.network.fused import points, steps
+from semishot.network.fused import points, scores, steps
 from semishot.network.fused.by_directions import Directions
 from semishot.network.fused.episode import MOST_ROWS, WARPS
 from semishot.network.fused.launching import launch
@@ -146,7 +146,7 @@ class Work:
     def add_loss(self, losses: Tensor, step: int, share: float, add: bool) -> None:
         plan, sizes = self.plan, self.plan.sizes
         scored = plan.scored and not add  # the first prototypes' loss is that of no method
-        launch(steps.loss_kernel, (self.runs,))(
+        launch(scores.loss_kernel, (self.runs,))(
             self.inner, self.assigned[step], self.products[step], self.slow, self.settings,
             self.parameters, losses, self.product_grads[step], self.square_grads[step],
             self.own_grads, self.origin_grads, self.radius_grads, self.score_grads, share,
