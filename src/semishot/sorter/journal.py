@@ -17,7 +17,7 @@ from semishot.system.real_paths import real_path
 from semishot.system.signing import can_sign, sign, verify
 
 __all__ = [
-    *("JOURNAL", "SORTED", "How", "Sorting", "Step"),
+    *("JOURNAL", "SORTED", "Sorting", "Step"),
     *("check_undoable", "read_journal", "trusted", "undo_command", "write_journal"),
 ]
 
