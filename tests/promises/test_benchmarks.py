@@ -39,10 +39,10 @@ NUMBERS = {
     "runtimes": {"images_per_second"},
     "classify_photos": {"seconds"},
 }
-QUICK = ("build_pool", "logistic", "classifier")
-COMMANDS = ("engine", "label", "starts", "runtimes", "classify_photos")
-ALONE = (*QUICK, *COMMANDS)  # which need no GPU
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
+QUICK = ("build_pool", "logistic")
+LONG = ("classifier", "engine", "label", "starts", "runtimes", "classify_photos")
+ALONE = (*QUICK, *LONG)  # which need no GPU
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in LONG]
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
