@@ -2,7 +2,7 @@
 
     pip install --no-deps --target RIVALS easyfsl openvino
     python benchmarks/photo_pile.py birds40.zip PILE       # once: 6 GB, 6 minutes
-    git worktree add ../before v0.1.0
+    git worktree add ../before COMMIT                      # of version 0.1
     PYTHONPATH=src:RIVALS python benchmarks/run_cpu.py --pile PILE --before ../before/src
 
 Each is a process of its own and writes its result when it ends, so that one which fails, or takes more than
