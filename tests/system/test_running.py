@@ -26,6 +26,7 @@ class A:
 
 @pytest.fixture(autouse=True)
 def _no_command():
+    running.note_command([])
     yield
     running.note_command([])
 
