@@ -352,10 +352,10 @@ def test_a_pickle_cannot_take_for_ever_by_tuples_of_tuples(last, tmp_path):
     """The hash of a tuple is that of its members, and two of each on 60 levels are 2**60."""
     path = tmp_path / "it.pkl"
     path.write_bytes(b"\x80\x04)\x94" + b"0h\x00h\x00\x86q\x00" * 60 + b"0" + last)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(InputError, match="a key or a member of a set that is not a plain value"):
         safe_pickles.load(path)
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize("size", [2**40, 2**62])
@@ -380,10 +380,10 @@ def test_an_extended_header_of_a_tar_is_short_or_refused(tmp_path):
     member.type, member.size = tarfile.XHDTYPE, 2**20
     content = member.tobuf(tarfile.USTAR_FORMAT) + b"1" * 2**20 + bytes(10240)
     (tmp_path / image_sources.ILSVRC_TAR).write_bytes(content)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(InputError, match="a header of 1,048,576 bytes"):
         image_sources.ilsvrc_files(tmp_path, ["n01532829"])
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_lock_file_of_any_content_is_shown_without_harm(tmp_path, capsys):

@@ -117,6 +117,6 @@ class Browser:
 
     def close(self) -> None:
         self.call("Browser.close")
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
         os.close(self.read)
         os.close(self.write)

@@ -70,7 +70,7 @@ export function dialogs(page) {
   $("class-delete").addEventListener("click", () => change({ kind: "delete", class: editing }));
 
   /* find */
-  let results = [], at = 0, searching = 0;
+  let results = [], at = 0, searching = 0, searches = 0;
   function find() {
     $("find-input").value = "";
     $("find-dialog").showModal();
@@ -92,11 +92,13 @@ export function dialogs(page) {
     at = 0;
     list();
     clearTimeout(searching);
+    const mine = ++searches;
     if (text.length < 1) return;
     searching = setTimeout(async () => {
       const response = await fetch(`/find?text=${encodeURIComponent(text)}`);
-      if (!response.ok || $("find-input").value.trim() !== text) return;
+      if (!response.ok) return;
       const answer = await response.json();
+      if (mine !== searches) return;
       const { images } = answer;
       for (const image of images.slice(0, 8)) {
         results.push({ image, name: answer.names[image]?.[0] || `image ${image}`, what: "file", run: () => page.refind(text, images, image) });

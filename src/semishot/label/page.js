@@ -55,7 +55,7 @@ const outbox = {
       const entry = this.waiting[0];
       try {
         const { event } = await post("/answer", entry.event);
-        this.sent.push({ event, overlay: entry.overlay });
+        this.sent.push({ event, overlay: entry.overlay, reject: entry.event.value });
         this.last = event;
         entry.done?.(event);
       } catch (error) {
@@ -76,11 +76,18 @@ const outbox = {
     this.sent = this.sent.filter(({ event }) => event > state.event);
     return [...this.sent, ...this.waiting].flatMap(({ overlay }) => overlay);
   },
+  /** The newest cutoff on its way, if there is one. */
+  reject() {
+    return [...this.sent.map(({ reject }) => reject), ...this.waiting.map(({ event }) => event.value)].findLast((value) => value !== undefined);
+  },
 };
 
-let known = {}, fetching = false;
+let known = {}, fetching = false, stream = null, again = 0;
+/** Follow the server; a hidden tab does not, and does again when it is shown. */
 function follow() {
-  const events = new EventSource("/events");
+  clearTimeout(again);
+  stream?.close();
+  const events = stream = new EventSource("/events");
   events.onmessage = ({ data }) => {
     known = JSON.parse(data);
     lost(false);
@@ -90,12 +97,15 @@ function follow() {
     else if (!away) banner("");
     fetchState();
   };
-  events.onerror = () => lost(true);
-  document.addEventListener("visibilitychange", () => {
-    events.close();
-    if (!document.hidden) follow();
-  }, { once: true });
+  events.onerror = () => {
+    lost(true);
+    if (events === stream && events.readyState === EventSource.CLOSED) again = setTimeout(() => document.hidden || follow(), 1000); // refused: the browser does not try again
+  };
 }
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) stream.close();
+  else follow();
+});
 
 async function fetchState() {
   if (fetching || (state && state.epoch === known.epoch && state.version >= known.version)) return;
@@ -103,16 +113,26 @@ async function fetchState() {
   try {
     const response = await fetch("/state");
     if (!response.ok) throw new Error(response.statusText);
-    take(new State(await response.arrayBuffer()));
+    const next = new State(await response.arrayBuffer());
+    while (held) await new Promise((go) => setTimeout(go, 20));
+    take(next);
   } catch { /* the event stream says when the server is back */ } finally {
     fetching = false;
   }
   if (state && known.epoch && (state.epoch !== known.epoch || state.version < known.version)) fetchState();
 }
 
+/** While a button or a finger is down: nothing moves away under it, and a slider stays in the hand. */
+let held = false;
+document.addEventListener("pointerdown", () => { held = true; }, true);
+for (const type of ["pointerup", "pointercancel"]) document.addEventListener(type, () => setTimeout(() => { held = false; }, 60), true); // the click comes after it
+document.addEventListener("pointermove", (event) => { if (!event.buttons) held = false; }, true); // released elsewhere
+addEventListener("blur", () => { held = false; });
+
 let away = false;
 function lost(now) {
   if (now === away && !now) return;
+  if (away && !now) { grid.retry(); nameTiles([...grid.tiles.values()]); } // what could not be loaded meanwhile
   away = now;
   const waits = outbox.waiting.length ? ` ${counted(outbox.waiting.length, "answer")} will be sent when it is back.` : "";
   banner(now ? `The server does not answer. What you have answered is safe.${waits} Start semishot label again to go on.` : "");
@@ -381,6 +401,7 @@ function take(next) {
   const focusedImage = currentImage();
   state = next;
   state.overlay(outbox.pending());
+  state.rejectNow = outbox.reject() ?? state.reject;
   if (place.startsWith("class:") && state.index(Number(place.slice(6))) < 0) place = "all";
   for (const image of selected) if (!state.rowOf.has(image)) selected.delete(image);
   draw(!first, focusedImage);
@@ -402,7 +423,7 @@ function draw(glide = true, focusedImage = currentImage()) {
   drawBar();
   drawCutoff();
   drawTools();
-  window.semishot = { version: state.version, event: state.event, rows: state.rows, judged: () => !outbox.waiting.length && state.event >= outbox.last };
+  window.semishot = { epoch: state.epoch, version: state.version, event: state.event, rows: state.rows, judged: () => !outbox.waiting.length && state.event >= outbox.last };
   document.dispatchEvent(new CustomEvent("drawn"));
 }
 
