@@ -178,8 +178,10 @@ export function dialogs(page) {
       apart.addEventListener("click", async () => {
         const group = state.group[row], images = [];
         for (let r = 0; r < state.rows; r++) if (state.group[r] === group) images.push(state.image[r]);
-        await page.command({ kind: "apart", images });
-        toast("Separated");
+        try {
+          await page.command({ kind: "apart", images });
+          toast("Separated");
+        } catch (error) { toast(error.message); }
       });
       $("large-copies").append(`${counted(near, "near copy", "near copies")}, labeled together`, apart);
     }
@@ -208,6 +210,14 @@ export function dialogs(page) {
     if (button.dataset.answer) page.answer(Number(button.dataset.answer), [big.image]);
     else page.does(button.dataset.does, [big.image]);
   });
+  document.addEventListener("drawn", () => {
+    const row = $("large").open ? now().rowOf.get(big.image) : undefined;
+    if (row === undefined) return;
+    const { answer, does } = document.activeElement?.dataset || {};
+    describe(row); // classes may have come or gone
+    const same = [...$("large-answers").querySelectorAll("button")].find((one) => one.dataset.answer === answer && one.dataset.does === does);
+    if (answer || does) same?.focus();
+  });
   document.addEventListener("answered", () => { if ($("large").open) queueMicrotask(() => largeStep(1)); });
   $("large").addEventListener("close", () => {
     const held = grid.section(big.section);
@@ -220,21 +230,32 @@ export function dialogs(page) {
     $("help-dialog").showModal();
   }
   $("invite").addEventListener("click", async () => {
-    const { address } = await post("/invite", {});
-    $("invite-text").textContent = address;
+    try {
+      const { address } = await post("/invite", {});
+      $("invite-text").textContent = address;
+    } catch { $("invite-text").textContent = "The server does not answer."; }
   });
 
   /* the end */
   const value = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
-  let planning = 0;
+  let planning = 0, planned = 0;
   async function plan() {
     const mine = ++planning, query = `how=${value("how")}&which=${value("which")}`;
     $("labels-csv").href = `/table/labels.csv?which=${value("which")}`;
     $("metadata-csv").href = `/table/metadata.csv?which=${value("which")}`;
-    const response = await fetch(`/plan?${query}`);
-    const found = await response.json();
+    let found;
+    try {
+      const response = await fetch(`/plan?${query}`);
+      found = await response.json();
+      if (!response.ok) throw new Error(found.problem);
+    } catch {
+      if (mine !== planning) return;
+      $("finish-wrong").textContent = found?.problem || "The server does not answer.";
+      $("apply").disabled = true;
+      return;
+    }
     if (mine !== planning) return;
-    if (!response.ok) { $("finish-wrong").textContent = found.problem; return; }
+    planned = found.version;
     const done = found.sorting;
     $("sorted-now").hidden = !done;
     $("to-sort").hidden = Boolean(done && !done.done);
@@ -291,7 +312,10 @@ export function dialogs(page) {
   }
   document.querySelectorAll("#to-sort input").forEach((input) => input.addEventListener("change", plan));
   $("apply").addEventListener("click", () => busy($("apply"), async () => {
-    const answer = await post("/apply", { how: value("how"), which: value("which") });
+    const answer = await post("/apply", { how: value("how"), which: value("which"), version: planned }).catch(async (error) => {
+      if (error.status === 409) await plan(); // it would not be what was shown
+      throw error;
+    });
     toast(`${counted(answer.files, "file")} sorted`);
     await plan();
     problems(answer);

@@ -36,8 +36,9 @@ const outbox = {
   sent: [],
   busy: false,
   last: 0, // the newest event that is known to be on disk
+  problem: "", // why the first of them cannot be written
   add(event, overlay = []) {
-    const entry = { event: { ...event, key: crypto.getRandomValues(new Uint32Array(4)).join("-") }, overlay };
+    const entry = { event: { ...event, pile: state.pile, key: crypto.getRandomValues(new Uint32Array(4)).join("-") }, overlay };
     this.waiting.push(entry);
     this.keep();
     return new Promise((done, failed) => {
@@ -57,10 +58,12 @@ const outbox = {
         const { event } = await post("/answer", entry.event);
         this.sent.push({ event, overlay: entry.overlay, reject: entry.event.value });
         this.last = event;
+        this.problem = "";
         entry.done?.(event);
       } catch (error) {
         if (!error.status || error.status >= 500 || error.status === 429 || error.status === 401) {
-          lost(true);
+          this.problem = error.status >= 500 ? error.message : "";
+          lost(true, error.status);
           await new Promise((go) => setTimeout(go, 1000));
           continue;
         }
@@ -92,15 +95,17 @@ function follow() {
     known = JSON.parse(data);
     lost(false);
     reading(known.progress);
-    if (known.problem) banner(known.problem);
-    else if (known.progress.problem) banner(`Reading has stopped: ${known.progress.problem}`);
-    else if (!away) banner("");
     fetchState();
   };
   events.onerror = () => {
     lost(true);
-    if (events === stream && events.readyState === EventSource.CLOSED) again = setTimeout(() => document.hidden || follow(), 1000); // refused: the browser does not try again
+    if (events === stream && events.readyState === EventSource.CLOSED) refused(); // the browser does not try again
   };
+}
+async function refused() {
+  again = setTimeout(() => document.hidden || follow(), 2000);
+  const response = await fetch("/state").catch(() => null);
+  if (response?.status === 401) lost(true, 401);
 }
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) stream.close();
@@ -129,13 +134,18 @@ for (const type of ["pointerup", "pointercancel"]) document.addEventListener(typ
 document.addEventListener("pointermove", (event) => { if (!event.buttons) held = false; }, true); // released elsewhere
 addEventListener("blur", () => { held = false; });
 
-let away = false;
-function lost(now) {
-  if (now === away && !now) return;
+let away = false, stranger = false;
+/** The server is away or back; `status` is what it has refused an answer with. */
+function lost(now, status = 0) {
   if (away && !now) { grid.retry(); nameTiles([...grid.tiles.values()]); } // what could not be loaded meanwhile
   away = now;
+  stranger = now && (status === 401 || (stranger && !status));
   const waits = outbox.waiting.length ? ` ${counted(outbox.waiting.length, "answer")} will be sent when it is back.` : "";
-  banner(now ? `The server does not answer. What you have answered is safe.${waits} Start semishot label again to go on.` : "");
+  if (stranger) banner("The server does not know this tab any more: open the address that semishot label has printed.");
+  else if (outbox.problem) banner(`${outbox.problem}. ${counted(outbox.waiting.length, "answer")} of yours ${outbox.waiting.length === 1 ? "waits" : "wait"} in this tab, and will be sent again; do not close it.`);
+  else if (away) banner(`The server does not answer. What you have answered is safe.${waits} Start semishot label again to go on.`);
+  else if (known.problem) banner(known.problem);
+  else banner(known.progress?.problem ? `Reading has stopped: ${known.progress.problem}` : "");
 }
 
 function banner(text) {
@@ -238,6 +248,7 @@ function drawPlaces() {
 
 function go(to) {
   if (to === place) return;
+  if (to.startsWith("class:") && state.index(Number(to.slice(6))) < 0) { toast("This class is gone."); return; }
   place = to;
   selected.clear();
   cursor = { section: null, index: 0 };
@@ -570,7 +581,8 @@ function refetch() {
 function answer(classId, images = chosen()) {
   if (!images.length) return;
   if (classId === 0 && !state.classes.length) { toast("Make a class first: press N."); return; }
-  const name = classId === 0 ? "none of these" : state.classes[state.index(classId)][1];
+  if (classId > 0 && state.index(classId) < 0) { toast("This class is gone."); return; }
+  const name = classId === 0 ? "none of these" : className(state.index(classId));
   const set = [[classId, images]];
   say({ kind: "answer", set }, set, `${counted(images.length, "image")}: ${name}`);
 }
@@ -840,7 +852,7 @@ $("find").addEventListener("click", () => boxes.find());
 $("help").addEventListener("click", () => boxes.help());
 $("finish").addEventListener("click", () => boxes.finish());
 $("cutoff-slider").addEventListener("input", (event) => { state.rejectNow = state.rejects[event.target.value]; draw(false); });
-$("cutoff-slider").addEventListener("change", (event) => { outbox.add({ kind: "reject", value: state.rejects[event.target.value] }); });
+$("cutoff-slider").addEventListener("change", (event) => { outbox.add({ kind: "reject", value: state.rejects[event.target.value] }).catch((error) => toast(error.message)); });
 document.addEventListener("keydown", onKey);
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
