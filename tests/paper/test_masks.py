@@ -135,7 +135,7 @@ def test_the_summary_is_the_mean_and_standard_error_over_splits(fleet, tiny_root
     ]
     pair = [r["tells_distractors"]["mask"]["auroc"] for r in found if "mask_histogram" in r]
     assert np.isclose(told[0].auroc.value, sum(pair) / 2)
-    assert np.isclose(told[0].auroc.error, abs(pair[0] - pair[1]) / 2 / 2**0.5)
+    assert np.isclose(told[0].auroc.error, abs(pair[0] - pair[1]) / 2)  # ddof = 1
 
 
 def test_figure_masks_by_command_draws_prints_and_publishes(

@@ -12,7 +12,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.paper import jobs, presets, published, reproduce
 from semishot.paper.jobs import Site
 from semishot.paper.requests import TableRequest
-from semishot.report import grouping, rendering, tables
+from semishot.report import grouping, rendering, table_sections, tables
 from semishot.training import pretraining
 from semishot.training.fleets import load_model
 from semishot.training.records import publish, read_records
@@ -56,7 +56,7 @@ def test_all_columns_come_from_one_training_beside_the_supervised_one(records, t
     assert "3way-1shot-M0-H0" in supervised.name
     assert "3way-1shot-M3-H2" in refined.name
     classifiers = tmp_path / "runs" / tiny_pool.name / pretraining.CLASSIFIERS
-    assert len(list(classifiers.iterdir())) == 2  # one for each split, for both fleets
+    assert len(list(classifiers.glob("*.safetensors"))) == 2  # one for each split, for both fleets
     cells = {(r["model"], r["distractors"], r["unlabeled"]) for r in records}
     expected = {("supervised", 0, m) for m in (5, 10)} | {
         (model, h, m)
@@ -110,7 +110,7 @@ def test_it_is_a_table_of_the_report(records, tmp_path):
     groups = grouping.group({"a": records})
     assert not groups.others
     (group,) = groups.tables
-    text = rendering.as_text(tables.table_section(group.name, group.table, group.records))
+    text = rendering.as_text(table_sections.table_section(group.name, group.table, group.records))
     assert "Cosine k-Means" in text
     publish(records, tmp_path / "published.json")
     again = read_records(tmp_path / "published.json")
@@ -135,7 +135,7 @@ def test_published_numbers_of_later_methods_stand_beside_ours(records):
         if r["model"] == "cosine_kmeans" and r["unlabeled"] == 5
         for model in ("label_propagation", "prwn")
     ]
-    section = tables.table_section("table2", table, shown)
+    section = table_sections.table_section("table2", table, shown)
     text = rendering.as_text(section)
     assert "52.78 (TPN-semi)       -2.78" in text
     assert "50.43 (TPN-semi)       -0.43" in text

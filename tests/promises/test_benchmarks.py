@@ -37,7 +37,7 @@ NUMBERS = {
     "label": {"median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib"},
 }
 ALONE = ("build_pool", "logistic", "classifier", "engine", "label")  # which need no GPU
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("engine", "label")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("classifier", "engine", "label")]
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
@@ -75,7 +75,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["update", *ALONE[:-2], *SLOW])  # the test below runs the others
+@pytest.mark.parametrize("name", ["update", *ALONE[:-3], *SLOW])  # the test below runs the others
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
     if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")

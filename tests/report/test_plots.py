@@ -52,7 +52,7 @@ def test_panels_have_the_means_and_standard_errors_of_their_shot_and_column():
             for m, y, bar in zip((0, 5, 25), line.get_ydata(), bars.get_segments(), strict=True):
                 values = [100 * accuracy(shot, model, h, m, seed) for seed in SEEDS]
                 mean = sum(values) / 3
-                error = (sum((v - mean) ** 2 for v in values) / 3) ** 0.5 / 3**0.5
+                error = (sum((v - mean) ** 2 for v in values) / 2) ** 0.5 / 3**0.5
                 assert y == pytest.approx(mean)
                 assert bar[1, 1] - bar[0, 1] == pytest.approx(2 * error)
 

@@ -278,6 +278,7 @@ def test_the_pretrained_model_is_there_and_an_unknown_one_is_refused():
         find_model("pretrained:birds")
 
 
+@pytest.mark.slow
 def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
     source = REPOSITORY.parent / "shared" / "data" / "omniglot"
     if not source.is_dir():

@@ -68,11 +68,17 @@ def plain(monkeypatch):
         monkeypatch.setattr(module, "track", lambda items, label, total: items)
 
 
+WAYS = [
+    ("move", True),
+    pytest.param("move", False, marks=pytest.mark.slow),
+    ("copy", True),
+    pytest.param("link", True, marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.thorough
 @pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize(
-    ("how", "hard_links"), [("move", True), ("move", False), ("copy", True), ("link", True)]
-)
+@pytest.mark.parametrize(("how", "hard_links"), WAYS)
 def test_killed_at_any_instant_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
     """Also where a file can have one name only, so that moving is copying."""
     if not hard_links:
@@ -157,9 +163,7 @@ def test_what_changed_is_moved_from_where_it_is_and_one_undo_restores_all(how, t
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize(
-    ("how", "hard_links"), [("move", True), ("move", False), ("copy", True), ("link", True)]
-)
+@pytest.mark.parametrize(("how", "hard_links"), WAYS)
 def test_sorted_again_and_killed_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
     if not hard_links:
         monkeypatch.setattr(

@@ -298,7 +298,7 @@ for _ in training(request, images, row):
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killed_from_outside_and_restarted_it_ends_bit_identical(
     long, tiny_root, tiny_pool, tmp_path
 ):

@@ -1,11 +1,11 @@
 """Pre-training: the labeled split alone, plain PyTorch's updates, and a killed one ends the same."""
 
+import io
 import math
 import os
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,7 +228,7 @@ def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
     return left(folder)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tmp_path):
     """SIGKILL at moments spread over all our calls; then repeatedly."""
     script = Path(__file__).parents[1] / "support" / "killed_pretraining.py"
@@ -309,9 +309,25 @@ def test_a_finished_one_is_tidied_up_after_a_kill_and_else_not_written(tiny_pool
     assert left(tmp_path) == finished
 
 
+class Awaited(io.StringIO):
+    """Tells another thread when a text was written."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.text, self.heard = text, threading.Event()
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if self.text in self.getvalue():
+            self.heard.set()
+        return count
+
+
 def test_of_two_at_once_one_waits_says_for_whom_and_trains_nothing(
-    whole, tiny_pool, tmp_path, capsys
+    whole, tiny_pool, tmp_path, monkeypatch
 ):
+    said = Awaited(f"waiting for process {os.getpid()}")
+    monkeypatch.setattr(sys, "stderr", said)
     waited = []
     second = threading.Thread(
         target=lambda: waited.append(pretrain(tiny_pool, tmp_path)), daemon=True
@@ -319,10 +335,7 @@ def test_of_two_at_once_one_waits_says_for_whom_and_trains_nothing(
 
     def begin_second() -> None:
         second.start()
-        until, said = time.monotonic() + 60, ""
-        while f"waiting for process {os.getpid()}" not in said:
-            assert time.monotonic() < until
-            said += capsys.readouterr().err
+        assert said.heard.wait(60)
 
     pretrain(tiny_pool, tmp_path, DisturbedMeter(2, begin_second))
     second.join(60)

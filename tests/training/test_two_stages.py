@@ -23,6 +23,7 @@ from semishot.training.fleet_training import TrainingRequest, begin_or_resume, t
 from semishot.training.fleets import load_model
 from semishot.training.log import read_log
 from semishot.training.loop import Event
+from semishot.training.origin import TRAINING_FILE, read_sessions
 from semishot.training.pretraining import Pretraining, labeled_batches
 from semishot.workers.folder_bytes import pack, unpack
 from support.fleets import CPU, StoppingRow, fleet_config, train_fleet
@@ -49,8 +50,15 @@ def often(monkeypatch):
     monkeypatch.setattr(loop, "CPU_CHUNK", FEW)
 
 
+def is_of_sessions(path: Path) -> bool:
+    return path.suffix == ".json" and path.name != "config.json"
+
+
 def left(folder: Path) -> dict[str, bytes]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    """Without the files of sessions, which hold times."""
+    paths = sorted(
+        path for path in folder.rglob("*") if path.is_file() and not is_of_sessions(path)
+    )
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
@@ -71,6 +79,13 @@ def test_a_run_folder_holds_its_classifiers_too(whole, tiny_pool):
     assert sorted(set(names) - set(files)) == ["config.json", "log.jsonl", "model.safetensors"]
     assert FleetConfig.from_json((whole / "config.json").read_text()) == two_stages(tiny_pool)
     assert [line["step"] for line in read_log(whole)] == [4, 8, 10]
+
+
+def test_the_sessions_of_both_stages_are_written_down(whole):
+    first, second = read_sessions(whole / TRAINING_FILE)
+    for path in (whole / pretraining.CLASSIFIERS).glob("*.json"):
+        assert read_sessions(path) == [first]
+    assert first["date"] <= second["date"]
 
 
 def test_both_stages_learn_in_one_row(tiny_pool, tmp_path):
