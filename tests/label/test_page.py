@@ -262,6 +262,19 @@ def test_what_was_refused_for_a_while_is_asked_for_again(tab):
     assert tab.classes() == ["first"]
 
 
+def test_a_class_made_in_the_large_picture_has_its_button_there(tab):
+    page = tab.page
+    tab.press("Home", "Space", "n")
+    page.keyboard.type("one")
+    tab.press("Enter")
+    tab.settle()
+    assert page.locator("#large-answers .classes button .name").all_text_contents() == ["one"]
+    tab.client.say(kind="delete", **{"class": 1})
+    tab.settle()
+    assert page.locator("#large-answers .classes button").count() == 0
+    tab.shut()
+
+
 def test_two_tabs_agree(tab):
     other = Tab(tab.context.new_page()).open(tab.page.url)
     tab.new_class("circle", "circle-0.png", "circle-1.png")
@@ -329,7 +342,7 @@ def test_a_phone_can_label_by_touch(chromium, client):
         )
     assert page.locator("#chosen").text_content() == "2 selected"
     page.locator('#answers [data-does="new"]').tap()
-    page.fill("#name-input", "first")
+    page.fill("#name-input", "x" * 100)
     page.locator("#name-dialog button[type=submit]").tap()
     page.wait_for_selector('.place[data-place="class:1"]')
     tab.settle()
@@ -337,6 +350,15 @@ def test_a_phone_can_label_by_touch(chromium, client):
         tab.page.locator(f'.place[data-place="{place}"]').first.tap()
         page.wait_for_selector(f'.place[data-place="{place}"][aria-current]')
         assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.locator(".tile").first.dblclick()
+    page.wait_for_selector("#large[open]")
+    assert page.locator("#large figure").bounding_box()["width"] == 390
+    inside = page.locator("#grid .tile .chance").evaluate_all(
+        """(all) => all.map((one) => one.getBoundingClientRect().right
+          <= one.closest(".tile").getBoundingClientRect().right)"""
+    )
+    assert inside
+    assert all(inside)
     assert tab.quiet() == []
     context.close()
 

@@ -1,7 +1,7 @@
 // What opens above the page: naming, editing and finding classes, the large picture, help, and the end.
 
 export function dialogs(page) {
-  const { $, element, badge, className, colorOf, percent, number, counted, post, toast, grid, names } = page;
+  const { $, element, badge, className, colorOf, percent, number, counted, plainText, post, toast, grid, names } = page;
   const NONE = -2;
   const now = () => page.state();
 
@@ -101,7 +101,7 @@ export function dialogs(page) {
       if (mine !== searches) return;
       const { images } = answer;
       for (const image of images.slice(0, 8)) {
-        results.push({ image, name: answer.names[image]?.[0] || `image ${image}`, what: "file", run: () => page.refind(text, images, image) });
+        results.push({ image, name: plainText(answer.names[image]?.[0] || `image ${image}`), what: "file", run: () => page.refind(text, images, image) });
       }
       if (images.length) results.push({ name: `All ${number(images.length)}${images.length === 200 ? " or more" : ""} files with “${text}”`, what: "show", run: () => page.refind(text, images, images[0]) });
       list();
@@ -158,7 +158,7 @@ export function dialogs(page) {
     const response = await fetch(`/image/${image}`);
     if (!response.ok || big.image !== image) return;
     const about = await response.json();
-    $("large-name").textContent = about.files[0] || `image ${image}`;
+    $("large-name").textContent = plainText(about.files[0] || `image ${image}`);
     if (!state.isSaid(row)) {
       const shares = [...about.shares.filter(([, p]) => p >= 0.01).map(([id, p]) => [state.index(id), p]), ...(about.shares.length ? [[NONE, state.stranger[row] / 255]] : [])];
       shares.sort((a, b) => b[1] - a[1]);
@@ -166,12 +166,12 @@ export function dialogs(page) {
         const line = element("span");
         const dot = element("i");
         dot.style.setProperty("--color", colorOf(index));
-        line.append(dot, `${className(index)} ${percent(p * 255)}`);
+        line.append(dot, element("bdi", "", className(index)), percent(p * 255));
         return line;
       }));
     }
     const copies = about.files.length - 1, near = (state.stack.get(state.group[row]) || 1) - 1;
-    if (copies > 0) $("large-copies").append(`${counted(copies, "exact copy", "exact copies")}: ${about.files.slice(1, 4).join(", ")} `);
+    if (copies > 0) $("large-copies").append(`${counted(copies, "exact copy", "exact copies")}: ${about.files.slice(1, 4).map(plainText).join(", ")} `);
     if (near > 0) {
       const apart = element("button", "", "They differ: separate them");
       apart.type = "button";
@@ -189,7 +189,8 @@ export function dialogs(page) {
   function describe(row) {
     const state = now(), { kind, where } = page.stateOf(row);
     const chance = percent(where === NONE ? state.stranger[row] : state.sure[row]);
-    $("large-state").textContent = { said: `✓ confirmed: ${className(where)}`, ask: where === -1 ? "? worth asking" : `? worth asking; guessed: ${className(where)}, ${chance}`, guess: `guessed: ${className(where)}, ${chance}`, open: "not sorted yet" }[kind];
+    const before = { said: "✓ confirmed: ", ask: where === -1 ? "? worth asking" : "? worth asking; guessed: ", guess: "guessed: ", open: "not sorted yet" }[kind];
+    $("large-state").replaceChildren(before, ...(where === -1 ? [] : [element("bdi", "", className(where)), kind === "said" ? "" : `, ${chance}`]));
     $("large-answers").replaceChildren(...page.answerButtons([big.image], state.isSaid(row) ? where : undefined));
   }
   function largeStep(by) {

@@ -11,6 +11,8 @@ const percent = (byte) => {
   const share = byte / 255;
   return share > 0.99 ? "> 99\u202f%" : share < 0.01 ? "< 1\u202f%" : `${Math.round(share * 100)}\u202f%`;
 };
+/** A file's name as text: what would turn the direction of the text around it, or break the line, is shown as a sign. */
+const plainText = (name) => name.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]/gu, "\ufffd");
 const touch = matchMedia("(pointer: coarse)").matches;
 const COLORS = 10, LINES = 2, NAMES_AT_ONCE = 400;
 
@@ -361,8 +363,8 @@ function paint(tile, row, section) {
   const short = where === UNKNOWN ? "" : where === NONE ? "none" : className(where);
   const parts = [];
   if (kind === "said") parts.push(element("span", "", "✓"), element("b", "", named || doubt ? short : where === NONE ? "none" : keyOf(where) || short));
-  else if (kind === "ask") parts.push(element("span", "", "?"), element("b", "", !short ? "ask" : named ? `${short} ${chance}` : chance));
-  else if (kind === "guess") parts.push(element("i"), element("b", "", named ? `${short} ${chance}` : chance));
+  else if (kind === "ask") parts.push(element("span", "", "?"), ...(named && short ? [element("b", "", short)] : []), element("b", "chance", short ? chance : "ask"));
+  else if (kind === "guess") parts.push(element("i"), ...(named ? [element("b", "", short)] : []), element("b", "chance", chance));
   if (section.key === "doubtful" && doubt) parts.push(element("b", "", `→ ${doubt.suggested === NONE ? "none" : className(doubt.suggested)}?`));
   tile.mark.replaceChildren(...parts);
   tile.mark.classList.toggle("two", section.key === "doubtful" && Boolean(doubt));
@@ -390,7 +392,7 @@ function nameTiles(tiles) {
     try {
       const answer = await post("/names", { images });
       if (names.size > 20000) names.clear();
-      for (const [image, files] of Object.entries(answer)) names.set(Number(image), files[0] || `image ${image}`);
+      for (const [image, files] of Object.entries(answer)) names.set(Number(image), plainText(files[0] || `image ${image}`));
       for (const tile of grid.tiles.values()) if (answer[tile.image]) repaint(tile);
     } catch { /* names come with the next scroll */ } finally {
       images.forEach((image) => asking.delete(image));
@@ -830,7 +832,7 @@ function tileSize() {
 }
 
 const boxes = dialogs({
-  $, element, badge, className, colorOf, percent, number, counted, post, toast, answerButtons, answer, accept, notThis, clear, does, command, go, stateOf, names,
+  $, element, badge, className, colorOf, percent, number, counted, plainText, post, toast, answerButtons, answer, accept, notThis, clear, does, command, go, stateOf, names,
   state: () => state, grid, chosen, selected,
   setFound(text, images) { found = { text, images }; place = "find"; draw(false); },
   refind(text, images, image) {
