@@ -275,8 +275,21 @@ def test_a_class_made_in_the_large_picture_has_its_button_there(tab):
     tab.shut()
 
 
+def test_a_plan_of_many_folders_is_scrolled_down_only(tab):
+    for number, image in enumerate(tab.client.state()["image"]):
+        event = {"kind": "new", "name": f"a class with the number {number}", "images": [image]}
+        tab.client.json("/answer", event)
+    tab.page.click("#finish")
+    tab.wait("document.getElementById('apply').textContent === 'Copy 48 files'")
+    wide, shown, high, visible = tab.page.locator("#plan ul").evaluate(
+        "(list) => [list.scrollWidth, list.clientWidth, list.scrollHeight, list.clientHeight]"
+    )
+    assert (wide, high > visible) == (shown, True)
+
+
 def test_two_tabs_agree(tab):
     other = Tab(tab.context.new_page()).open(tab.page.url)
+    tab.page.bring_to_front()  # in the other one, frames are rare
     tab.new_class("circle", "circle-0.png", "circle-1.png")
     other.page.bring_to_front()
     other.page.wait_for_selector('.place[data-place="class:1"]')

@@ -258,14 +258,14 @@ export function dialogs(page) {
     if (mine !== planning) return;
     planned = found.version;
     const done = found.sorting;
+    if (done && value("how") !== done.how) {
+      document.querySelector(`input[name="how"][value="${done.how}"]`).checked = true;
+      await plan();
+      return;
+    }
     $("sorted-now").hidden = !done;
     $("to-sort").hidden = Boolean(done && !done.done);
     document.querySelectorAll('input[name="how"]').forEach((input) => { input.disabled = Boolean(done && input.value !== done.how); });
-    if (done && value("how") !== done.how) {
-      document.querySelector(`input[name="how"][value="${done.how}"]`).checked = true;
-      plan();
-      return;
-    }
     if (done) {
       const verb = { copy: "copied", move: "moved", link: "linked" }[done.how];
       $("sorted-text").textContent = done.done ? `${counted(done.files, "file")} ${done.files === 1 ? "has" : "have"} been ${verb} to ${found.out}. Undo puts everything back as it was; so does “${found.command}”, later.` : `A sorting of ${counted(done.files, "file")} was interrupted. Undo it to begin again.`;
@@ -274,6 +274,8 @@ export function dialogs(page) {
     const again = Boolean(done);
     const first = element("p", "", again ? `Sorted again by the answers of now, in ${found.out}; files that lie in the right folder stay:` : found.files ? `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:` : "There is nothing to sort yet.");
     const folders = element("ul");
+    folders.tabIndex = 0; // it may have to be scrolled
+    folders.setAttribute("aria-label", "Folders");
     folders.append(...Object.entries(found.folders).map(([folder, count]) => {
       const line = element("li");
       line.append(element("span", "", folder), element("span", "", number(count)));
