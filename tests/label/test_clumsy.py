@@ -12,6 +12,7 @@ import pytest
 from semishot.label import finish
 from semishot.label.requests import LabelRequest
 from semishot.label.security import MOST_TOKENS, Allowance
+from semishot.label.server import where_answers_are
 from semishot.label.thumbnails import Thumbnails
 from semishot.sorter.answers import MOST_CLASSES, Answers, LostDatabaseError, open_database
 from support.labeling import Client, serving
@@ -155,6 +156,9 @@ def test_no_answer_is_acknowledged_into_a_folder_that_is_gone(own):
         status, problem = refused(client, "/answer", {"kind": "new", "name": "b", "images": []})
         assert status == 507
         assert problem.endswith("labels.sqlite was moved or deleted: nothing can be kept")
+        assert where_answers_are(own.folder).endswith(
+            "labels.sqlite was moved or deleted while it ran, and the answers in it"
+        )
         own.folder.mkdir()
         (own.folder / "labels.sqlite").write_bytes(b"")  # another file, at its place
         with pytest.raises(LostDatabaseError):

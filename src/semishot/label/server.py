@@ -385,8 +385,16 @@ def label(request: LabelRequest) -> None:
     with opened(request) as running, stopped_by_signals(running.server) as received:
         announce(request, f"{running.base}/?token={running.guard.token()}")
         running.run()
-    print(f"stopped; answers are in {printable(str(request.folder))}", file=sys.stderr)
+    print(f"stopped; {where_answers_are(request.folder)}", file=sys.stderr)
     sys.exit(143 if signal.SIGTERM in received else 130 if received else 0)
+
+
+def where_answers_are(out: Path) -> str:
+    """The last line of the command, which must be true."""
+    shown = printable(str(out))
+    if (out / DATABASE).exists():
+        return f"answers are in {shown}"
+    return f"{shown}/{DATABASE} was moved or deleted while it ran, and the answers in it"
 
 
 @contextlib.contextmanager
