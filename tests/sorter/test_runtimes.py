@@ -12,12 +12,15 @@ from PIL import Image
 
 from semishot.errors import InputError
 from semishot.sorter import embedding, large_pictures, runtimes
+from semishot.sorter.classify import classify
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import open_encoder
 from semishot.sorter.large_pictures import Beforehand, LargePictures
 from semishot.sorter.listing import Item
 from semishot.sorter.packaged_encoders import KNOWN
+from semishot.sorter.predict import predict
+from semishot.sorter.requests import ClassifyRequest, PredictRequest
 from semishot.sorter.runtimes import Batches, OneByOne, open_runtime
 
 CPU = torch.device("cpu")
@@ -160,6 +163,17 @@ def test_the_runtime_can_be_chosen(encoder, monkeypatch):
         InputError, match=r"SEMISHOT_RUNTIME must be onnxruntime or torch, not 'onnx'"
     ):
         open_runtime(encoder, CPU)
+
+
+def test_a_wrong_runtime_is_said_before_anything_is_written(monkeypatch, tmp_path):
+    (tmp_path / "labeled").mkdir()
+    monkeypatch.setenv("SEMISHOT_RUNTIME", "onnx")
+    line = r"SEMISHOT_RUNTIME must be onnxruntime or torch, not 'onnx'"
+    with pytest.raises(InputError, match=line):
+        classify(ClassifyRequest(labeled=tmp_path / "labeled", out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match=line):
+        predict(PredictRequest(model=tmp_path, images=(tmp_path,)))
 
 
 def test_other_networks_are_run_by_torch():

@@ -26,6 +26,8 @@ class A:
 
 @pytest.fixture(autouse=True)
 def _no_command():
+    """Other tests run commands in this process, before these or after them."""
+    running.note_command([])
     yield
     running.note_command([])
 
