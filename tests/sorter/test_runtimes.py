@@ -275,8 +275,9 @@ def test_a_picture_made_beforehand_is_the_one_that_is_made_later(run, encoder, t
     assert len(list((tmp_path / "pictures").iterdir())) == 2
 
 
-def test_only_so_many_pictures_are_made_beforehand(run, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(large_pictures, "MOST_BEFOREHAND", 1)
+@pytest.mark.parametrize("limit", ["MOST_BEFOREHAND", "MOST_BYTES_BEFOREHAND"])
+def test_only_so_many_pictures_are_made_beforehand(run, encoder, tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(large_pictures, limit, 1)
     monkeypatch.setattr(embedding, "most_threads", lambda: 1)
     items = photographs(tmp_path / "pile", 3, (2000, 1500))
     cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
