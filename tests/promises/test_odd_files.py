@@ -271,7 +271,9 @@ def test_the_center_of_a_sphere_must_be_of_the_embeddings(shape, tmp_path):
     model = build_fleet(config.members, config.recipe, 1, 4)
     tensors = {**model.state_dict(), "sphere.center": torch.zeros(shape)}
     tensor_files.write_tensors(tmp_path / "it.safetensors", tensors, {"config": config.to_json()})
-    with pytest.raises(InputError, match=r"its sphere.center \(.*\) is not of 1 runs with 2 filters"):
+    with pytest.raises(
+        InputError, match=r"its sphere.center \(.*\) is not of 1 runs with 2 filters"
+    ):
         load_model(tmp_path / "it.safetensors", CPU)
 
 

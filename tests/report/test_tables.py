@@ -363,7 +363,10 @@ def test_json_has_every_cell_beside_the_papers_as_fractions():
 
 @pytest.mark.parametrize("other", [{"dataset": "glyphs"}, {"preparation": "partial"}])
 def test_json_has_numbers_of_later_papers_for_their_data_only(other):
-    table, walks = paper.TABLES["table2"], record(model="prwn", dataset="mini-imagenet", unlabeled=20)
+    table, walks = (
+        paper.TABLES["table2"],
+        record(model="prwn", dataset="mini-imagenet", unlabeled=20),
+    )
     (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0}]))
     assert (cell["published_accuracy"], cell["published_by"]) == (0.5089, "PRWN")
     (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0} | other]))
