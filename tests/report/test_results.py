@@ -233,9 +233,7 @@ def test_records_of_before_are_marked_and_their_files_told(tmp_path, capsys):
     file = tmp_path / "results" / "omniglot" / "table1-ren2018.json"
     publish([record(split_seed=0), record(split_seed=1)], file)
     main(["results", "--folder", str(tmp_path / "results"), "--out", str(tmp_path / "page.md")])
-    line = (
-        "1 file was measured before records named their code and data: omniglot/table1-ren2018.json"
-    )
+    line = "measured before records named their code and data: omniglot/table1-ren2018.json"
     assert capsys.readouterr().err.splitlines() == [line]
     assert "Code and data are not named" in (tmp_path / "page.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from semishot.errors import InputError, counted
+from semishot.errors import InputError
 from semishot.paper import published
 from semishot.report import plots
 from semishot.report.ablation_tables import ablations_section, choice_section
@@ -53,8 +53,7 @@ def write_results(folder: Path, out: Path) -> None:
     old = [shown.name for shown in made if shown.section and shown.section.provenance.is_old]
     if old:
         print(
-            f"{counted(len(old), 'file was', 'files were')} measured before records named their code and "
-            f"data: {', '.join(old)}",
+            f"measured before records named their code and data: {', '.join(old)}",
             file=sys.stderr,
         )
 

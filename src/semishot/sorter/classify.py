@@ -1,7 +1,7 @@
 """A few labeled images and a pile -> the class of each image, a report, a saved model, sorted files.
 
-torch and scikit-learn are imported when there is something to learn: what is wrong with a request is said at
-once, and reading begins.
+torch is imported when there is something to learn: what is wrong with a request is said at once, and reading
+begins. scikit-learn is not needed.
 """
 
 import json
@@ -119,7 +119,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             with seconds.part("images"):
                 rows = _rows(request, listing, encoder, fill_cache)
             write_skipped(out / SKIPPED, rows.skipped)
-            with seconds.part("learning"), doing("loading torch and scikit-learn"):
+            with seconds.part("learning"), doing("loading torch"):
                 from semishot.sorter.fitted_pile import fit_pile, notes_on_files
             notes = [
                 *listing.notes,

@@ -20,7 +20,7 @@ PARTIAL = "partial"
 TRAINING_FILE = "training.json"
 """In a run folder: a `Session` for each process that trained it."""
 ROOMS = ("network", "paper", "refine", "training")
-DATA_FILES = ("data/episodes.py", "data/splits.py", "prototypes.py")
+DATA_FILES = ("data/episodes.py", "data/settings.py", "data/splits.py", "prototypes.py")
 DESCRIBE = {
     *(f"paper/{name}.py" for name in ("published", "published_baselines", "requests", "scenes")),
     *(f"training/{name}.py" for name in ("fleet_table", "log", "observer", "origin", "records")),
