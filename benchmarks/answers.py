@@ -35,8 +35,8 @@ from semishot.estimator.graph_rule import Learned
 from semishot.estimator.next_labels import doubt, varied, worth_asking
 from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
 from semishot.system.open_files import read_json
+from speed_tables import markdown
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources
-from summarize import markdown
 
 RESULTS = Path(__file__).parents[1] / "results" / "answers.json"
 PLOT = PAGE.with_name("answers.png")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from summarize import markdown, number
+from speed_tables import markdown, number
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS = ROOT / "docs" / "estimator.md", ROOT / "results" / "classifier"

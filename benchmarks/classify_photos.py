@@ -2,14 +2,13 @@
 
     python benchmarks/photo_pile.py birds40.zip PILE --count 2000
     git worktree add ../before COMMIT
-    python benchmarks/classify_photos.py PILE --before ../before/src
+    python benchmarks/classify_photos.py --pile PILE --before ../before/src
 
 Each version is run as a command in a process of its own, in turns, `--rounds` times, from an empty OUT; the
 best of each counts. Then this version runs once more on features that are cached. The seconds by part are
-those that `result.json` holds. Writes results/photos/classify.json.
+those that `result.json` holds.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -20,8 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measurement import RESULTS, about_tasks
-from semishot.system.files import write_json
+import numpy as np
+import torch
+from PIL import Image
+
+from measurement import command, result
 
 OURS = Path(__file__).parents[1] / "src"
 
@@ -44,40 +46,57 @@ def run(source: Path, pile: Path, out: Path, encoder: str | None) -> dict[str, A
     }
 
 
-def measure(pile: Path, before: Path | None, rounds: int, work: Path) -> list[dict[str, Any]]:
+def measure(
+    device: torch.device, quick: bool, pile: Path | None, before: Path | None, rounds: int
+) -> dict[str, Any]:
+    """On the CPU, wherever the others are."""
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="semishot-") as folder:
+        work = Path(folder)
+        if quick:
+            make_small(work)
+        elif pile is None:
+            raise SystemExit("--pile is missing: benchmarks/photo_pile.py makes one")
+        pile = work if quick or pile is None else pile
+        rows = in_turns(pile, before, rounds, work)
+        megabytes = round(sum(path.stat().st_size for path in pile.glob("**/IMG_*")) / 1e6)
+    settings = {"rounds": rounds, "megabytes": megabytes, "load_average_before": load}
+    return result("classify_photos", torch.device("cpu"), quick, settings, rows)
+
+
+def in_turns(pile: Path, before: Path | None, rounds: int, work: Path) -> list[dict[str, Any]]:
     contenders: dict[str, tuple[Path, str | None]] = {}
     if before is not None:
-        contenders["before, photos (Lite0)"] = (before, None)
+        contenders["before, the default (Lite0)"] = (before, None)
     contenders["now, photos-lite0"] = (OURS, "photos-lite0")
-    contenders["now, photos (Lite2)"] = (OURS, None)
+    contenders["now, the default (Lite2)"] = (OURS, None)
     rows: dict[str, dict[str, Any]] = {}
     for _ in range(rounds):
         for name, (source, encoder) in contenders.items():
-            out = work / name.replace(" ", "-").replace(",", "")
+            out = work / f"out-{name}"
             shutil.rmtree(out, ignore_errors=True)
             found = {"what": name, **run(source, pile, out, encoder)}
-            print(json.dumps(found), flush=True)
+            print(json.dumps(found), file=sys.stderr, flush=True)
             if name not in rows or found["seconds"] < rows[name]["seconds"]:
                 rows[name] = found
-    again = run(OURS, pile, work / "now-photos-(Lite2)", None)
-    rows["now, again"] = {"what": "now, photos (Lite2), features cached", **again}
-    print(json.dumps(rows["now, again"]), flush=True)
-    return list(rows.values())
+    again = run(OURS, pile, work / "out-now, the default (Lite2)", None)
+    return [*rows.values(), {"what": "now, the default, features cached", **again}]
 
 
-def bytes_of(pile: Path) -> int:
-    return sum(path.stat().st_size for path in pile.rglob("*.jpg"))
+def make_small(folder: Path) -> None:
+    """A few images of noise, to check that it runs."""
+    rng = np.random.default_rng(0)
+    for place, below in enumerate(["labeled/a", "labeled/b", *["pile"] * 6]):
+        (folder / below).mkdir(parents=True, exist_ok=True)
+        noise = Image.fromarray(rng.integers(0, 256, (60, 80, 3), np.uint8))
+        noise.save(folder / below / f"IMG_{place}.jpg")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pile", type=Path)
-    parser.add_argument("--before", type=Path, help="the folder src of an earlier version")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS.parent / "photos" / "classify.json")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="semishot-") as folder:
-        rows = measure(given.pile, given.before, given.rounds, Path(folder))
-    megabytes = round(bytes_of(given.pile) / 1e6)
-    about = about_tasks("classify-photos", rounds=given.rounds, megabytes=megabytes)
-    write_json(given.out, {**about, "rows": rows})
+    command(
+        "classify_photos",
+        measure,
+        pile={"type": Path, "help": "what photo_pile.py has made"},
+        before={"type": Path, "help": "the folder src of an earlier version"},
+        rounds={"type": int, "default": 1},
+    )

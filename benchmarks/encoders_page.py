@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from classifier_page import between
-from summarize import markdown
+from speed_tables import markdown
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULT = ROOT / "docs" / "encoders.md", ROOT / "results" / "encoders.json"

@@ -6,8 +6,6 @@ overview. The time is measured in the page, from the key to the frame after the 
 is measured from the command to the first image on the screen, when the pile has been opened before.
 """
 
-import hashlib
-import io
 import os
 import re
 import shutil
@@ -23,14 +21,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from cached_pile import make_pile
 from measurement import command, result
-from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import open_encoder
 
-KINDS, CLASSES, ENCODER = 12, 8, "omniglot"
+CLASSES, ENCODER, IMAGES = 8, "omniglot", (10_000, 100_000)
 CLOCK = """() => {
   window.clock = { key: 0, drawn: 0, version: 0 };
   document.addEventListener("answered", () => {
@@ -41,24 +37,6 @@ CLOCK = """() => {
     requestAnimationFrame(() => setTimeout(() => { clock.drawn = performance.now(); }, 0));
   });
 }"""
-
-
-def make_pile(root: Path, images: int) -> None:
-    rng = np.random.default_rng(0)
-    encoder = open_encoder(ENCODER)
-    cache = EmbeddingCache(root / "cache", encoder.identity, encoder.features)
-    centers = rng.standard_normal((KINDS, encoder.features)).astype(np.float32)
-    (root / "pile").mkdir()
-    for number in range(images):
-        file = io.BytesIO()
-        Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).save(file, "png")
-        data = file.getvalue()
-        (root / "pile" / f"{number % KINDS}-{number}.png").write_bytes(data)
-        noise = rng.standard_normal(encoder.features).astype(np.float32)
-        cache.new[hashlib.sha256(data).digest()] = centers[number % KINDS] + 0.9 * noise
-        if number % 5000 == 4999:
-            cache.flush()
-    cache.flush()
 
 
 @contextmanager
@@ -121,20 +99,20 @@ def label(page: Page, images: int, answers: int) -> dict[str, list[float]]:
     return {name: answer_times(page, place, answers) for name, place in places.items()}
 
 
-def measure(device: torch.device, quick: bool) -> dict[str, Any]:
+def measure(device: torch.device, quick: bool, images: list[int]) -> dict[str, Any]:
     answers, rows = (3, []) if quick else (60, [])
     load = os.getloadavg()[0]
-    for images in (300,) if quick else (10_000, 100_000):
+    for count in [300] if quick else images:
         with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
             root = Path(folder)
-            make_pile(root, images)
+            make_pile(root, count, ENCODER)
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox"]
             )
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             with server(root) as (process, address):
                 page.goto(address)
-                times = label(page, images, answers)
+                times = label(page, count, answers)
                 held = memory_mib(process)
                 page_mib = page.evaluate("performance.memory.usedJSHeapSize") / 2**20
                 page.wait_for_timeout(3000)  # what is shown is kept for the next start
@@ -147,7 +125,7 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
         for place, taken in times.items():
             rows.append(
                 {
-                    "images": images,
+                    "images": count,
                     "place": place,
                     "median_ms": statistics.median(taken),
                     "p95_ms": float(np.percentile(taken, 95)),
@@ -161,4 +139,5 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    command("label", measure)
+    piles = {"type": int, "nargs": "+", "default": IMAGES, "help": "how many, of each pile"}
+    command("label", measure, images=piles)

@@ -5,7 +5,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.memory import keep_freed_memory
 from semishot.training.records import versions
-from summarize import table
+from speed_tables import table
 
 RESULTS = Path(__file__).parents[1] / "results" / "speed"
 
 Rows = list[dict[str, Any]]
-Measure = Callable[[torch.device, bool], dict[str, Any]]
-"""(device, quick) -> the result, a plain dict."""
+Measure = Callable[..., dict[str, Any]]
+"""(device, quick) -> the result, a plain dict; further flags of the script by name."""
 
 
 def time_in_turns(
@@ -92,16 +92,24 @@ def about_tasks(benchmark: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def command(name: str, measure: Measure, arguments: Sequence[str] | None = None) -> None:
-    """`python benchmarks/NAME.py`: measure, print the table, write the JSON."""
-    parser = argparse.ArgumentParser(description=sys.modules[measure.__module__].__doc__)
+def command(name: str, measure: Measure, **flags: dict[str, Any]) -> None:
+    """`python benchmarks/NAME.py`: measure, print the table, write the JSON.
+
+    flags: what `add_argument` takes for each flag that only this script has.
+    """
+    about = sys.modules[measure.__module__].__doc__
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto")
     parser.add_argument("--out", type=Path, help=f"default: results/speed/{name}-DEVICE.json")
     parser.add_argument("--quick", action="store_true", help="tiny; writes only where --out says")
-    given = parser.parse_args(arguments)
+    for flag, described in flags.items():
+        parser.add_argument(f"--{flag}", **described)
+    given = parser.parse_args()
     keep_freed_memory()  # as the command does; every contender gains by it
     device = pick_device(given.device)
-    found = measure(device, given.quick)
+    found = measure(device, given.quick, **{flag: getattr(given, flag) for flag in flags})
     print(table(found))
     out = given.out or (None if given.quick else RESULTS / f"{name}-{device.type}.json")
     if out is not None:

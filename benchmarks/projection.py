@@ -18,7 +18,8 @@ from semishot.data.pool import ImagePool
 from semishot.paper import plan, published
 from semishot.paper.requests import TableRequest
 from semishot.training.config import SUPERVISED, FleetConfig
-from summarize import ROOT, markdown
+from speed_tables import markdown
+from summarize import ROOT
 
 SPLITS, GPUS = 10, (1, 8, 64)
 SET_UP = 16.0 + 12.0

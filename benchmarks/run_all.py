@@ -14,7 +14,7 @@ from measurement import RESULTS
 from semishot.system.devices import pick_device
 from semishot.system.files import write_json
 from semishot.system.memory import keep_freed_memory
-from summarize import table
+from speed_tables import table
 
 BENCHMARKS = {
     "update": update.measure,

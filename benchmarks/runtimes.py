@@ -5,18 +5,17 @@
 
 EfficientNet-Lite0 and Lite2 in float32, batches of 1 to 16, on one thread and on two. The contenders take
 turns; a number is the best of the rounds, as others may use the machine. "one by one" is what `classify`
-does: each thread encodes single images of its own. Writes results/photos/runtimes.json.
+does: each thread encodes single images of its own.
 """
 
-import argparse
 import importlib
 import io
+import os
 import queue
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,11 @@ import onnx
 import onnxruntime
 import torch
 
-from measurement import RESULTS, about_tasks
+from measurement import command, result
 from semishot.sorter.encoders import ImageEncoder, open_encoder
 from semishot.sorter.photo_graphs import graph_of
-from semishot.system.files import write_json
 
-BATCHES, THREADS = (1, 4, 8, 16), (1, 2)
+ENCODERS, BATCHES, THREADS = ("photos-lite0", "photos-lite2"), (1, 4, 16), (1, 2)
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Encode = Callable[[Pixels], np.ndarray[Any, np.dtype[np.float32]]]
 
@@ -91,26 +89,29 @@ def one_by_one(encode: Encode, threads: int) -> Encode:
     return lambda pixels: np.concatenate(list(pool.map(encode, pixels[:, None])))
 
 
-def measure(names: list[str], rounds: int) -> list[dict[str, Any]]:
-    openvino, rows = imported_openvino(), []
-    for name in names:
+def measure(device: torch.device, quick: bool) -> dict[str, Any]:
+    """On the CPU, wherever the others are."""
+    rounds, batches, openvino = (1, (1, 2), None) if quick else (5, BATCHES, imported_openvino())
+    rows: list[dict[str, Any]] = []
+    load = os.getloadavg()[0]
+    for name in ENCODERS[:1] if quick else ENCODERS:
         encoder = open_encoder(name)
-        shape = (max(BATCHES), encoder.height, encoder.width, 3)
+        shape = (max(batches), encoder.height, encoder.width, 3)
         images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         truth = by_torch(encoder, 1)(images)
         graph = graph_of(onnx, encoder.module, *shape[1:3], encoder.features)
         for threads in THREADS:
-            for batch in BATCHES:
+            for batch in batches:
                 works = {
                     "torch": by_torch(encoder, threads),
                     "onnxruntime": by_onnxruntime(graph, threads),
                 }
                 if openvino is not None:
-                    works["openvino"] = by_openvino(openvino, graph, threads, (batch, *shape[1:]))
-                if batch == max(BATCHES):
+                    works["OpenVINO"] = by_openvino(openvino, graph, threads, (batch, *shape[1:]))
+                if batch == max(batches):
                     alone = {"torch": by_torch(encoder, 1), "onnxruntime": by_onnxruntime(graph, 1)}
                     if openvino is not None:
-                        alone["openvino"] = by_openvino(openvino, graph, 1, (1, *shape[1:]))
+                        alone["OpenVINO"] = by_openvino(openvino, graph, 1, (1, *shape[1:]))
                     for who, encode in alone.items():
                         works[f"{who}, one by one"] = one_by_one(encode, threads)
                 for who, seconds in best_of(works, images[:batch], rounds).items():
@@ -119,8 +120,15 @@ def measure(names: list[str], rounds: int) -> list[dict[str, Any]]:
                     row["images_per_second"] = round(batch / seconds, 1)
                     row["difference"] = float(np.abs(found - truth[:batch]).max())
                     rows.append(row)
-                    print(row, flush=True)
-    return rows
+    found_versions = {"onnxruntime": onnxruntime, "OpenVINO": openvino}
+    settings = {
+        "rounds": rounds,
+        "runtimes": {
+            who: one.__version__.partition("-")[0] for who, one in found_versions.items() if one
+        },
+        "load_average_before": load,
+    }
+    return result("runtimes", torch.device("cpu"), quick, settings, rows)
 
 
 def best_of(works: dict[str, Encode], images: Pixels, rounds: int) -> dict[str, float]:
@@ -135,12 +143,4 @@ def best_of(works: dict[str, Encode], images: Pixels, rounds: int) -> dict[str, 
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--encoders", nargs="+", default=["photos-lite0", "photos-lite2"])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=RESULTS.parent / "photos" / "runtimes.json")
-    given = parser.parse_args()
-    rows = measure(given.encoders, given.rounds)
-    found = {"onnxruntime": onnxruntime, "openvino": imported_openvino()}
-    versions = {name: one.__version__.partition("-")[0] for name, one in found.items() if one}
-    write_json(given.out, {**about_tasks("runtimes", runtimes=versions), "rows": rows})
+    command("runtimes", measure)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from speed_tables import Result, label, number, table
+
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- speed tables -->", "<!-- /speed tables -->"
 TITLES = {
@@ -18,204 +20,12 @@ TITLES = {
     "logistic": "Table 5's classifiers",
     "classifier": "The estimator on large piles",
     "engine": "Fleets on several machines",
+    "starts": "The start of a command",
     "label": "An answer in the browser",
+    "runtimes": "Encoding photographs on a CPU",
+    "classify_photos": "`classify` on photographs of 12 megapixels",
 }
 COLORS = {"easyfsl": "#c44e52", "eager loop": "#dd8452", "our fleet": "#4c72b0"}
-
-Result = dict[str, Any]
-
-
-# Tables
-
-
-def table(result: Result) -> str:
-    """One result as a Markdown table, aligned so that it also reads well in a terminal."""
-    return {
-        "update": updates,
-        "photographs": updates,
-        "sampler": draws,
-        "evaluation": episodes,
-        "scaling": growth,
-        "build_pool": builds,
-        "logistic": fits,
-        "classifier": piles,
-        "engine": machines,
-        "label": answers,
-    }[result["benchmark"]](result)
-
-
-def updates(result: Result) -> str:
-    cases = list(dict.fromkeys(row["case"] for row in result["rows"]))
-    cells: dict[str, dict[str, str]] = {}
-    for row in result["rows"]:
-        cell = f"{number(row['us_per_update_and_run'])} ({ratio(row['times_faster_than_eager'])})"
-        cells.setdefault(label(row), {})[row["case"]] = cell
-    rows = [[name, *(found.get(case, "") for case in cases)] for name, found in cells.items()]
-    text = markdown(["µs per update and run (× faster than the eager loop)", *cases], rows)
-    return "\n\n".join([text, *result["settings"]["notes"]])
-
-
-def draws(result: Result) -> str:
-    head = ["episode", "episodes / s", "s for 20,000", "NumPy loop, episodes / s", "ratio"]
-    rows = [
-        [
-            f"{row['way']}-way, M = {row['unlabeled']}, H = {row['distractors']}",
-            number(row["episodes_per_second"]),
-            f"{row['seconds_for_20000']:.2f}",
-            number(row["loop_episodes_per_second"]),
-            ratio(row["times_faster_than_loop"]),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
-
-
-def episodes(result: Result) -> str:
-    rows = [
-        [
-            f"{row['classes']:,}",
-            row["contender"] + (f", {row['runs']} runs" if row["runs"] > 1 else ", one run"),
-            number(row["episodes_per_second"]),
-            ratio(row["times_faster_than_loop"]),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(["test classes", "", "episodes / s", "ratio"], rows)
-
-
-def growth(result: Result) -> str:
-    head = ["runs", "way", "M", "image", "images", "µs per update and run", "µs per image", "ratio"]
-    rows = []
-    for row in result["rows"]:
-        channels, side = row["image"]
-        cells = {
-            "runs": str(row["runs"]),
-            "way": str(row["way"]),
-            "unlabeled": str(row["unlabeled"]),
-            "image": f"{channels} × {side} × {side}",
-        }
-        if row["factor"] in cells:
-            cells[row["factor"]] = f"**{cells[row['factor']]}**"
-        rows.append(
-            [
-                *cells.values(),
-                str(row["images_per_update"]),
-                number(row["us_per_update_and_run"]),
-                number(row["us_per_image"]),
-                ratio(row["times_base"]),
-            ]
-        )
-    return markdown(head, rows)
-
-
-def builds(result: Result) -> str:
-    every = result["settings"]["all"]
-    head = ["build", "images", "s", "images / s", f"min for {every:,}"]
-    head += ["parent, MiB", "largest worker, MiB", "together, MiB"]
-    rows = [
-        [
-            row["build"],
-            f"{row['images']:,}",
-            number(row["seconds"]),
-            number(row["images_per_second"]),
-            number(row["minutes_for_all"]),
-            *(f"{row[name]:,.0f}" for name in ("parent_mib", "worker_mib", "together_mib")),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
-
-
-def fits(result: Result) -> str:
-    head = ["classifier", "shot", "features", "s for 600 episodes", "scikit-learn, s", "ratio"]
-    rows = [
-        [
-            row["classifier"],
-            str(row["shot"]),
-            f"{row['features']:,}",
-            number(row["seconds_for_600"]),
-            number(row["loop_seconds_for_600"]),
-            ratio(row["times_faster_than_loop"]),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
-
-
-def piles(result: Result) -> str:
-    held = result["settings"]
-    head = [f"{held['classes']} classes, {held['features']:,} features", "pile", "fit, s"]
-    head += ["CPU, s", "predict, s", "µs per example", "memory, MiB", "LabelSpreading"]
-    names = {
-        "fit_seconds": number,
-        "fit_cpu_seconds": number,
-        "predict_seconds": number,
-        "us_per_example": number,
-        "memory_mib": number,
-        "times_faster": lambda value: f"{ratio(value)} its speed",
-    }
-    rows = [
-        [
-            row["contender"],
-            f"{row['pile']:,}",
-            *(write(row[name]) if name in row else "" for name, write in names.items()),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
-
-
-def machines(result: Result) -> str:
-    held = result["settings"]
-    head = ["", f"{held['fleets']} fleets of {held['runs']} runs, {held['updates']} updates, s"]
-    head += [f"{held['waits']} tasks that wait 1 s, s", "a task of nothing, ms"]
-    names = ("fleets_seconds", "waits_seconds", "task_ms")
-    rows = [
-        [row["where"], *(number(row[name]) if name in row else "" for name in names)]
-        for row in result["rows"]
-    ]
-    load = held["load_average_before"]
-    return f"{markdown(head, rows)}\n\nThe load average was {load:.1f} before it began."
-
-
-def answers(result: Result) -> str:
-    held = result["settings"]
-    head = [f"{held['answers']} answers each", "pile", "median, ms", "95th percentile, ms"]
-    head += ["start, s", "server, MiB", "page, MiB"]
-    names = ("median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib")
-    rows = [
-        [row["place"], f"{row['images']:,}", *(number(row[name]) for name in names)]
-        for row in result["rows"]
-    ]
-    load = held["load_average_before"]
-    return f"{markdown(head, rows)}\n\nThe load average was {load:.1f} before it began."
-
-
-def label(row: dict[str, Any]) -> str:
-    contender: str = row["contender"]
-    return contender.replace("our fleet", f"our fleet of {row['runs']}")
-
-
-def number(value: float) -> str:
-    """Three digits that matter: 0.123, 1.23, 12.3, 123, 12,300."""
-    rounded = float(f"{value:.3g}")
-    return f"{value:#.3g}" if rounded < 100 else f"{rounded:,.0f}"
-
-
-def ratio(value: float) -> str:
-    return f"{number(value)}×"
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column to the left, numbers to the right."""
-    wide = [max(len(row[c]) for row in [head, *rows]) for c in range(len(head))]
-    lines = [
-        "| "
-        + " | ".join(cell.rjust(w) if c else cell.ljust(w) for c, (cell, w) in enumerate(pairs))
-        for pairs in (list(zip(row, wide, strict=True)) for row in [head, *rows])
-    ]
-    rule = "|".join("-" * (w + 2) if not c else "-" * (w + 1) + ":" for c, w in enumerate(wide))
-    return "\n".join([f"{lines[0]} |", f"|{rule}|", *(f"{line} |" for line in lines[1:])])
 
 
 # The page
@@ -231,6 +41,12 @@ def page(results: Sequence[Result]) -> str:
         for result in found:
             parts += [about(result), table(result)]
     return "\n\n".join(parts)
+
+
+def published(folder: Path) -> list[Result]:
+    """The results in a folder, those of a GPU first."""
+    paths = sorted(folder.glob("*-*.json"), key=lambda p: (p.stem.split("-")[1] != "cuda", p))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
 def about(result: Result) -> str:
@@ -324,10 +140,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "speed.md")
     parser.add_argument("--plot", type=Path, default=ROOT / "docs" / "speed.png")
     given = parser.parse_args()
-    paths = sorted(
-        given.results.glob("*-*.json"), key=lambda p: (p.stem.split("-")[1] != "cuda", p)
-    )
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    results = published(given.results)
     if not results:
         raise SystemExit(f"no results in {given.results}: run `python benchmarks/run_all.py` first")
     text = fill(given.page.read_text(encoding="utf-8"), page(results))

@@ -60,7 +60,10 @@ def directions(examples: Tensor) -> Tensor:
 def unit_length(examples: Tensor) -> Tensor:
     """(..., D) -> (..., D): the same directions from the origin; shorter near the origin, where a direction
     would be chance."""
-    return examples * torch.rsqrt(examples.square().sum(-1, keepdim=True) + SHORTEST)
+    squares = examples.square().sum(-1, keepdim=True)  # (..., 1)
+    if not (examples.requires_grad or torch.compiler.is_compiling()):
+        check_finite(squares)
+    return examples * torch.rsqrt(squares + SHORTEST)
 
 
 def class_prototypes(embeddings: Tensor, weights: Tensor) -> Tensor:

@@ -83,6 +83,8 @@ def test_nan_and_infinity_are_named(name, kind, number, place):
 @pytest.mark.parametrize("distance", [1e3, 1e6, 1e15])
 def test_a_class_far_away_takes_its_own_and_nothing_else(name, kind, distance):
     """Between the others float32 and bf16 may no longer tell: digits are lost in the distance."""
+    if name == "cosine_kmeans":
+        pytest.skip("it compares directions from the origin, in which a distance has no part")
     unlabeled, prototypes = example(kind)
     unlabeled[:PER] += distance
     prototypes[0] += distance

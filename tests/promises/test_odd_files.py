@@ -264,6 +264,19 @@ def test_a_model_must_bring_the_weights_it_claims_and_they_must_be_finite(change
         load_model(path, CPU)
 
 
+@pytest.mark.parametrize("shape", [(), (0, 10**12), (2, 4), (1, 7), (1, 4, 1)])
+def test_the_center_of_a_sphere_must_be_of_the_embeddings(shape, tmp_path):
+    """As large as it claims to be, a center was built before it was compared."""
+    config = replace(CONFIG, recipe=replace(CONFIG.recipe, sphere=10.0))
+    model = build_fleet(config.members, config.recipe, 1, 4)
+    tensors = {**model.state_dict(), "sphere.center": torch.zeros(shape)}
+    tensor_files.write_tensors(tmp_path / "it.safetensors", tensors, {"config": config.to_json()})
+    with pytest.raises(
+        InputError, match=r"its sphere.center \(.*\) is not of 1 runs with 2 filters"
+    ):
+        load_model(tmp_path / "it.safetensors", CPU)
+
+
 def test_metadata_that_are_no_texts_are_damage(tmp_path):
     save_model(
         tmp_path / "model.safetensors", CONFIG, build_fleet(CONFIG.members, CONFIG.recipe, 1)

@@ -135,15 +135,36 @@ def test_sorting_a_pile_loads_no_paper_no_workers_and_of_training_what_reads_a_f
     assert of_training <= {f"training.{name}" for name in ("config", "fleets", "checkpoints")}
 
 
-HEAVY = ("torch", "sklearn", "scipy", "onnx", "onnxruntime", "jinja2", "pandas")
+HEAVY = {"torch", "sklearn", "scipy", "onnx", "onnxruntime", "jinja2", "pandas"}
+
+
+def loaded_by(*modules: str) -> set[str]:
+    """What importing these loads, in a new interpreter."""
+    code = "".join(f"import semishot.{module}\n" for module in modules)
+    code = f"{code}import sys; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(found.stdout.split())
+
+
+def test_the_table_of_commands_begins_without_numpy():
+    """And so `--help` does: it is asked for often, and NumPy is a third of the time."""
+    loaded = loaded_by("__main__", "commands.table")
+    assert "tyro" in loaded
+    assert not loaded & (HEAVY | {"numpy", "PIL", "rich.progress", "starlette", "uvicorn"})
 
 
 @pytest.mark.parametrize("module", ["sorter.classify", "sorter.predict", "label.server"])
 def test_a_command_begins_without_what_takes_seconds_to_import(module):
     """And so its first words come at once: what learns is imported when there is something to learn."""
-    code = f"import sys, semishot.{module}; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert not set(found.stdout.split()) & set(HEAVY)
+    assert not loaded_by(module) & HEAVY
+
+
+def test_sorting_features_that_are_cached_loads_torch_and_no_scikit_learn():
+    """All that `classify`, `predict` and `label` import later, unless there is an image to encode."""
+    later = ("sorter.fitted_pile", "sorter.page", "estimator.trained", "label.judge")
+    loaded = loaded_by("sorter.classify", "sorter.predict", "label.server", *later)
+    assert loaded & HEAVY == {"torch", "scipy", "jinja2"}
+    assert not loaded & {"semishot.estimator.classifier", "scipy.stats", "torch._dynamo"}
 
 
 @every_file

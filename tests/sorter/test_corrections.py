@@ -326,7 +326,7 @@ def test_a_copy_of_a_labeled_image_has_the_numbers_of_that_image():
     items = [Item(str(i), names[i] if i < 5 else None) for i in range(15)]
     fitted = fit_pile(Rows(features.copy(), items, digests), None, 0.05)
     member, stranger = fitted.predictions[-2:]
-    scores = fitted.classifier.distractor_score_
+    scores = fitted.answers.scores
     assert (member.label, member.stranger) == ("a", False)
     assert member.distractor_score == pytest.approx(scores[0])
     assert (stranger.stranger, stranger.stranger_probability) == (True, 1.0)

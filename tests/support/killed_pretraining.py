@@ -8,7 +8,7 @@ import torch
 from semishot.data.pool import open_pool
 from semishot.system import files, locks
 from semishot.system.progress import Meter
-from semishot.training import checkpoints, chunks, loop, pretraining
+from semishot.training import checkpoints, chunks, loop, origin, pretraining
 from semishot.training.config import Recipe
 from semishot.training.pretraining import Pretraining
 from support.killing import attempt
@@ -47,6 +47,7 @@ def main(pool: Path, work: Path) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its slow imports, once
+    origin.code_state()  # and its reading of our source
     loop.CPU_CHUNK = 2
     loop.CHECKPOINT_SECONDS = 0.0
     main(Path(sys.argv[1]), Path(sys.argv[2]))

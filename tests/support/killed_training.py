@@ -20,6 +20,7 @@ from semishot.training import (
     log,
     loop,
     observer,
+    origin,
     pretraining,
     tensorboard,
     update,
@@ -76,6 +77,7 @@ def main(pool: Path, work: Path, config: FleetConfig, watched: list[str], moment
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its slow imports, once
+    origin.code_state()  # and its reading of our source
     loop.CHUNK = loop.CPU_CHUNK = 3  # a short run with several checkpoints
     validation.SHARE = 100.0  # and as many validations
     arguments = json.loads(sys.argv[1])

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from semishot.commands.flags import Flags, Json
-from semishot.data.reduction import Reduction
+from semishot.data.settings import Reduction
 from semishot.system.flags import DataRoot
 
 Name = Annotated[

@@ -4,56 +4,16 @@ Letters: E episodes, N way, K shot, Q query per class, M unlabeled per class, H 
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.pool import Indices
+from semishot.data.settings import EpisodeShape as EpisodeShape
 from semishot.data.splits import ClassImages, random_words, uniforms
-from semishot.errors import InputError, check_number
-
-MOST_OF_A_KIND = 10**6
-"""Classes in an episode, and images of a class."""
-
-
-@dataclass(frozen=True)
-class EpisodeShape:
-    way: int = 5
-    """N, classes in an episode."""
-    shot: int = 1
-    """K, labeled support images per class."""
-    query: int = 1
-    """Query images per class."""
-    unlabeled: int = 5
-    """M, unlabeled images per class."""
-    distractors: int = 0
-    """H, further classes that give only unlabeled images."""
-    within_group: bool = False
-    """Draw all N + H classes of an episode from one group: an alphabet, a category."""
-
-    def __post_init__(self) -> None:
-        least = {"way": 2, "shot": 1, "query": 1, "unlabeled": 0, "distractors": 0}
-        for name, low in least.items():
-            check_number(f"an episode's {name}", getattr(self, name), low, MOST_OF_A_KIND)
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """How many support, unlabeled and query images an episode has."""
-        return (
-            self.way * self.shot,
-            (self.way + self.distractors) * self.unlabeled,
-            self.way * self.query,
-        )
-
-    @property
-    def images(self) -> int:
-        return sum(self.sizes)
-
-    def as_dict(self) -> dict[str, int]:
-        """For JSON. `within_group` is written only if it is true: older files do not have it."""
-        return {k: v for k, v in asdict(self).items() if k != "within_group" or v}
+from semishot.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_cache_dir
 
+from semishot.data.settings import SPLITS as SPLITS
+from semishot.data.settings import Split as Split
 from semishot.errors import InputError
 from semishot.system.files import whole_folder, write_json
 from semishot.system.json_fields import from_json
@@ -27,8 +29,6 @@ FORMAT = 1
 POOL_FILES = {"images.npy", "pool.json"}
 Indices = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
-Split = Literal["train", "val", "test"]
-SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ or 2 pixels around a point along each axis whatever the scale, `nearest` one, an
 Letters: I images, H x W pixels of an image.
 """
 
-from typing import Literal, get_args
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-Reduction = Literal["antialiased", "cubic", "linear", "area", "nearest"]
-REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
+from semishot.data.settings import REDUCTIONS as REDUCTIONS
+from semishot.data.settings import Reduction as Reduction
+
 CURVE = -0.75
 """The parameter of OpenCV's cubic kernel; Pillow's has -0.5."""
 FIXED = 2048

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from semishot.errors import InputError
 from semishot.estimator.blocks import Array, Space, one_thread
-from semishot.estimator.features import as_array, check_large, check_small
+from semishot.estimator.features import as_array, check_large
 from semishot.estimator.fitted import Fitted
 from semishot.estimator.labels import (
     NAMED_STRANGER,
@@ -24,15 +24,15 @@ from semishot.estimator.labels import (
     Labels,
     agreement,
     checked_weights,
-    label_weights,
     read_labels,
     rejected,
 )
 from semishot.estimator.lift import Lift
 from semishot.estimator.reading import read_in_blocks
 from semishot.estimator.saved import Saved, is_number, not_saved, read_saved, write_saved
-from semishot.estimator.settings import GRAPH, checked, learned
-from semishot.estimator.strangers import stranger_probability
+from semishot.estimator.settings import GRAPH, checked, fitted_to
+from semishot.estimator.strangers import missed, stranger_probability
+from semishot.estimator.trained import answers_for_rows
 
 __all__ = ["NAMED_STRANGER", "UNLABELED", "PrototypeClassifier"]
 
@@ -188,11 +188,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         features = validate_data(self, as_array(X), dtype=FLOATS)
         labels = read_labels(y, self.stranger_label)
         check_consistent_length(features, labels.codes)
-        check_small(features, check_large(features))
-        if not labels.labeled.any():
-            raise InputError("fit needs labeled examples: y holds no class, only -1 or strangers")
-        labels, weights = label_weights(labels, sample_weight)  # (P, N)
-        fitted = learned(settings, features, weights, labels.codes == NAMED_STRANGER)
+        labels, fitted = fitted_to(settings, features, labels, sample_weight)
         self.classes_, self.stranger_label_ = labels.classes, labels.stranger_label
         self._keep(fitted)
         self._keep_answer(fitted, labels)
@@ -208,23 +204,13 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.message_, self.held_out_ = fitted.message, fitted.held_out
 
     def _keep_answer(self, fitted: Fitted, labels: Labels) -> None:
-        classes, scores, stranger = fitted.answer
-        unknown = np.full(len(scores), np.nan)
-        self.label_distributions_ = classes
-        self.stranger_proba_ = unknown if stranger is None else stranger
-        self.distractor_score_ = unknown
-        if fitted.members is not None:
-            self.distractor_score_ = fitted.members.share_above(scores)
-        self.transduction_ = self._decided(classes.argmax(1), scores)
-        for code in np.unique(labels.codes[labels.codes != UNLABELED]):
-            rows = labels.codes == code
-            if code == NAMED_STRANGER:
-                self.transduction_ = rejected(self.transduction_, rows, self.stranger_label_)
-                self.stranger_proba_[rows] = 1.0
-            else:
-                self.transduction_[rows] = self.classes_[code]
-                self.label_distributions_[rows] = np.arange(len(self.classes_)) == code
-                self.stranger_proba_[rows] = 0.0
+        decided = self._decided(fitted.answer.classes.argmax(1), fitted.answer.scores)
+        if (named := labels.codes == NAMED_STRANGER).any():
+            decided = rejected(decided, named, self.stranger_label_)
+        decided[labels.labeled] = self.classes_[labels.codes[labels.labeled]]
+        self.transduction_ = decided
+        answers = answers_for_rows(fitted, labels)
+        self.label_distributions_, self.stranger_proba_, self.distractor_score_ = answers
         self._in_pile = labels.codes == UNLABELED
         self.doubtful_ = [
             doubt._replace(
@@ -320,9 +306,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         expected = self.n_strangers_.expected
         if share is None:
             return expected
-        pile = self.distractor_score_[self._in_pile]
-        members = len(pile) - expected
-        return max(0.0, expected - max(0.0, float((pile > 1 - share).sum()) - share * members))
+        return missed(expected, self.distractor_score_[self._in_pile], share)
 
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Accuracy over the rows of `y` that are not unlabeled.

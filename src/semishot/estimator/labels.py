@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from semishot.errors import InputError
@@ -184,7 +183,11 @@ def _one_dimensional(y: Any) -> NDArray[Any]:
         y = np.array(y, object)  # not strings, which -1 beside strings would become
     elif isinstance(y, np.ma.MaskedArray) or _has_own_type(y):
         y = np.array(y.tolist(), object)  # None for what is masked
-    values: NDArray[Any] = column_or_1d(np.asarray(y), warn=True)
+    values: NDArray[Any] = np.asarray(y)
+    if values.ndim != 1:  # a column is taken with a warning, anything else refused
+        from sklearn.utils.validation import column_or_1d
+
+        values = column_or_1d(values, warn=True)
     if values.dtype.kind not in "biufUTO":
         raise InputError(f"y holds {values.dtype} values: labels are numbers or strings")
     return values

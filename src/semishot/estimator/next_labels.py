@@ -8,7 +8,7 @@ Letters: P rows, C candidates, V rows that show how far rows lie apart, S labele
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from semishot.estimator.blocks import Array, Space, one_thread
-from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.features import as_array
 from semishot.estimator.lift import Lift
 from semishot.estimator.strangers import Members
+
+if TYPE_CHECKING:  # it imports scikit-learn
+    from semishot.estimator.classifier import PrototypeClassifier
 
 __all__ = ["doubt", "next_to_label", "varied", "worth_asking"]
 
@@ -40,7 +42,7 @@ SMALLEST = 1e-12
 @one_thread()
 def next_to_label(
     X: ArrayLike,  # noqa: N803
-    classifier: PrototypeClassifier,
+    classifier: "PrototypeClassifier",
     count: int = 10,
     *,
     labeled: ArrayLike | None = None,

@@ -18,15 +18,25 @@ from semishot.errors import InputError
 from semishot.estimator import by_graph, by_prototypes, graph_rule
 from semishot.estimator.blocks import NORMALIZATIONS, Array, Space, mean_direction
 from semishot.estimator.evidence import Given
+from semishot.estimator.features import check_large, check_small
 from semishot.estimator.fitted import Fitted
-from semishot.estimator.labels import check_stranger_label
+from semishot.estimator.labels import NAMED_STRANGER, Labels, check_stranger_label, label_weights
 from semishot.estimator.lift import lift_of
 from semishot.estimator.saved import is_number
 from semishot.estimator.scaling import MANY_FEATURES
 
-__all__ = ["GRAPH", "Settings", "checked", "learned"]
+__all__ = ["DEFAULTS", "GRAPH", "Settings", "checked", "fitted_to"]
 
 GRAPH = "graph"
+DEFAULTS: Mapping[str, Any] = {
+    "normalize": "auto",
+    "refiner": GRAPH,
+    "reject": None,
+    "steps": "auto",
+    "stranger_label": "auto",
+    "temperature": "auto",
+}
+"""The parameters of PrototypeClassifier, as its signature has them."""
 
 
 class Settings(NamedTuple):
@@ -84,6 +94,17 @@ def _built(refiner: Any) -> nn.Module | str | None:
     if not (refiner is None or isinstance(refiner, nn.Module)):
         raise InputError(f"refiner must be a name, a module or None, not {refiner!r}")
     return copy.deepcopy(refiner)
+
+
+def fitted_to(
+    settings: Settings, features: Array, labels: Labels, sample_weight: Any = None
+) -> tuple[Labels, Fitted]:
+    """Finite features (P, D) and P labels -> the labels whose weight is not 0, and what is learned."""
+    check_small(features, check_large(features))
+    if not labels.labeled.any():
+        raise InputError("fit needs labeled examples: y holds no class, only -1 or strangers")
+    labels, weights = label_weights(labels, sample_weight)  # (P, N)
+    return labels, learned(settings, features, weights, labels.codes == NAMED_STRANGER)
 
 
 def learned(

@@ -177,3 +177,12 @@ def count_strangers(
         max(0.0, min(low, by_mixture)),
         min(float(len(scores)), max(high, by_mixture)),
     )
+
+
+def missed(expected: float, pile: Array, reject: float) -> float:
+    """How many of `expected` strangers are likely not rejected, by the shares of members above (U,).
+
+    Of those rejected, a share `reject` of the members is no stranger.
+    """
+    members = len(pile) - expected
+    return max(0.0, expected - max(0.0, float((pile > 1 - reject).sum()) - reject * members))

@@ -17,9 +17,10 @@ from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
 from semishot.sorter import move_files
 from semishot.sorter.answers import ConflictError
-from semishot.sorter.journal import SORTED, How, check_undoable, read_journal, trusted
+from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
+from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
@@ -225,7 +226,7 @@ def undo_sorting(session: Session) -> Undone:
 
 def save_model(session: Session) -> Path:
     """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
-    from semishot.estimator.classifier import PrototypeClassifier
+    from semishot.estimator.trained import train
     from semishot.sorter.encoders import save_encoder
     from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 
@@ -237,8 +238,7 @@ def save_model(session: Session) -> Path:
     labels[snapshot.answers == -1] = -1
     labels[snapshot.answers == -2] = -2
     out = library.request.folder
-    classifier = PrototypeClassifier().fit(library.features[: len(labels)], labels)
-    classifier.set_params(reject=snapshot.state.reject)
+    classifier, _, _ = train(library.features[: len(labels)], labels, snapshot.state.reject)
     with Lock(out / LOCK):
         check_saved_model(out / SAVED_MODEL)
         with whole_folder(out / SAVED_MODEL) as folder:

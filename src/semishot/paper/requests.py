@@ -6,7 +6,7 @@ Each field is a flag of the command; the text below it is its help. Nothing here
 from dataclasses import dataclass
 from typing import Literal
 
-from semishot.data.episodes import EpisodeShape
+from semishot.data.settings import EpisodeShape
 from semishot.errors import check_number
 from semishot.training.requests import WITH_DISTRACTORS, Allow, Shape
 

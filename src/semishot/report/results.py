@@ -53,7 +53,7 @@ def write_results(folder: Path, out: Path) -> None:
     old = [shown.name for shown in made if shown.section and shown.section.provenance.is_old]
     if old:
         print(
-            f"{len(old)} files were measured before records named their code and data: {', '.join(old)}",
+            f"measured before records named their code and data: {', '.join(old)}",
             file=sys.stderr,
         )
 

@@ -1,7 +1,7 @@
 """A few labeled images and a pile -> the class of each image, a report, a saved model, sorted files.
 
-torch and scikit-learn are imported when there is something to learn: what is wrong with a request is said at
-once, and reading begins.
+torch is imported when there is something to learn: what is wrong with a request is said at once, and reading
+begins. scikit-learn is not needed.
 """
 
 import json
@@ -54,6 +54,7 @@ from semishot.sorter.out_folder import (
 )
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requests import ClassifyRequest
+from semishot.sorter.runtimes import wanted_runtime
 from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import check_device
@@ -118,7 +119,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             with seconds.part("images"):
                 rows = _rows(request, listing, encoder, fill_cache)
             write_skipped(out / SKIPPED, rows.skipped)
-            with seconds.part("learning"), doing("loading torch and scikit-learn"):
+            with seconds.part("learning"), doing("loading torch"):
                 from semishot.sorter.fitted_pile import fit_pile, notes_on_files
             notes = [
                 *listing.notes,
@@ -160,6 +161,7 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         check_device(request.device)
+        wanted_runtime()
         return partial(in_this_process, request.device, keep=Beforehand(request.out))
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of

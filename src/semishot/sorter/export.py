@@ -32,7 +32,8 @@ from semishot.sorter.export_check import (
 )
 from semishot.sorter.onnx_encoders import OnnxModule
 from semishot.sorter.onnx_merge import FOUND, PIXELS, merged, opset_for
-from semishot.sorter.predict import read_saved_model
+from semishot.sorter.out_folder import CLASSIFIER
+from semishot.sorter.predict import read_saved_model, saved_folder
 from semishot.system.files import write_whole
 
 __all__ = ["Exported", "export", "export_classifier"]
@@ -122,9 +123,11 @@ class EncoderAndHead(nn.Module):
 
 def export(model: Path, out: Path) -> Exported:
     """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier."""
-    if model.is_dir():
-        return export_classifier(*read_saved_model(model), out)
-    return export_classifier(PrototypeClassifier.load(model), None, out)
+    if not model.is_dir():
+        return export_classifier(PrototypeClassifier.load(model), None, out)
+    _, encoder = read_saved_model(model)
+    classifier = PrototypeClassifier.load(saved_folder(model) / CLASSIFIER)
+    return export_classifier(classifier, encoder, out)
 
 
 def export_classifier(

@@ -10,12 +10,15 @@ from scipy.special import bdtrc
 
 from semishot.data.framing import is_drawing
 from semishot.errors import InputError, printable
-from semishot.estimator.classifier import NAMED_STRANGER, UNLABELED, PrototypeClassifier
-from semishot.estimator.next_labels import next_to_label
+from semishot.estimator.fitted import Fitted
+from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
+from semishot.estimator.next_labels import doubt, worth_asking
+from semishot.estimator.strangers import missed
+from semishot.estimator.trained import RowAnswers, Trained, train
 from semishot.sorter.embedding import Rows, read_image
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import STRANGER, Item, Listing
-from semishot.sorter.predictions import Answers, Decision, Prediction, predictions_of
+from semishot.sorter.predictions import Decision, Prediction, predictions_of
 from semishot.sorter.summary import PileSummary
 
 __all__ = ["FittedPile", "fit_pile", "notes_on_files", "summarize"]
@@ -25,6 +28,8 @@ LOOKED_AT = 20
 NAMED = 10
 """How many doubtful labels, and images in two classes, are named."""
 KNOWN = -1
+ASKED = 10
+"""How many images the user is asked to label next."""
 BLOCK = 4096
 SOME_HELD_OUT, ENOUGH_HELD_OUT, CHANCE = 6, 12, 0.05
 """Held-out images from which on it is judged whether they are predicted better than by chance, and how
@@ -37,12 +42,19 @@ class FittedPile:
 
     rows: Rows
     encoder: ImageEncoder | None
-    classifier: PrototypeClassifier
+    classifier: Trained
+    learned: Fitted
+    answers: RowAnswers
+    """What is said of each row of `rows.features`."""
     predictions: list[Prediction]
     """The predictions for the pile."""
-    reject: float
     fitted_as: list[int]
     """The row of `rows.features` of each image of the pile; KNOWN for a copy of a labeled one."""
+
+    @property
+    def reject(self) -> float:
+        assert self.classifier.reject is not None
+        return self.classifier.reject
 
     @property
     def first(self) -> int:
@@ -63,7 +75,11 @@ class FittedPile:
     def next_to_label(self) -> list[int]:
         """Places in `predictions`: never a copy of what is labeled, and of several copies one."""
         features, first = self.rows.features, self.first
-        found = next_to_label(features[first:], self.classifier, labeled=features[:first])
+        logits, scores = self.classifier.read(features[first:])
+        classes = logits.double().softmax(-1).numpy()
+        worth = doubt(classes, scores.double().numpy(), self.learned.members)
+        space, labeled = self.learned.model.space, features[:first]
+        found = worth_asking(features[first:], space, worth, ASKED, answered=labeled)
         place_of = {row: place for place, row in reversed(list(enumerate(self.fitted_as)))}
         return [place_of[first + int(row)] for row in found]
 
@@ -90,11 +106,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
     rows.features = keep_rows(rows.features, kept)
     numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
     labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
-    classifier = PrototypeClassifier(reject=reject)
-    classifier.fit(rows.features, np.array(labels, object))
-    answers = Answers(
-        classifier.label_distributions_, classifier.stranger_proba_, classifier.distractor_score_
-    )
+    classifier, learned, answers = train(rows.features, np.array(labels, object), reject)
     items = rows.items[first:]
     labeled_row = {digest: place for place, digest in enumerate(rows.digests[:first])}
     pairs = zip(fitted_as, rows.digests[first:], strict=True)
@@ -104,7 +116,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
         _known(one, known[digest]) if row == KNOWN else one
         for one, row, digest in zip(predictions, fitted_as, rows.digests[first:], strict=True)
     ]
-    return FittedPile(rows, encoder, classifier, predictions, reject, fitted_as)
+    return FittedPile(rows, encoder, classifier, learned, answers, predictions, fitted_as)
 
 
 def keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
@@ -182,33 +194,34 @@ def look_drawn(items: Sequence[Item]) -> bool:
 
 
 def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
-    classifier, predictions = fitted.classifier, fitted.predictions
+    learned, predictions = fitted.learned, fitted.predictions
+    names = [str(name) for name in fitted.classifier.saved.classes]
     accepted = Counter(p.label for p in predictions if not p.stranger)
-    known = classifier.members_ is not None
+    known = learned.members is not None
     labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
     named = labels.pop(STRANGER, 0)
     more = list(_doubts(fitted))
-    if len(classifier.classes_) == 1:
+    if len(names) == 1:
         more.append("there is one class only: the question is which images belong to it")
     elif (line := near_chance(fitted, labels)) is not None:
         more.append(line)
     likely = _likely_strangers(fitted)
-    missed = None if likely is None else classifier.missed_strangers(fitted.reject)
+    missed = None if likely is None else _missed(fitted)
     return PileSummary(
         encoder=fitted.encoder.name if fitted.encoder else "features",
         runtimes=fitted.rows.runtimes,
         labeled=dict(sorted(labels.items())),
         named_strangers=named,
         pile=len(predictions),
-        accepted={str(name): accepted[str(name)] for name in classifier.classes_},
+        accepted={name: accepted[name] for name in names},
         strangers=sum(p.stranger for p in predictions) if known else None,
         likely_strangers=likely,
         missed_strangers=None if missed is None else round(missed, 1),
         reject=fitted.reject,
         skipped=len(fitted.rows.skipped),
-        pile_helps=classifier.pile_helps_,
-        message=classifier.message_,
-        held_out=classifier.held_out_,
+        pile_helps=learned.pile_helps,
+        message=learned.message,
+        held_out=learned.held_out,
         notes=[*notes, *more],
         next_to_label=[predictions[place].item.shown for place in asked],
     )
@@ -220,7 +233,7 @@ def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
     Of members a share `reject` is sorted out, so that of the images sorted out all but
     reject / (1 - reject) for each accepted one are strangers.
     """
-    found = fitted.classifier.n_strangers_
+    found = fitted.learned.count
     if found is None:
         return None
     out = sum(one.stranger for one in fitted.predictions)
@@ -233,12 +246,20 @@ def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
     return {name: round(count, 1) for name, count in likely.items()}
 
 
+def _missed(fitted: FittedPile) -> float:
+    """How many strangers of the pile are likely among the accepted."""
+    assert fitted.learned.count is not None
+    shares = fitted.answers.scores[fitted.first :]
+    return missed(fitted.learned.count.expected, shares, fitted.reject)
+
+
 def _doubts(fitted: FittedPile) -> list[str]:
     """Labels that the others contradict, in words."""
-    doubts, items = fitted.classifier.doubtful_, fitted.rows.items
+    doubts, items = fitted.learned.doubts, fitted.rows.items
+    names = fitted.classifier.saved.classes
     lines = [
-        f"{printable(items[doubt.row].shown)} looks like {printable(str(doubt.suggested))}, not "
-        f"{printable(str(doubt.given))}"
+        f"{printable(items[doubt.row].shown)} looks like {printable(str(names[doubt.suggested]))}, not "
+        f"{printable(str(names[doubt.given]))}"
         for doubt in doubts[:NAMED]
     ]
     return lines + (
@@ -248,7 +269,7 @@ def _doubts(fitted: FittedPile) -> list[str]:
 
 def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
     """A warning if held-out labels are predicted hardly better than by naming the largest class."""
-    held = fitted.classifier.held_out_
+    held = fitted.learned.held_out
     if held is None or held.examples < SOME_HELD_OUT:
         return None
     chance = max(labels.values()) / sum(labels.values())

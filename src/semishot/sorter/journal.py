@@ -6,9 +6,10 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from semishot.errors import InputError
+from semishot.sorter.requests import How
 from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
 from semishot.system.open_files import read_regular
@@ -16,11 +17,10 @@ from semishot.system.real_paths import real_path
 from semishot.system.signing import can_sign, sign, verify
 
 __all__ = [
-    *("JOURNAL", "SORTED", "How", "Sorting", "Step"),
+    *("JOURNAL", "SORTED", "Sorting", "Step"),
     *("check_undoable", "read_journal", "trusted", "undo_command", "write_journal"),
 ]
 
-How = Literal["move", "copy", "link"]
 FORMAT = 1
 SORTED, JOURNAL = "sorted", "undo.json"
 MOST_BYTES = 2**29

@@ -19,7 +19,6 @@ from semishot.sorter.journal import (
     JOURNAL,
     MOST_PLANNED,
     SORTED,
-    How,
     Sorting,
     Step,
     read_journal,
@@ -27,6 +26,7 @@ from semishot.sorter.journal import (
 )
 from semishot.sorter.move_one import check_folder, is_sorted, sort_one, take_back
 from semishot.sorter.plan_files import Wanted, class_folders, plan
+from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import sweep
 from semishot.system.locks import Lock

@@ -18,7 +18,7 @@ from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
 from semishot.system.real_paths import real_path
 
-if TYPE_CHECKING:  # it imports torch and scikit-learn
+if TYPE_CHECKING:  # it imports torch
     from semishot.sorter.fitted_pile import FittedPile
 
 __all__ = ["PilePage", "write_page", "write_pile_page"]

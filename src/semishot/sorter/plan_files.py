@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from semishot.sorter.journal import SORTED, How, Sorting, Step
+from semishot.sorter.journal import SORTED, Sorting, Step
 from semishot.sorter.listing import STRANGER
+from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import SortedFile
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.real_paths import real_path

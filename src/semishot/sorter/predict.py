@@ -13,29 +13,36 @@ from semishot.sorter.encoders import ImageEncoder, load_encoder
 from semishot.sorter.feature_files import gathered, read_features
 from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
-from semishot.sorter.predictions import Prediction, answers_for, predictions_of
+from semishot.sorter.predictions import Prediction, predictions_of
 from semishot.sorter.requests import PredictRequest
+from semishot.sorter.runtimes import wanted_runtime
 from semishot.system.devices import check_device
+from semishot.system.progress import doing
 
-if TYPE_CHECKING:  # it imports torch and scikit-learn
-    from semishot.estimator.classifier import PrototypeClassifier
+if TYPE_CHECKING:  # it imports torch
+    from semishot.estimator.trained import Trained
 
-__all__ = ["predict", "read_saved_model"]
+__all__ = ["predict", "read_saved_model", "saved_folder"]
 
 
-def read_saved_model(folder: Path) -> "tuple[PrototypeClassifier, ImageEncoder | None]":
+def saved_folder(given: Path) -> Path:
+    """OUT/model, given that folder or OUT."""
+    if not (given / CLASSIFIER).exists() and (given / SAVED_MODEL / CLASSIFIER).exists():
+        return given / SAVED_MODEL
+    return given
+
+
+def read_saved_model(folder: Path) -> "tuple[Trained, ImageEncoder | None]":
     """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
-    from semishot.estimator.classifier import PrototypeClassifier
+    from semishot.estimator.trained import Trained
 
-    if not (folder / CLASSIFIER).exists() and (folder / SAVED_MODEL / CLASSIFIER).exists():
-        folder = folder / SAVED_MODEL
+    folder = saved_folder(folder)
     encoder = load_encoder(folder)
-    classifier = PrototypeClassifier.load(folder / CLASSIFIER)
-    takes = classifier.n_features_in_
-    if encoder is not None and encoder.features != takes:
+    classifier = Trained.load(folder / CLASSIFIER)
+    if encoder is not None and encoder.features != classifier.features:
         raise InputError(
             f"{folder} is damaged: its encoder gives {encoder.features:,} features, its classifier takes "
-            f"{takes:,}"
+            f"{classifier.features:,}"
         )
     return classifier, encoder
 
@@ -45,13 +52,15 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     if not request.images:
         raise InputError("name the images, or a folder of them")
     check_device(request.device)
-    classifier, encoder = read_saved_model(request.model)
+    wanted_runtime()
+    with doing("loading torch"):
+        classifier, encoder = read_saved_model(request.model)
     for path in request.images:
         if not path.exists():
             raise InputError(f"no file or folder {path}")
     with tempfile.TemporaryDirectory(prefix="semishot-") as scratch:
         if encoder is None:
-            rows = _given_features(request.images, classifier.n_features_in_, Path(scratch))
+            rows = _given_features(request.images, classifier.features, Path(scratch))
         else:
             rows = _embedded(request, encoder, Path(scratch))
         if not rows.items:
@@ -59,7 +68,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
                 f"{rows.skipped[0].shown}: {rows.skipped[0].reason}" if rows.skipped else "none"
             )
             raise InputError(f"no image to predict ({reason})")
-        answers = answers_for(classifier, rows.features)
+        answers = classifier.answers(rows.features)
         return predictions_of(classifier, answers, rows.items), rows.skipped
 
 

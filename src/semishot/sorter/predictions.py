@@ -1,6 +1,6 @@
 """The prediction for each image: made by a classifier, written as JSON or as a CSV without formulas.
 
-Letters: B images, D features, N classes.
+Letters: B images, N classes.
 """
 
 import csv
@@ -10,19 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import write_whole
 
-if TYPE_CHECKING:  # it imports torch and scikit-learn
-    from semishot.estimator.classifier import PrototypeClassifier
+if TYPE_CHECKING:  # it imports torch
+    from semishot.estimator.trained import RowAnswers, Trained
 
 __all__ = [
-    *("Answers", "Decision", "Prediction", "answers_for", "as_csv", "as_json", "predictions_of"),
+    *("Decision", "Prediction", "as_csv", "as_json", "predictions_of"),
     *("unquoted", "write_skipped", "write_text"),
 ]
 
@@ -88,41 +87,16 @@ def _rounded(share: float | None) -> float | None:
     return None if share is None else round(share, 4)
 
 
-class Answers(NamedTuple):
-    """What a classifier says of images."""
-
-    classes: NDArray[np.floating[Any]]
-    """(B, N): probabilities, if an image belongs to one of the classes."""
-    stranger: NDArray[np.float64]
-    """(B,): the probability that it belongs to none of them; NaN: not known."""
-    scores: NDArray[np.float64]
-    """(B,): distractor scores; NaN: not known."""
-
-    def of_rows(self, rows: list[int]) -> "Answers":
-        return Answers(self.classes[rows], self.stranger[rows], self.scores[rows])
-
-
-def answers_for(classifier: "PrototypeClassifier", features: NDArray[np.float32]) -> Answers:
-    """(B, D) of images that the classifier was not fitted to."""
-    unknown = np.full(len(features), np.nan)
-    known = classifier.members_ is not None
-    return Answers(
-        classifier.predict_proba(features),
-        classifier.stranger_proba(features) if known and classifier.strangers_ else unknown,
-        classifier.distractor_score(features) if known else unknown,
-    )
-
-
 def predictions_of(
-    classifier: "PrototypeClassifier", answers: Answers, items: Sequence[Item]
+    classifier: "Trained", answers: "RowAnswers", items: Sequence[Item]
 ) -> list[Prediction]:
-    """A prediction for each item."""
+    """A prediction for each item: answers for B rows."""
     probabilities = np.array(answers.classes)  # (B, N)
     best = probabilities.argmax(1)
     chance = probabilities.max(1)
     probabilities[np.arange(len(best)), best] = -1
     second = probabilities.argmax(1)
-    names = [str(name) for name in classifier.classes_]
+    names = [str(name) for name in classifier.saved.classes]
     farthest = 1 - (classifier.reject or 0)
     scores, strangers = (
         [None if np.isnan(value) else float(value) for value in each]

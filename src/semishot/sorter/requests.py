@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from semishot.errors import InputError, check_number
-from semishot.sorter.journal import How
 from semishot.system.flags import Address, Device
 
+How = Literal["move", "copy", "link"]
 MOST_PIXELS = 10_000
 
 

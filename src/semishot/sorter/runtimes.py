@@ -7,7 +7,7 @@ is to be encoded: a pile whose features are cached needs neither. Letters: B ima
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from semishot.sorter.onnx_files import imported, one_line
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Batches", "OneByOne", "Opening", "Runtime", "open_runtime"]
+__all__ = ["Batches", "OneByOne", "Opening", "Runtime", "open_runtime", "wanted_runtime"]
 
 Pixels = NDArray[np.uint8]
 Row = NDArray[np.float32]
@@ -78,13 +78,7 @@ class OneByOne:
 
         onnx, runtime = (imported(name, "encoding") for name in ("onnx", ONNXRUNTIME))
         shape = encoder.height, encoder.width, encoder.features
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = 1  # the thread that asks is the one that works
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4  # errors are raised; they need not be printed too
-        self.session = runtime.InferenceSession(
-            graph_of(onnx, encoder.module, *shape), options, providers=["CPUExecutionProvider"]
-        )
+        self.session = on_one_core(runtime, graph_of(onnx, encoder.module, *shape))
         self.takes, self.gives = PIXELS, FEATURES
         self.name = f"{ONNXRUNTIME} {runtime.__version__}"
         self.about = f"{self.name} on the CPU"
@@ -101,6 +95,14 @@ class OneByOne:
         return {}
 
 
+def on_one_core(runtime: Any, graph: bytes) -> Any:
+    """A session in which the thread that asks is the one that works."""
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised; they need not be printed too
+    return runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
 Runtime = Batches | OneByOne
 
 
@@ -111,27 +113,33 @@ class Opening:
     """
 
     def __init__(
-        self, open: Callable[[], tuple[Runtime, str]], tell: Callable[[str], None]
+        self, begin: Callable[[], tuple[Runtime, str]], tell: Callable[[str], None]
     ) -> None:
-        self.open, self.tell, self.lock = open, tell, threading.Lock()
+        self.begin, self.tell, self.lock = begin, tell, threading.Lock()
         self.opened: Runtime | None = None
 
     def __call__(self) -> Runtime:
         with self.lock:
             if self.opened is None:
-                self.opened, problem = self.open()
+                self.opened, problem = self.begin()
                 if problem:
                     self.tell(f"encoding by {self.opened.about}: {problem}")
             return self.opened
+
+
+def wanted_runtime() -> str:
+    """What the environment says; empty if it says nothing."""
+    wanted = os.environ.get(SWITCH, "")
+    if wanted not in ("", ONNXRUNTIME, TORCH):
+        raise InputError(f"{SWITCH} must be {ONNXRUNTIME} or {TORCH}, not {wanted!r:.40}")
+    return wanted
 
 
 def open_runtime(encoder: ImageEncoder, device: "torch.device") -> tuple[Runtime, str]:
     """The fastest runtime that is there; and why it is not the one that it would be elsewhere, or nothing."""
     from semishot.sorter.photo_graphs import has_graph
 
-    wanted = os.environ.get(SWITCH, "")
-    if wanted not in ("", ONNXRUNTIME, TORCH):
-        raise InputError(f"{SWITCH} must be {ONNXRUNTIME} or {TORCH}, not {wanted!r:.40}")
+    wanted = wanted_runtime()
     if device.type != "cpu" or not has_graph(encoder.module):
         return Batches(encoder, device), ""
     problem = f"{SWITCH} says so"

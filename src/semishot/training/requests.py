@@ -10,8 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from semishot.data.episodes import EpisodeShape
-from semishot.data.pool import Split
+from semishot.data.settings import EpisodeShape, Split
 from semishot.system.flags import DataRoot, Device
 
 EPISODES = 600
