@@ -111,8 +111,8 @@ class Allowance:
     def __post_init__(self) -> None:
         self.left = self.most
 
-    def take(self) -> bool:
-        now = time.monotonic()
+    def take(self, now: float | None = None) -> bool:
+        now = time.monotonic() if now is None else now
         self.left = min(self.most, self.left + (now - self.at) * self.most / self.seconds)
         self.at = now
         if self.left < 1:
