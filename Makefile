@@ -12,7 +12,7 @@ quick: .venv/dev-ready
 	$(BIN)/pytest -n 2 -m "not slow and not thorough"
 
 test: .venv/dev-ready
-	$(BIN)/pytest -n 2 --cov --cov-report=term
+	$(BIN)/pytest -n 2
 
 check: .venv/dev-ready
 	$(BIN)/ruff format --check .

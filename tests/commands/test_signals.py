@@ -47,7 +47,8 @@ UNWINDING = """\
 with one_line_errors():
     try:
         print("begun", flush=True)
-        threading.Event().wait()
+        while not threading.Event().wait(0.05):
+            pass
     finally:
         wait_in_c()
 """
@@ -127,7 +128,8 @@ def test_a_command_that_waits_for_ever_ends(body, number, code):
 
 
 def test_a_thread_that_outlives_the_command_does_not_keep_the_process():
-    with child(BEGIN + AFTER_THE_END, 600) as process:
+    """The signal may come before the command has ended, and where the interpreter does not notice it."""
+    with child(BEGIN + AFTER_THE_END, 1) as process:
         until(process, "waiting")
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)

@@ -120,16 +120,16 @@ def test_rows_without_worth_are_never_asked_about():
 
 
 def test_ten_thousand_rows_take_a_fraction_of_a_second():
-    """50 ms is what a page can spend; a busy machine gets ten times that."""
+    """50 ms is what a page can spend; ten times that of the processor's time, whoever else uses it."""
     rng = np.random.default_rng(5)
     features = rng.random((10_000, 320), np.float32)
     worth = rng.random(10_000)
     space = Space("centered", torch.full((320,), 0.05))
     taken = []
     for _ in range(3):
-        begun = time.perf_counter()
+        begun = time.process_time()
         worth_asking(features, space, worth, 24, answered=features[:500])
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.process_time() - begun)
     assert min(taken) < 0.5
 
 

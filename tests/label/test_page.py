@@ -5,7 +5,6 @@ import io
 import os
 import re
 import signal
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -35,7 +34,7 @@ def tab(chromium, client, request):
     opened = Tab(context.new_page())
     opened.context = context
     opened.invite = lambda: client.json("/invite", {})["address"]
-    opened.client = client
+    opened.client, opened.server = client, client.running
     yield opened.open(opened.invite())
     noise = opened.quiet()
     context.close()
@@ -118,7 +117,8 @@ def test_every_key(tab):
     label = page.locator(f'.tile[aria-label^="{second},"]').get_attribute("aria-label")
     assert "confirmed none of these" in label
     tab.press("Escape", "Home", "Backspace")
-    tab.press("x", "Shift+ArrowRight")
+    tab.settle()
+    tab.press("Home", "x", "Shift+ArrowRight")
     assert page.locator('.tile[aria-selected="true"]').count() == 2
     tab.press("Escape")
     assert page.locator('.tile[aria-selected="true"]').count() == 0
@@ -132,11 +132,12 @@ def test_every_key(tab):
     tab.press("Space")
     assert page.locator("#large").evaluate("(box) => box.open")
     tab.press("ArrowRight", "2")
-    tab.press("Escape")
+    tab.shut()
     tab.settle()
     tab.press("?")
     assert page.locator("#help-dialog").evaluate("(box) => box.open")
-    tab.press("Escape", "/")
+    tab.shut()
+    tab.press("/")
     page.keyboard.type("cros")
     tab.press("Enter")
     assert page.locator("#title").text_content() == "cross"
@@ -204,8 +205,91 @@ def test_undo_pressed_fast_takes_back_as_many(tab):
     assert tab.classes() == list(MEMBERS)
 
 
+def show_or_hide(page, hidden):
+    """As the browser does when another tab is chosen."""
+    page.evaluate(
+        """(hidden) => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def test_a_tab_that_was_hidden_follows_again(tab):
+    for name in ("first", "second"):
+        show_or_hide(tab.page, True)
+        tab.client.say(kind="new", name=name, images=[])
+        show_or_hide(tab.page, False)
+        tab.settle()
+    assert tab.classes() == ["first", "second"]
+
+
+def test_nothing_moves_away_under_a_button_that_is_pressed(tab):
+    """An answer of another tab arrives between the press and the release."""
+    page = tab.page
+    tab.client.say(kind="new", name="cross", images=[])
+    tab.settle()
+    fetched = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/state')).length"
+    before = page.evaluate(fetched)
+    page.hover('[aria-label="Rename, merge or delete cross"]')
+    page.mouse.down()
+    tab.client.say(kind="new", name="before", images=[])
+    tab.wait(f"{fetched} > {before}")
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn, 30)))")
+    page.mouse.up()
+    page.wait_for_selector("#class-dialog[open]")
+    tab.shut()
+    tab.settle()
+    assert tab.classes() == ["cross", "before"]
+
+
+def test_what_was_refused_for_a_while_is_asked_for_again(tab):
+    """A browser gives up a stream that is answered by an error, as by one of too many requests."""
+    page, allowance = tab.page, tab.server.server.config.app.allowances["requests"]
+    most, allowance.most = allowance.most, 0.5
+    show_or_hide(page, True)
+    show_or_hide(page, False)
+    page.wait_for_selector("#banner:not([hidden])")
+    page.evaluate("document.querySelector('.tile img').src += '&again'")
+    page.wait_for_selector(".tile.broken")
+    allowance.most = most
+    page.wait_for_selector("#banner", state="hidden")
+    page.wait_for_selector(".tile.broken", state="detached")
+    tab.wait("[...document.querySelectorAll('.tile img')].every((one) => one.naturalWidth > 0)")
+    tab.client.say(kind="new", name="first", images=[])
+    tab.settle()
+    assert tab.classes() == ["first"]
+
+
+def test_a_class_made_in_the_large_picture_has_its_button_there(tab):
+    page = tab.page
+    tab.press("Home", "Space", "n")
+    page.keyboard.type("one")
+    tab.press("Enter")
+    tab.settle()
+    assert page.locator("#large-answers .classes button .name").all_text_contents() == ["one"]
+    tab.client.say(kind="delete", **{"class": 1})
+    tab.settle()
+    assert page.locator("#large-answers .classes button").count() == 0
+    tab.shut()
+
+
+def test_a_plan_of_many_folders_is_scrolled_down_only(tab):
+    for number, image in enumerate(tab.client.state()["image"]):
+        event = {"kind": "new", "name": f"a class with the number {number}", "images": [image]}
+        tab.client.json("/answer", event)
+    tab.page.click("#finish")
+    tab.wait("document.getElementById('apply').textContent === 'Copy 48 files'")
+    wide, shown, high, visible = tab.page.locator("#plan ul").evaluate(
+        "(list) => [list.scrollWidth, list.clientWidth, list.scrollHeight, list.clientHeight]"
+    )
+    assert (wide, high > visible) == (shown, True)
+
+
 def test_two_tabs_agree(tab):
     other = Tab(tab.context.new_page()).open(tab.page.url)
+    tab.page.bring_to_front()  # in the other one, frames are rare
     tab.new_class("circle", "circle-0.png", "circle-1.png")
     other.page.bring_to_front()
     other.page.wait_for_selector('.place[data-place="class:1"]')
@@ -246,7 +330,7 @@ def test_a_killed_server_loses_nothing_and_the_page_goes_on(chromium, asked):
             tab.tile("circle-2.png").click()
             tab.press("1")
         with process(asked, int(address.split(":")[2].split("/")[0])):
-            tab.page.wait_for_selector("#banner", state="hidden", timeout=20000)
+            tab.page.wait_for_selector("#banner", state="hidden", timeout=60_000)
             tab.settle()
             tab.page.reload()
             tab.page.wait_for_selector(".tile")
@@ -263,17 +347,31 @@ def test_a_phone_can_label_by_touch(chromium, client):
     )
     tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
     page = tab.page
-    for _ in range(2):
+    for number in range(2):
         page.locator(".tile:not([aria-selected=true])").first.tap()
+        tab.wait(
+            "(count) => document.querySelectorAll('.tile[aria-selected=true]').length === count",
+            number + 1,
+        )
     assert page.locator("#chosen").text_content() == "2 selected"
     page.locator('#answers [data-does="new"]').tap()
-    page.fill("#name-input", "first")
+    page.fill("#name-input", "x" * 100)
     page.locator("#name-dialog button[type=submit]").tap()
     page.wait_for_selector('.place[data-place="class:1"]')
     tab.settle()
     for place in ("class:1", "none", "ask", "all"):
         tab.page.locator(f'.place[data-place="{place}"]').first.tap()
+        page.wait_for_selector(f'.place[data-place="{place}"][aria-current]')
         assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.locator(".tile").first.dblclick()
+    page.wait_for_selector("#large[open]")
+    assert page.locator("#large figure").bounding_box()["width"] == 390
+    inside = page.locator("#grid .tile .chance").evaluate_all(
+        """(all) => all.map((one) => one.getBoundingClientRect().right
+          <= one.closest(".tile").getBoundingClientRect().right)"""
+    )
+    assert inside
+    assert all(inside)
     assert tab.quiet() == []
     context.close()
 
@@ -282,7 +380,6 @@ def violations(page):
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is not installed"
     )
-    page.evaluate("document.getAnimations().forEach((one) => one.finish())")
     found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
     return [
         (each["id"], node["html"][:160])
@@ -323,8 +420,10 @@ def test_axe_finds_nothing_in_any_view(chromium, client, scheme):
         assert violations(page) == []
         page.locator(dialog).evaluate("(box) => box.close()")
     tab.press("n")
+    tab.still()
     assert violations(page) == []
-    tab.press("Escape", "Home", "Space")
+    tab.shut()
+    tab.press("Home", "Space")
     tab.still()
     assert violations(page) == []
     context.close()
@@ -398,15 +497,13 @@ def test_ten_thousand_images_scroll_and_sort_with_few_tiles(chromium, many, tmp_
                 "(at) => { const m = document.getElementById('main'); m.scrollTop = at * m.scrollHeight; }",
                 place,
             )
-            page.wait_for_timeout(60)
+            page.evaluate("new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
             most = max(most, page.locator(".tile").count())
         assert most < 150
         page.evaluate("document.getElementById('main').scrollTop = 0")
         tab.press("Home")
-        begun = time.monotonic()
         before = page.evaluate("window.semishot.version")
         tab.press("Enter")
         tab.wait("(before) => window.semishot.version > before", argument=before)
-        assert time.monotonic() - begun < 10  # of a busy machine; measured alone it is a fraction
         assert tab.quiet() == []
         context.close()

@@ -383,7 +383,7 @@ def test_stopping_says_where_the_answers_are(asked, sent, code):
         assert address.startswith("http://127.0.0.1:")
         server.send_signal(sent)
         said = server.stderr.read()
-        assert server.wait(30) == code
+        assert server.wait(60) == code
     assert said.splitlines() == [
         f"Answers are kept in {asked.folder}. Ctrl-C ends this; nothing is lost.",
         f"stopped; answers are in {asked.folder}",
@@ -403,7 +403,7 @@ def test_a_server_that_cannot_end_in_good_order_ends_all_the_same(asked):
     with process(asked, code=code + SERVER, stderr=subprocess.PIPE) as (server, _):
         server.send_signal(signal.SIGTERM)
         said = server.stderr.read()
-        assert server.wait(30) == 143
+        assert server.wait(60) == 143
     assert said.splitlines()[1:] == [
         "semishot: interrupted; the same command continues from the last checkpoint"
     ]
@@ -416,7 +416,8 @@ def test_another_host_is_warned_of(asked, capsys):
     assert said.out == "http://box:1/?token=t\n"
 
 
-def test_the_next_start_shows_the_last_view_before_it_has_looked(asked):
+def test_the_next_start_shows_the_last_view_before_it_has_looked(asked, monkeypatch):
+    monkeypatch.setattr("semishot.label.server.PATIENCE", 600.0)  # it waits for a page to be shown
     with serving(asked) as (running, client):
         client.until(lambda state: state["rows"] == 48)
         names = label_some(client)

@@ -264,6 +264,19 @@ def test_a_model_must_bring_the_weights_it_claims_and_they_must_be_finite(change
         load_model(path, CPU)
 
 
+@pytest.mark.parametrize("shape", [(), (0, 10**12), (2, 4), (1, 7), (1, 4, 1)])
+def test_the_center_of_a_sphere_must_be_of_the_embeddings(shape, tmp_path):
+    """As large as it claims to be, a center was built before it was compared."""
+    config = replace(CONFIG, recipe=replace(CONFIG.recipe, sphere=10.0))
+    model = build_fleet(config.members, config.recipe, 1, 4)
+    tensors = {**model.state_dict(), "sphere.center": torch.zeros(shape)}
+    tensor_files.write_tensors(tmp_path / "it.safetensors", tensors, {"config": config.to_json()})
+    with pytest.raises(
+        InputError, match=r"its sphere.center \(.*\) is not of 1 runs with 2 filters"
+    ):
+        load_model(tmp_path / "it.safetensors", CPU)
+
+
 def test_metadata_that_are_no_texts_are_damage(tmp_path):
     save_model(
         tmp_path / "model.safetensors", CONFIG, build_fleet(CONFIG.members, CONFIG.recipe, 1)
@@ -352,10 +365,10 @@ def test_a_pickle_cannot_take_for_ever_by_tuples_of_tuples(last, tmp_path):
     """The hash of a tuple is that of its members, and two of each on 60 levels are 2**60."""
     path = tmp_path / "it.pkl"
     path.write_bytes(b"\x80\x04)\x94" + b"0h\x00h\x00\x86q\x00" * 60 + b"0" + last)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(InputError, match="a key or a member of a set that is not a plain value"):
         safe_pickles.load(path)
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize("size", [2**40, 2**62])
@@ -380,10 +393,10 @@ def test_an_extended_header_of_a_tar_is_short_or_refused(tmp_path):
     member.type, member.size = tarfile.XHDTYPE, 2**20
     content = member.tobuf(tarfile.USTAR_FORMAT) + b"1" * 2**20 + bytes(10240)
     (tmp_path / image_sources.ILSVRC_TAR).write_bytes(content)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(InputError, match="a header of 1,048,576 bytes"):
         image_sources.ilsvrc_files(tmp_path, ["n01532829"])
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_lock_file_of_any_content_is_shown_without_harm(tmp_path, capsys):

@@ -14,7 +14,7 @@ from semishot.errors import InputError
 from semishot.paper import ablations, reproduce
 from semishot.paper import published as paper
 from semishot.paper.requests import AblationRequest, TableRequest
-from semishot.report import plots, results, table_sections, tables
+from semishot.report import plots, provenance, results, table_sections, tables
 from semishot.report.ablation_tables import ablations_grid, ablations_section, cell_of
 from semishot.report.rendering import shown
 from semishot.training.config import Recipe
@@ -213,12 +213,20 @@ def test_a_table_of_two_states_of_the_code_is_marked_and_told(tmp_path, capsys):
     publish([other], file)
     main(["results", "--folder", str(tmp_path / "results"), "--out", str(tmp_path / "page.md")])
     said = capsys.readouterr().err.splitlines()
-    code = f"code {'a' * 12} (2 records) and {'b' * 12} (1 records)"
-    version = "semishot 0.2.0 (2 records) and 0.3.0 (1 records)"
+    code = f"code {'a' * 12} (2 records) and {'b' * 12} (1 record)"
+    version = "semishot 0.2.0 (2 records) and 0.3.0 (1 record)"
     assert said == [f"mixed in omniglot/table1-ren2018.json: {line}" for line in (code, version)]
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert f"Mixed: {code}." in page
     assert f"Mixed: {version}." in page
+
+
+def test_what_differs_is_told_in_the_same_order_every_time():
+    """The order of a set of names is another in each process."""
+    names = [f"package{number}" for number in range(20)]
+    records = [record(versions=dict.fromkeys(names, version)) for version in ("1", "2")]
+    told = [line.split()[0] for line in provenance.differences(records)]
+    assert told == ["package0", *names[1:]]
 
 
 def test_records_of_before_are_marked_and_their_files_told(tmp_path, capsys):

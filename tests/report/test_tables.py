@@ -131,6 +131,28 @@ def test_a_cell_with_fewer_splits_says_how_many():
     assert "(n)" not in table_text(all_records())
 
 
+def test_the_overview_counts_the_cells_of_all_shots():
+    table = paper.TABLES["table2"]
+    records = [
+        run("soft_kmeans", h, 20, seed, 0.5 + 0.01 * seed)
+        | {"shot": shot, "dataset": "mini-imagenet"}
+        for shot in (1, 5)
+        for h in (0, 5)
+        for seed in range(SPLITS)
+    ]
+    summary = table_sections.table_section("table2", table, records).summary
+    assert shown(summary[3]) == "4 (of 20)"
+    assert sum(summary[4:]) == 4
+
+
+def test_the_command_of_a_table_that_lacks_classes_says_so():
+    table = paper.TABLES["table3"]
+    some = [run("soft_kmeans", 0, 20, 0, 0.5) | {"dataset": "tiered-imagenet"}]
+    assert "--partial" not in tables.table_command("table3", table, some)
+    some = [r | {"preparation": "partial"} for r in some]
+    assert tables.table_command("table3", table, some).endswith(" --partial")
+
+
 def test_findings_are_left_out_where_nothing_was_measured():
     some = [r for r in all_records() if r["model"] == "masked_soft_kmeans"]
     assert table_sections.findings(some, 1, 5) == []
@@ -337,6 +359,18 @@ def test_json_has_every_cell_beside_the_papers_as_fractions():
         assert 100 * cell["paper_accuracy"] == pytest.approx(TABLE1.cells[model, 1, h].mean)
         assert 100 * cell["paper_standard_error"] == pytest.approx(TABLE1.cells[model, 1, h].error)
         assert cell["z"] == scores(m)[model, h]
+
+
+@pytest.mark.parametrize("other", [{"dataset": "glyphs"}, {"preparation": "partial"}])
+def test_json_has_numbers_of_later_papers_for_their_data_only(other):
+    table, walks = (
+        paper.TABLES["table2"],
+        record(model="prwn", dataset="mini-imagenet", unlabeled=20),
+    )
+    (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0}]))
+    assert (cell["published_accuracy"], cell["published_by"]) == (0.5089, "PRWN")
+    (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0} | other]))
+    assert "published_accuracy" not in cell
 
 
 def test_json_leaves_out_what_was_not_measured():

@@ -340,8 +340,12 @@ def test_a_command_killed_while_it_looks_at_images_goes_on(tmp_path):
         "from semishot.sorter import embedding, embedding_cache\n"
         "from semishot.commands.main import main\n"
         "embedding_cache.MOST_ROWS = 16\n"
-        "read = embedding.read\n"
-        "embedding.read = lambda item: (time.sleep(0.02), read(item))[1]\n"
+        "read, begun = embedding.read, []\n"
+        "def reading(item):\n"
+        "    begun.append(item)\n"
+        "    time.sleep(1000 if len(begun) > 100 else 0)\n"  # until it is killed
+        "    return read(item)\n"
+        "embedding.read = reading\n"
         "main(sys.argv[1:])\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, *map(str, given)])

@@ -12,12 +12,15 @@ from PIL import Image
 
 from semishot.errors import InputError
 from semishot.sorter import embedding, large_pictures, runtimes
+from semishot.sorter.classify import classify
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import open_encoder
 from semishot.sorter.large_pictures import Beforehand, LargePictures
 from semishot.sorter.listing import Item
 from semishot.sorter.packaged_encoders import KNOWN
+from semishot.sorter.predict import predict
+from semishot.sorter.requests import ClassifyRequest, PredictRequest
 from semishot.sorter.runtimes import Batches, OneByOne, open_runtime
 
 CPU = torch.device("cpu")
@@ -162,6 +165,17 @@ def test_the_runtime_can_be_chosen(encoder, monkeypatch):
         open_runtime(encoder, CPU)
 
 
+def test_a_wrong_runtime_is_said_before_anything_is_written(monkeypatch, tmp_path):
+    (tmp_path / "labeled").mkdir()
+    monkeypatch.setenv("SEMISHOT_RUNTIME", "onnx")
+    line = r"SEMISHOT_RUNTIME must be onnxruntime or torch, not 'onnx'"
+    with pytest.raises(InputError, match=line):
+        classify(ClassifyRequest(labeled=tmp_path / "labeled", out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match=line):
+        predict(PredictRequest(model=tmp_path, images=(tmp_path,)))
+
+
 def test_other_networks_are_run_by_torch():
     runtime, problem = open_runtime(open_encoder("omniglot"), CPU)
     assert (type(runtime), problem) == (Batches, "")
@@ -261,8 +275,9 @@ def test_a_picture_made_beforehand_is_the_one_that_is_made_later(run, encoder, t
     assert len(list((tmp_path / "pictures").iterdir())) == 2
 
 
-def test_only_so_many_pictures_are_made_beforehand(run, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(large_pictures, "MOST_BEFOREHAND", 1)
+@pytest.mark.parametrize("limit", ["MOST_BEFOREHAND", "MOST_BYTES_BEFOREHAND"])
+def test_only_so_many_pictures_are_made_beforehand(run, encoder, tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(large_pictures, limit, 1)
     monkeypatch.setattr(embedding, "most_threads", lambda: 1)
     items = photographs(tmp_path / "pile", 3, (2000, 1500))
     cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)

@@ -84,10 +84,12 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, page: Path) -> None:
-        self.events.clear()
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
-            self.receive()
+        """By way of an empty page: what the page before has left to say is not this one's."""
+        for address in ("about:blank", page.resolve().as_uri()):
+            self.events.clear()
+            self.call("Page.navigate", url=address)
+            while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+                self.receive()
 
     def run(self, script: str) -> Any:
         found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
@@ -109,14 +111,14 @@ class Browser:
     def assert_quiet(self, page: Path) -> None:
         """Nothing logged, nothing thrown, nothing requested but the page itself."""
         noise = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
-        assert self.of(*noise) == []
+        heard = self.of(*noise)
+        assert heard == [], heard
         requested = [each["request"]["url"] for each in self.of("Network.requestWillBeSent")]
-        assert [url for url in requested if not url.startswith("data:")] == [
-            page.resolve().as_uri()
-        ]
+        requested = [url for url in requested if not url.startswith("data:")]
+        assert requested == [page.resolve().as_uri()], requested
 
     def close(self) -> None:
         self.call("Browser.close")
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
         os.close(self.read)
         os.close(self.write)

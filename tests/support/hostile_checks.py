@@ -27,7 +27,9 @@ GROWING = (
     "data/glyphs",
 )
 """Folders in which names depend on what a command has found; the glyphs are drawn where they are missing."""
-OF_A_RUN = re.compile(r"runs/.+/(model\.safetensors|log\.jsonl|(config|result)\.json|state.*\.pt)")
+OF_A_RUN = re.compile(
+    r"runs/.+/(model\.safetensors|log\.jsonl|(config|result|training)\.json|state.*\.pt)"
+)
 """What is trained again where it is damaged."""
 BY_CONTENT = re.compile(r"(out/pictures|(out/embeddings|cache)/\w+)/[0-9a-f]{32}\.\w+")
 """Files of ours that are named by what they hold: those that nothing refers to any more are removed."""

@@ -16,7 +16,14 @@ DATABASES = ("labels", "thumbnails")
 OF_A_RUN = tuple(
     f"{folder}/{name}"
     for folder in ("run", "half")
-    for name in ("config.json", "log.jsonl", "model.safetensors", "state.pt", "state.before.pt")
+    for name in (
+        "config.json",
+        "log.jsonl",
+        "model.safetensors",
+        "state.pt",
+        "state.before.pt",
+        "training.json",
+    )
 )
 
 

@@ -5,7 +5,12 @@ import sys
 import time
 from contextlib import contextmanager
 
-QUIET = {"status of 409", "net::ERR_CONNECTION_REFUSED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING"}
+QUIET = {
+    "status of 409",
+    "status of 429",
+    "net::ERR_CONNECTION_REFUSED",
+    "net::ERR_INCOMPLETE_CHUNKED_ENCODING",
+}
 """What a browser logs when an answer is refused or the server is away."""
 
 
@@ -46,7 +51,7 @@ class Tab:
         for key in keys:
             self.page.keyboard.press(key)
 
-    def wait(self, script, argument=None, seconds=20.0):
+    def wait(self, script, argument=None, seconds=60.0):
         """Until the script is true. (Playwright's own waiting needs eval, which the policy forbids.)"""
         end = time.monotonic() + seconds
         while not self.page.evaluate(script, argument):
@@ -57,17 +62,25 @@ class Tab:
         """Wait until every answer has been judged and drawn."""
         self.wait(
             """async () => {
-              if (!window.semishot.judged()) return false;
-              const buffer = await (await fetch("/state")).arrayBuffer();
+              if (!window.semishot?.judged()) return false;
+              const response = await fetch("/state").catch(() => null);
+              if (!response?.ok) return false;
+              const buffer = await response.arrayBuffer();
               const header = new Uint8Array(buffer, 4, new DataView(buffer).getUint32(0, true));
               const about = JSON.parse(new TextDecoder().decode(header));
-              return window.semishot.version === about.version && window.semishot.judged();
+              const shown = window.semishot;
+              return shown.epoch === about.epoch && shown.version === about.version && shown.judged();
             }"""
         )
 
     def still(self):
         """Wait until nothing on the page moves or fades."""
         self.wait("document.getAnimations().every((one) => one.playState !== 'running')")
+
+    def shut(self):
+        """Escape, and wait until the dialog is closed."""
+        self.press("Escape")
+        self.wait("!document.querySelector('dialog[open]')")
 
     def classes(self):
         return self.page.locator('.place[data-place^="class:"] .name').all_text_contents()

@@ -17,7 +17,7 @@ class Client:
     """Requests as a browser would send them, unless told otherwise."""
 
     def __init__(self, running: Running) -> None:
-        self.base = running.base
+        self.running, self.base = running, running.base
         self.host = running.base.removeprefix("http://")
         self.cookie = ""
 
@@ -33,7 +33,7 @@ class Client:
             sent |= {"origin": self.base, "content-type": "application/json"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         address, port = self.host.rsplit(":", 1)
-        connection = http.client.HTTPConnection(address, int(port), timeout=20)
+        connection = http.client.HTTPConnection(address, int(port), timeout=60)
         try:
             connection.putrequest(
                 method or ("GET" if data is None else "POST"), path, skip_host=True
@@ -69,7 +69,7 @@ class Client:
             at += -(-rows * struct.calcsize(code) // 8) * 8
         return found
 
-    def until(self, good: Callable[[dict[str, Any]], bool], seconds: float = 30) -> dict[str, Any]:
+    def until(self, good: Callable[[dict[str, Any]], bool], seconds: float = 60) -> dict[str, Any]:
         """The state, once it is as wanted."""
         end = time.monotonic() + seconds
         while not good(found := self.state()):
@@ -104,4 +104,4 @@ def serving(request: LabelRequest) -> Iterator[tuple[Running, Client]]:
             yield running, client
         finally:
             running.server.should_exit = True
-            thread.join(20)
+            thread.join(60)

@@ -26,10 +26,13 @@ CLASSES = [
 
 
 def read(source: ImageSource, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
-    """An image of its own; the log says which was read by which process."""
+    """An image of its own; the log says which was read by which process.
+
+    With `seconds`, each takes that long, and the later ones for ever: the process is killed there.
+    """
     if source.path == bad:
         raise InputError(f"image {source.path} is damaged")
-    time.sleep(seconds)
+    time.sleep(1000 if seconds and int(source.path) > 12 else seconds)
     if log:
         with Path(log).open("a") as file:
             file.write(f"{source.path} {os.getpid()}\n")

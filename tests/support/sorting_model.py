@@ -241,9 +241,12 @@ class Sorter(RuleBasedStateMachine):
         self.alive = (self.alive | set(after.values())) - lost
         self.ever |= set(after.values())
         added, removed = pile_after.items() - pile.items(), pile.items() - pile_after.items()
-        self.home = {(p, c) for p, c in (self.home - removed) | added if c not in lost}
+        number = Counter(after.values())
+        brought = {content for _, content in added if number[content] == 1}  # by the user, from OUT
+        kept = {(p, c) for p, c in self.home - removed if c not in brought}
+        self.home = {(p, c) for p, c in kept | added if c not in lost}
         # a twin is the user's, and a second name that a kill has left may have another name by now
-        self.twice |= {content for content, number in Counter(after.values()).items() if number > 1}
+        self.twice |= {content for content, files in number.items() if files > 1}
         self.theirs = {**special(self.pile), **special(self.out)}
 
     def pick(self, pick: int) -> Path | None:

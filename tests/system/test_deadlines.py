@@ -42,9 +42,10 @@ def test_a_disk_that_does_not_answer_is_given_up_and_its_file_is_named(
     goes_on, _, closed = stalled
     path = tmp_path / "picture.png"
     path.write_bytes(b"12345")
-    monkeypatch.setattr(deadlines, "READ_SECONDS", 0.01)
-    with open_regular(path) as file, pytest.raises(TimeoutError) as caught:
-        file.read()
+    with open_regular(path) as file:
+        monkeypatch.setattr(deadlines, "READ_SECONDS", 0.01)  # to open it takes its time
+        with pytest.raises(TimeoutError) as caught:
+            file.read()
     assert (caught.value.errno, caught.value.filename) == (errno.ETIMEDOUT, str(path))
     assert "the disk does not answer" in str(caught.value)
     assert not closed.is_set(), (

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,7 +21,7 @@ from pathlib import Path
 from semishot.system.locks import Lock
 with Lock(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(float(sys.argv[2]))
+    sys.stdin.read()
 """
 WRITING = """
 import sys, time
@@ -45,7 +44,7 @@ else:
 def another_process(code: str, *arguments: object) -> subprocess.Popen:
     """A process that has come as far as its first word."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline()
     return process
@@ -56,6 +55,7 @@ def kill(process: subprocess.Popen) -> None:
     assert process.wait() == -signal.SIGKILL
     assert process.stdout is not None
     process.stdout.close()
+    process.stdin.close()
 
 
 def test_a_lock_leaves_nothing(tmp_path):
@@ -66,10 +66,14 @@ def test_a_lock_leaves_nothing(tmp_path):
 
 def test_who_waits_says_once_for_whom_and_comes_next(tmp_path, capsys):
     path = tmp_path / ".lock"
-    with another_process(HOLDING, path, 0.4) as holder:
-        begun = time.monotonic()
-        with Lock(path):
-            assert time.monotonic() - begun > 0.1
+    with another_process(HOLDING, path) as holder:
+        lock = Lock(path)
+        while not lock.announced:
+            assert not lock.acquire()
+        assert not lock.acquire()
+        holder.stdin.close()
+        with lock:
+            assert path.exists()
         said = capsys.readouterr().err
         assert said.startswith(f"waiting for process {holder.pid} on ")
         assert said.endswith(f", which is at work in {tmp_path}\n")
@@ -95,7 +99,7 @@ def test_a_holder_is_given_a_moment_to_write_its_name(tmp_path, capsys, monkeypa
 
 def test_the_lock_of_a_killed_process_is_no_obstacle(tmp_path, capsys):
     path = tmp_path / ".lock"
-    kill(another_process(HOLDING, path, 100))
+    kill(another_process(HOLDING, path))
     assert path.exists()
     assert Lock(path).acquire()
     assert capsys.readouterr().err == ""

@@ -26,6 +26,7 @@ class A:
 
 @pytest.fixture(autouse=True)
 def _no_command():
+    """Other tests run commands in this process, before these or after them."""
     running.note_command([])
     yield
     running.note_command([])
@@ -36,6 +37,13 @@ def test_the_command_leaves_out_what_names_a_folder_and_keeps_what_changes_a_num
     words = ["reproduce", "table1", "--runs", "/home/me/runs", "--splits", "3", "--publish=/x/y"]
     running.note_command([*words, "--models", "my method:A", "--data-root"])
     assert running.command() == "semishot reproduce table1 --splits 3 --models 'my method:A'"
+
+
+def test_of_a_whole_path_the_command_keeps_the_name():
+    running.note_command(["evaluate", "--model", "/home/me/runs/5way-ab12", "--allow=/x y/z"])
+    assert running.command() == "semishot evaluate --model 5way-ab12 --allow=z"
+    running.note_command(["pick", "runs/5way-ab12", "best.safetensors"])
+    assert running.command() == "semishot pick runs/5way-ab12 best.safetensors"
 
 
 def test_only_code_is_in_the_digest(tmp_path):

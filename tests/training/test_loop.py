@@ -277,7 +277,7 @@ def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tin
 
 
 ONE_TRAINING = """
-import sys, torch
+import sys, time, torch
 from pathlib import Path
 from semishot.data.pool import open_pool
 from semishot.training.chunks import images_on
@@ -292,7 +292,9 @@ opened = open_pool(pool)
 images = images_on(opened, torch.device("cpu"))
 request = TrainingRequest(config, opened, folder, torch.device("cpu"), checkpoint_seconds=0)
 for _ in training(request, images, row):
-    pass
+    logged = b"".join(path.read_bytes() for path in folder.glob("log.jsonl")).count(b"\\n")
+    if len(sys.argv) > 4 and logged > int(sys.argv[4]):
+        time.sleep(1000)  # it is killed before
 """
 
 
@@ -305,7 +307,7 @@ def test_killed_from_outside_and_restarted_it_ends_bit_identical(
     config = fleet(tiny_pool, recipe=LONG).to_json()
     command = [sys.executable, "-c", ONE_TRAINING, str(tiny_root / "glyphs"), str(folder), config]
     for lines in (1, 2):
-        process = subprocess.Popen(command)
+        process = subprocess.Popen([*command, str(lines)])
         path = folder / "log.jsonl"
         while process.poll() is None:
             if path.exists() and path.read_bytes().count(b"\n") >= lines:

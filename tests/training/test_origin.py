@@ -36,10 +36,14 @@ def test_sessions_add_up_and_say_each_device_and_code(tmp_path, monkeypatch):
     first.save()
     monkeypatch.setattr(origin, "code_state", lambda: {"code": "two"})
     ticks = iter([0.0, 2.0])
-    origin.Sessions(tmp_path, "a GPU", clock=lambda: next(ticks)).save()
+    origin.Sessions(tmp_path, "a GPU", resumed=True, clock=lambda: next(ticks)).save()
     found = origin.training_of(path)["training"]
     assert (found["code"], found["commit"], found["device"]) == ("one + two", "c + ", "a GPU")
     assert (found["seconds"], found["date"]) == (6.0, first.date)
+    ticks = iter([0.0, 3.0])
+    origin.Sessions(tmp_path, "a GPU", clock=lambda: next(ticks)).save()  # trained from the start
+    found = origin.training_of(path)["training"]
+    assert (found["code"], found["seconds"]) == ("two", 3.0)
 
 
 @pytest.mark.parametrize("content", [[], {"sessions": [{"code": 3}]}, {}])

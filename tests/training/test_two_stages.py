@@ -23,7 +23,7 @@ from semishot.training.fleet_training import TrainingRequest, begin_or_resume, t
 from semishot.training.fleets import load_model
 from semishot.training.log import read_log
 from semishot.training.loop import Event
-from semishot.training.origin import TRAINING_FILE, read_sessions
+from semishot.training.origin import TRAINING_FILE, Session, read_sessions
 from semishot.training.pretraining import Pretraining, labeled_batches
 from semishot.workers.folder_bytes import pack, unpack
 from support.fleets import CPU, StoppingRow, fleet_config, train_fleet
@@ -86,6 +86,30 @@ def test_the_sessions_of_both_stages_are_written_down(whole):
     for path in (whole / pretraining.CLASSIFIERS).glob("*.json"):
         assert read_sessions(path) == [first]
     assert first["date"] <= second["date"]
+
+
+def of_classifiers(folder: Path) -> Session:
+    """The session in which the classifiers of a run folder were trained."""
+    (session,) = read_sessions(next((folder / pretraining.CLASSIFIERS).glob("*.json")))
+    return session
+
+
+def test_killed_right_after_a_checkpoint_no_session_is_lost(tiny_pool, tmp_path):
+    request = TrainingRequest(two_stages(tiny_pool), tiny_pool, tmp_path, CPU, checkpoint_seconds=0)
+    save = loop.save_checkpoint
+
+    def killed_after(learner, step):
+        save(learner, step)
+        if learner.folder == tmp_path:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "save_checkpoint", killed_after)
+        list(training(request, images_on(tiny_pool, CPU), row_of(request.config)))
+    list(training(request, images_on(tiny_pool, CPU), row_of(request.config)))
+    sessions = read_sessions(tmp_path / TRAINING_FILE)
+    assert sessions[0] == of_classifiers(tmp_path)
+    assert len(sessions) == 3
 
 
 def test_both_stages_learn_in_one_row(tiny_pool, tmp_path):
@@ -201,6 +225,9 @@ def test_a_damaged_checkpoint_of_stage_2_begins_again_with_the_classifiers(
     assert "training from the start" in capsys.readouterr().err
     assert row.skipped == FIRST.updates
     assert left(tmp_path) == left(whole)
+    sessions = read_sessions(tmp_path / TRAINING_FILE)
+    assert len(sessions) == 2  # the one whose updates are lost is not among them
+    assert sessions[0] == of_classifiers(tmp_path)
 
 
 def test_a_worker_sends_its_classifiers_and_what_it_has_done_with_is_deleted(tmp_path):

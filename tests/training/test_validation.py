@@ -167,13 +167,21 @@ def only(pool: ImagePool, keep) -> ImagePool:
     return replace(pool, classes=tuple(c for c in pool.classes if keep(c)))
 
 
+@pytest.mark.parametrize(("names", "way", "distractors"), [(4, 2, 2), (3, 2, 1), (2, 2, 0)])
+def test_with_few_validation_classes_episodes_have_fewer(tiny_pool, names, way, distractors):
+    """A wide training, as of 16 + 16 classes beside miniImageNet's 16 for validation, is watched too."""
+    pool = only(tiny_pool, lambda c: c.split != "val" or c.name < f"val{names:02d}")
+    shape = episodes_of(fleet(pool), pool).shape
+    assert shape == replace(SHAPE, query=5, way=way, distractors=distractors)
+
+
 @pytest.mark.parametrize(
     ("keep", "reason"),
     [
         (lambda c: c.split != "val", "pool 'glyphs' has no 'val' classes; it holds train, test"),
         (
-            lambda c: c.split != "val" or c.name < "val04",
-            "the split has 4 classes but an episode needs 3 + 2 distractor classes; lower --way or "
+            lambda c: c.split != "val" or c.name < "val01",
+            "the split has 1 classes but an episode needs 3 + 2 distractor classes; lower --way or "
             "--distractors",
         ),
     ],

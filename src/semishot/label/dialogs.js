@@ -1,7 +1,7 @@
 // What opens above the page: naming, editing and finding classes, the large picture, help, and the end.
 
 export function dialogs(page) {
-  const { $, element, badge, className, colorOf, percent, number, counted, post, toast, grid, names } = page;
+  const { $, element, badge, className, colorOf, percent, number, counted, plainText, post, toast, grid, names } = page;
   const NONE = -2;
   const now = () => page.state();
 
@@ -70,7 +70,7 @@ export function dialogs(page) {
   $("class-delete").addEventListener("click", () => change({ kind: "delete", class: editing }));
 
   /* find */
-  let results = [], at = 0, searching = 0;
+  let results = [], at = 0, searching = 0, searches = 0;
   function find() {
     $("find-input").value = "";
     $("find-dialog").showModal();
@@ -92,14 +92,16 @@ export function dialogs(page) {
     at = 0;
     list();
     clearTimeout(searching);
+    const mine = ++searches;
     if (text.length < 1) return;
     searching = setTimeout(async () => {
       const response = await fetch(`/find?text=${encodeURIComponent(text)}`);
-      if (!response.ok || $("find-input").value.trim() !== text) return;
+      if (!response.ok) return;
       const answer = await response.json();
+      if (mine !== searches) return;
       const { images } = answer;
       for (const image of images.slice(0, 8)) {
-        results.push({ image, name: answer.names[image]?.[0] || `image ${image}`, what: "file", run: () => page.refind(text, images, image) });
+        results.push({ image, name: plainText(answer.names[image]?.[0] || `image ${image}`), what: "file", run: () => page.refind(text, images, image) });
       }
       if (images.length) results.push({ name: `All ${number(images.length)}${images.length === 200 ? " or more" : ""} files with “${text}”`, what: "show", run: () => page.refind(text, images, images[0]) });
       list();
@@ -156,7 +158,7 @@ export function dialogs(page) {
     const response = await fetch(`/image/${image}`);
     if (!response.ok || big.image !== image) return;
     const about = await response.json();
-    $("large-name").textContent = about.files[0] || `image ${image}`;
+    $("large-name").textContent = plainText(about.files[0] || `image ${image}`);
     if (!state.isSaid(row)) {
       const shares = [...about.shares.filter(([, p]) => p >= 0.01).map(([id, p]) => [state.index(id), p]), ...(about.shares.length ? [[NONE, state.stranger[row] / 255]] : [])];
       shares.sort((a, b) => b[1] - a[1]);
@@ -164,20 +166,22 @@ export function dialogs(page) {
         const line = element("span");
         const dot = element("i");
         dot.style.setProperty("--color", colorOf(index));
-        line.append(dot, `${className(index)} ${percent(p * 255)}`);
+        line.append(dot, element("bdi", "", className(index)), percent(p * 255));
         return line;
       }));
     }
     const copies = about.files.length - 1, near = (state.stack.get(state.group[row]) || 1) - 1;
-    if (copies > 0) $("large-copies").append(`${counted(copies, "exact copy", "exact copies")}: ${about.files.slice(1, 4).join(", ")} `);
+    if (copies > 0) $("large-copies").append(`${counted(copies, "exact copy", "exact copies")}: ${about.files.slice(1, 4).map(plainText).join(", ")} `);
     if (near > 0) {
       const apart = element("button", "", "They differ: separate them");
       apart.type = "button";
       apart.addEventListener("click", async () => {
         const group = state.group[row], images = [];
         for (let r = 0; r < state.rows; r++) if (state.group[r] === group) images.push(state.image[r]);
-        await page.command({ kind: "apart", images });
-        toast("Separated");
+        try {
+          await page.command({ kind: "apart", images });
+          toast("Separated");
+        } catch (error) { toast(error.message); }
       });
       $("large-copies").append(`${counted(near, "near copy", "near copies")}, labeled together`, apart);
     }
@@ -185,7 +189,8 @@ export function dialogs(page) {
   function describe(row) {
     const state = now(), { kind, where } = page.stateOf(row);
     const chance = percent(where === NONE ? state.stranger[row] : state.sure[row]);
-    $("large-state").textContent = { said: `✓ confirmed: ${className(where)}`, ask: where === -1 ? "? worth asking" : `? worth asking; guessed: ${className(where)}, ${chance}`, guess: `guessed: ${className(where)}, ${chance}`, open: "not sorted yet" }[kind];
+    const before = { said: "✓ confirmed: ", ask: where === -1 ? "? worth asking" : "? worth asking; guessed: ", guess: "guessed: ", open: "not sorted yet" }[kind];
+    $("large-state").replaceChildren(before, ...(where === -1 ? [] : [element("bdi", "", className(where)), kind === "said" ? "" : `, ${chance}`]));
     $("large-answers").replaceChildren(...page.answerButtons([big.image], state.isSaid(row) ? where : undefined));
   }
   function largeStep(by) {
@@ -206,6 +211,14 @@ export function dialogs(page) {
     if (button.dataset.answer) page.answer(Number(button.dataset.answer), [big.image]);
     else page.does(button.dataset.does, [big.image]);
   });
+  document.addEventListener("drawn", () => {
+    const row = $("large").open ? now().rowOf.get(big.image) : undefined;
+    if (row === undefined) return;
+    const { answer, does } = document.activeElement?.dataset || {};
+    describe(row); // classes may have come or gone
+    const same = [...$("large-answers").querySelectorAll("button")].find((one) => one.dataset.answer === answer && one.dataset.does === does);
+    if (answer || does) same?.focus();
+  });
   document.addEventListener("answered", () => { if ($("large").open) queueMicrotask(() => largeStep(1)); });
   $("large").addEventListener("close", () => {
     const held = grid.section(big.section);
@@ -218,30 +231,41 @@ export function dialogs(page) {
     $("help-dialog").showModal();
   }
   $("invite").addEventListener("click", async () => {
-    const { address } = await post("/invite", {});
-    $("invite-text").textContent = address;
+    try {
+      const { address } = await post("/invite", {});
+      $("invite-text").textContent = address;
+    } catch { $("invite-text").textContent = "The server does not answer."; }
   });
 
   /* the end */
   const value = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
-  let planning = 0;
+  let planning = 0, planned = 0;
   async function plan() {
     const mine = ++planning, query = `how=${value("how")}&which=${value("which")}`;
     $("labels-csv").href = `/table/labels.csv?which=${value("which")}`;
     $("metadata-csv").href = `/table/metadata.csv?which=${value("which")}`;
-    const response = await fetch(`/plan?${query}`);
-    const found = await response.json();
+    let found;
+    try {
+      const response = await fetch(`/plan?${query}`);
+      found = await response.json();
+      if (!response.ok) throw new Error(found.problem);
+    } catch {
+      if (mine !== planning) return;
+      $("finish-wrong").textContent = found?.problem || "The server does not answer.";
+      $("apply").disabled = true;
+      return;
+    }
     if (mine !== planning) return;
-    if (!response.ok) { $("finish-wrong").textContent = found.problem; return; }
+    planned = found.version;
     const done = found.sorting;
+    if (done && value("how") !== done.how) {
+      document.querySelector(`input[name="how"][value="${done.how}"]`).checked = true;
+      await plan();
+      return;
+    }
     $("sorted-now").hidden = !done;
     $("to-sort").hidden = Boolean(done && !done.done);
     document.querySelectorAll('input[name="how"]').forEach((input) => { input.disabled = Boolean(done && input.value !== done.how); });
-    if (done && value("how") !== done.how) {
-      document.querySelector(`input[name="how"][value="${done.how}"]`).checked = true;
-      plan();
-      return;
-    }
     if (done) {
       const verb = { copy: "copied", move: "moved", link: "linked" }[done.how];
       $("sorted-text").textContent = done.done ? `${counted(done.files, "file")} ${done.files === 1 ? "has" : "have"} been ${verb} to ${found.out}. Undo puts everything back as it was; so does “${found.command}”, later.` : `A sorting of ${counted(done.files, "file")} was interrupted. Undo it to begin again.`;
@@ -250,6 +274,8 @@ export function dialogs(page) {
     const again = Boolean(done);
     const first = element("p", "", again ? `Sorted again by the answers of now, in ${found.out}; files that lie in the right folder stay:` : found.files ? `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:` : "There is nothing to sort yet.");
     const folders = element("ul");
+    folders.tabIndex = 0; // it may have to be scrolled
+    folders.setAttribute("aria-label", "Folders");
     folders.append(...Object.entries(found.folders).map(([folder, count]) => {
       const line = element("li");
       line.append(element("span", "", folder), element("span", "", number(count)));
@@ -289,7 +315,10 @@ export function dialogs(page) {
   }
   document.querySelectorAll("#to-sort input").forEach((input) => input.addEventListener("change", plan));
   $("apply").addEventListener("click", () => busy($("apply"), async () => {
-    const answer = await post("/apply", { how: value("how"), which: value("which") });
+    const answer = await post("/apply", { how: value("how"), which: value("which"), version: planned }).catch(async (error) => {
+      if (error.status === 409) await plan(); // it would not be what was shown
+      throw error;
+    });
     toast(`${counted(answer.files, "file")} sorted`);
     await plan();
     problems(answer);

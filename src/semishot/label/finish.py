@@ -16,6 +16,7 @@ from semishot.label.images import GIVEN, Library
 from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
 from semishot.sorter import move_files
+from semishot.sorter.answers import ConflictError
 from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
@@ -106,6 +107,7 @@ def table(session: Session, name: str, which: Which) -> str:
 def write_table(session: Session, name: str, which: Which) -> Path:
     from semishot.sorter.predictions import write_text
 
+    session.caught_up()
     path = session.library.request.folder / name
     write_text(path, table(session, name, which))
     return path
@@ -131,16 +133,18 @@ class Plan:
     folders: dict[str, int]
     """Folder below OUT/sorted -> files."""
     left: int
-    """Files of the pile that stay where they are, as nothing is known or confirmed of them."""
+    """Files of the pile that stay where they are: not read, not known, or not confirmed."""
     links: int
     """Files that are links, or behind links, and are not moved."""
     wanted: list[Wanted]
     bytes: int
+    version: int
+    """Of the snapshot that it was made from."""
 
 
 def plan(session: Session, how: How, which: Which) -> Plan:
     """Every file of the pile, with where it would go. The target of a link is not moved."""
-    pile = session.library.request.pile
+    pile, version = session.library.request.pile, session.caught_up().version
     wanted: list[Wanted] = []
     links, size = 0, 0
     for one in decided(session, which):
@@ -155,17 +159,13 @@ def plan(session: Session, how: How, which: Which) -> Plan:
     names = class_folders(one.label for one in wanted)
     counts = Counter(names[one.label] for one in wanted)
     left = _files_of_pile(session.library) - len(wanted) - links
-    return Plan(dict(sorted(counts.items())), max(0, left), links, wanted, size)
+    return Plan(dict(sorted(counts.items())), max(0, left), links, wanted, size, version)
 
 
 def _files_of_pile(library: Library) -> int:
-    pile = library.request.pile
-    with library.lock:
-        return sum(
-            Path(name).is_relative_to(pile)
-            for names in library.rows.files.values()
-            for name in names
-        )
+    """Its images, whether they have been read or not."""
+    pile, held = library.request.pile, library.status
+    return sum(seen is not None and Path(name).is_relative_to(pile) for name, seen in held.items())
 
 
 def _behind_link(path: Path, pile: Path) -> bool:
@@ -182,8 +182,13 @@ def sorting_of(session: Session) -> dict[str, Any] | None:
     return {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done}
 
 
-def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
-    """Sort the files; how many were sorted, and which could not be, and why."""
+def apply(
+    session: Session, how: How, which: Which, shown: int | None = None
+) -> tuple[int, list[str]]:
+    """Sort the files; how many were sorted, and which could not be, and why.
+
+    `shown` is the version of the plan that a person has seen: nothing else is done.
+    """
     out, pile = session.library.request.folder, session.library.request.pile
     with Lock(out / LOCK):
         before = read_journal(out, trusted(pile))
@@ -201,8 +206,10 @@ def apply(session: Session, how: How, which: Which) -> tuple[int, list[str]]:
             session.library.look_again.set()
             return outcome.count, outcome.problems
         files = find_sorted(before) if before is not None else []
-        wanted = plan(session, how, which).wanted
-        sorting = move_files.plan(out, how, wanted, files)
+        planned = plan(session, how, which)
+        if shown is not None and planned.version != shown:
+            raise ConflictError("there are new answers or files since then; this is the plan now")
+        sorting = move_files.plan(out, how, planned.wanted, files)
         check_undoable(sorting, pile)
         outcome = move_files.complete(move_files.begin(sorting))
     session.library.look_again.set()
@@ -223,7 +230,7 @@ def save_model(session: Session) -> Path:
     from semishot.sorter.encoders import save_encoder
     from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 
-    snapshot, library = session.snapshot, session.library
+    snapshot, library = session.caught_up(), session.library
     names = np.array([*snapshot.state.classes.values(), ""], object)
     if not (snapshot.answers >= 0).any() or library.encoder is None:
         raise InputError("a model needs a labeled image; label one first")

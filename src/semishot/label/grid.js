@@ -185,6 +185,16 @@ export class Grid {
     this.loaded = true;
   }
 
+  /** Ask again for the pictures that did not come. */
+  retry() {
+    for (const tile of this.tiles.values()) {
+      if (!tile.classList.contains("broken")) continue;
+      tile.classList.remove("broken");
+      tile.picture.removeAttribute("src");
+    }
+    this.load();
+  }
+
   positions() {
     const found = new Map();
     const by = this.scroller.scrollTop;

@@ -48,7 +48,7 @@ ROOM = 1024
 
 class Progress(NamedTuple):
     phase: str
-    """listing, reading, or ready."""
+    """listing, reading, ready, or stopped by a problem."""
     done: int
     total: int
     rate: float
@@ -218,9 +218,12 @@ class Library:
                 self._look()
                 self._watch()
         except Exception as error:  # shown on the page: a thread has nobody else to tell
-            reason = " ".join(str(error).split()) or type(error).__name__
-            self.progress = self.progress._replace(phase="stopped", problem=reason[:500])
-            self.changed()
+            self._stopped(error)
+
+    def _stopped(self, error: Exception) -> None:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        self.progress = self.progress._replace(phase="stopped", problem=reason[:500])
+        self.changed()
 
     def _watch(self) -> None:
         """Look at the folder again from time to time, for files that came, went or changed."""
@@ -234,7 +237,13 @@ class Library:
                 took = time.monotonic() - begun
 
     def _look(self) -> None:
-        listing, moved = list_files(self.request)
+        try:
+            listing, moved = list_files(self.request)
+        except (OSError, InputError) as error:  # a disk was taken out: it may come back
+            if not self.status:
+                raise
+            self._stopped(error)
+            return
         if not self.status:
             self._left_by_classify(listing)
         listing.items += self.also
@@ -255,7 +264,7 @@ class Library:
             self._lose_earlier(now)
         if fresh:
             self._take_in(fresh, listing)
-        elif gone or first:
+        elif gone or first or self.progress.phase == "stopped":
             self._ready(listing)
 
     def _left_by_classify(self, listing: Listing) -> None:

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
+from semishot.errors import InputError
 from semishot.label.images import Library
-from semishot.sorter.answers import NONE, Answers
+from semishot.sorter.answers import NONE, Answers, LostDatabaseError
 from semishot.sorter.listing import STRANGER
 
 __all__ = ["OutsideLabels"]
+
+MOST_SHOWN = 3
 
 
 class OutsideLabels:
@@ -17,6 +20,18 @@ class OutsideLabels:
         self.corrections_seen = False
         self.answered_since: set[int] = set()
         """Images of which something was said on the page since the start."""
+        self.refused: dict[str, str] = {}
+        """Labels that cannot be taken over, and why."""
+
+    @property
+    def problem(self) -> str:
+        """One line on the labels that cannot be taken over."""
+        shown = [
+            f"{label[:40]!r} ({why})" for label, why in list(self.refused.items())[:MOST_SHOWN]
+        ]
+        more = len(self.refused) - len(shown)
+        rest = f" and {more:,} more" if more else ""
+        return f"Labels that are not taken over: {', '.join(shown)}{rest}" if shown else ""
 
     def take(self) -> None:
         """Answer by what is new."""
@@ -24,7 +39,8 @@ class OutsideLabels:
             given = set(self.library.rows.given.items())
         new = given - self.library.catalog.imported()
         for label, images in _by_label(new).items():
-            answer_by(self.answers, label, images)
+            self._answer_by(label, images)
+        new = {one for one in new if one[1] not in self.refused}
         if new:
             self.library.catalog.add_imported(new)
         if self.library.progress.phase == "ready" and not self.corrections_seen:
@@ -38,7 +54,17 @@ class OutsideLabels:
         new = self.library.catalog.replace_imported("corrected", current)
         open_ones = ((image, label) for image, label in new if image not in self.answered_since)
         for label, images in _by_label(open_ones).items():
-            answer_by(self.answers, label, images, over=True)
+            self._answer_by(label, images, over=True)
+
+    def _answer_by(self, label: str, images: Sequence[int], over: bool = False) -> None:
+        """A label that cannot be the name of a class is no reason to show nothing at all."""
+        self.refused.pop(label, None)
+        try:
+            answer_by(self.answers, label, images, over)
+        except LostDatabaseError:
+            raise
+        except InputError as error:
+            self.refused[label] = str(error)
 
 
 def _by_label(given: Iterable[tuple[int, str]]) -> dict[str, list[int]]:

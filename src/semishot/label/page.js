@@ -11,6 +11,8 @@ const percent = (byte) => {
   const share = byte / 255;
   return share > 0.99 ? "> 99\u202f%" : share < 0.01 ? "< 1\u202f%" : `${Math.round(share * 100)}\u202f%`;
 };
+/** A file's name as text: what would turn the direction of the text around it, or break the line, is shown as a sign. */
+const plainText = (name) => name.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]/gu, "\ufffd");
 const touch = matchMedia("(pointer: coarse)").matches;
 const COLORS = 10, LINES = 2, NAMES_AT_ONCE = 400;
 
@@ -36,8 +38,9 @@ const outbox = {
   sent: [],
   busy: false,
   last: 0, // the newest event that is known to be on disk
+  problem: "", // why the first of them cannot be written
   add(event, overlay = []) {
-    const entry = { event: { ...event, key: crypto.getRandomValues(new Uint32Array(4)).join("-") }, overlay };
+    const entry = { event: { ...event, pile: state.pile, key: crypto.getRandomValues(new Uint32Array(4)).join("-") }, overlay };
     this.waiting.push(entry);
     this.keep();
     return new Promise((done, failed) => {
@@ -55,12 +58,14 @@ const outbox = {
       const entry = this.waiting[0];
       try {
         const { event } = await post("/answer", entry.event);
-        this.sent.push({ event, overlay: entry.overlay });
+        this.sent.push({ event, overlay: entry.overlay, reject: entry.event.value });
         this.last = event;
+        this.problem = "";
         entry.done?.(event);
       } catch (error) {
         if (!error.status || error.status >= 500 || error.status === 429 || error.status === 401) {
-          lost(true);
+          this.problem = error.status >= 500 ? error.message : "";
+          lost(true, error.status);
           await new Promise((go) => setTimeout(go, 1000));
           continue;
         }
@@ -76,26 +81,38 @@ const outbox = {
     this.sent = this.sent.filter(({ event }) => event > state.event);
     return [...this.sent, ...this.waiting].flatMap(({ overlay }) => overlay);
   },
+  /** The newest cutoff on its way, if there is one. */
+  reject() {
+    return [...this.sent.map(({ reject }) => reject), ...this.waiting.map(({ event }) => event.value)].findLast((value) => value !== undefined);
+  },
 };
 
-let known = {}, fetching = false;
+let known = {}, fetching = false, stream = null, again = 0;
+/** Follow the server; a hidden tab does not, and does again when it is shown. */
 function follow() {
-  const events = new EventSource("/events");
+  clearTimeout(again);
+  stream?.close();
+  const events = stream = new EventSource("/events");
   events.onmessage = ({ data }) => {
     known = JSON.parse(data);
     lost(false);
     reading(known.progress);
-    if (known.problem) banner(known.problem);
-    else if (known.progress.problem) banner(`Reading has stopped: ${known.progress.problem}`);
-    else if (!away) banner("");
     fetchState();
   };
-  events.onerror = () => lost(true);
-  document.addEventListener("visibilitychange", () => {
-    events.close();
-    if (!document.hidden) follow();
-  }, { once: true });
+  events.onerror = () => {
+    lost(true);
+    if (events === stream && events.readyState === EventSource.CLOSED) refused(); // the browser does not try again
+  };
 }
+async function refused() {
+  again = setTimeout(() => document.hidden || follow(), 2000);
+  const response = await fetch("/state").catch(() => null);
+  if (response?.status === 401) lost(true, 401);
+}
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) stream.close();
+  else follow();
+});
 
 async function fetchState() {
   if (fetching || (state && state.epoch === known.epoch && state.version >= known.version)) return;
@@ -103,19 +120,34 @@ async function fetchState() {
   try {
     const response = await fetch("/state");
     if (!response.ok) throw new Error(response.statusText);
-    take(new State(await response.arrayBuffer()));
+    const next = new State(await response.arrayBuffer());
+    while (held) await new Promise((go) => setTimeout(go, 20));
+    take(next);
   } catch { /* the event stream says when the server is back */ } finally {
     fetching = false;
   }
   if (state && known.epoch && (state.epoch !== known.epoch || state.version < known.version)) fetchState();
 }
 
-let away = false;
-function lost(now) {
-  if (now === away && !now) return;
+/** While a button or a finger is down: nothing moves away under it, and a slider stays in the hand. */
+let held = false;
+document.addEventListener("pointerdown", () => { held = true; }, true);
+for (const type of ["pointerup", "pointercancel"]) document.addEventListener(type, () => setTimeout(() => { held = false; }, 60), true); // the click comes after it
+document.addEventListener("pointermove", (event) => { if (!event.buttons) held = false; }, true); // released elsewhere
+addEventListener("blur", () => { held = false; });
+
+let away = false, stranger = false;
+/** The server is away or back; `status` is what it has refused an answer with. */
+function lost(now, status = 0) {
+  if (away && !now) { grid.retry(); nameTiles([...grid.tiles.values()]); } // what could not be loaded meanwhile
   away = now;
+  stranger = now && (status === 401 || (stranger && !status));
   const waits = outbox.waiting.length ? ` ${counted(outbox.waiting.length, "answer")} will be sent when it is back.` : "";
-  banner(now ? `The server does not answer. What you have answered is safe.${waits} Start semishot label again to go on.` : "");
+  if (stranger) banner("The server does not know this tab any more: open the address that semishot label has printed.");
+  else if (outbox.problem) banner(`${outbox.problem}. ${counted(outbox.waiting.length, "answer")} of yours ${outbox.waiting.length === 1 ? "waits" : "wait"} in this tab, and will be sent again; do not close it.`);
+  else if (away) banner(`The server does not answer. What you have answered is safe.${waits} Start semishot label again to go on.`);
+  else if (known.problem) banner(known.problem);
+  else banner(known.progress?.problem ? `Reading has stopped: ${known.progress.problem}` : "");
 }
 
 function banner(text) {
@@ -218,6 +250,7 @@ function drawPlaces() {
 
 function go(to) {
   if (to === place) return;
+  if (to.startsWith("class:") && state.index(Number(to.slice(6))) < 0) { toast("This class is gone."); return; }
   place = to;
   selected.clear();
   cursor = { section: null, index: 0 };
@@ -330,8 +363,8 @@ function paint(tile, row, section) {
   const short = where === UNKNOWN ? "" : where === NONE ? "none" : className(where);
   const parts = [];
   if (kind === "said") parts.push(element("span", "", "✓"), element("b", "", named || doubt ? short : where === NONE ? "none" : keyOf(where) || short));
-  else if (kind === "ask") parts.push(element("span", "", "?"), element("b", "", !short ? "ask" : named ? `${short} ${chance}` : chance));
-  else if (kind === "guess") parts.push(element("i"), element("b", "", named ? `${short} ${chance}` : chance));
+  else if (kind === "ask") parts.push(element("span", "", "?"), ...(named && short ? [element("b", "", short)] : []), element("b", "chance", short ? chance : "ask"));
+  else if (kind === "guess") parts.push(element("i"), ...(named ? [element("b", "", short)] : []), element("b", "chance", chance));
   if (section.key === "doubtful" && doubt) parts.push(element("b", "", `→ ${doubt.suggested === NONE ? "none" : className(doubt.suggested)}?`));
   tile.mark.replaceChildren(...parts);
   tile.mark.classList.toggle("two", section.key === "doubtful" && Boolean(doubt));
@@ -359,7 +392,7 @@ function nameTiles(tiles) {
     try {
       const answer = await post("/names", { images });
       if (names.size > 20000) names.clear();
-      for (const [image, files] of Object.entries(answer)) names.set(Number(image), files[0] || `image ${image}`);
+      for (const [image, files] of Object.entries(answer)) names.set(Number(image), plainText(files[0] || `image ${image}`));
       for (const tile of grid.tiles.values()) if (answer[tile.image]) repaint(tile);
     } catch { /* names come with the next scroll */ } finally {
       images.forEach((image) => asking.delete(image));
@@ -381,6 +414,7 @@ function take(next) {
   const focusedImage = currentImage();
   state = next;
   state.overlay(outbox.pending());
+  state.rejectNow = outbox.reject() ?? state.reject;
   if (place.startsWith("class:") && state.index(Number(place.slice(6))) < 0) place = "all";
   for (const image of selected) if (!state.rowOf.has(image)) selected.delete(image);
   draw(!first, focusedImage);
@@ -402,7 +436,7 @@ function draw(glide = true, focusedImage = currentImage()) {
   drawBar();
   drawCutoff();
   drawTools();
-  window.semishot = { version: state.version, event: state.event, rows: state.rows, judged: () => !outbox.waiting.length && state.event >= outbox.last };
+  window.semishot = { epoch: state.epoch, version: state.version, event: state.event, rows: state.rows, judged: () => !outbox.waiting.length && state.event >= outbox.last };
   document.dispatchEvent(new CustomEvent("drawn"));
 }
 
@@ -549,7 +583,8 @@ function refetch() {
 function answer(classId, images = chosen()) {
   if (!images.length) return;
   if (classId === 0 && !state.classes.length) { toast("Make a class first: press N."); return; }
-  const name = classId === 0 ? "none of these" : state.classes[state.index(classId)][1];
+  if (classId > 0 && state.index(classId) < 0) { toast("This class is gone."); return; }
+  const name = classId === 0 ? "none of these" : className(state.index(classId));
   const set = [[classId, images]];
   say({ kind: "answer", set }, set, `${counted(images.length, "image")}: ${name}`);
 }
@@ -797,7 +832,7 @@ function tileSize() {
 }
 
 const boxes = dialogs({
-  $, element, badge, className, colorOf, percent, number, counted, post, toast, answerButtons, answer, accept, notThis, clear, does, command, go, stateOf, names,
+  $, element, badge, className, colorOf, percent, number, counted, plainText, post, toast, answerButtons, answer, accept, notThis, clear, does, command, go, stateOf, names,
   state: () => state, grid, chosen, selected,
   setFound(text, images) { found = { text, images }; place = "find"; draw(false); },
   refind(text, images, image) {
@@ -819,7 +854,7 @@ $("find").addEventListener("click", () => boxes.find());
 $("help").addEventListener("click", () => boxes.help());
 $("finish").addEventListener("click", () => boxes.finish());
 $("cutoff-slider").addEventListener("input", (event) => { state.rejectNow = state.rejects[event.target.value]; draw(false); });
-$("cutoff-slider").addEventListener("change", (event) => { outbox.add({ kind: "reject", value: state.rejects[event.target.value] }); });
+$("cutoff-slider").addEventListener("change", (event) => { outbox.add({ kind: "reject", value: state.rejects[event.target.value] }).catch((error) => toast(error.message)); });
 document.addEventListener("keydown", onKey);
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");

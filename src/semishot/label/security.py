@@ -25,9 +25,10 @@ __all__ = ["Doorkeeper", "Guard", "TooLargeError", "is_loopback"]
 
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
-MOST_BROWSERS, BROWSER_DAYS = 32, 30
+MOST_BROWSERS, BROWSER_DAYS, MOST_TOKENS = 32, 30, 8
 REQUESTS, CHANGES, FAILURES = (6000, 10.0), (400, 10.0), (20, 60.0)
-"""How many in how many seconds: of all requests, of those that change something, of refused ones."""
+"""How many in how many seconds: of the requests of known browsers, of those of them that change something,
+of requests without a cookie. Who is not known uses up nothing of what the known ones have."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -62,7 +63,7 @@ class Guard:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.tokens: set[str] = set()
+        self.tokens: list[str] = []
         oldest = time.time() - BROWSER_DAYS * 86400
         with database.transaction() as connection:
             connection.execute("DELETE FROM browsers WHERE at < ?", (oldest,))
@@ -72,7 +73,7 @@ class Guard:
     def token(self) -> str:
         """A new token, for one browser."""
         made = secrets.token_urlsafe(32)
-        self.tokens = {*list(self.tokens)[-7:], made}
+        self.tokens = [*self.tokens[1 - MOST_TOKENS :], made]
         return made
 
     def admit(self, token: str) -> str | None:
@@ -82,7 +83,7 @@ class Guard:
         ]
         if not found:
             return None
-        self.tokens.discard(found[0])
+        self.tokens.remove(found[0])
         secret = secrets.token_urlsafe(32)
         with self.database.transaction() as connection:
             connection.execute("INSERT INTO browsers VALUES (?, ?)", (_digest(secret), time.time()))
@@ -110,8 +111,8 @@ class Allowance:
     def __post_init__(self) -> None:
         self.left = self.most
 
-    def take(self) -> bool:
-        now = time.monotonic()
+    def take(self, now: float | None = None) -> bool:
+        now = time.monotonic() if now is None else now
         self.left = min(self.most, self.left + (now - self.at) * self.most / self.seconds)
         self.at = now
         if self.left < 1:
@@ -152,31 +153,31 @@ class Doorkeeper:
     def _judge(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
         """A cookie to set, and a status and text if the request is refused."""
         headers = Headers(scope=scope)
-        if not self.allowances["requests"].take():
+        known = self.guard.knows(_cookies(headers).get(self.cookie, ""))
+        if known and not self.allowances["requests"].take():
             return None, (429, "too many requests; wait a moment\n")
         if not self._host_is_ours(headers):
             return None, (421, "this is not the address of `semishot label`\n")
         if not self._origin_is_ours(headers, scope["method"], scope["path"]):
             return None, (403, "only the page of `semishot label` may ask this\n")
-        if scope["method"] not in ("GET", "HEAD") and not self.allowances["changes"].take():
+        changes = scope["method"] not in ("GET", "HEAD")
+        if known and changes and not self.allowances["changes"].take():
             return None, (429, "too many answers at once; wait a moment\n")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or int(length) > MOST_BODY:
             return None, (413, f"a request has at most {MOST_BODY:,} bytes\n")
-        if self.guard.knows(_cookies(headers).get(self.cookie, "")):
-            return None, None
-        return self._admit(scope)
+        return (None, None) if known else self._admit(scope)
 
     def _admit(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
-        if not self.allowances["failures"].take():
+        """A good token is always let in: nobody can lock a person out by guessing."""
+        secret = None
+        if scope["method"] == "GET" and scope["path"] == "/":
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            secret = self.guard.admit(query.get("token", [""])[0])
+        if secret is None and not self.allowances["failures"].take():
             return None, (429, "too many attempts; wait a minute\n")
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        if scope["method"] != "GET" or scope["path"] != "/" or "token" not in query:
-            return None, (401, USED)
-        secret = self.guard.admit(query["token"][0])
         if secret is None:
             return None, (401, USED)
-        self.allowances["failures"].left += 1
         kept = f"Max-Age={BROWSER_DAYS * 86400}; Path=/; HttpOnly; SameSite=Strict"
         return f"{self.cookie}={secret}; {kept}", None
 

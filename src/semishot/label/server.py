@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import sys
 import threading
 import webbrowser
@@ -30,7 +31,14 @@ from semishot.label.requests import LabelRequest
 from semishot.label.security import Doorkeeper, Guard, TooLargeError, is_loopback
 from semishot.label.session import NotReadyError, Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
-from semishot.sorter.answers import DATABASE, Answers, ConflictError, Database, open_database
+from semishot.sorter.answers import (
+    DATABASE,
+    Answers,
+    ConflictError,
+    Database,
+    LostDatabaseError,
+    open_database,
+)
 from semishot.sorter.journal import SORTED, undo_command
 from semishot.system.locks import MOST_SHOWN, holder_of, lock_file
 from semishot.system.open_files import own_text, read_regular
@@ -64,12 +72,14 @@ class Pages:
         self.session, self.thumbnails, self.guard, self.base = session, thumbnails, guard, base
         self.pictures = ThreadPoolExecutor(THREADS, "pictures")
         self.work = ThreadPoolExecutor(1, "work")
+        self.answers = ThreadPoolExecutor(1, "answers")  # they do not wait for a sorting
         self.waiting: set[asyncio.Event] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.ending: Callable[[], bool] = lambda: False
         """Whether the server is about to end: streams end then, too."""
 
     def close(self) -> None:
+        self.answers.shutdown()
         self.work.shutdown()
         self.pictures.shutdown(cancel_futures=True)
 
@@ -131,7 +141,7 @@ class Pages:
             "epoch": session.epoch,
             "version": session.snapshot.version,
             "progress": session.library.progress._asdict(),
-            "problem": session.problem,
+            "problem": session.problem or session.outside_labels.problem,
         }
 
     def tell(self) -> None:
@@ -146,10 +156,12 @@ class Pages:
 
     async def answer(self, request: Request) -> Response:
         body = await read_json(request)
-        key = body.pop("key", None)
-        if key is not None and (not isinstance(key, str) or len(key) > 64):
-            raise InputError("key must be a short text")
-        version = await self.in_thread(self.work, lambda: self.session.answer(body, key))
+        key, pile = body.pop("key", None), body.pop("pile", None)
+        if key is not None and not (isinstance(key, str) and key.isascii() and len(key) <= 64):
+            raise InputError("key must be a short text of ASCII characters")
+        if pile is not None and pile != self.session.answers.database.name:
+            raise ConflictError("this answer was given for another pile, and is dropped")
+        version = await self.in_thread(self.answers, lambda: self.session.answer(body, key))
         return JSONResponse({"event": version})
 
     def _known(self, image: int) -> bytes:
@@ -222,13 +234,16 @@ class Pages:
                 "pile": str(real_path(session.library.request.pile)),
                 "sorting": finish.sorting_of(session),
                 "command": undo_command(out, session.library.request.pile),
+                "version": found.version,
             }
         )
 
     async def apply(self, request: Request) -> Response:
         body = await read_json(request)
-        how, which, session = _how(body), _which(body), self.session
-        count, problems = await self.in_thread(self.work, lambda: finish.apply(session, how, which))
+        how, which, shown = _how(body), _which(body), body.get("version")
+        count, problems = await self.in_thread(
+            self.work, lambda: finish.apply(self.session, how, which, shown)
+        )
         self.session.dirty = True
         self.tell()
         return _json({"files": count, **_shown(problems)})
@@ -307,12 +322,18 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, TooLargeError):
         return JSONResponse({"problem": "the request is too large"}, 413)
     status = (
-        409
+        507
+        if isinstance(error, sqlite3.Error | LostDatabaseError)
+        else 409
         if isinstance(error, ConflictError)
         else 503
         if isinstance(error, NotReadyError)
         else 400
     )
+    if isinstance(error, sqlite3.Error):
+        return JSONResponse(
+            {"problem": f"The answer cannot be written ({printable(str(error))})"}, status
+        )
     if isinstance(error, InputError) and request.method == "GET" and "image" in request.path_params:
         status = 404
     text = (
@@ -327,7 +348,7 @@ def app_of(pages: Pages) -> Starlette:
         pages.loop = asyncio.get_running_loop()
         yield
 
-    kinds = (InputError, UnknownError, TooLargeError, OSError)
+    kinds = (InputError, UnknownError, TooLargeError, OSError, sqlite3.Error)
     handlers: dict[Any, Any] = dict.fromkeys(kinds, _refuse)
     return Starlette(routes=pages.routes(), exception_handlers=handlers, lifespan=lifespan)
 
@@ -364,8 +385,16 @@ def label(request: LabelRequest) -> None:
     with opened(request) as running, stopped_by_signals(running.server) as received:
         announce(request, f"{running.base}/?token={running.guard.token()}")
         running.run()
-    print(f"stopped; answers are in {printable(str(request.folder))}", file=sys.stderr)
+    print(f"stopped; {where_answers_are(request.folder)}", file=sys.stderr)
     sys.exit(143 if signal.SIGTERM in received else 130 if received else 0)
+
+
+def where_answers_are(out: Path) -> str:
+    """The last line of the command, which must be true."""
+    shown = printable(str(out))
+    if (out / DATABASE).exists():
+        return f"answers are in {shown}"
+    return f"{shown}/{DATABASE} was moved or deleted while it ran, and the answers in it"
 
 
 @contextlib.contextmanager

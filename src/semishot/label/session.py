@@ -5,6 +5,7 @@ One thread judges. After each answer, and when images have arrived, it learns an
 Letters: P rows of the pile, N classes, D features.
 """
 
+import contextlib
 import secrets
 import threading
 import time
@@ -44,6 +45,8 @@ AT_ONCE = 3000
 """Images up to which near copies are found before the pile is shown."""
 GROWTH, PATIENCE = 1.25, 15.0
 """While images arrive, the pile is judged anew when it has grown by this factor, or after these seconds."""
+SLOWEST = 60.0
+"""Seconds to wait for the judging of what has been answered."""
 
 
 class NotReadyError(InputError):
@@ -60,6 +63,7 @@ class Session:
         self.listeners: list[Callable[[], None]] = []
         self.wake = threading.Event()
         self.stopping = threading.Event()
+        self.published = threading.Condition()
         self.judge: Judge | None = None
         self.judged_rows, self.judged_at = 0, 0.0
         self.groups: Array = np.empty(0, np.int64)
@@ -107,6 +111,7 @@ class Session:
 
     def stop(self) -> None:
         self.stopping.set()
+        self._notify()
         self.wake.set()
         self.thread.join(10)
         self.library.stop()
@@ -179,6 +184,7 @@ class Session:
                     self._keep()
             except Exception as error:  # shown on the page: the answers are safe on disk
                 self.problem = f"cannot judge the pile ({' '.join(str(error).split())[:300]})"
+                self._notify()
                 self._tell()
 
     def _find_copies(self) -> None:
@@ -191,7 +197,8 @@ class Session:
         """When nothing else is to be done: the next start begins with what is shown now."""
         self.kept_version = self.snapshot.version
         if self.library.progress.phase == "ready" and self.snapshot.event == self.answers.version:
-            keep_view(self.library.request, self.snapshot.event, self.payload)
+            with contextlib.suppress(OSError):  # only the next start is slower
+                keep_view(self.library.request, self.snapshot.event, self.payload)
 
     def _arrived(self) -> bool:
         """Whether enough new images are there to look at all of them anew."""
@@ -216,7 +223,25 @@ class Session:
         self._look_at_rows(self.judged_rows)
         self.snapshot, self.early = self._judged(self.judged_rows), False
         self.payload = self._payload()
+        self._notify()
         self._tell()
+
+    def _notify(self) -> None:
+        with self.published:
+            self.published.notify_all()
+
+    def caught_up(self, seconds: float = SLOWEST) -> Snapshot:
+        """The snapshot, once it takes into account all answers given until now."""
+        wanted = self.answers.version
+
+        def judged() -> bool:
+            return self.snapshot.event >= wanted or bool(self.problem) or self.stopping.is_set()
+
+        with self.published:
+            self.published.wait_for(judged, seconds)
+        if self.snapshot.event < wanted:
+            raise NotReadyError(self.problem or "the pile is still being judged; try again")
+        return self.snapshot
 
     def _grown(self, rows: int) -> bool:
         return rows != self.judged_rows and (
@@ -331,12 +356,13 @@ class Session:
     def _payload(self) -> bytes:
         """The snapshot for the page."""
         answers = self.answers
-        about = {
-            "epoch": self.epoch,
-            "pile": answers.database.name,
-            "undo": answers.done[-1].title if answers.done else None,
-            "redo": answers.undone[-1].title if answers.undone else None,
-        }
+        with answers.database.lock:  # an answer may arrive right now
+            about = {
+                "epoch": self.epoch,
+                "pile": answers.database.name,
+                "undo": answers.done[-1].title if answers.done else None,
+                "redo": answers.undone[-1].title if answers.undone else None,
+            }
         return for_the_page(self.snapshot, about, {"flags": self.flags, "copies": self.copies})
 
 

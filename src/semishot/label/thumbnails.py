@@ -1,5 +1,6 @@
 """Small and large views of images for the page: small ones are made once and kept in OUT."""
 
+import contextlib
 import hashlib
 import sqlite3
 import threading
@@ -58,14 +59,15 @@ class Thumbnails:
 
     def small(self, image: int, path: Path | None, digest: bytes) -> bytes:
         """The thumbnail of an image; `path` is read if there is none yet, and must have this content."""
-        with self.lock:
+        found = None
+        with self.lock, contextlib.suppress(sqlite3.Error):
             found = self.connection.execute(
                 "SELECT data FROM small WHERE image = ?", (image,)
             ).fetchone()
         if found is not None:
             return bytes(found[0])
         data = view(path, digest, SIDE, QUALITY)
-        with self.lock:
+        with self.lock, contextlib.suppress(sqlite3.Error):  # a full disk: it is made again
             self.connection.execute(
                 "INSERT OR REPLACE INTO small (image, data) VALUES (?, ?)", (image, data)
             )

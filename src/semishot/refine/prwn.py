@@ -9,8 +9,8 @@ With a_jc = -|h_j - p_c|^2 for the U unlabeled examples, smoothed by 0.1 towards
     L_visit = -mean_j log mean_c G_px[j, c]
 
 and `weight` times L_walk + L_visit is added to the loss with the prototypes of Eq. 1: nothing is refined in
-training. At test the examples that walks visit and leave most, s_j = sum_c G_px G_xp, above the median, are
-shared out as in Eq. 4. Letters: U unlabeled examples, N classes, D features.
+training. At test the examples that walks visit and leave most, s_j = sum_c G_px G_xp not below the median,
+are shared out as in Eq. 4. Letters: U unlabeled examples, N classes, D features.
 """
 
 import torch

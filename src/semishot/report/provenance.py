@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from semishot.errors import counted
 from semishot.report.section import Provenance
 from semishot.training.config import Recipe
 from semishot.training.records import Record
@@ -49,13 +50,13 @@ def differences(records: Sequence[Record]) -> list[str]:
         name: Counter(value for r in records if (value := state(r)) is not None)
         for name, state in STATES.items()
     }
-    for name in {name for r in records for name in r["versions"]}:
+    for name in _each(name for r in records for name in r["versions"]):
         states[name] = Counter(r["versions"].get(name, "none") for r in records)
-    return [
-        f"{name} {' and '.join(f'{value} ({count} records)' for value, count in counts.items())}"
+    said = {
+        name: [f"{value} ({counted(count, 'record')})" for value, count in counts.items()]
         for name, counts in states.items()
-        if len(counts) > 1
-    ]
+    }
+    return [f"{name} {' and '.join(each)}" for name, each in said.items() if len(each) > 1]
 
 
 def code_and_data(records: Sequence[Record]) -> str:

@@ -39,7 +39,10 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
     aim = presets.preset(preset, dataset).about
     parts, prepared = parts_of(table, records), records[0].get("preparation")
     held = {key for part in parts for key in beside_paper_cells(table, records, *part)}
-    verdicts = verdicts_of(table, records, *parts[0])
+    at_first_m = [part for part in parts if part[1] == parts[0][1]]
+    verdicts = Counter[str]()
+    for part in at_first_m:
+        verdicts += verdicts_of(table, records, *part)
     summary: list[Cell] = [
         f"{title}, {dataset}",
         preset,

@@ -186,12 +186,14 @@ def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> s
         command += " --shots " + " ".join(str(shot) for shot in table.shots if shot in shots)
     if models != set(paper.MODELS):
         command += " --models " + shlex.join(row for row in rows_of(records) if row in models)
+    if records[0].get("preparation") == PARTIAL:
+        command += " --partial"
     return command
 
 
 def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
     """A table's cells as plain data, beside the published ones."""
-    found = []
+    found, beside_paper = [], is_beside_paper(table, records)
     for shot, m in parts_of(table, records):
         for (model, h), ours in cells(records, shot, m).items():
             if ours is None:
@@ -199,12 +201,13 @@ def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
             where = {"model": model, "shot": shot, "distractors": h, "unlabeled": m}
             cell: dict[str, Any] = {**where, **ours.as_json()}
             published = table.cells.get((model, shot, h))
-            if published and is_beside_paper(table, records):
+            if published and beside_paper:
                 cell["paper_accuracy"] = published.mean / 100
                 cell["paper_standard_error"] = published.error / 100
                 z = ours.z(published.mean, unbiased(published.error))
                 cell |= {} if z is None else {"z": z}
-            if later := table.later.get((model, shot, h)):
+            later = table.later.get((model, shot, h))
+            if later and beside_paper:
                 cell["published_accuracy"] = later.mean / 100
                 cell["published_by"] = later.source
             found.append(cell)

@@ -23,7 +23,16 @@ from semishot.sorter.listing import STRANGER
 from semishot.system.databases import connect
 from semishot.system.real_paths import real_path
 
-__all__ = ["NONE", "UNANSWERED", "Answers", "ConflictError", "State", "answered", "open_database"]
+__all__ = [
+    "NONE",
+    "UNANSWERED",
+    "Answers",
+    "ConflictError",
+    "LostDatabaseError",
+    "State",
+    "answered",
+    "open_database",
+]
 
 DATABASE = "labels.sqlite"
 FORMAT = 1
@@ -61,24 +70,32 @@ class ConflictError(InputError):
     """An answer that does not fit the state any more, such as one about a class that is gone."""
 
 
+class LostDatabaseError(InputError):
+    """The file of answers is no longer where it was opened."""
+
+
 class Database:
     """One SQLite connection, used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock, self.name = path, threading.RLock(), ""
         self.connection = connect(path)
+        self.file = _file_at(path)
         self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk, not on its way
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         with self.lock:
+            if _file_at(self.path) != self.file:  # what is written now would be in no folder
+                raise LostDatabaseError(f"{self.path} was moved or deleted: nothing can be kept")
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
+                self.connection.execute("COMMIT")
             except BaseException:
-                self.connection.execute("ROLLBACK")
+                if self.connection.in_transaction:  # a full disk may have ended it already
+                    self.connection.execute("ROLLBACK")
                 raise
-            self.connection.execute("COMMIT")
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         with self.lock:
@@ -87,6 +104,15 @@ class Database:
     def close(self) -> None:
         with self.lock:
             self.connection.close()
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one at the same place."""
+    try:
+        about = path.lstat()
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 def open_database(out: Path) -> Database:
@@ -329,6 +355,8 @@ def checked(event: object) -> Event:
     if not isinstance(event, dict):
         raise InputError("an event must be an object")
     kind = event.get("kind")
+    if not isinstance(kind, str):
+        raise InputError(f"kind must be text, not {kind!r:.40}")
     if kind in ("undo", "redo"):
         return {"kind": kind}
     if kind == "answer":
@@ -356,7 +384,7 @@ def _checked_set(pairs: object) -> list[list[Any]]:
     if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
         raise InputError("set must be a list of [answer, images]")
     for value, _ in pairs:
-        if value not in (NONE, UNANSWERED) or isinstance(value, bool):
+        if value not in (NONE, UNANSWERED) or type(value) is not int:
             _checked_number(value, "answer")
     return [[value, _checked_images(images)] for value, images in pairs]
 

@@ -54,6 +54,7 @@ from semishot.sorter.out_folder import (
 )
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requests import ClassifyRequest
+from semishot.sorter.runtimes import wanted_runtime
 from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import check_device
@@ -160,6 +161,7 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         check_device(request.device)
+        wanted_runtime()
         return partial(in_this_process, request.device, keep=Beforehand(request.out))
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of

@@ -19,7 +19,7 @@ __all__ = ["Beforehand", "LargePictures", "link_to"]
 
 MOST, MOST_BYTES = 500, 100_000_000
 """Of pictures in OUT: the page shows the originals of the others, as far as a browser can."""
-MOST_BEFOREHAND = 4000
+MOST_BEFOREHAND, MOST_BYTES_BEFOREHAND = 4000, 500_000_000
 """Of pictures that are made while images are encoded: later, the images of a page are decoded again."""
 OUR_NAME = re.compile(r"[0-9a-f]{32}\.jpg")
 
@@ -86,11 +86,12 @@ class Beforehand:
     takes less time to make all than to decode those again that the page shows. Others are removed then."""
 
     def __init__(self, out: Path) -> None:
-        self.folder, self.left = out / PICTURES, MOST_BEFOREHAND
+        self.folder, self.left, self.room = out / PICTURES, MOST_BEFOREHAND, MOST_BYTES_BEFOREHAND
 
     def __call__(self, digest: bytes, picture: bytes) -> None:
         """In any thread."""
-        self.left -= 1
+        self.room -= len(picture)
+        self.left = self.left - 1 if self.room > 0 else 0
         path = self.folder / _name(digest)
         if not path.exists():
             write_whole(path, picture)

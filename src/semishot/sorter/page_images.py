@@ -38,7 +38,7 @@ class Shown:
         return {name: [one for one in small if one is not None] for name, small in found.items()}
 
     def prepare(self, items: Sequence[Item], large: bool) -> None:
-        """Make what is not there yet."""
+        """Make the missing ones."""
         with meter("drawing the page", len(items), "images") as progress:
             work = (self.asked(item, large) for item in dict.fromkeys(items))
             for item, small, picture in ahead(self.made, work, most_threads()):

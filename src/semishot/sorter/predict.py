@@ -15,6 +15,7 @@ from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
 from semishot.sorter.predictions import Prediction, predictions_of
 from semishot.sorter.requests import PredictRequest
+from semishot.sorter.runtimes import wanted_runtime
 from semishot.system.devices import check_device
 from semishot.system.progress import doing
 
@@ -51,6 +52,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     if not request.images:
         raise InputError("name the images, or a folder of them")
     check_device(request.device)
+    wanted_runtime()
     with doing("loading torch"):
         classifier, encoder = read_saved_model(request.model)
     for path in request.images:

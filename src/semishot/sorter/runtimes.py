@@ -19,7 +19,7 @@ from semishot.sorter.onnx_files import imported, one_line
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Batches", "OneByOne", "Opening", "Runtime", "open_runtime"]
+__all__ = ["Batches", "OneByOne", "Opening", "Runtime", "open_runtime", "wanted_runtime"]
 
 Pixels = NDArray[np.uint8]
 Row = NDArray[np.float32]
@@ -127,13 +127,19 @@ class Opening:
             return self.opened
 
 
+def wanted_runtime() -> str:
+    """What the environment says; empty if it says nothing."""
+    wanted = os.environ.get(SWITCH, "")
+    if wanted not in ("", ONNXRUNTIME, TORCH):
+        raise InputError(f"{SWITCH} must be {ONNXRUNTIME} or {TORCH}, not {wanted!r:.40}")
+    return wanted
+
+
 def open_runtime(encoder: ImageEncoder, device: "torch.device") -> tuple[Runtime, str]:
     """The fastest runtime that is there; and why it is not the one that it would be elsewhere, or nothing."""
     from semishot.sorter.photo_graphs import has_graph
 
-    wanted = os.environ.get(SWITCH, "")
-    if wanted not in ("", ONNXRUNTIME, TORCH):
-        raise InputError(f"{SWITCH} must be {ONNXRUNTIME} or {TORCH}, not {wanted!r:.40}")
+    wanted = wanted_runtime()
     if device.type != "cpu" or not has_graph(encoder.module):
         return Batches(encoder, device), ""
     problem = f"{SWITCH} says so"

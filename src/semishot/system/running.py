@@ -22,16 +22,23 @@ def note_command(arguments: Sequence[str]) -> None:
 
 
 def command() -> str:
-    """The command that this process runs, without the flags that name folders; empty if it runs none."""
+    """The command that this process runs, without the flags that name folders; empty if it runs none.
+
+    Of a whole path, as of a model that is measured, the name is kept.
+    """
     kept: list[str] = []
     words = iter(_given)
     for word in words:
-        name, has_value, _ = word.partition("=")
+        name, has_value, value = word.partition("=")
         if name not in FOLDER_FLAGS:
-            kept.append(word)
+            kept.append(f"{_name(name)}{has_value}{_name(value)}")
         elif not has_value:
             next(words, "")
     return shlex.join(["semishot", *kept]) if kept else ""
+
+
+def _name(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def commit() -> str:

@@ -94,7 +94,9 @@ class Recipe:
     turned: float = 0.0
     """The share of an episode's classes that are turned by 0 to 3 quarters, all images of a class alike."""
     with_distractors: float = 1.0
-    """The share of training episodes whose distractors take part, if the episode has any."""
+    """The share of training episodes whose distractors take part, if the episode has any. In the others their
+    weights are zero; a method that looks at all unlabeled images at once, as `label_propagation` and the
+    loss of `prwn`, still sees them."""
     sphere: float = 0.0
     """If positive, embeddings lie on a sphere around the mean of the training images, and Eq. 2 is a softmax
     of cosines times a learned scale, which starts here."""

@@ -39,7 +39,7 @@ from semishot.training.config import FleetConfig, Recipe, read_config
 from semishot.training.fleet_table import Row
 from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
-from semishot.training.loop import Event, Learner, build_optimizer, learn, recorded, resume
+from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
 from semishot.training.observer import FleetObserver, RowObserver
 from semishot.training.origin import Session, Sessions
 from semishot.training.pretraining import (
@@ -110,7 +110,10 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
     together = len(config.members) * config.shape.images
     pace = Pace(loop.CHUNK, most if images is not None else updates_that_fit(most, together, pool))
     seconds = request.checkpoint_seconds
-    learner = Learner(fleet, optimizer, config.recipe, config.run_names, folder, pace, seconds)
+    sessions = Sessions(folder, device_name(device), resumed=step > 0, before=before)
+    learner = Learner(
+        fleet, optimizer, config.recipe, config.run_names, folder, pace, seconds, sessions
+    )
     draw = training_episodes(config, pool)
     chunks = draw_chunks(draw, config.recipe, step, pace, pool if images is None else None)
 
@@ -123,10 +126,9 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
 
     validation = fixed_episodes(config, pool, device, pace.every)
     event_file = EventFile(folder, config, step) if request.tensorboard else None
-    sessions = Sessions(folder, device_name(device), before)
     done = row.updates - config.recipe.updates
     with closing(FleetObserver(folder, fleet, row, validation, event_file, done)) as observer:
-        yield from recorded(learn(learner, step, chunks, prepare, observer), sessions)
+        yield from learn(learner, step, chunks, prepare, observer)
     if fleet.sphere is not None:
         center(fleet, config, pool)
     save_model(folder / MODEL_FILE, config, fleet)

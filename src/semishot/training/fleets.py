@@ -63,7 +63,7 @@ def load_model(
             config = replace(config, framing=framing_from_json(metadata["framing"], path))
             if config.framing is not None and config.framing.channels != channels:
                 raise ValueError(f"its framing is not of {channels} channels")
-        features = tensors["sphere.center"].shape[-1] if config.recipe.sphere else 0
+        features = sphere_features(config, tensors)
         outside = {m.model for m in config.members if ":" in m.model} - set(refine.added())
         if outside and not refiners:
             alone = [Member(SUPERVISED, member.split_seed) for member in config.members]
@@ -96,6 +96,17 @@ def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
     if bad := [name for name, held in tensors.items() if not held.isfinite().all()]:
         raise ValueError(f"{bad[0]} is not finite")
     return channels
+
+
+def sphere_features(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
+    """The size of an embedding, for a recipe that puts them on a sphere; likewise before it is built."""
+    if not config.recipe.sphere:
+        return 0
+    shape, runs = tuple(tensors["sphere.center"].shape), len(config.members)
+    filters = config.recipe.filters
+    if len(shape) != 2 or shape[0] != runs or not shape[1] or shape[1] % filters:
+        raise ValueError(f"its sphere.center {shape} is not of {runs} runs with {filters} filters")
+    return shape[1]
 
 
 def build_fleet(

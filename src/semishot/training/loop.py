@@ -5,7 +5,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
@@ -65,6 +65,8 @@ class Learner:
     pace: Pace
     checkpoint_seconds: float | None = None
     """The least time from one checkpoint to the next; None is CHECKPOINT_SECONDS."""
+    sessions: Sessions | None = None
+    """Where the training is written down, before each of its checkpoints and at its end."""
 
 
 def learn(
@@ -103,17 +105,12 @@ def learn(
         recent.clear()
         seconds = learner.checkpoint_seconds
         if time.monotonic() - saved > (CHECKPOINT_SECONDS if seconds is None else seconds):
+            if learner.sessions is not None:
+                learner.sessions.save()  # first: a checkpoint must not be of a session nobody knows
             save_checkpoint(learner, step)
             saved, event = time.monotonic(), Event.SAVED
-
-
-def recorded(events: Iterable[Event], sessions: Sessions) -> Iterator[Event]:
-    """The events of a training, which is written down with each of its checkpoints and at its end."""
-    for event in events:
-        if event is Event.SAVED:
-            sessions.save()
-        yield event
-    sessions.save()
+    if learner.sessions is not None:
+        learner.sessions.save()
 
 
 def check_weights(learner: Learner, step: int) -> None:

@@ -94,14 +94,18 @@ class Sessions:
 
     folder: Path
     device: str
+    resumed: bool = False
+    """Whether this one goes on where the earlier ones were; otherwise their updates are lost, and so are
+    they."""
     before: Sequence[Session] = ()
-    """Of the training that this one starts from."""
+    """Of the training that this one starts from, if it is not resumed."""
     clock: Callable[[], float] = time.monotonic
     earlier: list[Session] = field(init=False)
     date: str = field(init=False, default_factory=now)
 
     def __post_init__(self) -> None:
-        self.earlier = read_sessions(self.folder / TRAINING_FILE) or list(self.before)
+        held = read_sessions(self.folder / TRAINING_FILE) if self.resumed else []
+        self.earlier = held or list(self.before)
         self.begun = self.clock()
 
     def save(self) -> None:
@@ -114,7 +118,7 @@ class Sessions:
 
 
 def read_sessions(path: Path) -> list[Session]:
-    """None if there is no such file."""
+    """None of them if there is no such file."""
     try:
         held = read_json(path)
     except FileNotFoundError:

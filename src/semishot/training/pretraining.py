@@ -190,7 +190,8 @@ def train_classifiers(
     pace = Pace(every, every if images is not None else updates_that_fit(every, together, pool))
     names = [f"split seed {seed}" for seed in seeds]
     seconds = request.checkpoint_seconds
-    learner = loop.Learner(model, optimizer, recipe, names, folder, pace, seconds)
+    sessions = Sessions(folder, device_name(device), resumed=step > 0)
+    learner = loop.Learner(model, optimizer, recipe, names, folder, pace, seconds, sessions)
     brought = pool if images is None else None
     chunks = draw_chunks(labeled_batches(request, seeds), recipe, step, pace, brought)
 
@@ -202,8 +203,7 @@ def train_classifiers(
         )
         return chunk_runner(model, optimizer, images, None, first)
 
-    sessions = Sessions(folder, device_name(device))
-    yield from loop.recorded(loop.learn(learner, step, chunks, prepare, observer), sessions)
+    yield from loop.learn(learner, step, chunks, prepare, observer)
     return model.encoder.eval()
 
 

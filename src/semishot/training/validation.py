@@ -51,7 +51,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Validation:
-    """The same episodes each time and for every run, shaped as in training except for the queries."""
+    """The same episodes each time and for every run, shaped as in training except for the queries, and with
+    fewer classes if there are not as many."""
 
     shape: EpisodeShape
     every: int
@@ -99,6 +100,15 @@ class Validation:
         return found
 
 
+def of_classes(shape: EpisodeShape, count: int) -> EpisodeShape:
+    """With at most so many classes, in about the same proportion; two are the least to tell apart."""
+    wanted = shape.way + shape.distractors
+    if count >= wanted or count < 2:
+        return shape
+    way = max(2, shape.way * count // wanted)
+    return replace(shape, way=way, distractors=count - way if shape.distractors else 0)
+
+
 def fixed_episodes(
     config: FleetConfig, pool: ImagePool, device: torch.device, every: int
 ) -> Validation | None:
@@ -108,6 +118,7 @@ def fixed_episodes(
     shape = replace(config.shape, query=QUERY, within_group=False)
     try:
         classes = pool.of_split("val")
+        shape = of_classes(shape, len(classes))
         count = min(len(classes), max(CLASSES, shape.way + shape.distractors))
         most = max(IMAGES, shape.shot + shape.unlabeled + shape.query)
         spread = [classes[i] for i in np.linspace(0, len(classes) - 1, count).astype(int)]
