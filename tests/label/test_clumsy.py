@@ -14,7 +14,9 @@ from semishot.label.requests import LabelRequest
 from semishot.label.security import MOST_TOKENS, Allowance
 from semishot.label.server import where_answers_are
 from semishot.label.thumbnails import Thumbnails
-from semishot.sorter.answers import MOST_CLASSES, Answers, LostDatabaseError, open_database
+from semishot.sorter.answer_state import MOST_CLASSES
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import LostDatabaseError, open_database
 from support.labeling import Client, serving
 from support.own_images import draw, save
 

@@ -10,7 +10,7 @@ import pytest
 from semishot.errors import InputError
 from semishot.label.requests import LabelRequest
 from semishot.label.server import LOCK, listening, opened
-from semishot.sorter.answers import open_database
+from semishot.sorter.labels_database import open_database
 from support.label_page import SERVER, process
 from support.labeling import serving
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from semishot.sorter.answers import Database
+from semishot.sorter.labels_database import Database
 
 __all__ = ["Catalog", "Seen"]
 

@@ -16,7 +16,7 @@ from semishot.label.images import GIVEN, Library
 from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
 from semishot.sorter import move_files
-from semishot.sorter.answers import ConflictError
+from semishot.sorter.answer_state import ConflictError
 from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from semishot.errors import InputError
 from semishot.label.images import Library
-from semishot.sorter.answers import NONE, Answers, LostDatabaseError
+from semishot.sorter.answer_events import NONE
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import LostDatabaseError
 from semishot.sorter.listing import STRANGER
 
 __all__ = ["OutsideLabels"]

@@ -8,7 +8,8 @@ from starlette.responses import JSONResponse, Response
 from semishot.errors import InputError, printable
 from semishot.label.security import TooLargeError
 from semishot.label.session import NotReadyError
-from semishot.sorter.answers import ConflictError, LostDatabaseError
+from semishot.sorter.answer_state import ConflictError
+from semishot.sorter.labels_database import LostDatabaseError
 
 __all__ = ["REFUSED", "UnknownError", "refuse"]
 

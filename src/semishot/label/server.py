@@ -22,12 +22,8 @@ from semishot.label.routes import Pages, app_of
 from semishot.label.security import Doorkeeper, Guard, is_loopback
 from semishot.label.session import Session
 from semishot.label.thumbnails import Thumbnails
-from semishot.sorter.answers import (
-    DATABASE,
-    Answers,
-    Database,
-    open_database,
-)
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import DATABASE, Database, open_database
 from semishot.system.locks import holder_of, lock_file
 
 __all__ = ["label"]
@@ -116,8 +112,8 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         listener = listening(request.host, request.port, remembered_port(database))
         stack.enter_context(contextlib.closing(listener))
         port = listener.getsockname()[1]
-        remember(database, "port", str(port))
-        remember(database, "folder", str(Path.cwd()))
+        database.remember("port", str(port))
+        database.remember("folder", str(Path.cwd()))
         base = f"http://{shown_host(request.host)}:{port}"
         library = Library(request, Catalog(database), lambda: None)
         session, guard = Session(Answers(database), library), Guard(database)
@@ -184,15 +180,8 @@ def alone_in(out: Path) -> Iterator[None]:
 
 def remembered_port(database: Database) -> int:
     """The port of the last time: tabs that are still open find the server again."""
-    for (value,) in database.rows("SELECT value FROM about WHERE key = 'port'"):
-        if str(value).isdigit() and 1024 <= int(value) < 65536:
-            return int(value)
-    return 0
-
-
-def remember(database: Database, key: str, value: str) -> None:
-    with database.transaction() as connection:
-        connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
+    value = database.about("port") or ""
+    return int(value) if value.isdigit() and 1024 <= int(value) < 65536 else 0
 
 
 def listening(host: str, port: int, remembered: int) -> socket.socket:

@@ -30,7 +30,9 @@ from semishot.label.snapshot import (
     nothing,
     of_kept_view,
 )
-from semishot.sorter.answers import NONE, Answers, ConflictError, Event, State, checked, images_in
+from semishot.sorter.answer_events import NONE, Event, checked, images_in
+from semishot.sorter.answer_state import ConflictError, State
+from semishot.sorter.answers import Answers
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.label.judge import Judge

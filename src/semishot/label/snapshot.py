@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.label.last_view import pack
-from semishot.sorter.answers import State
+from semishot.sorter.answer_state import State
 
 __all__ = [
     "ANSWERED_NONE",

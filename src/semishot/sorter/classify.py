@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from semishot.errors import InputError, counted
 from semishot.sorter import move_files
-from semishot.sorter.answers import DATABASE
 from semishot.sorter.corrections import (
     SortedPile,
     corrected,
@@ -37,6 +36,7 @@ from semishot.sorter.journal import (
     trusted,
     undo_command,
 )
+from semishot.sorter.labels_database import DATABASE
 from semishot.sorter.large_pictures import Beforehand
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
 from semishot.sorter.move_files import LOCK, Wanted, begin
