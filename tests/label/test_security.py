@@ -79,7 +79,7 @@ def test_a_token_is_good_once_and_leaves_a_strict_cookie(opened, stranger):
 def test_the_disk_holds_no_secret_that_opens_the_door(opened):
     running, client = opened
     secret = client.cookie.partition("=")[2].encode()
-    for path in running.session.library.request.folder.iterdir():
+    for path in running.session.reader.request.folder.iterdir():
         assert path.is_dir() or secret not in path.read_bytes()
 
 
@@ -157,7 +157,7 @@ def test_images_are_served_by_number_and_never_by_path(opened, path):
 def test_only_images_of_the_pile_are_served(opened):
     """A number of the catalog that is not in this pile: seen in an earlier session, of another folder."""
     running, client = opened
-    number = running.session.library.catalog.numbers([b"\1" * 32])[0]
+    number = running.session.reader.catalog.numbers([b"\1" * 32])[0]
     assert client.ask(f"/thumb/{number}")[0] == 404
     assert client.ask("/answer", {"kind": "answer", "set": [[0, [number]]]})[0] == 409
 

@@ -1,4 +1,4 @@
-"""A pile and answers -> what the page shows: guesses, questions, copies, odd files."""
+"""A pile and answers -> what the page shows: guesses, questions, copies."""
 
 import time
 from dataclasses import replace
@@ -111,7 +111,7 @@ def test_reopening_shows_the_same_state_without_reading_again(asked):
         before = client.state()
     with serving(asked) as (running, client):
         after = client.until(lambda state: state["rows"] == 48 and state["cutoffs"] is not None)
-        assert running.session.library.progress.rate == 0.0
+        assert running.session.reader.progress.rate == 0.0
         order = [after["image"].index(image) for image in before["image"]]
         for column in ("said", "guess", "group"):
             assert [after[column][row] for row in order] == before[column]
@@ -152,50 +152,6 @@ def test_copies_are_one_image_and_near_copies_are_answered_together(cache, tmp_p
         assert (said[near], said[first]) == (-1, 0)
 
 
-def test_files_that_vanish_or_change_are_shown_as_such(drawings, cache, tmp_path):
-    pile = tmp_path / "pile"
-    pile.mkdir()
-    for path in sorted(drawings[1].glob("*.png")):
-        (pile / path.name).write_bytes(path.read_bytes())
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 12)
-        names = client.names()
-        (pile / "dots-0.png").unlink()
-        save(draw("cross", 77), pile / "dots-1.png")
-        save(draw("cross", 78), pile / "new.png")
-        running.session.library.look_again.set()
-        state = client.until(lambda state: state["rows"] == 14)
-        flags = dict(zip(state["image"], state["flags"], strict=True))
-        assert flags[names["dots-0.png"]] == 1
-        assert flags[names["dots-1.png"]] == 1
-        assert sorted(flags.values()) == [0] * 11 + [1, 1, 2]
-        client.say(kind="new", name="dots", images=[names["dots-0.png"]])
-    with serving(asked) as (_, client):
-        state = client.until(
-            lambda state: state["rows"] == 13
-        )  # the old content of dots-1 is forgotten
-        flags = dict(zip(state["image"], state["flags"], strict=True))
-        assert flags[names["dots-0.png"]] == 1
-
-
-def test_files_that_cannot_be_read_are_counted(drawings, cache, tmp_path):
-    pile = tmp_path / "pile"
-    pile.mkdir()
-    (pile / "good.png").write_bytes((drawings[1] / "dots-1.png").read_bytes())
-    (pile / "bad.png").write_bytes(b"not an image")
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 1)
-        while running.session.library.progress.phase != "ready":
-            time.sleep(0.01)
-        (problem,) = running.session.library.skipped
-        assert (problem.shown, "not a readable image" in problem.reason) == (
-            str(pile / "bad.png"),
-            True,
-        )
-
-
 def test_what_is_known_of_one_image(client):
     names = label_some(client)
     about = client.json(f"/image/{names['circle-7.png']}")
@@ -228,8 +184,8 @@ def test_the_next_start_shows_the_last_view_before_it_has_looked(asked, monkeypa
         assert session.early
         assert session.snapshot.images.tolist() == before["image"]
         assert session.snapshot.answers.tolist() == before["said"]
-        assert session.library.names_of(names["dots-3.png"]) == ["dots-3.png"]
-        assert session.library.find("dots-3", 5) == [names["dots-3.png"]]
+        assert session.rows.names_of(names["dots-3.png"]) == ["dots-3.png"]
+        assert session.rows.find("dots-3", 5) == [names["dots-3.png"]]
         session.answer({"kind": "answer", "set": [[0, [names["dots-3.png"]]]]})
         with pytest.raises(InputError, match="has not been read yet"):
             session.answer({"kind": "answer", "set": [[0, [999]]]})

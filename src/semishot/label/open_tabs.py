@@ -47,7 +47,7 @@ class OpenTabs:
         return {
             "epoch": session.epoch,
             "version": session.snapshot.version,
-            "progress": session.library.progress._asdict(),
+            "progress": session.reader.progress._asdict(),
             "problem": session.problem or session.outside_labels.problem,
         }
 

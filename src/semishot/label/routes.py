@@ -87,7 +87,7 @@ class Pages:
         return Response(own_text(FOLDER / name), media_type=f"{kind}; charset=utf-8")
 
     async def state(self, request: Request) -> Response:
-        self.session.library.wait_for_page.set()
+        self.session.reader.wait_for_page.set()
         return Response(self.session.payload, media_type="application/octet-stream")
 
     async def events(self, request: Request) -> Response:
@@ -104,22 +104,22 @@ class Pages:
         return JSONResponse({"event": version})
 
     def _known(self, image: int) -> bytes:
-        digest = self.session.library.digest_of.get(image)
+        digest = self.session.rows.digest_of.get(image)
         if digest is None or not self.session.is_known(image):
             raise UnknownError
         return digest
 
     async def thumb(self, request: Request) -> Response:
         image = request.path_params["image"]
-        digest, library = self._known(image), self.session.library
+        digest, rows = self._known(image), self.session.rows
         data = await self.in_thread(
-            self.pictures, lambda: self.thumbnails.small(image, library.path_of(image), digest)
+            self.pictures, lambda: self.thumbnails.small(image, rows.path_of(image), digest)
         )
         return Response(data, media_type="image/jpeg", headers=FOREVER)
 
     async def large(self, request: Request) -> Response:
         image = request.path_params["image"]
-        digest, path = self._known(image), self.session.library.path_of(image)
+        digest, path = self._known(image), self.session.rows.path_of(image)
         data = await self.in_thread(
             self.pictures, lambda: view(path, digest, LARGE_SIDE, LARGE_QUALITY)
         )
@@ -132,14 +132,14 @@ class Pages:
             raise InputError(f"images must be a list of at most {MOST_NAMES}")
         known = self.session.is_known
         wanted = [image for image in images if isinstance(image, int) and known(image)]
-        return _json({image: self.session.library.names_of(image)[:1] for image in wanted})
+        return _json({image: self.session.rows.names_of(image)[:1] for image in wanted})
 
     async def image(self, request: Request) -> Response:
         """All that is known of one image."""
         image = request.path_params["image"]
         self._known(image)
         session, snapshot = self.session, self.session.snapshot
-        row = session.library.rows.row_of.get(image, len(snapshot.images))
+        row = session.rows.row_of.get(image, len(snapshot.images))
         shares: list[list[Any]] = []
         if snapshot.probabilities is not None and row < len(snapshot.probabilities):
             held = snapshot.probabilities[row] * (1 - snapshot.stranger[row])
@@ -147,20 +147,20 @@ class Pages:
             shares = sorted(([n, round(p, 4)] for n, p in pairs), key=lambda pair: -pair[1])[:6]
         excluded = session.answers.state.excluded.get(image, frozenset())
         return _json(
-            {"files": session.library.names_of(image), "shares": shares, "not": sorted(excluded)}
+            {"files": session.rows.names_of(image), "shares": shares, "not": sorted(excluded)}
         )
 
     async def find(self, request: Request) -> Response:
         text = request.query_params.get("text", "")[:200].strip()
-        found = self.session.library.find(text, MOST_FOUND) if text else []
-        names = {image: self.session.library.names_of(image)[:1] for image in found}
+        found = self.session.rows.find(text, MOST_FOUND) if text else []
+        names = {image: self.session.rows.names_of(image)[:1] for image in found}
         return _json({"images": found, "names": names})
 
     async def plan(self, request: Request) -> Response:
         how, which = _how(request.query_params), _which(request.query_params)
         session = self.session
         found = await self.in_thread(self.work, lambda: finish.plan(session, how, which))
-        out = session.library.request.folder
+        out = session.reader.request.folder
         return _json(
             {
                 "folders": found.folders,
@@ -170,9 +170,9 @@ class Pages:
                 "bytes": found.bytes,
                 "free": finish.free_bytes(out),
                 "out": str(real_path(out) / SORTED),
-                "pile": str(real_path(session.library.request.pile)),
+                "pile": str(real_path(session.reader.request.pile)),
                 "sorting": finish.sorting_of(session),
-                "command": undo_command(out, session.library.request.pile),
+                "command": undo_command(out, session.reader.request.pile),
                 "version": found.version,
             }
         )

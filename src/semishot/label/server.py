@@ -16,7 +16,8 @@ import uvicorn
 
 from semishot.errors import InputError, printable
 from semishot.label.catalog import Catalog
-from semishot.label.images import PATIENCE, Library, check_folders, list_files
+from semishot.label.pile_files import check_folders, list_files
+from semishot.label.pile_reader import PATIENCE, PileReader
 from semishot.label.requests import LabelRequest
 from semishot.label.routes import Pages, app_of
 from semishot.label.security import Doorkeeper, Guard, is_loopback
@@ -115,8 +116,8 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         database.remember("port", str(port))
         database.remember("folder", str(Path.cwd()))
         base = f"http://{shown_host(request.host)}:{port}"
-        library = Library(request, Catalog(database), lambda: None)
-        session, guard = Session(Answers(database), library), Guard(database)
+        reader = PileReader(request, Catalog(database), lambda: None)
+        session, guard = Session(Answers(database), reader), Guard(database)
         thumbnails = stack.enter_context(contextlib.closing(Thumbnails(out)))
         pages = Pages(session, thumbnails, guard, base)
         stack.callback(pages.close)
@@ -124,7 +125,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
         server = Server(settings(doorkeeper))
         pages.tabs.ending = lambda: server.should_exit
-        library.patience = PATIENCE if session.early else 0.0
+        reader.patience = PATIENCE if session.early else 0.0
         session.start()
         stack.callback(session.stop)
         yield Running(server, listener, session, guard, base)

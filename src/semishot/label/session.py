@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.label.images import MISSING, Library
 from semishot.label.last_view import keep_view, kept_view
 from semishot.label.near_copies import near_copies
 from semishot.label.outside_labels import OutsideLabels
+from semishot.label.pile_reader import PileReader
 from semishot.label.questions import Questions
+from semishot.label.rows import MISSING
 from semishot.label.snapshot import (
     ANSWERED_NONE,
     REJECTS,
@@ -58,8 +59,8 @@ class NotReadyError(InputError):
 class Session:
     """Answers, images and the judging thread; `tell` is called with each new version."""
 
-    def __init__(self, answers: Answers, library: Library) -> None:
-        self.answers, self.library = answers, library
+    def __init__(self, answers: Answers, reader: PileReader) -> None:
+        self.answers, self.reader, self.rows = answers, reader, reader.rows
         self.epoch = secrets.token_hex(8)
         """Differs each time the server starts: versions count anew."""
         self.listeners: list[Callable[[], None]] = []
@@ -77,8 +78,8 @@ class Session:
         self.copies: Array = np.empty(0, np.uint8)
         """(P,), how many files hold the same image."""
         self.seen_stamp = -1
-        self.questions = Questions(library)
-        self.outside_labels = OutsideLabels(answers, library)
+        self.questions = Questions(reader.rows)
+        self.outside_labels = OutsideLabels(answers, reader)
         self.problem = ""
         self.look_for_copies = False
         """Whether near copies are still to be found: in a large pile that takes seconds."""
@@ -93,7 +94,7 @@ class Session:
 
     def _take_kept(self) -> None:
         """What the last run showed, if the answers are still the same."""
-        request, answers = self.library.request, self.answers
+        request, answers = self.reader.request, self.answers
         kept = kept_view(request, answers.database.name, answers.version)
         if kept is None:
             return
@@ -107,8 +108,8 @@ class Session:
         self.alone = counts[inverse] == 1
 
     def start(self) -> None:
-        self.library.changed = self._images_changed
-        self.library.start()
+        self.reader.changed = self._images_changed
+        self.reader.start()
         self.thread.start()
 
     def stop(self) -> None:
@@ -116,15 +117,15 @@ class Session:
         self._notify()
         self.wake.set()
         self.thread.join(10)
-        self.library.stop()
+        self.reader.stop()
 
     def answer(self, body: object, key: str | None = None) -> int:
         """Commit an answer; the number of its event. Near copies that are grouped share it."""
         event = checked(body)
-        known = self.library.rows.row_of
+        known = self.rows.row_of
         unknown = [image for image in images_in(event) if image not in known]
         if unknown and not (self.early and np.isin(unknown, self.snapshot.images).all()):
-            if self.library.progress.phase in ("listing", "reading"):
+            if self.reader.progress.phase in ("listing", "reading"):
                 raise NotReadyError("this image has not been read yet")
             raise ConflictError("this image is not of the pile")
         event = self._with_copies(event)
@@ -136,7 +137,7 @@ class Session:
 
     def is_known(self, image: int) -> bool:
         """Whether an image is of the pile, now or, until it has been looked at, the last time."""
-        if image in self.library.rows.row_of:
+        if image in self.rows.row_of:
             return True
         return self.early and bool((self.snapshot.images == image).any())
 
@@ -174,7 +175,7 @@ class Session:
             self.wake.wait(1.0)
             self.wake.clear()
             try:
-                if self.early and self.library.progress.phase == "listing":
+                if self.early and self.reader.progress.phase == "listing":
                     continue
                 if self.dirty or self._arrived():
                     self.dirty = False
@@ -191,31 +192,31 @@ class Session:
 
     def _find_copies(self) -> None:
         """In a large pile, after it has been shown."""
-        self.groups = near_copies(self.library.features[: self.judged_rows])
+        self.groups = near_copies(self.rows.features[: self.judged_rows])
         self.look_for_copies = False
         self._publish()
 
     def _keep(self) -> None:
         """When nothing else is to be done: the next start begins with what is shown now."""
         self.kept_version = self.snapshot.version
-        if self.library.progress.phase == "ready" and self.snapshot.event == self.answers.version:
+        if self.reader.progress.phase == "ready" and self.snapshot.event == self.answers.version:
             with contextlib.suppress(OSError):  # only the next start is slower
-                keep_view(self.library.request, self.snapshot.event, self.payload)
+                keep_view(self.reader.request, self.snapshot.event, self.payload)
 
     def _arrived(self) -> bool:
         """Whether enough new images are there to look at all of them anew."""
-        rows, ready = len(self.library.rows.images), self.library.progress.phase == "ready"
+        rows, ready = len(self.rows.images), self.reader.progress.phase == "ready"
         if rows == self.judged_rows:
-            return self.library.stamp != self.seen_stamp
+            return self.rows.stamp != self.seen_stamp
         late = time.monotonic() - self.judged_at > PATIENCE
         enough = rows >= FIRST and (rows >= GROWTH * self.judged_rows or late)
         return ready or enough
 
     def _publish(self) -> None:
         self.outside_labels.take()
-        rows = len(self.library.rows.images)
+        rows = len(self.rows.images)
         if self._grown(rows):
-            features = self.library.features[:rows]
+            features = self.rows.features[:rows]
             self.judge = _judge(features) if rows else None
             self.groups = np.arange(rows)
             self.look_for_copies = rows > AT_ONCE
@@ -247,18 +248,18 @@ class Session:
 
     def _grown(self, rows: int) -> bool:
         return rows != self.judged_rows and (
-            self.library.progress.phase == "ready" or rows >= max(FIRST, GROWTH * self.judged_rows)
+            self.reader.progress.phase == "ready" or rows >= max(FIRST, GROWTH * self.judged_rows)
         )
 
     def _look_at_rows(self, count: int) -> None:
         """What is known of each row, if it may differ from before."""
-        library = self.library
-        if library.stamp == self.seen_stamp and len(self.images) == count:
+        rows = self.rows
+        if rows.stamp == self.seen_stamp and len(self.images) == count:
             return
-        with library.lock:
-            self.seen_stamp, images = library.stamp, library.rows.images[:count]
-            flags = [library.flags(image) for image in images]
-            copies = [min(255, len(library.rows.files.get(image, ()))) for image in images]
+        with rows.lock:
+            self.seen_stamp, images = rows.stamp, rows.images[:count]
+            flags = [rows.flags(image) for image in images]
+            copies = [min(255, len(rows.files.get(image, ()))) for image in images]
         self.images = np.array(images, np.int64)
         self.flags, self.copies = np.array(flags, np.uint8), np.array(copies, np.uint8)
 
@@ -274,7 +275,7 @@ class Session:
                 self.answers.state.reject,
             )
             event = self.answers.version
-        images, row_of = self.images, self.library.rows.row_of
+        images, row_of = self.images, self.rows.row_of
         index = {number: place for place, number in enumerate(state.classes)}
         answers = np.full(count, -1)
         for image, value in state.answers.items():
