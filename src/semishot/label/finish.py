@@ -21,6 +21,7 @@ from semishot.sorter.answer_state import ConflictError
 from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
+from semishot.sorter.plan_files import behind_link
 from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import whole_folder
@@ -152,7 +153,7 @@ def plan(session: Session, how: How, which: Which) -> Plan:
         path = Path(one.file)
         if one.given and not path.is_relative_to(pile):
             continue
-        if how == "move" and _behind_link(path, pile):
+        if how == "move" and (path.is_symlink() or behind_link(path, pile)):
             links += 1
             continue
         wanted.append(Wanted(path, one.label, one.digest.hex()))
@@ -167,11 +168,6 @@ def _files_of_pile(reader: PileReader) -> int:
     """Its images, whether they have been read or not."""
     pile, held = reader.request.pile, reader.status
     return sum(seen is not None and Path(name).is_relative_to(pile) for name, seen in held.items())
-
-
-def _behind_link(path: Path, pile: Path) -> bool:
-    between = len(path.parts) - len(pile.parts)
-    return any(one.is_symlink() for one in [path, *path.parents][:between])
 
 
 def sorting_of(session: Session) -> dict[str, Any] | None:

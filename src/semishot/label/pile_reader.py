@@ -57,10 +57,9 @@ class Counted(Meter):
 class PileReader:
     """Reads the pile in a thread of its own; `changed` is called when there is something new."""
 
-    def __init__(
-        self, request: LabelRequest, catalog: Catalog, changed: Callable[[], None]
-    ) -> None:
-        self.request, self.catalog, self.changed = request, catalog, changed
+    def __init__(self, request: LabelRequest, catalog: Catalog) -> None:
+        self.request, self.catalog = request, catalog
+        self.changed: Callable[[], None] = lambda: None
         self.rows = Rows(request, catalog)
         self.status: dict[str, Status | None] = {}
         self.problems: dict[str, str] = {}

@@ -25,6 +25,7 @@ from semishot.label.session import Session
 from semishot.label.thumbnails import Thumbnails
 from semishot.sorter.answers import Answers
 from semishot.sorter.labels_database import DATABASE, Database, open_database
+from semishot.sorter.out_folder import make_out
 from semishot.system.locks import holder_of, lock_file
 
 __all__ = ["label"]
@@ -103,10 +104,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
     out = request.folder
     if not (out / DATABASE).exists() and not list_files(request)[0].items:
         raise InputError(f"no images in {request.pile}")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
+    make_out(out)
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone_in(out))
         database = stack.enter_context(contextlib.closing(open_database(out)))
@@ -116,7 +114,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         database.remember("port", str(port))
         database.remember("folder", str(Path.cwd()))
         base = f"http://{shown_host(request.host)}:{port}"
-        reader = PileReader(request, Catalog(database), lambda: None)
+        reader = PileReader(request, Catalog(database))
         session, guard = Session(Answers(database), reader), Guard(database)
         thumbnails = stack.enter_context(contextlib.closing(Thumbnails(out)))
         pages = Pages(session, thumbnails, guard, base)
