@@ -88,12 +88,14 @@ def test_every_cell_stands_beside_the_papers_with_its_difference(tmp_path):
             for shot, m in tables.parts_of(table, records):
                 for (model, h), ours in tables.cells(records, shot, m).items():
                     if ours:
-                        published = table.cells[model, shot, h]
+                        most = max(o.splits for o in tables.cells(records, shot, m).values() if o)
+                        assert f">{shown(ours.number(most))}</td>" in page
+                    published = table.cells.get((model, shot, h))
+                    if ours and published and records[0]["dataset"] == table.dataset:
                         gap = ours.mean - published.mean
                         z = ours.z(published.mean, published.error * (10 / 9) ** 0.5)
                         tone = "above" if z > 2 else "below" if z < -2 else ""
                         assert f">{published.mean:.2f} ± {published.error:.2f}</td>" in page
-                        assert f">{shown(ours.number())}</td>" in page
                         assert f'class="number {tone}">{gap:+.2f} (z {z:+.1f})</td>' in page
 
 

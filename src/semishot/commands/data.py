@@ -3,11 +3,12 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from semishot.commands.flags import Flags, Json
+from semishot.data.drawing_preparations import Rotations
 from semishot.data.settings import Reduction
 from semishot.system.flags import DataRoot
 
@@ -35,7 +36,7 @@ class PrepareRequest:
     """Of `folder`: the side of its images in pixels; by default 28 for drawings, 84 for others."""
     reduction: Reduction | None = None
     """Of `omniglot`: how drawings are made smaller; by default antialiased, in the authors' code cubic."""
-    rotations: Literal["exact", "warped"] | None = None
+    rotations: Rotations | None = None
     """Of `omniglot`: how drawings are turned; by default exact, in the authors' code warped."""
 
 

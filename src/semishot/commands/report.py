@@ -9,17 +9,22 @@ from semishot.errors import InputError
 from semishot.system.flags import DataRoot
 
 
-def results(folder: Path = Path("results"), out: Path = Path("docs/results.md")) -> None:
+def results(
+    folder: Path = Path("results"),
+    out: Path = Path("docs/results.md"),
+    fill: tuple[Path, ...] = (),
+) -> None:
     """Write the results page and its figures from published result files.
 
     Args:
         folder: Where `reproduce --publish` has put them.
         out: The page.
+        fill: Other pages, whose marked tables are made from these files too.
     """
     from semishot.report import results
 
-    results.write_results(folder, out)
-    print(out)
+    results.write_results(folder, out, fill)
+    print("\n".join(map(str, (out, *fill))))
 
 
 def report(

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 import numpy as np
 import pooch
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
+from semishot.data.drawing_preparations import DrawingPreparation, Rotations
 from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.data.reduction import Reduction, reduced
@@ -38,7 +38,6 @@ IDENTICAL, DIFFERENT = "the published Omniglot, complete", "differs from the pub
 REMEDY = "get the two archives again, or pass --download"
 
 FRAMING = Ink
-Rotations = Literal["exact", "warped"]
 DRAWN, SIDE = 105, 28  # pixels along a side, as published and as prepared
 DRAWINGS = 20  # per character
 ROTATIONS = (0, 90, 180, 270)  # degrees, counter-clockwise
@@ -109,9 +108,8 @@ def prepare(
         "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
         "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, {rotations} rotations as classes",
     }
-    unusual = [how for how in (reduction, rotations) if how not in ("antialiased", "exact")]
-    if unusual:
-        about["preparation"] = "-".join(unusual)
+    if unusual := DrawingPreparation(reduction, rotations).name:
+        about["preparation"] = unusual
     return save_pool(folder, "omniglot", images, classes(), about)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from semishot.paper import published
+from semishot.report.images import preparing, using
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Provenance, Section
 from semishot.report.statistics import paired
@@ -17,11 +18,13 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
     dataset, only, splits = records[0]["dataset"], records[0]["only"], len(split_seeds(records))
     tests = ", ".join(str(m) for m in sorted({r["unlabeled"] for r in records}))
     command = f"semishot reproduce ablations --dataset {shlex.quote(dataset)} --splits {splits}"
+    command += f" --only {shlex.quote(only)}" if only else ""
     return Section(
         f"What made the numbers ({dataset})" + (f": {only}" if only else ""),
         [ablations_grid(records)],
         provenance(records),
-        [("all of it", f"{command} --only {shlex.quote(only)}" if only else command)],
+        [("all of it", command + using(records))],
+        preparing(records),
         about=[
             f"One change at a time, M = {tests} at test; `difference` is to the preset's own cell, "
             f"split by split, with its 95 % interval by Student's t over {splits} splits, and t. If the "

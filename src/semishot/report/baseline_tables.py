@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published_cell
+from semishot.report.images import about_images, preparing, using
 from semishot.report.provenance import provenance
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.report.tables import Measured, beside, cell
@@ -33,8 +34,10 @@ def table5_section(records: Sequence[BaselineRecord]) -> Section:
         f"Table 5 ({dataset}, 5-way)" + (f", images prepared `{prepared}`" if prepared else ""),
         [table5_grid(records)],
         provenance(records),
-        [("all of it", command + " --with-scale-bug" * bug)],
+        [("all of it", command + " --with-scale-bug" * bug + using(records))],
+        preparing(records),
         detail=f", pre-trained for {updates:,} updates" if updates else "",
+        images=about_images(records),
         about=[NOTE, SCALE_BUG] if bug else [NOTE],
     )
 

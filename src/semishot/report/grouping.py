@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from semishot.paper import presets, published
 from semishot.report import tables
+from semishot.report.images import rank
 from semishot.report.provenance import provenance
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.training.config import (
@@ -65,7 +66,7 @@ def group(files: dict[str, list[Record]]) -> Grouped:
                 key = record["dataset"], record["preset"], record["updates"], prepared
                 # measured twice, for a table and for a figure: the later file's is used
                 plain.setdefault(key, {})[identity(record)] = name, record
-    for (dataset, *_), own in sorted(plain.items()):
+    for (dataset, *_), own in sorted(plain.items(), key=in_order):
         used = set()
         figure = published.table(published.FIGURE_UNLABELED, dataset)
         for name, table, least, place in (
@@ -79,6 +80,12 @@ def group(files: dict[str, list[Record]]) -> Grouped:
         out.others += [pair for key, pair in own.items() if key not in used]
     out.tables.sort(key=lambda each: each.name)
     return out
+
+
+def in_order(pair: tuple[tuple[str, str, int, str], Plain]) -> tuple[object, ...]:
+    """By data set, preset and updates; of one table the authors' images first."""
+    (*settings, _), own = pair
+    return *settings, rank(next(iter(own.values()))[1])
 
 
 def table_of(dataset: str) -> tuple[str, published.Table]:

@@ -14,8 +14,8 @@ from semishot.report.grouping import group, others_section
 from semishot.report.mask_tables import masks_section
 from semishot.report.provenance import day_of
 from semishot.report.reading import Results, read_results
-from semishot.report.section import Grid, Section
-from semishot.report.table_sections import table_section
+from semishot.report.section import Section
+from semishot.report.table_sections import overview, table_section
 from semishot.report.template import FOLDER, PAGE_STYLE, render
 from semishot.system.files import write_whole
 from semishot.system.open_files import reading
@@ -101,11 +101,3 @@ def lead(found: Results) -> str:
     devices = " and ".join(sorted({r["device"] for r in records}))
     newest = day_of(max(r["date"] for r in records))
     return f"{len(records):,} records of {datasets}, measured on {devices}; the newest of {newest}."
-
-
-OVERVIEW = ["table", "preset", "updates", "cells measured", "agree", "above", "below"]
-
-
-def overview(made: list[Section]) -> Grid:
-    caption = "Cells beside the paper's at the first M: |z| <= 2 agree"
-    return Grid(caption, OVERVIEW, [section.summary for section in made if section.summary])

@@ -17,13 +17,13 @@ def provenance(records: Sequence[Record]) -> Provenance:
         "test episodes": (_episode(r) for r in records),
         "episodes per split": (str(r["episodes"]) for r in records),
         "training episodes": (_episode(r["train"]) for r in records if "way" in r["train"]),
-        "recipe": (_pairs(Recipe().as_dict() | recipe) for recipe in recipes),
+        "recipe": (as_pairs(Recipe().as_dict() | recipe) for recipe in recipes),
         "training of a fleet": [_range(trained)] if trained else [],
         "typed": (r["command"] for r in records if "command" in r),
     }
     return Provenance(
         devices=_each(r["device"] for r in records),
-        versions=_each(_pairs(r["versions"]) for r in records),
+        versions=_each(as_pairs(r["versions"]) for r in records),
         dates=_each(day_of(r["date"]) for r in records),
         code=code_and_data(records),
         mixed=differences(records),
@@ -96,7 +96,7 @@ def _episode(shape: Mapping[str, Any]) -> str:
     )
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
+def as_pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in values.items())
 
 

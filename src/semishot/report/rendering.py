@@ -48,7 +48,13 @@ def tone(cell: Cell) -> str:
 
 def paragraphs(section: Section) -> list[str]:
     """What HTML shows above the tables."""
-    words = [section.aim, *section.conclusions, *section.about, section.about_charts]
+    words = [
+        section.aim,
+        section.images,
+        *section.conclusions,
+        *section.about,
+        section.about_charts,
+    ]
     return [text for text in words if text]
 
 
@@ -58,7 +64,8 @@ def paragraphs(section: Section) -> list[str]:
 def as_text(section: Section) -> str:
     """Headings, grids and findings, for a terminal."""
     parts = chain.from_iterable((grid.heading, grid_as_text(grid)) for grid in section.grids)
-    said = [*section.conclusions, *mixture(section.provenance)]
+    said = [*section.conclusions, section.images, *mixture(section.provenance)]
+    said = [line for line in said if line]
     return "\n\n".join(part for part in (*parts, "\n".join(said)) if part)
 
 
@@ -81,7 +88,8 @@ def grid_as_text(grid: Grid) -> str:
 
 def as_markdown(section: Section, above: str = "", below: str = "") -> str:
     """A section, with a picture above its tables or at its end."""
-    parts = [f"## {section.title}{section.detail}", section.aim, *section.about, above]
+    title = f"## {section.title}{section.detail}"
+    parts = [title, section.aim, section.images, *section.about, above]
     for grid in section.grids:
         parts += [f"{grid.caption}:" if grid.captioned else "", grid_as_markdown(grid)]
     parts += section.conclusions
@@ -91,7 +99,7 @@ def as_markdown(section: Section, above: str = "", below: str = "") -> str:
     parts += mixture(section.provenance)
     # a column of splits is more informative than their seeds
     by_row = any("splits" in grid.header for grid in section.grids)
-    parts += [origin(section.provenance, section.commands[0][1], not by_row), below]
+    parts += [origin(section, not by_row), below]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -109,10 +117,13 @@ def mixture(provenance: Provenance) -> list[str]:
     return said
 
 
-def origin(provenance: Provenance, command: str, with_seeds: bool) -> str:
-    """In one line, with the command that measures it again."""
+def origin(section: Section, with_seeds: bool) -> str:
+    """In one line, with the commands that prepare its images and measure it again."""
+    provenance = section.provenance
     seeds = sorted(provenance.split_seeds) if with_seeds else []
     parts = [f"Split seeds {seeds[0]} to {seeds[-1]}"] if seeds else []
     parts += [", ".join(sorted(provenance.devices)), "; ".join(provenance.versions)]
     parts += [provenance.code] if provenance.code else []
-    return "; ".join([*parts, ", ".join(sorted(provenance.dates))]) + f". Again: `{command}`."
+    commands = [command for command in (section.prepare, section.commands[0][1]) if command]
+    again = ", then ".join(f"`{command}`" for command in commands)
+    return "; ".join([*parts, ", ".join(sorted(provenance.dates))]) + f". Again: {again}."

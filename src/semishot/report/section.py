@@ -90,10 +90,14 @@ class Section:
     provenance: Provenance
     commands: list[tuple[str, str]] = field(default_factory=list)
     """What to run again, and the command; the first is for everything."""
+    prepare: str = ""
+    """The command before these, if the images are not the usual ones."""
     detail: str = ""
     """The end of Markdown's title; HTML has it among the settings."""
     aim: str = ""
     """The purpose of the preset."""
+    images: str = ""
+    """Whether the images are the paper's, where they can be prepared in several ways."""
     about: list[str] = field(default_factory=list)
     """How to read it."""
     comparison: str = ""

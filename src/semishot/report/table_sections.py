@@ -1,12 +1,13 @@
 """Tables 1 to 3: records -> a section, with what its numbers say beside the paper's and each other's."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from semishot.paper import presets
 from semishot.paper import published as paper
-from semishot.report.provenance import provenance, split_seeds
-from semishot.report.section import Cell, Number, Section
+from semishot.report.images import about_images, preparing
+from semishot.report.provenance import as_pairs, provenance, split_seeds
+from semishot.report.section import Cell, Grid, Number, Section
 from semishot.report.statistics import AGREES, FEW_SPLITS, Paired, chance, paired, unbiased
 from semishot.report.tables import (
     COLUMNS,
@@ -28,6 +29,14 @@ NOT_THE_TABLE = (
     "be compared with them. They show that the command runs."
 )
 VERDICTS = ("agree", "above", "below")
+REPRODUCTIONS = ("ren2018", "ren2018-text")
+"""Presets with the paper's recipe. A preset does not choose images: `data prepare` does."""
+OVERVIEW = ["table", "preset", "updates", "cells measured", *VERDICTS]
+
+
+def overview(made: Iterable[Section]) -> Grid:
+    caption = "Cells beside the paper's at the first M: |z| <= 2 agree"
+    return Grid(caption, OVERVIEW, [section.summary for section in made if section.summary])
 
 
 def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> Section:
@@ -44,20 +53,23 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
     for part in at_first_m:
         verdicts += verdicts_of(table, records, *part)
     summary: list[Cell] = [
-        f"{title}, {dataset}",
+        f"{title}, {dataset}" + (f", {prepared}" if prepared else ""),
         preset,
         Number(updates, decimals=0),
         Number(len(held), decimals=0, note=f"of {len(table.cells)}"),
         *(verdicts[word] for word in VERDICTS),
     ]
     said = [*findings(records, *parts[0]), *against_inference(records, *parts[0])]
+    said += settings_at_test(records)
     return Section(
         f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates"
         + (f", images prepared `{prepared}`" if prepared else ""),
         [table_grid(table, records, *part) for part in parts],
         provenance(records),
         cell_commands(name, table, records),
+        preparing(records),
         aim=f"{aim[0].upper()}{aim[1:]}.",
+        images=about_images(records) if preset in REPRODUCTIONS else "",
         comparison=comparison(table, records) if beside_paper and held else "",
         findings=[NOT_THE_TABLE, *said] if prepared == PARTIAL else said,
         is_complete=len(held) == len(table.cells),
@@ -166,6 +178,51 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
     return said
 
 
+def against_authors_images(
+    table: paper.Table, records: Sequence[Record], authors: Sequence[Record]
+) -> list[str]:
+    """How the usual images compare with the authors', split by split, in a table measured on both."""
+    shot, unlabeled = parts_of(table, records)[0]
+    said = []
+    for h in paper.DISTRACTORS:
+        gaps = {
+            model: gap
+            for model in rows_of(records)
+            if (
+                gap := paired(*(by_split(r, model, h, shot, unlabeled) for r in (records, authors)))
+            )
+        }
+        if gaps:
+            splits = max(gap.splits for gap in gaps.values())
+            said.append(
+                f"Against the authors' images on the same splits, M = {unlabeled}, {COLUMNS[h]}: "
+                f"{listed(gaps)}; chance exceeds |t| = {chance(splits):.1f} once in 20 times."
+            )
+    return said
+
+
+def settings_at_test(records: Sequence[Record]) -> list[str]:
+    """Methods that refine at test with other settings in each column, so they are told of distractors."""
+    held = {(r["model"], r["distractors"]): r["at_test"] for r in records if "at_test" in r}
+    said = []
+    for model in dict.fromkeys(model for model, _ in held):
+        columns = {h: held[model, h] for h in paper.DISTRACTORS if (model, h) in held}
+        if len(columns) < 2 or columns[0] == columns[5]:
+            continue
+        shown = "; ".join(f"{COLUMNS[h]}: {as_pairs(own)}" for h, own in columns.items())
+        said.append(
+            f"{paper.title(model)} has settings of its own for each column at test ({shown}): it is told "
+            "whether there are distractors."
+        )
+    return said
+
+
+def listed(gaps: Mapping[str, Paired]) -> str:
+    return ", ".join(
+        f"{paper.title(m)} {gap.mean:+.2f} (t {gap.t:+.1f})" for m, gap in gaps.items()
+    )
+
+
 def against_inference(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
     """In each column, how the methods that train with unlabeled images compare with the one that does not."""
     said = []
@@ -178,13 +235,9 @@ def against_inference(records: Sequence[Record], shot: int, unlabeled: int) -> l
             and (gap := paired(by_split(records, model, h, shot, unlabeled), base))
         }
         if gaps:
-            listed = ", ".join(
-                f"{paper.title(model)} {gap.mean:+.2f} (t {gap.t:+.1f})"
-                for model, gap in gaps.items()
-            )
             splits = max(gap.splits for gap in gaps.values())
             said.append(
-                f"Against Semi-Supervised Inference on the same splits, {COLUMNS[h]}: {listed}; "
+                f"Against Semi-Supervised Inference on the same splits, {COLUMNS[h]}: {listed(gaps)}; "
                 f"chance exceeds |t| = {chance(splits):.1f} once in 20 times."
             )
     return said
