@@ -392,3 +392,21 @@ def test_records_as_text_names_both_kinds_of_error():
 def test_one_run_has_no_standard_error_over_splits():
     text = tables.records_as_text([run("soft_kmeans", 0, 5, 0, 0.8)])
     assert "standard error" not in text
+
+
+def test_the_highest_row_is_compared_with_the_next_on_the_splits_of_both():
+    rows = [run("soft_kmeans", 0, 5, seed, 0.8) for seed in (0, 1)]
+    rows += [run("masked_soft_kmeans", 0, 5, seed, 0.7 + 0.01 * seed) for seed in (0, 1, 2)]
+    rows += [run("distractor_cluster", 0, 5, seed, 0.1) for seed in (0, 1)]
+    rows += [run("soft_kmeans", 5, 5, 0, 0.3)]  # alone in its column
+    # over splits 0 and 1: 10 and 9 points, 9.5 with an error of 0.5; one degree of freedom
+    assert table_sections.the_highest(rows, [(1, 5)]) == [
+        "The highest row against the next, M = 5: 1-shot, no distractors: Soft k-Means +9.50 against Masked "
+        "Soft k-Means (t +19.0, 2 splits)."
+    ]
+    near = [run("soft_kmeans", 0, 5, seed, 0.8 + 0.1 * seed) for seed in (0, 1)]
+    near += [run("supervised", 0, 5, seed, 0.8) for seed in (0, 1)]
+    assert table_sections.the_highest(near, [(1, 5)])[0].endswith(
+        "(t +1.0, 2 splits), which may be chance."
+    )
+    assert table_sections.the_highest(near[:1], [(1, 5)]) == []

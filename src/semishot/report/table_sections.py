@@ -60,7 +60,7 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
         *(verdicts[word] for word in VERDICTS),
     ]
     said = [*findings(records, *parts[0]), *against_inference(records, *parts[0])]
-    said += settings_at_test(records)
+    said += [*the_highest(records, at_first_m), *settings_at_test(records)]
     return Section(
         f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates"
         + (f", images prepared `{prepared}`" if prepared else ""),
@@ -199,6 +199,30 @@ def against_authors_images(
                 f"{listed(gaps)}; chance exceeds |t| = {chance(splits):.1f} once in 20 times."
             )
     return said
+
+
+def the_highest(records: Sequence[Record], parts: Sequence[tuple[int, int]]) -> list[str]:
+    """In each column, how far the highest row is above the next, on the splits that both have."""
+    said = []
+    for shot, unlabeled in parts:
+        for h in paper.DISTRACTORS:
+            held = cells(records, shot, unlabeled)
+            means = {model: ours.mean for (model, own), ours in held.items() if own == h and ours}
+            order = sorted(means, key=lambda model: -means[model])[:2]
+            gap = (
+                paired(*(by_split(records, model, h, shot, unlabeled) for model in order))
+                if len(order) == 2
+                else None
+            )
+            if gap:
+                chanced = "" if gap.verdict > 0 else ", which may be chance"
+                said.append(
+                    f"{shot}-shot, {COLUMNS[h]}: {paper.title(order[0])} {gap.mean:+.2f} against "
+                    f"{paper.title(order[1])} (t {gap.t:+.1f}, {gap.splits} splits){chanced}"
+                )
+    return (
+        [f"The highest row against the next, M = {parts[0][1]}: {'; '.join(said)}."] if said else []
+    )
 
 
 def settings_at_test(records: Sequence[Record]) -> list[str]:
