@@ -167,8 +167,9 @@ def in_this_process(
         if seen.row is not None:
             cache.add({seen.digest: seen.row})
         elif seen.pixels is not None and seen.digest not in cache:
+            one = runtime()
             with progress.seconds.part("encoding"):
-                cache.add(runtime().take(seen.digest, seen.pixels))
+                cache.add(one.take(seen.digest, seen.pixels))
         progress.advance(1)
         yield seen._replace(pixels=None, row=None, thumbnail=b"")
     if runtime.opened is not None:
