@@ -1,12 +1,13 @@
 """One update of each refiner's fleet on a GPU: plain functions in the graph against the fused kernels.
 
-First it runs the tests of the kernels, if pytest is installed.
+First it runs the tests of the kernels, if pytest is installed, unless `--no-tests` is given. Names of cases
+choose some.
 """
 
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +29,7 @@ from semishot.training.fleets import build_fleet
 from semishot.training.update import Target, update
 
 TESTS = Path(__file__).parents[2] / "tests" / "network"
-SECONDS = 225
+SECONDS = 200
 """After which no further case is begun."""
 REPLAYS = 20
 GLYPHS, PHOTOS = (1, 28), (3, 84)
@@ -47,6 +48,7 @@ class Case:
     recipe: Recipe = field(default_factory=Recipe)
     two_stage: bool = False
     """Episodes, and sphere, as in that preset; else the paper's with distractors."""
+    images: tuple[tuple[int, int], ...] = (GLYPHS,)
 
     def recipe_of(self, image: tuple[int, int]) -> Recipe:
         if not self.two_stage:
@@ -72,13 +74,6 @@ class Case:
         """Whether distractors take part in some episodes only."""
         return self.two_stage and self.model != "supervised"
 
-    @property
-    def ways(self) -> tuple[str, ...]:
-        """Those of `only`; for methods that `episode.py` knows, also without it."""
-        places = self.model in ("supervised", "masked_soft_kmeans", "fitted_mask", MIXED)
-        also = places and self.recipe == Recipe() and not self.two_stage
-        return ("plain", "fused", "points") if also else ("plain", "fused")
-
     def members(self, runs: int) -> tuple[Member, ...]:
         models = self.model.split("+")  # side by side
         chosen = [models[run * len(models) // runs] for run in range(runs)]
@@ -86,12 +81,14 @@ class Case:
 
 
 STEPS = Recipe(steps=3)
+BOTH = (PHOTOS, GLYPHS)
+WAYS = ("plain", "fused")
 CASES = {
-    "two-stage cosine_kmeans": Case("cosine_kmeans", two_stage=True),
-    "two-stage supervised": Case("supervised", two_stage=True),
-    "two-stage prwn": Case("prwn", two_stage=True),
-    "two-stage oslo": Case("oslo", two_stage=True),
-    "two-stage label_propagation": Case("label_propagation", two_stage=True),
+    "two-stage cosine_kmeans": Case("cosine_kmeans", two_stage=True, images=BOTH),
+    "two-stage supervised": Case("supervised", two_stage=True, images=BOTH),
+    "two-stage prwn": Case("prwn", two_stage=True, images=BOTH),
+    "two-stage oslo": Case("oslo", two_stage=True, images=BOTH),
+    "two-stage label_propagation": Case("label_propagation", two_stage=True, images=BOTH),
     "soft_kmeans, 3 steps": Case("soft_kmeans", recipe=STEPS),
     "masked, 3 steps": Case("masked_soft_kmeans", recipe=STEPS),
     "three methods, 3 steps": Case(MIXED, recipe=STEPS),
@@ -102,23 +99,17 @@ CASES = {
     "prwn": Case("prwn"),
     "label_propagation": Case("label_propagation"),
     "masked, 128 filters": Case("masked_soft_kmeans", recipe=Recipe(filters=128)),
-    "supervised": Case("supervised"),
-    "masked": Case("masked_soft_kmeans"),
-    "three methods": Case(MIXED),
+    "supervised": Case("supervised", images=BOTH),
+    "masked": Case("masked_soft_kmeans", images=BOTH),
+    "three methods": Case(MIXED, images=BOTH),
 }
 
 
 @contextmanager
 def only(way: str) -> Iterator[None]:
-    """Inside, an update is done by the plain functions, by `by_points.py`'s kernels, or by the best."""
+    """Inside, an update is done by the plain functions, or by the kernels."""
     nothing = lambda *_: None  # noqa: E731
-    if way == "plain":
-        with mock.patch.object(ProtoNet, "fused_losses", nothing):
-            yield
-    elif way == "points":
-        with mock.patch.object(fused.Methods, "by_places", False):
-            yield
-    else:
+    with mock.patch.object(ProtoNet, "fused_losses", nothing) if way == "plain" else nullcontext():
         yield
 
 
@@ -178,7 +169,7 @@ def _is_fused(fleet: ProtoNet, work: Callable[[], Tensor]) -> bool:
 
 def show(name: str, image: tuple[int, int], ways: Mapping[str, Measured | None], runs: int) -> None:
     cells = []
-    for way in ("plain", "fused", "points"):
+    for way in WAYS:
         found = ways.get(way)
         cells.append(f"{found.us:7.0f} {found.kernels:5}" if found else f"{'-':>7} {'':5}")
     plain, found = ways.get("plain"), ways.get("fused")
@@ -198,15 +189,16 @@ def main() -> None:
         code = pytest.main([*files, "-q", "-p", "no:cacheprovider", "-o", "addopts="])
         print(f"tests: exit code {int(code)}, {time.monotonic() - begin:.0f} s", flush=True)
     print("us of one update and its kernels; losses apart from the plain ones, relative")
-    print(f"{'':28} {'':3} runs | {'plain':>13} | {'fused':>13} | {'by points':>13} | {'apart':>6}")
+    print(f"{'':28} {'':3} runs | {'plain':>13} | {'fused':>13} | {'apart':>6}")
     left_out = []
-    for name, case in CASES.items():
-        for image in (PHOTOS, GLYPHS):
+    asked = [name for name in sys.argv[1:] if name != "--no-tests"]
+    for name, case in ((name, CASES[name]) for name in asked or CASES):
+        for image in case.images:
             if time.monotonic() - begin > SECONDS:
                 left_out.append(f"{name} ({image[1]})")
                 continue
             try:
-                ways = {way: measure(case, image, way, device) for way in case.ways}
+                ways = {way: measure(case, image, way, device) for way in WAYS}
             except Exception as error:  # the rest of the table is still worth having
                 print(f"{name:28} {image[1]:3}: {type(error).__name__}: {error}"[:200], flush=True)
                 continue

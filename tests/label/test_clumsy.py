@@ -14,7 +14,9 @@ from semishot.label.requests import LabelRequest
 from semishot.label.security import MOST_TOKENS, Allowance
 from semishot.label.server import where_answers_are
 from semishot.label.thumbnails import Thumbnails
-from semishot.sorter.answers import MOST_CLASSES, Answers, LostDatabaseError, open_database
+from semishot.sorter.answer_state import MOST_CLASSES
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import LostDatabaseError, open_database
 from support.labeling import Client, serving
 from support.own_images import draw, save
 
@@ -140,11 +142,11 @@ def test_a_full_disk_is_named_to_the_page(few):
 
 
 def test_on_a_full_disk_thumbnails_are_shown_all_the_same(few, tmp_path):
-    library = few.running.session.library
-    (image, *_) = library.rows.images
+    reader = few.running.session.reader
+    (image, *_) = reader.rows.images
     with closing(Thumbnails(tmp_path / "out")) as thumbnails:
         thumbnails.connection = FullDisk(thumbnails.connection)
-        path, digest = library.path_of(image), library.digest_of[image]
+        path, digest = reader.rows.path_of(image), reader.rows.digest_of[image]
         assert thumbnails.small(image, path, digest)[:2] == b"\xff\xd8"
 
 
@@ -179,17 +181,17 @@ def test_more_classes_than_there_may_be(few):
 def test_a_pile_that_goes_away_and_comes_back_is_watched_again(own):
     with serving(own) as (running, client):
         client.until(lambda state: state["rows"] == 3)
-        library, away = running.session.library, own.pile.with_name("elsewhere")
+        reader, away = running.session.reader, own.pile.with_name("elsewhere")
         own.pile.rename(away)
         for problem in (True, False):
             changed = threading.Event()
-            library.changed = changed.set
-            library.look_again.set()
+            reader.changed = changed.set
+            reader.look_again.set()
             assert changed.wait(60)
-            assert ("is not a folder" in library.progress.problem) == problem
+            assert ("is not a folder" in reader.progress.problem) == problem
             if problem:
                 away.rename(own.pile)
-        assert library.progress.phase == "ready"
+        assert reader.progress.phase == "ready"
 
 
 def test_what_comes_out_is_of_the_answers_given_until_then(few):
@@ -218,8 +220,8 @@ def test_only_what_was_shown_is_applied(few, own):
 
 def test_files_that_have_not_been_read_yet_are_counted_in_the_plan(few):
     few.say(kind="new", name="a", images=few.state()["image"][:1])
-    library = few.running.session.library
-    library.status = {**library.status, str(library.request.pile / "unread.png"): (1, 1)}
+    reader = few.running.session.reader
+    reader.status = {**reader.status, str(reader.request.pile / "unread.png"): (1, 1)}
     assert few.json("/plan?how=copy&which=confirmed")["left"] == 3
 
 

@@ -1,12 +1,6 @@
-"""A pile and answers -> what the page shows, and what comes out: guesses, copies, odd files, tables."""
+"""A pile and answers -> what the page shows: guesses, questions, copies."""
 
-import csv
-import io
-import json
-import signal
-import subprocess
 import time
-from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -16,23 +10,11 @@ from PIL import Image
 from semishot.errors import InputError
 from semishot.label.near_copies import EXACT, near_copies
 from semishot.label.requests import LabelRequest
-from semishot.label.server import LOCK, announce, opened
-from semishot.sorter.answers import open_database
-from semishot.sorter.predict import predict
-from semishot.sorter.requests import PredictRequest
-from support.label_page import SERVER, process
-from support.labeling import serving
+from semishot.label.server import opened
+from support.labeling import label_some, serving
 from support.own_images import MEMBERS, draw, save
 
 KINDS = (*MEMBERS, "dots")
-
-
-def label_some(client, kinds=MEMBERS, each=3):
-    """Name classes by their first images; return the image of each file."""
-    names = client.names()
-    for kind in kinds:
-        client.say(kind="new", name=kind, images=[names[f"{kind}-{n}.png"] for n in range(each)])
-    return names
 
 
 def guessed(state):
@@ -129,7 +111,7 @@ def test_reopening_shows_the_same_state_without_reading_again(asked):
         before = client.state()
     with serving(asked) as (running, client):
         after = client.until(lambda state: state["rows"] == 48 and state["cutoffs"] is not None)
-        assert running.session.library.progress.rate == 0.0
+        assert running.session.reader.progress.rate == 0.0
         order = [after["image"].index(image) for image in before["image"]]
         for column in ("said", "guess", "group"):
             assert [after[column][row] for row in order] == before[column]
@@ -140,15 +122,6 @@ def test_two_tabs_agree(client):
     label_some(client)
     connection = client.ask("/state")[2]
     assert connection == client.ask("/state")[2]
-
-
-def test_a_second_process_is_refused_with_the_name_of_the_first(asked):
-    with opened(asked):
-        holder = (asked.folder / LOCK).read_text()
-        assert holder.startswith("process ")
-        with pytest.raises(InputError, match=f"{holder} is labeling in"), opened(asked):
-            pass
-    assert not (asked.folder / LOCK).exists()
 
 
 def test_copies_are_one_image_and_near_copies_are_answered_together(cache, tmp_path):
@@ -179,147 +152,6 @@ def test_copies_are_one_image_and_near_copies_are_answered_together(cache, tmp_p
         assert (said[near], said[first]) == (-1, 0)
 
 
-def test_files_that_vanish_or_change_are_shown_as_such(drawings, cache, tmp_path):
-    pile = tmp_path / "pile"
-    pile.mkdir()
-    for path in sorted(drawings[1].glob("*.png")):
-        (pile / path.name).write_bytes(path.read_bytes())
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 12)
-        names = client.names()
-        (pile / "dots-0.png").unlink()
-        save(draw("cross", 77), pile / "dots-1.png")
-        save(draw("cross", 78), pile / "new.png")
-        running.session.library.look_again.set()
-        state = client.until(lambda state: state["rows"] == 14)
-        flags = dict(zip(state["image"], state["flags"], strict=True))
-        assert flags[names["dots-0.png"]] == 1
-        assert flags[names["dots-1.png"]] == 1
-        assert sorted(flags.values()) == [0] * 11 + [1, 1, 2]
-        client.say(kind="new", name="dots", images=[names["dots-0.png"]])
-    with serving(asked) as (_, client):
-        state = client.until(
-            lambda state: state["rows"] == 13
-        )  # the old content of dots-1 is forgotten
-        flags = dict(zip(state["image"], state["flags"], strict=True))
-        assert flags[names["dots-0.png"]] == 1
-
-
-def test_files_that_cannot_be_read_are_counted(drawings, cache, tmp_path):
-    pile = tmp_path / "pile"
-    pile.mkdir()
-    (pile / "good.png").write_bytes((drawings[1] / "dots-1.png").read_bytes())
-    (pile / "bad.png").write_bytes(b"not an image")
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 1)
-        while running.session.library.progress.phase != "ready":
-            time.sleep(0.01)
-        (problem,) = running.session.library.skipped
-        assert (problem.shown, "not a readable image" in problem.reason) == (
-            str(pile / "bad.png"),
-            True,
-        )
-
-
-def table(client, name, which="all"):
-    status, headers, content = client.ask(f"/table/{name}?which={which}")
-    assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
-    return list(csv.DictReader(io.StringIO(content.decode())))
-
-
-def test_tables_for_people_and_for_image_folder(client, asked):
-    names = label_some(client)
-    client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
-    rows = table(client, "labels.csv")
-    assert list(rows[0]) == ["path", "label", "probability", "stranger_probability", "source"]
-    assert len(rows) == 48
-    assert (asked.folder / "labels.csv").exists()
-    confirmed = table(client, "labels.csv", "confirmed")
-    assert len(confirmed) == 10
-    assert {row["source"] for row in confirmed} == {"confirmed"}
-    assert [row["label"] for row in confirmed if "dots-0" in row["path"]] == ["stranger"]
-    for row in rows:
-        assert 0 <= float(row["probability"]) <= 1
-    known = table(client, "metadata.csv", "confirmed")
-    assert {row["file_name"]: row["label"] for row in known} == {
-        f"more/{kind}-{n}.png": kind for kind in MEMBERS for n in range(3)
-    }
-    assert client.ask("/table/other.csv")[0] == 404
-    assert client.ask("/table/labels.csv?which=some")[0] == 400
-
-
-def test_names_that_begin_like_formulas_are_harmless_in_tables(cache, tmp_path):
-    pile = tmp_path / "pile"
-    save(draw("cross", 1), pile / "=cmd.png")
-    save(draw("cross", 2), pile / "b.png")
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (_, client):
-        client.until(lambda state: state["rows"] == 2)
-        client.say(kind="new", name="=1+1", images=[1])
-        assert {row["file_name"] for row in table(client, "metadata.csv")} <= {
-            "./=cmd.png",
-            "b.png",
-        }
-        assert {row["label"] for row in table(client, "metadata.csv")} == {"'=1+1"}
-
-
-@pytest.mark.parametrize("how", ["copy", "move", "link"])
-def test_apply_does_what_the_plan_says_and_undo_takes_it_back(drawings, cache, tmp_path, how):
-    pile = tmp_path / "pile"
-    for path in sorted(drawings[1].rglob("*.png")):
-        save(Image.open(path), pile / path.name)
-    before = {path.name: path.read_bytes() for path in pile.iterdir()}
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 48)
-        names = label_some(client)
-        client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
-        plan = client.json(f"/plan?how={how}&which=confirmed")
-        assert plan["folders"] == {"circle": 3, "cross": 3, "stranger": 1, "stripes": 3}
-        assert (plan["files"], plan["left"], plan["sorting"]) == (10, 38, None)
-        assert not (asked.folder / "sorted").exists()
-        assert client.json("/apply", {"how": how, "which": "confirmed"})["files"] == 10
-        sorted_files = [p for p in (asked.folder / "sorted").rglob("*") if p.is_file()]
-        assert len(sorted_files) == 10
-        assert len(list(pile.iterdir())) == (38 if how == "move" else 48)
-        other = {"copy": "move", "move": "link", "link": "copy"}[how]
-        assert client.ask("/apply", {"how": other, "which": "all"})[0] == 400
-        assert client.json(f"/plan?how={how}")["sorting"] == {"how": how, "files": 10, "done": True}
-        running.session.library.look_again.set()
-        state = client.say(kind="reject", value=0.1)
-        assert state["rows"] == 48
-        assert client.ask(f"/thumb/{names['circle-0.png']}")[0] == 200
-        assert client.json("/undo", {})["files"] == 10
-    assert {path.name: path.read_bytes() for path in pile.iterdir()} == before
-    assert not (asked.folder / "sorted").exists()
-
-
-def test_a_sorted_pile_is_still_there_when_it_is_opened_again(drawings, cache, tmp_path):
-    pile = tmp_path / "pile"
-    for path in sorted(drawings[1].rglob("*.png")):
-        save(Image.open(path), pile / path.name)
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
-        names = label_some(client)
-        client.json("/apply", {"how": "move", "which": "confirmed"})
-    with serving(asked) as (_, client):
-        state = client.until(lambda state: state["rows"] == 48)
-        assert set(state["flags"]) == {0}
-        assert client.ask(f"/large/{names['circle-0.png']}")[0] == 200
-
-
-def test_the_saved_model_predicts(client, asked, tmp_path):
-    assert "needs a labeled image" in json.loads(client.ask("/model", {})[2])["problem"]
-    label_some(client)
-    client.json("/model", {})
-    path = save(draw("stripes", 500), tmp_path / "x.png")
-    found, _ = predict(PredictRequest(asked.folder / "model", (path,), device="cpu"))
-    assert found[0].label == "stripes"
-
-
 def test_what_is_known_of_one_image(client):
     names = label_some(client)
     about = client.json(f"/image/{names['circle-7.png']}")
@@ -327,44 +159,6 @@ def test_what_is_known_of_one_image(client):
     assert about["shares"][0][0] == 1
     assert sum(share for _, share in about["shares"]) <= 1.001
     assert client.json("/find?text=CIRCLE-7")["images"] == [names["circle-7.png"]]
-
-
-def test_wrong_folders_are_refused_before_anything_is_written(tmp_path, drawings, asked):
-    for request, reason in [
-        (replace(asked, pile=tmp_path / "none"), "is not a folder; it holds the images"),
-        (replace(asked, out=drawings[1]), "holds your images"),
-        (replace(asked, labeled=tmp_path / "none"), "--labeled .* is not a folder"),
-    ]:
-        with pytest.raises(InputError, match=reason), opened(request):
-            pass
-    (tmp_path / "empty").mkdir()
-    with (
-        pytest.raises(InputError, match="no images in"),
-        opened(replace(asked, pile=tmp_path / "empty")),
-    ):
-        pass
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(InputError, match="cannot make the folder --out"),
-        opened(replace(asked, out=tmp_path / "file" / "out")),
-    ):
-        pass
-    assert not asked.folder.exists()
-
-
-def test_out_is_beside_the_pile_by_default(tmp_path):
-    assert LabelRequest(tmp_path / "pile").folder == tmp_path.resolve() / "pile-labels"
-
-
-def test_tabs_find_the_server_again_after_a_restart(asked):
-    with serving(asked) as (running, client):
-        port, cookie = running.listener.getsockname()[1], client.cookie
-    with serving(asked) as (running, client):
-        assert running.listener.getsockname()[1] == port
-        client.cookie = cookie
-        assert client.ask("/state")[0] == 200
-    with closing(open_database(asked.folder)) as database:
-        assert len(database.rows("SELECT * FROM browsers")) == 2
 
 
 def test_near_copies_are_found_in_a_large_pile_too():
@@ -375,45 +169,6 @@ def test_near_copies_are_found_in_a_large_pile_too():
     groups = near_copies(rows)
     assert groups[[7, EXACT + 100, EXACT + 200]].tolist() == [7, 7, 7]
     assert (groups != np.arange(len(rows))).sum() == 2
-
-
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_stopping_says_where_the_answers_are(asked, sent, code):
-    with process(asked, stderr=subprocess.PIPE) as (server, address):
-        assert address.startswith("http://127.0.0.1:")
-        server.send_signal(sent)
-        said = server.stderr.read()
-        assert server.wait(60) == code
-    assert said.splitlines() == [
-        f"Answers are kept in {asked.folder}. Ctrl-C ends this; nothing is lost.",
-        f"stopped; answers are in {asked.folder}",
-    ]
-
-
-def test_a_server_that_cannot_end_in_good_order_ends_all_the_same(asked):
-    """As when a thread reads from a disk that does not answer; the answers are safe."""
-    code = (
-        "import os, threading\n"
-        "from semishot.commands import signals\n"
-        "del os.environ['SEMISHOT_GRACE']\n"
-        "from semishot.label.server import Pages\n"
-        "Pages.close = lambda self: threading.Event().wait()\n"
-        "signals.GRACE_SECONDS = 0.5\n"
-    )
-    with process(asked, code=code + SERVER, stderr=subprocess.PIPE) as (server, _):
-        server.send_signal(signal.SIGTERM)
-        said = server.stderr.read()
-        assert server.wait(60) == 143
-    assert said.splitlines()[1:] == [
-        "semishot: interrupted; the same command continues from the last checkpoint"
-    ]
-
-
-def test_another_host_is_warned_of(asked, capsys):
-    announce(replace(asked, host="0.0.0.0", no_browser=True), "http://box:1/?token=t")
-    said = capsys.readouterr()
-    assert said.err.startswith("warning: --host 0.0.0.0 lets other machines reach this page")
-    assert said.out == "http://box:1/?token=t\n"
 
 
 def test_the_next_start_shows_the_last_view_before_it_has_looked(asked, monkeypatch):
@@ -429,8 +184,8 @@ def test_the_next_start_shows_the_last_view_before_it_has_looked(asked, monkeypa
         assert session.early
         assert session.snapshot.images.tolist() == before["image"]
         assert session.snapshot.answers.tolist() == before["said"]
-        assert session.library.names_of(names["dots-3.png"]) == ["dots-3.png"]
-        assert session.library.find("dots-3", 5) == [names["dots-3.png"]]
+        assert session.rows.names_of(names["dots-3.png"]) == ["dots-3.png"]
+        assert session.rows.find("dots-3", 5) == [names["dots-3.png"]]
         session.answer({"kind": "answer", "set": [[0, [names["dots-3.png"]]]]})
         with pytest.raises(InputError, match="has not been read yet"):
             session.answer({"kind": "answer", "set": [[0, [999]]]})

@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import weakref
-from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -15,8 +14,6 @@ from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.network.classifier import CosineHead, TurnedClassifier
 from semishot.network.encoder import ConvEncoder
-from semishot.network.protonet import class_labels
-from semishot.prototypes import episode_loss
 from semishot.training import loop
 from semishot.training.augment import sample_maps
 from semishot.training.chunks import images_on
@@ -189,68 +186,6 @@ def test_one_kernel_adam_steps_as_pytorchs():
     for plain, one, two in zip(*found, strict=True):
         assert relative(one, plain) < 1e-4
         assert torch.equal(one, two)
-
-
-METHODS = (
-    ("soft_kmeans", {}),
-    ("distractor_cluster", {}),
-    ("masked_soft_kmeans", {}),
-    ("soft_kmeans", {"detach_assignments": True}),
-    ("distractor_cluster", {"two_r_squared": True}),
-    ("masked_soft_kmeans", {"mask_power": 2}),
-)
-SHAPES = (
-    (EpisodeShape(way=3, shot=2, query=2, unlabeled=4, distractors=2), 1, 16),
-    (EpisodeShape(way=5, shot=1, query=1, unlabeled=5, distractors=5), 1, 64),
-    (EpisodeShape(way=5, shot=5, query=5, unlabeled=5, distractors=5), 5, 64),
-    (EpisodeShape(way=30, shot=1, query=3, unlabeled=5, distractors=5), 5, 64),
-    (EpisodeShape(way=40, shot=1, query=1, unlabeled=5, distractors=5), 1, 64),
-)
-
-
-def fleet_of(methods, filters):
-    """Two runs of each method, with parameters of a trained fleet's size."""
-    members = tuple(Member(m, s, o) for m, o in methods for s in range(2))
-    fleet = build_fleet(members, Recipe(filters=filters), 1).to(CUDA).train()
-    for name, parameter in fleet.named_parameters():
-        if name.startswith("refiner"):
-            parameter.data += 0.3 * torch.randn_like(parameter)
-        if name.endswith("log_radius"):
-            parameter.data.fill_(0.7)
-    return fleet
-
-
-@pytest.mark.parametrize(("shape", "side", "filters"), SHAPES)
-@pytest.mark.parametrize("methods", [METHODS, METHODS[2:3], (("supervised", {}),)], ids=len)
-def test_episode_losses_match_float64(shape, side, filters, methods):
-    if methods[0][0] == "supervised":
-        shape = replace(shape, unlabeled=0, distractors=0)
-    fleet = fleet_of(methods, filters)
-    runs = fleet.encoder.runs
-    size = (shape.images, runs * filters, side, side)
-    maps = torch.rand(size, device=CUDA) * 4 / (filters**0.5 * side)
-    maps = maps.contiguous(memory_format=torch.channels_last).requires_grad_()
-    sizes = fused.Sizes(shape.way, shape.shot, *shape.sizes[1:])
-    weight = torch.rand(runs, device=CUDA) + 0.5
-    found = []
-    for _ in range(2):
-        fleet.zero_grad()
-        maps.grad = None
-        losses = fused.episode_losses(maps, fused.methods_of(fleet.refiner, runs, CUDA), sizes)
-        (losses * weight).sum().backward()
-        own = [p.grad.clone() for n, p in fleet.named_parameters() if n.startswith("refiner")]
-        found.append([losses.detach(), maps.grad.clone(), *own])
-    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
-    exact = fleet.double()
-    exact.zero_grad()
-    rows = maps.detach().double().requires_grad_()
-    embedded = rows.reshape(len(rows), runs, -1).transpose(0, 1)
-    labels = class_labels(shape, CUDA).expand(runs, -1)
-    losses = episode_loss(exact.score(embedded, shape), labels)
-    (losses * weight.double()).sum().backward()
-    own = [p.grad for n, p in exact.named_parameters() if n.startswith("refiner")]
-    for one, other in zip(found[0], [losses, rows.grad, *own], strict=True):
-        assert relative(one, other) < 1e-4
 
 
 def test_activations_that_kernels_cannot_count_are_refused():

@@ -5,12 +5,13 @@ import json
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from semishot.label.requests import LabelRequest
 from semishot.label.server import Running, opened
+from support.own_images import MEMBERS
 
 
 class Client:
@@ -87,6 +88,14 @@ class Client:
         images = self.state()["image"]
         found = self.json("/names", {"images": images})
         return {names[0].rsplit("/", 1)[-1]: int(image) for image, names in found.items()}
+
+
+def label_some(client: Client, kinds: Sequence[str] = MEMBERS, each: int = 3) -> dict[str, int]:
+    """Name classes by their first images; return the image of each file."""
+    names = client.names()
+    for kind in kinds:
+        client.say(kind="new", name=kind, images=[names[f"{kind}-{n}.png"] for n in range(each)])
+    return names
 
 
 @contextmanager

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from semishot.sorter.answers import Database
+from semishot.sorter.labels_database import Database
 
-__all__ = ["Catalog", "Seen"]
+__all__ = ["Catalog", "Seen", "Status", "status_of"]
+
+Status = tuple[int, int]
+"""Size of a file, and when it was changed, in nanoseconds."""
 
 
 class Seen(NamedTuple):
@@ -83,7 +86,7 @@ class Catalog:
             connection.executemany("INSERT OR IGNORE INTO imported VALUES (?, ?)", labels)
 
 
-def status_of(path: Path) -> tuple[int, int] | None:
+def status_of(path: Path) -> Status | None:
     """Size and time of a file; None if it is gone."""
     try:
         status = path.stat()

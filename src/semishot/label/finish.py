@@ -12,14 +12,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from semishot.errors import InputError
-from semishot.label.images import GIVEN, Library
+from semishot.label.pile_reader import PileReader
+from semishot.label.rows import GIVEN
 from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
 from semishot.sorter import move_files
-from semishot.sorter.answers import ConflictError
+from semishot.sorter.answer_state import ConflictError
 from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
+from semishot.sorter.plan_files import behind_link
 from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import whole_folder
@@ -47,20 +49,20 @@ class Decided(NamedTuple):
 
 def decided(session: Session, which: Which) -> Iterator[Decided]:
     """Every file of which something is known, in the order of names."""
-    snapshot, library = session.snapshot, session.library
+    snapshot, known = session.snapshot, session.rows
     found, confirmed = decisions(snapshot)
     names = list(snapshot.state.classes.values())
     rows = []
-    with library.lock:
+    with known.lock:
         for row, image in enumerate(snapshot.images.tolist()):
             if found[row] == -1 or (which == "confirmed" and not confirmed[row]):
                 continue
             label = names[found[row]] if found[row] >= 0 else STRANGER
             source: Literal["confirmed", "guessed"] = "confirmed" if confirmed[row] else "guessed"
             chance, stranger = _chances(snapshot, row, bool(confirmed[row]), label == STRANGER)
-            digest = library.digest_of[image]
-            given = bool(library.flags(image) & GIVEN)
-            for file in library.rows.files.get(image, ()):
+            digest = known.digest_of[image]
+            given = bool(known.flags(image) & GIVEN)
+            for file in known.files.get(image, ()):
                 rows.append(Decided(image, file, label, chance, stranger, source, digest, given))
     yield from sorted(rows, key=lambda one: one.file)
 
@@ -87,7 +89,7 @@ def labels_csv(session: Session, which: Which) -> str:
 def metadata_csv(session: Session, which: Which) -> str:
     """file_name, label: for Hugging Face's ImageFolder, beside the images of the pile, without strangers."""
     rows = (
-        (session.library.shown(d.file), d.label)
+        (session.rows.shown(d.file), d.label)
         for d in decided(session, which)
         if d.label != STRANGER and not d.given
     )
@@ -108,7 +110,7 @@ def write_table(session: Session, name: str, which: Which) -> Path:
     from semishot.sorter.predictions import write_text
 
     session.caught_up()
-    path = session.library.request.folder / name
+    path = session.reader.request.folder / name
     write_text(path, table(session, name, which))
     return path
 
@@ -144,38 +146,33 @@ class Plan:
 
 def plan(session: Session, how: How, which: Which) -> Plan:
     """Every file of the pile, with where it would go. The target of a link is not moved."""
-    pile, version = session.library.request.pile, session.caught_up().version
+    pile, version = session.reader.request.pile, session.caught_up().version
     wanted: list[Wanted] = []
     links, size = 0, 0
     for one in decided(session, which):
         path = Path(one.file)
         if one.given and not path.is_relative_to(pile):
             continue
-        if how == "move" and _behind_link(path, pile):
+        if how == "move" and (path.is_symlink() or behind_link(path, pile)):
             links += 1
             continue
         wanted.append(Wanted(path, one.label, one.digest.hex()))
-        size += (session.library.status.get(one.file) or (0, 0))[0]
+        size += (session.reader.status.get(one.file) or (0, 0))[0]
     names = class_folders(one.label for one in wanted)
     counts = Counter(names[one.label] for one in wanted)
-    left = _files_of_pile(session.library) - len(wanted) - links
+    left = _files_of_pile(session.reader) - len(wanted) - links
     return Plan(dict(sorted(counts.items())), max(0, left), links, wanted, size, version)
 
 
-def _files_of_pile(library: Library) -> int:
+def _files_of_pile(reader: PileReader) -> int:
     """Its images, whether they have been read or not."""
-    pile, held = library.request.pile, library.status
+    pile, held = reader.request.pile, reader.status
     return sum(seen is not None and Path(name).is_relative_to(pile) for name, seen in held.items())
-
-
-def _behind_link(path: Path, pile: Path) -> bool:
-    between = len(path.parts) - len(pile.parts)
-    return any(one.is_symlink() for one in [path, *path.parents][:between])
 
 
 def sorting_of(session: Session) -> dict[str, Any] | None:
     """The sorting in OUT, if there is one."""
-    request = session.library.request
+    request = session.reader.request
     sorting = read_journal(request.folder, trusted(request.pile))
     if sorting is None:
         return None
@@ -189,7 +186,7 @@ def apply(
 
     `shown` is the version of the plan that a person has seen: nothing else is done.
     """
-    out, pile = session.library.request.folder, session.library.request.pile
+    out, pile = session.reader.request.folder, session.reader.request.pile
     with Lock(out / LOCK):
         before = read_journal(out, trusted(pile))
         if before is not None and before.done:
@@ -203,7 +200,7 @@ def apply(
                     f"a sorting was interrupted: undo it, or complete it with {before.how}"
                 )
             outcome = move_files.complete(before)
-            session.library.look_again.set()
+            session.reader.look_again.set()
             return outcome.count, outcome.problems
         files = find_sorted(before) if before is not None else []
         planned = plan(session, how, which)
@@ -212,15 +209,15 @@ def apply(
         sorting = move_files.plan(out, how, planned.wanted, files)
         check_undoable(sorting, pile)
         outcome = move_files.complete(move_files.begin(sorting))
-    session.library.look_again.set()
+    session.reader.look_again.set()
     return outcome.count, outcome.problems
 
 
 def undo_sorting(session: Session) -> Undone:
     """Undo it, as `semishot undo OUT` does."""
-    request = session.library.request
+    request = session.reader.request
     result = move_files.undo(request.folder, trusted(request.pile))
-    session.library.look_again.set()
+    session.reader.look_again.set()
     return result
 
 
@@ -230,19 +227,19 @@ def save_model(session: Session) -> Path:
     from semishot.sorter.encoders import save_encoder
     from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 
-    snapshot, library = session.caught_up(), session.library
+    snapshot, reader = session.caught_up(), session.reader
     names = np.array([*snapshot.state.classes.values(), ""], object)
-    if not (snapshot.answers >= 0).any() or library.encoder is None:
+    if not (snapshot.answers >= 0).any() or reader.encoder is None:
         raise InputError("a model needs a labeled image; label one first")
     labels = names[np.maximum(snapshot.answers, -1)]
     labels[snapshot.answers == -1] = -1
     labels[snapshot.answers == -2] = -2
-    out = library.request.folder
-    classifier, _, _ = train(library.features[: len(labels)], labels, snapshot.state.reject)
+    out = reader.request.folder
+    classifier, _, _ = train(session.rows.features[: len(labels)], labels, snapshot.state.reject)
     with Lock(out / LOCK):
         check_saved_model(out / SAVED_MODEL)
         with whole_folder(out / SAVED_MODEL) as folder:
-            save_encoder(library.encoder, folder)
+            save_encoder(reader.encoder, folder)
             classifier.save(folder / CLASSIFIER)
     return out / SAVED_MODEL
 

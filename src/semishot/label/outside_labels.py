@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from semishot.errors import InputError
-from semishot.label.images import Library
-from semishot.sorter.answers import NONE, Answers, LostDatabaseError
+from semishot.label.pile_reader import PileReader
+from semishot.sorter.answer_events import NONE
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import LostDatabaseError
 from semishot.sorter.listing import STRANGER
 
 __all__ = ["OutsideLabels"]
@@ -15,8 +17,8 @@ MOST_SHOWN = 3
 class OutsideLabels:
     """Labels of --labeled, and corrections made in OUT since the last time."""
 
-    def __init__(self, answers: Answers, library: Library) -> None:
-        self.answers, self.library = answers, library
+    def __init__(self, answers: Answers, reader: PileReader) -> None:
+        self.answers, self.reader, self.rows = answers, reader, reader.rows
         self.corrections_seen = False
         self.answered_since: set[int] = set()
         """Images of which something was said on the page since the start."""
@@ -35,23 +37,23 @@ class OutsideLabels:
 
     def take(self) -> None:
         """Answer by what is new."""
-        with self.library.lock:
-            given = set(self.library.rows.given.items())
-        new = given - self.library.catalog.imported()
+        with self.rows.lock:
+            given = set(self.rows.given.items())
+        new = given - self.reader.catalog.imported()
         for label, images in _by_label(new).items():
             self._answer_by(label, images)
         new = {one for one in new if one[1] not in self.refused}
         if new:
-            self.library.catalog.add_imported(new)
-        if self.library.progress.phase == "ready" and not self.corrections_seen:
+            self.reader.catalog.add_imported(new)
+        if self.reader.progress.phase == "ready" and not self.corrections_seen:
             self.corrections_seen = True
             self._take_corrections()
 
     def _take_corrections(self) -> None:
         """They are later than the answers, but for those of this run."""
-        with self.library.lock:
-            current = set(self.library.rows.corrected.items())
-        new = self.library.catalog.replace_imported("corrected", current)
+        with self.rows.lock:
+            current = set(self.rows.corrected.items())
+        new = self.reader.catalog.replace_imported("corrected", current)
         open_ones = ((image, label) for image, label in new if image not in self.answered_since)
         for label, images in _by_label(open_ones).items():
             self._answer_by(label, images, over=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.label.images import Library
+from semishot.label.rows import Rows
 from semishot.label.snapshot import Snapshot
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
@@ -27,13 +27,13 @@ SMALLEST = 1e-12
 class Questions:
     """The images asked about, which change as little as possible from answer to answer."""
 
-    def __init__(self, library: Library) -> None:
-        self.library = library
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
         self.images: list[int] = []
 
     def begin(self, judge: "Judge | None", snapshot: Snapshot, allowed: Array) -> list[int]:
         """Nothing is labeled yet: images that differ. allowed: (P,) rows that may be asked about."""
-        row_of = self.library.rows.row_of
+        row_of = self.rows.row_of
         self.images = [image for image in self.images if allowed[row_of[image]]]
         if len(self.images) < VARIED // 2 and judge is not None:
             more = [int(snapshot.images[row]) for row in judge.varied(VARIED) if allowed[row]]
@@ -42,7 +42,7 @@ class Questions:
 
     def follow(self, judge: "Judge", snapshot: Snapshot, allowed: Array, doubt: Array) -> list[int]:
         """Images to ask about next. doubt: (P,) how likely a row is sorted wrong."""
-        row_of = self.library.rows.row_of
+        row_of = self.rows.row_of
         worth = np.where(allowed, doubt, 0.0)
         usual = float(np.quantile(worth[allowed], KEPT)) if allowed.any() else 0.0
         before = [row_of[image] for image in self.images]

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from semishot.sorter.answers import Database
+from semishot.sorter.labels_database import Database
 
 __all__ = ["Doorkeeper", "Guard", "TooLargeError", "is_loopback"]
 

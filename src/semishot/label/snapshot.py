@@ -5,13 +5,14 @@ Letters: P rows of the pile, N classes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semishot.label.last_view import pack
-from semishot.sorter.answers import State
+from semishot.sorter.answer_state import State
 
 __all__ = [
     "ANSWERED_NONE",
@@ -65,6 +66,13 @@ class Snapshot:
     @property
     def classes(self) -> list[int]:
         return list(self.state.classes)
+
+    @cached_property
+    def has_copies(self) -> Array:
+        """(P,), whether a row is grouped with near copies."""
+        _, group, counts = np.unique(self.groups, return_inverse=True, return_counts=True)
+        found: Array = counts[group] > 1
+        return found
 
     def cutoff(self) -> float:
         """The score below which a row is taken for a stranger."""

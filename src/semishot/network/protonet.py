@@ -131,14 +131,11 @@ class ProtoNet(nn.Module):
         _, unlabeled, queries = shape.sizes
         sizes = fused.Sizes(shape.way, shape.shot, unlabeled, queries)
         initial = self.initial_loss if self.refiner is not None else 0.0
-        usual = not initial and distractors is None and self.sphere is None and self.steps == 1
-        if usual and self.methods.by_places and sizes.fit(self.encoder.filters):
-            return fused.episode_losses(maps, self.methods, sizes)
         members = shape.way * shape.unlabeled
         plan = fused.plan_of(self.methods, sizes, self.steps, initial, members)
         if plan is None:
             return None
-        return fused.losses_by_points(maps, self.methods, plan, self.sphere, distractors)
+        return fused.episode_losses(maps, self.methods, plan, self.sphere, distractors)
 
 
 def take_run(fleet: ProtoNet, run: int) -> ProtoNet:

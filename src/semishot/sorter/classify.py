@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING
 
 from semishot.errors import InputError, counted
 from semishot.sorter import move_files
-from semishot.sorter.answers import DATABASE
 from semishot.sorter.corrections import (
     SortedPile,
-    corrected,
-    from_answers,
-    from_predictions,
-    in_order,
-    is_predictions,
-    notes_on,
     read_corrections,
 )
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
@@ -38,7 +31,7 @@ from semishot.sorter.journal import (
     undo_command,
 )
 from semishot.sorter.large_pictures import Beforehand
-from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
+from semishot.sorter.listing import Listing
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.out_folder import (
     CLASSIFIER,
@@ -51,8 +44,11 @@ from semishot.sorter.out_folder import (
     SKIPPED,
     check_out,
     check_saved_model,
+    make_out,
 )
+from semishot.sorter.plan_files import behind_link
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
+from semishot.sorter.requested_images import requested_images
 from semishot.sorter.requests import ClassifyRequest
 from semishot.sorter.runtimes import wanted_runtime
 from semishot.sorter.sorted_files import find_sorted
@@ -98,14 +94,13 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
     fill_cache = _fill_cache(request, pictures)
     if before is None and not request.with_features:
         with seconds.part("listing"):
-            _listed(request, None)  # what is wrong with it is said before anything is written
+            requested_images(
+                request, None
+            )  # what is wrong with it is said before anything is written
     encoder = None
     if not request.with_features:
         encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
+    make_out(out)
     with Lock(out / LOCK):
         before = read_journal(out, trusted(pile))  # one that this one waited for may have sorted
         if before is not None and not before.done:
@@ -115,7 +110,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
         there = SortedPile(before, find_sorted(before)) if before is not None else None
         try:
             with seconds.part("listing"):
-                listing = Listing() if request.with_features else _listed(request, there)
+                listing = Listing() if request.with_features else requested_images(request, there)
             with seconds.part("images"):
                 rows = _rows(request, listing, encoder, fill_cache)
                 rows.picture = pictures.of
@@ -194,55 +189,6 @@ def _check_again(before: Sorting | None, request: ClassifyRequest) -> None:
         )
 
 
-def _listed(request: ClassifyRequest, before: SortedPile | None) -> Listing:
-    """The images, their labels, and what the user has corrected since the last run."""
-    labeled, unlabeled = request.labeled, request.unlabeled
-    pile = [unlabeled] if unlabeled is not None else []
-    if real_path(request.out) in {real_path(folder) for folder in (labeled, *pile)}:
-        raise InputError(f"--out {request.out} holds your images: choose a folder of its own")
-    if before is not None:
-        pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
-    apart = [request.out, *([request.cache] if request.cache else [])]
-    if labeled.suffix.lower() == ".csv":
-        for folder in pile:
-            if not folder.is_dir():
-                raise InputError(f"--unlabeled {folder} is not a folder")
-        predicted = is_predictions(read_table(labeled), labeled)
-        listing = from_predictions(labeled) if predicted else from_table(labeled)
-        known = (
-            {real_path(item.path) for item in listing.items if item.path} if predicted else set()
-        )
-        more = from_folders(None, pile, apart)
-        listing.items += [
-            one for one in more.items if one.path and real_path(one.path) not in known
-        ]
-        listing.skipped += more.skipped
-    elif labeled.name == DATABASE:
-        listing = from_answers(labeled, from_folders(None, pile, apart))
-    elif unlabeled is None:
-        raise InputError(
-            f"--labeled {labeled} is a folder: pass --unlabeled, the folder of the pile"
-        )
-    else:
-        listing = from_folders(labeled, pile, apart)
-    listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
-    listing.notes += notes_on(listing.items)
-    known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
-    if not known_images and labeled.suffix.lower() == ".csv":
-        raise InputError(_no_labels(labeled))
-    if not known_images:
-        raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
-    if all(item.label is not None for item in listing.items):
-        raise InputError(f"no images to sort in {unlabeled or labeled}")
-    return listing
-
-
-def _no_labels(table: Path) -> str:
-    if not read_table(table).rows:
-        return f"{table} has no rows below its first line: each names an image and its class"
-    return f"no row of {table} has a class: write some into its column label"
-
-
 def _rows(
     request: ClassifyRequest, listing: Listing, encoder: ImageEncoder | None, fill_cache: FillCache
 ) -> Rows:
@@ -311,7 +257,7 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
         if how == "move" and item.home is None and item.path.is_symlink():
             notes.append(f"{item.path}: a link, left where it is")
             continue
-        if how == "move" and item.home is None and _behind_link(item.path, request.unlabeled):
+        if how == "move" and item.home is None and behind_link(item.path, request.unlabeled):
             behind_links += 1
             continue
         wanted.append(Wanted(source, fitted.label_of(place), fitted.rows.digests[place].hex()))
@@ -325,11 +271,3 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
     sorting = move_files.plan(request.out, how, wanted, files)
     check_undoable(sorting, request.unlabeled)
     return Planned(sorting, notes)
-
-
-def _behind_link(path: Path, pile: Path | None) -> bool:
-    """Whether a folder between the pile and its file is a link."""
-    if pile is None or not path.is_relative_to(pile):
-        return False
-    between = len(path.parts) - len(pile.parts) - 1
-    return any(folder.is_symlink() for folder in list(path.parents)[:between])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.errors import InputError, printable
-from semishot.sorter.answers import Answered, answered
+from semishot.sorter.answered_files import Answered, answered
 from semishot.sorter.journal import Sorting
 from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, Table, as_label, read_table
 from semishot.sorter.move_files import class_folders

@@ -19,6 +19,14 @@ NOT_COUNTED = {".DS_Store"}
 """Created by a file manager in every folder that it shows."""
 
 
+def make_out(out: Path) -> None:
+    """The folder --out, with those above it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
+
+
 def check_out(out: Path, cache: Path | None = None) -> None:
     """Refuse an OUT where semishot's files would replace others, or be written through links."""
     check_saved_model(out / SAVED_MODEL)

@@ -12,7 +12,7 @@ from semishot.sorter.sorted_files import SortedFile
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.real_paths import real_path
 
-__all__ = ["Wanted", "class_folders", "plan"]
+__all__ = ["Wanted", "behind_link", "class_folders", "plan"]
 
 LONGEST = 255
 """The longest file name, in bytes."""
@@ -74,3 +74,11 @@ def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> st
         found = (path.stem if len(stem) <= room else stem[:room].decode(errors="ignore")) + tail
     taken.setdefault((folder.name, folded(found)), 1)
     return found
+
+
+def behind_link(path: Path, pile: Path | None) -> bool:
+    """Whether a folder between the pile and its file is a link."""
+    if pile is None or not path.is_relative_to(pile):
+        return False
+    between = len(path.parts) - len(pile.parts) - 1
+    return any(folder.is_symlink() for folder in list(path.parents)[:between])

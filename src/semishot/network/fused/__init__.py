@@ -5,12 +5,11 @@ The plain reference is in `encoder.py`, `prototypes.py` and `refine`.
 
 from semishot.network.fused.adam import OneKernelAdam
 from semishot.network.fused.block import block
-from semishot.network.fused.by_points import losses_by_points
-from semishot.network.fused.episode import Sizes, episode_losses
+from semishot.network.fused.episode import episode_losses
 from semishot.network.fused.first_block import first_block
 from semishot.network.fused.launching import compiled_ahead
 from semishot.network.fused.methods import Methods, methods_of
-from semishot.network.fused.plan import plan_of
+from semishot.network.fused.plan import Sizes, plan_of
 
 __all__ = [
     "Methods",
@@ -20,7 +19,6 @@ __all__ = [
     "compiled_ahead",
     "episode_losses",
     "first_block",
-    "losses_by_points",
     "methods_of",
     "plan_of",
 ]

@@ -1,25 +1,26 @@
 """The weights of the runs of a fleet whose method is `oslo`, by the kernels of `directions.py`."""
 
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import torch
 from torch import Tensor
 
 from semishot.network.fused import directions, steps
-from semishot.network.fused.episode import MOST_ROWS, WARPS
 from semishot.network.fused.launching import launch
-from semishot.network.fused.plan import STAGES, TILE
+from semishot.network.fused.plan import MOST_ROWS, STAGES, TILE, WARPS
 from semishot.refine import oslo
 
 if TYPE_CHECKING:
-    from semishot.network.fused.by_points import Work
+    from semishot.network.fused.episode import Work
 
 
 class Directions:
     """The tensors of `runs` runs from the `first`, beside those of `Work`."""
 
     def __init__(self, work: "Work", first: int, runs: int, refiner: oslo.Refiner) -> None:
-        plan, self.work, self.refiner, self.runs = work.plan, work, refiner, runs
+        self.work: Work = proxy(work)  # which holds this: a cycle would keep tensors for long
+        plan, self.refiner, self.runs = work.plan, refiner, runs
         self.own = slice(first, first + runs)
         self.examples = plan.sizes.way * plan.sizes.shot + plan.sizes.unlabeled
         tables = refiner.steps, runs, plan.classes, plan.points

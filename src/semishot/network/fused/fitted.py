@@ -1,4 +1,4 @@
-"""The mixture of `refine/fitted_mask.py`, fitted inside a kernel. Letters as in `episode.py`."""
+"""The mixture of `refine/fitted_mask.py`, fitted inside a kernel. Letters as in `steps.py`."""
 
 import triton
 import triton.language as tl

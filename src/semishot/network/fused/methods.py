@@ -52,14 +52,6 @@ class Methods:
         return sum(PARTS.get(kind, 0) for kind in self.kinds)
 
     @property
-    def by_places(self) -> bool:
-        """Whether `episode.py`'s kernels know them all."""
-        known = {shares.SOFT_KMEANS, shares.CLUSTER, shares.MASKED, shares.FITTED}
-        if self.settings is None or self.scored or self.on_directions or self.walks is not None:
-            return False
-        return self.kinds <= known or self.kinds == {shares.SUPERVISED}
-
-    @property
     def by_rows(self) -> bool:
         """Whether an unlabeled image's weights do not depend on the others."""
         return not self.kinds & {shares.MASKED, shares.FITTED}

@@ -1,18 +1,30 @@
-"""What the kernels of `by_points.py` compute, and in which sizes."""
+"""What the kernels of `episode.py` compute, and in which sizes."""
 
 from dataclasses import dataclass
 
 import triton
 
 from semishot.network.fused import points
-from semishot.network.fused.episode import LEAST, MOST_ROWS, Sizes
 from semishot.network.fused.methods import Methods
 
 TILE: int = points.TILE.value
 STAGES = 2
 """Tiles loaded ahead in the largest products: three would need more shared memory than many GPUs have."""
+WARPS = 8
+LEAST, MOST_ROWS = 16, 64
+"""Rows of the smallest and of the largest product."""
 MOST_POINTS = 1024
 """Of a run: a table of all pairs of them is 4 MB."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of an episode."""
+
+    way: int
+    shot: int
+    unlabeled: int
+    queries: int
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class Plan:
     @property
     def rows(self) -> int:
         """UT."""
-        rounded = self.sizes.rounded[1]
+        rounded = int(triton.next_power_of_2(max(LEAST, self.sizes.unlabeled)))
         return min(rounded, MOST_ROWS) if self.by_rows else rounded
 
     @property

@@ -17,14 +17,17 @@ D = F P features; M points, rounded up to a multiple of TILE.
 import triton
 import triton.language as tl
 
-from semishot.network.fused.episode import PRECISION
 from semishot.prototypes import SHORTEST
 
+PRECISION = tl.constexpr("tf32x3")
+"""Three products in TF32, which together have the digits of one in float32."""
 TILE = tl.constexpr(64)
 """Points of a program. Kernels are compiled for numbers of points that are multiples of 16, so that rows of
 tables are loaded in whole words."""
 MOST_FILTERS = 64
 """Handled at a time; more are handled in parts."""
+PROGRAMS = 512
+"""About so many, if there are features enough, multiply points; their sums are added up."""
 SPEED = tl.constexpr(10)
 """Of a sphere's parameter."""
 EPSILON = tl.constexpr(SHORTEST)
@@ -67,23 +70,25 @@ def center_kernel(
     tl.store(centers + (run * places + place) * F + f, center)
 
 
-@triton.jit(do_not_specialize=["runs", "places", "images"])
+@triton.jit(do_not_specialize=["runs", "places", "images", "slices"])
 def inner_kernel(
-    maps, centers, inner, runs, places, images, points,
+    maps, centers, inner, runs, places, images, points, slices,
     F: tl.constexpr, FT: tl.constexpr, SPHERE: tl.constexpr,
 ):  # fmt: skip
-    """(R, M, M): inner products seen from the center; the lower half is the upper one's."""
-    run, row, column = tl.program_id(0), tl.program_id(1) * TILE, tl.program_id(2) * TILE
+    """(slices, R, M, M): inner products seen from the center, of a slice of the features; the lower half is
+    the upper one's."""
+    run, row, column = tl.program_id(0) % runs, tl.program_id(1) * TILE, tl.program_id(2) * TILE
     if row <= column:
         out = tl.zeros((TILE, TILE), tl.float32)
-        for part in range(places * (F // FT)):
+        for part in range(tl.program_id(0) // runs, places * (F // FT), slices):
             a = _seen(maps, centers, row, run, part, runs, places, images, F, FT, SPHERE)
             b = _seen(maps, centers, column, run, part, runs, places, images, F, FT, SPHERE)
             out += tl.dot(a, tl.trans(b), input_precision=PRECISION)
         i, j = row + tl.arange(0, TILE)[:, None], column + tl.arange(0, TILE)[None, :]
-        tl.store(inner + (run * points + i) * points + j, out)
+        inner += tl.program_id(0).to(tl.int64) * points * points
+        tl.store(inner + i * points + j, out)
         if row < column:
-            tl.store(inner + (run * points + tl.trans(j)) * points + tl.trans(i), tl.trans(out))
+            tl.store(inner + tl.trans(j) * points + tl.trans(i), tl.trans(out))
 
 
 @triton.jit

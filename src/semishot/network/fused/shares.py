@@ -2,7 +2,7 @@
 
 All methods are one formula: a softmax over the classes and, for `distractor_cluster` and `cosine_kmeans`, one
 cluster more, times a mask, which is 1 except for `masked_soft_kmeans` and `fitted_mask`. A run's six settings
-say which it uses. Letters as in `episode.py`.
+say which it uses. Letters as in `steps.py`.
 """
 
 import triton

@@ -8,16 +8,16 @@ gradients of P and of the squares,
     dP + dq A =: E,   dA = E H^T + dq P,   dH = A^T E.
 
 A kernel that makes one of these products takes TILE points in a program; one that turns them into weights, or
-into the loss, takes a run. Letters as in `episode.py` and `points.py`: M points, rounded up to a multiple of
-TILE; UT, QT the rows handled at a time. All (R, N, M) tables are zero where nothing is assigned.
+into the loss, takes a run. Letters as in `points.py`; N classes, U unlabeled images, Q queries; NP is N,
+rounded up to a power of two, UT and QT are the rows handled at a time. All (R, N, M) tables are zero where
+nothing is assigned.
 """
 
 import triton
 import triton.language as tl
 
 from semishot.network.fused import shares
-from semishot.network.fused.episode import PRECISION
-from semishot.network.fused.points import EPSILON, TILE
+from semishot.network.fused.points import EPSILON, PRECISION, TILE
 
 
 @triton.jit

@@ -1,18 +1,18 @@
 """The loss of random walks for the runs of a fleet that have it, by the kernels of `walks.py`."""
 
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import torch
 from torch import Tensor
 
 from semishot.network.fused import walks
-from semishot.network.fused.episode import WARPS
 from semishot.network.fused.launching import launch
-from semishot.network.fused.plan import STAGES, TILE
+from semishot.network.fused.plan import STAGES, TILE, WARPS
 from semishot.refine import prwn
 
 if TYPE_CHECKING:
-    from semishot.network.fused.by_points import Work
+    from semishot.network.fused.episode import Work
 
 
 class Walking:
@@ -21,7 +21,8 @@ class Walking:
     def __init__(self, work: "Work") -> None:
         plan, runs = work.plan, work.runs
         assert work.methods.walks is not None
-        self.work, self.weights = work, work.methods.walks
+        self.work: Work = proxy(work)  # which holds this: a cycle would keep tensors for long
+        self.weights = work.methods.walks
         self.support, self.across = plan.sizes.way * plan.sizes.shot, (runs, plan.width // TILE)
         table = runs, plan.classes, plan.width
         self.between, self.there = work.empty(runs, plan.width, plan.width), work.empty(*table)

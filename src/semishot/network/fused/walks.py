@@ -13,8 +13,7 @@ as in `steps.py`: tables of classes and unlabeled images are (R, N, U), U rounde
 import triton
 import triton.language as tl
 
-from semishot.network.fused.episode import PRECISION
-from semishot.network.fused.points import TILE
+from semishot.network.fused.points import PRECISION, TILE
 from semishot.network.fused.steps import class_squares
 from semishot.refine import prwn
 

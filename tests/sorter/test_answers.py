@@ -12,16 +12,9 @@ import numpy as np
 import pytest
 
 from semishot.errors import InputError
-from semishot.sorter.answers import (
-    DATABASE,
-    MOST_CLASSES,
-    Answers,
-    ConflictError,
-    Database,
-    State,
-    checked,
-    open_database,
-)
+from semishot.sorter.answer_state import MOST_CLASSES, ConflictError, State
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import DATABASE, open_database
 
 
 @pytest.fixture
@@ -134,32 +127,6 @@ def test_a_request_that_is_repeated_counts_once(database):
     assert answers.version == 1
 
 
-@pytest.mark.parametrize(
-    ("event", "reason"),
-    [
-        ([], "an event must be an object"),
-        ({"kind": "drop"}, "kind must be one of"),
-        ({"kind": "answer", "set": [1]}, "set must be a list"),
-        ({"kind": "answer", "set": [[-2, [1]]]}, "answer must be a number"),
-        ({"kind": "answer", "set": [[True, [1]]]}, "answer must be a number"),
-        ({"kind": "answer", "set": [[0, "1"]]}, "images must be a list"),
-        ({"kind": "answer", "set": [[0, [0.5]]]}, "image must be a number"),
-        ({"kind": "delete", "class": "1"}, "class must be a number"),
-        ({"kind": "merge", "class": 1}, "into must be a number"),
-        ({"kind": "new", "name": " ", "images": []}, "has 1 to 100 characters"),
-        ({"kind": "new", "name": "x" * 101, "images": []}, "has 1 to 100 characters"),
-        ({"kind": "new", "name": "a\x1bb", "images": []}, "must be printable"),
-        ({"kind": "new", "name": "Stranger", "images": []}, "cannot be called Stranger"),
-        ({"kind": "new", "name": 3, "images": []}, "name must be text"),
-        ({"kind": "reject", "value": 1}, "value must be between 0 and 1"),
-    ],
-)
-def test_events_that_are_none_are_refused_in_one_line(event, reason):
-    with pytest.raises(InputError, match=reason) as error:
-        checked(event)
-    assert "\n" not in str(error.value)
-
-
 def test_answers_that_do_not_fit_change_nothing(database):
     answers = Answers(database)
     answers.add(new("crow", 1))
@@ -184,18 +151,6 @@ def test_names_are_one_line_of_text(database):
     assert answers.state.classes == {1: "<b>a</b> crow"}
 
 
-def test_a_database_of_another_kind_is_refused(tmp_path):
-    path = tmp_path / DATABASE
-    path.write_bytes(b"not a database, but long enough to be taken for one" * 50)
-    with pytest.raises(InputError, match="damaged, or not semishot's"):
-        open_database(tmp_path)
-    path.unlink()
-    with closing(open_database(tmp_path)) as database, database.transaction() as connection:
-        connection.execute("UPDATE about SET value = '7' WHERE key = 'format'")
-    with pytest.raises(InputError, match="another version"):
-        open_database(tmp_path)
-
-
 def test_a_damaged_event_is_named(tmp_path):
     with closing(open_database(tmp_path)) as database, database.transaction() as connection:
         connection.execute('INSERT INTO events (at, body) VALUES (0, \'{"kind": "drop"}\')')
@@ -206,25 +161,12 @@ def test_a_damaged_event_is_named(tmp_path):
         Answers(database)
 
 
-def test_nothing_is_written_through_a_link(tmp_path):
-    (tmp_path / "other").write_text("precious")
-    (tmp_path / DATABASE).symlink_to(tmp_path / "other")
-    with pytest.raises(InputError, match="is a link or not a regular file"):
-        open_database(tmp_path)
-    assert (tmp_path / "other").read_text() == "precious"
-
-
-def test_answers_are_synced_before_they_are_acknowledged(tmp_path):
-    with closing(Database(tmp_path / "a.sqlite")) as database:
-        assert database.rows("PRAGMA synchronous") == [(2,)]  # FULL
-        assert database.rows("PRAGMA journal_mode") == [("wal",)]
-
-
 KILLED = """
 import os, random, signal, sys, time
 from contextlib import closing
 from pathlib import Path
-from semishot.sorter.answers import Answers, open_database
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import open_database
 
 out, rng, acknowledged = Path(sys.argv[1]), random.Random(0), 0
 

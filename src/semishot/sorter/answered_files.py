@@ -1,0 +1,48 @@
+"""The answers of `label` by file, for `classify` in the same OUT."""
+
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from semishot.sorter.answer_events import NONE
+from semishot.sorter.answers import Answers
+from semishot.sorter.labels_database import DATABASE, open_database
+from semishot.sorter.listing import STRANGER
+from semishot.system.real_paths import real_path
+
+__all__ = ["Answered", "answered"]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Files by what was answered about them in `label`."""
+
+    labels: dict[Path, str]
+    """A class, or `stranger`."""
+    taken_back: set[Path]
+    """Files whose label or correction was taken over, and taken back in the page."""
+    at: float
+    """When the last answer was given, in seconds since 1970."""
+
+
+def answered(out: Path) -> Answered:
+    """The answers of `semishot label --out OUT`; nothing, if it was never used."""
+    if not (out / DATABASE).exists():
+        return Answered({}, set(), 0.0)
+    with closing(open_database(out)) as database:
+        state = Answers(database).state
+        ((at,),) = database.rows("SELECT coalesce(max(at), 0) FROM events")
+        imported = {image for (image,) in database.rows("SELECT image FROM imported")}
+        begun_in = Path(database.about("folder") or ".")
+        files = database.rows("SELECT path, image FROM files")
+    names = {NONE: STRANGER, **state.classes}
+    labels, taken_back = {}, set()
+    for path, image in files:
+        place = begun_in / os.fsdecode(path)
+        place = real_path(place.parent) / place.name
+        if image in state.answers:
+            labels[place] = names[state.answers[image]]
+        elif image in imported:
+            taken_back.add(place)
+    return Answered(labels, taken_back, float(at))

@@ -1,0 +1,69 @@
+"""The images that a request of `classify` names: labeled ones, the pile, and what was corrected since."""
+
+from pathlib import Path
+
+from semishot.errors import InputError
+from semishot.sorter.corrections import (
+    SortedPile,
+    corrected,
+    from_answers,
+    from_predictions,
+    in_order,
+    is_predictions,
+    notes_on,
+)
+from semishot.sorter.labels_database import DATABASE
+from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
+from semishot.sorter.requests import ClassifyRequest
+from semishot.system.real_paths import real_path
+
+__all__ = ["requested_images"]
+
+
+def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Listing:
+    """The images, their labels, and what the user has corrected since the last run."""
+    labeled, unlabeled = request.labeled, request.unlabeled
+    pile = [unlabeled] if unlabeled is not None else []
+    if real_path(request.out) in {real_path(folder) for folder in (labeled, *pile)}:
+        raise InputError(f"--out {request.out} holds your images: choose a folder of its own")
+    if before is not None:
+        pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
+    apart = [request.out, *([request.cache] if request.cache else [])]
+    if labeled.suffix.lower() == ".csv":
+        for folder in pile:
+            if not folder.is_dir():
+                raise InputError(f"--unlabeled {folder} is not a folder")
+        predicted = is_predictions(read_table(labeled), labeled)
+        listing = from_predictions(labeled) if predicted else from_table(labeled)
+        known = (
+            {real_path(item.path) for item in listing.items if item.path} if predicted else set()
+        )
+        more = from_folders(None, pile, apart)
+        listing.items += [
+            one for one in more.items if one.path and real_path(one.path) not in known
+        ]
+        listing.skipped += more.skipped
+    elif labeled.name == DATABASE:
+        listing = from_answers(labeled, from_folders(None, pile, apart))
+    elif unlabeled is None:
+        raise InputError(
+            f"--labeled {labeled} is a folder: pass --unlabeled, the folder of the pile"
+        )
+    else:
+        listing = from_folders(labeled, pile, apart)
+    listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
+    listing.notes += notes_on(listing.items)
+    known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
+    if not known_images and labeled.suffix.lower() == ".csv":
+        raise InputError(_no_labels(labeled))
+    if not known_images:
+        raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
+    if all(item.label is not None for item in listing.items):
+        raise InputError(f"no images to sort in {unlabeled or labeled}")
+    return listing
+
+
+def _no_labels(table: Path) -> str:
+    if not read_table(table).rows:
+        return f"{table} has no rows below its first line: each names an image and its class"
+    return f"no row of {table} has a class: write some into its column label"

@@ -1,0 +1,111 @@
+"""What comes out of labeling: tables, sorted files that can be undone, a model that predicts."""
+
+import csv
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from semishot.label.requests import LabelRequest
+from semishot.sorter.predict import predict
+from semishot.sorter.requests import PredictRequest
+from support.labeling import label_some, serving
+from support.own_images import MEMBERS, draw, save
+
+
+def table(client, name, which="all"):
+    status, headers, content = client.ask(f"/table/{name}?which={which}")
+    assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def test_tables_for_people_and_for_image_folder(client, asked):
+    names = label_some(client)
+    client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
+    rows = table(client, "labels.csv")
+    assert list(rows[0]) == ["path", "label", "probability", "stranger_probability", "source"]
+    assert len(rows) == 48
+    assert (asked.folder / "labels.csv").exists()
+    confirmed = table(client, "labels.csv", "confirmed")
+    assert len(confirmed) == 10
+    assert {row["source"] for row in confirmed} == {"confirmed"}
+    assert [row["label"] for row in confirmed if "dots-0" in row["path"]] == ["stranger"]
+    for row in rows:
+        assert 0 <= float(row["probability"]) <= 1
+    known = table(client, "metadata.csv", "confirmed")
+    assert {row["file_name"]: row["label"] for row in known} == {
+        f"more/{kind}-{n}.png": kind for kind in MEMBERS for n in range(3)
+    }
+    assert client.ask("/table/other.csv")[0] == 404
+    assert client.ask("/table/labels.csv?which=some")[0] == 400
+
+
+def test_names_that_begin_like_formulas_are_harmless_in_tables(cache, tmp_path):
+    pile = tmp_path / "pile"
+    save(draw("cross", 1), pile / "=cmd.png")
+    save(draw("cross", 2), pile / "b.png")
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 2)
+        client.say(kind="new", name="=1+1", images=[1])
+        assert {row["file_name"] for row in table(client, "metadata.csv")} <= {
+            "./=cmd.png",
+            "b.png",
+        }
+        assert {row["label"] for row in table(client, "metadata.csv")} == {"'=1+1"}
+
+
+@pytest.mark.parametrize("how", ["copy", "move", "link"])
+def test_apply_does_what_the_plan_says_and_undo_takes_it_back(drawings, cache, tmp_path, how):
+    pile = tmp_path / "pile"
+    for path in sorted(drawings[1].rglob("*.png")):
+        save(Image.open(path), pile / path.name)
+    before = {path.name: path.read_bytes() for path in pile.iterdir()}
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 48)
+        names = label_some(client)
+        client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
+        plan = client.json(f"/plan?how={how}&which=confirmed")
+        assert plan["folders"] == {"circle": 3, "cross": 3, "stranger": 1, "stripes": 3}
+        assert (plan["files"], plan["left"], plan["sorting"]) == (10, 38, None)
+        assert not (asked.folder / "sorted").exists()
+        assert client.json("/apply", {"how": how, "which": "confirmed"})["files"] == 10
+        sorted_files = [p for p in (asked.folder / "sorted").rglob("*") if p.is_file()]
+        assert len(sorted_files) == 10
+        assert len(list(pile.iterdir())) == (38 if how == "move" else 48)
+        other = {"copy": "move", "move": "link", "link": "copy"}[how]
+        assert client.ask("/apply", {"how": other, "which": "all"})[0] == 400
+        assert client.json(f"/plan?how={how}")["sorting"] == {"how": how, "files": 10, "done": True}
+        running.session.reader.look_again.set()
+        state = client.say(kind="reject", value=0.1)
+        assert state["rows"] == 48
+        assert client.ask(f"/thumb/{names['circle-0.png']}")[0] == 200
+        assert client.json("/undo", {})["files"] == 10
+    assert {path.name: path.read_bytes() for path in pile.iterdir()} == before
+    assert not (asked.folder / "sorted").exists()
+
+
+def test_a_sorted_pile_is_still_there_when_it_is_opened_again(drawings, cache, tmp_path):
+    pile = tmp_path / "pile"
+    for path in sorted(drawings[1].rglob("*.png")):
+        save(Image.open(path), pile / path.name)
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 48)
+        names = label_some(client)
+        client.json("/apply", {"how": "move", "which": "confirmed"})
+    with serving(asked) as (_, client):
+        state = client.until(lambda state: state["rows"] == 48)
+        assert set(state["flags"]) == {0}
+        assert client.ask(f"/large/{names['circle-0.png']}")[0] == 200
+
+
+def test_the_saved_model_predicts(client, asked, tmp_path):
+    assert "needs a labeled image" in json.loads(client.ask("/model", {})[2])["problem"]
+    label_some(client)
+    client.json("/model", {})
+    path = save(draw("stripes", 500), tmp_path / "x.png")
+    found, _ = predict(PredictRequest(asked.folder / "model", (path,), device="cpu"))
+    assert found[0].label == "stripes"

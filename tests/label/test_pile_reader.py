@@ -1,0 +1,51 @@
+"""A pile read in the background: files that come, go, change or cannot be read."""
+
+import time
+
+from semishot.label.requests import LabelRequest
+from support.labeling import serving
+from support.own_images import draw, save
+
+
+def test_files_that_vanish_or_change_are_shown_as_such(drawings, cache, tmp_path):
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    for path in sorted(drawings[1].glob("*.png")):
+        (pile / path.name).write_bytes(path.read_bytes())
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 12)
+        names = client.names()
+        (pile / "dots-0.png").unlink()
+        save(draw("cross", 77), pile / "dots-1.png")
+        save(draw("cross", 78), pile / "new.png")
+        running.session.reader.look_again.set()
+        state = client.until(lambda state: state["rows"] == 14)
+        flags = dict(zip(state["image"], state["flags"], strict=True))
+        assert flags[names["dots-0.png"]] == 1
+        assert flags[names["dots-1.png"]] == 1
+        assert sorted(flags.values()) == [0] * 11 + [1, 1, 2]
+        client.say(kind="new", name="dots", images=[names["dots-0.png"]])
+    with serving(asked) as (_, client):
+        state = client.until(
+            lambda state: state["rows"] == 13
+        )  # the old content of dots-1 is forgotten
+        flags = dict(zip(state["image"], state["flags"], strict=True))
+        assert flags[names["dots-0.png"]] == 1
+
+
+def test_files_that_cannot_be_read_are_counted(drawings, cache, tmp_path):
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    (pile / "good.png").write_bytes((drawings[1] / "dots-1.png").read_bytes())
+    (pile / "bad.png").write_bytes(b"not an image")
+    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+    with serving(asked) as (running, client):
+        client.until(lambda state: state["rows"] == 1)
+        while running.session.reader.progress.phase != "ready":
+            time.sleep(0.01)
+        (problem,) = running.session.reader.skipped
+        assert (problem.shown, "not a readable image" in problem.reason) == (
+            str(pile / "bad.png"),
+            True,
+        )

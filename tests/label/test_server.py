@@ -1,0 +1,105 @@
+"""The server of the page: what it refuses to begin with, where it listens, and how it ends."""
+
+import signal
+import subprocess
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from semishot.errors import InputError
+from semishot.label.requests import LabelRequest
+from semishot.label.server import LOCK, listening, opened
+from semishot.sorter.labels_database import open_database
+from support.label_page import SERVER, process
+from support.labeling import serving
+
+
+def test_a_second_process_is_refused_with_the_name_of_the_first(asked):
+    with opened(asked):
+        holder = (asked.folder / LOCK).read_text()
+        assert holder.startswith("process ")
+        with pytest.raises(InputError, match=f"{holder} is labeling in"), opened(asked):
+            pass
+    assert not (asked.folder / LOCK).exists()
+
+
+def test_wrong_folders_are_refused_before_anything_is_written(tmp_path, drawings, asked):
+    for request, reason in [
+        (replace(asked, pile=tmp_path / "none"), "is not a folder; it holds the images"),
+        (replace(asked, out=drawings[1]), "holds your images"),
+        (replace(asked, labeled=tmp_path / "none"), "--labeled .* is not a folder"),
+    ]:
+        with pytest.raises(InputError, match=reason), opened(request):
+            pass
+    (tmp_path / "empty").mkdir()
+    with (
+        pytest.raises(InputError, match="no images in"),
+        opened(replace(asked, pile=tmp_path / "empty")),
+    ):
+        pass
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(InputError, match="cannot make the folder --out"),
+        opened(replace(asked, out=tmp_path / "file" / "out")),
+    ):
+        pass
+    assert not asked.folder.exists()
+
+
+def test_out_is_beside_the_pile_by_default(tmp_path):
+    assert LabelRequest(tmp_path / "pile").folder == tmp_path.resolve() / "pile-labels"
+
+
+def test_tabs_find_the_server_again_after_a_restart(asked):
+    with serving(asked) as (running, client):
+        port, cookie = running.listener.getsockname()[1], client.cookie
+    with serving(asked) as (running, client):
+        assert running.listener.getsockname()[1] == port
+        client.cookie = cookie
+        assert client.ask("/state")[0] == 200
+    with closing(open_database(asked.folder)) as database:
+        assert len(database.rows("SELECT * FROM browsers")) == 2
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopping_says_where_the_answers_are(asked, sent, code):
+    with process(asked, stderr=subprocess.PIPE) as (server, address):
+        assert address.startswith("http://127.0.0.1:")
+        server.send_signal(sent)
+        said = server.stderr.read()
+        assert server.wait(60) == code
+    assert said.splitlines() == [
+        f"Answers are kept in {asked.folder}. Ctrl-C ends this; nothing is lost.",
+        f"stopped; answers are in {asked.folder}",
+    ]
+
+
+def test_a_server_that_cannot_end_in_good_order_ends_all_the_same(asked):
+    """As when a thread reads from a disk that does not answer; the answers are safe."""
+    code = (
+        "import os, threading\n"
+        "from semishot.commands import signals\n"
+        "del os.environ['SEMISHOT_GRACE']\n"
+        "from semishot.label.routes import Pages\n"
+        "Pages.close = lambda self: threading.Event().wait()\n"
+        "signals.GRACE_SECONDS = 0.5\n"
+    )
+    with process(asked, code=code + SERVER, stderr=subprocess.PIPE) as (server, _):
+        server.send_signal(signal.SIGTERM)
+        said = server.stderr.read()
+        assert server.wait(60) == 143
+    assert said.splitlines()[1:] == [
+        "semishot: interrupted; the same command continues from the last checkpoint"
+    ]
+
+
+def test_addresses_and_ports_that_cannot_be_used_are_refused():
+    with pytest.raises(InputError, match="--port must be between 0 and 65535, not 70000"):
+        listening("127.0.0.1", 70000, 0)
+    with pytest.raises(InputError, match="is not an address of this machine"):
+        listening("no such host", 0, 0)
+    with closing(listening("127.0.0.1", 0, 0)) as first:
+        taken = first.getsockname()[1]
+        with pytest.raises(InputError, match="choose another --port"):
+            listening("127.0.0.1", taken, 0)
