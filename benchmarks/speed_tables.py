@@ -219,13 +219,16 @@ def commands(result: Result) -> str:
     held, first = result["settings"], result["rows"][0]
     size = held["megabytes"] / first["images"]
     head = [f"{first['images']:,} images of {size:.1f} MB", "s", "ratio"]
-    head += [*PARTS, *(f"{part}, threads" for part in THREADED)]
+    used = "processor_seconds" in first  # files of before do not say it
+    head += [*(["processor, ms / image"] if used else []), *PARTS]
+    head += [f"{part}, threads" for part in THREADED]
     parts = (*PARTS, *THREADED)
     rows = [
         [
             row["what"],
             f"{row['seconds']:.1f}",
             ratio(first["seconds"] / row["seconds"]),
+            *([f"{1000 * row['processor_seconds'] / row['images']:.1f}"] if used else []),
             *(f"{row['parts'][part]:.1f}" if part in row["parts"] else "" for part in parts),
         ]
         for row in result["rows"]

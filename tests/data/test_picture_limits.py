@@ -187,6 +187,39 @@ def test_what_is_usual_is_read(monkeypatch):
         decode(data, "it", 4)
 
 
+def test_what_follows_the_header_or_the_only_scan_is_not_searched(monkeypatch):
+    """Counting in megabytes of pixels would take a tenth of the time to decode them."""
+    for name, value in FEW.items():
+        monkeypatch.setattr(picture_limits, name, value)
+    scan = JPEG[JPEG.index(b"\xff\xda") : -2]
+    decode(JPEG + b"Exif\0\0" * 101, "it", 4)
+    decode(JPEG + scan * 101, "it", 4)
+    with pytest.raises(InputError, match="cannot read it .broken data stream"):
+        decode(JPEG[:-2] + scan * 101, "it", 4)  # libjpeg expects one scan, and ends at the second
+
+
+def test_a_jpeg_is_decoded_in_one_call(monkeypatch):
+    """Between two of them a thread waits for those that run Python."""
+    data, given = encoded(noise(0, 512, 512, 3), "JPEG", quality=95), []
+    assert len(data) > 2**17
+
+    class Decoder:
+        def __init__(self, real):
+            self.real = real
+
+        def __getattr__(self, name):
+            return getattr(self.real, name)
+
+        def decode(self, data):
+            given.append(data)
+            return self.real.decode(data)
+
+    real = Image._getdecoder
+    monkeypatch.setattr(Image, "_getdecoder", lambda *about: Decoder(real(*about)))
+    decode(data, "it", 28)
+    assert given == [data]
+
+
 def test_a_tile_larger_than_its_picture_counts():
     data = tiff((8, 8), (8,), 1, None, t322=(60_000,), t323=(60_000,), t324=(300,), t325=(9,))
     with pytest.raises(InputError, match="in a form that takes 3,6.. MB of memory to decode"):

@@ -37,7 +37,7 @@ NUMBERS = {
     "label": {"median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib"},
     "starts": set(),
     "runtimes": {"images_per_second"},
-    "classify_photos": {"seconds"},
+    "classify_photos": {"seconds", "processor_seconds"},
 }
 QUICK = ("build_pool", "logistic")
 LONG = ("classifier", "engine", "label", "starts", "runtimes", "classify_photos")

@@ -1,6 +1,10 @@
 """What encodes: onnxruntime and torch give the same features; which of them did is said and kept."""
 
+import errno
+import io
+import os
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
@@ -256,31 +260,96 @@ def test_a_device_that_is_not_here_is_refused_before_anything_is_read(encoder, r
         check_device("cuda:99")
 
 
-def test_a_picture_made_beforehand_is_the_one_that_is_made_later(run, encoder, tmp_path):
+@pytest.fixture
+def kept(tmp_path):
+    (tmp_path / "out").mkdir()
+    pictures = Beforehand(tmp_path / "out")
+    yield pictures
+    pictures.close()
+
+
+@pytest.fixture
+def keeping(encoder, tmp_path, kept):
+    """Embeds images, and keeps pictures of them."""
+
+    def embedded(items):
+        cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
+        here = partial(in_this_process, "cpu", keep=kept)
+        return embed(items, encoder, cache, tmp_path / "rows.npy", here)
+
+    return embedded
+
+
+def test_a_picture_made_beforehand_is_the_one_that_is_made_later(keeping, kept, tmp_path):
     """Bit by bit, of an image that is decoded at the right size; others are left for later."""
     items = photographs(tmp_path / "pile", 2, (2000, 1500))
     items += photographs(tmp_path / "other", 1, (3000, 800))
-    kept = Beforehand(tmp_path)
-    here = partial(in_this_process, "cpu", keep=kept)
-    cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
-    rows = embed(items, encoder, cache, tmp_path / "rows.npy", here)
+    rows = keeping(items)
     assert kept.left == large_pictures.MOST_BEFOREHAND - 2
-    pictures = LargePictures(tmp_path, dict(zip(rows.items, rows.digests, strict=True)))
+    assert list((tmp_path / "out").iterdir()) == []  # a name for each: looking for it takes longer
+    digests = dict(zip(rows.items, rows.digests, strict=True))
+    later = LargePictures(tmp_path / "out", digests)
+    pictures = LargePictures(tmp_path / "out", digests, kept.of)
     for item in items[:2]:
-        assert not pictures.wanted(item)
-        assert (tmp_path / pictures.source(item)).read_bytes() == pictures.make(item)
-    assert pictures.wanted(items[2])
-    (tmp_path / "pictures" / f"{'0' * 32}.jpg").write_bytes(b"of an image that is not shown")
+        assert pictures.wanted(item)
+        assert kept.of(digests[item]) == pictures.make(item) == later.make(item)
+        assert (tmp_path / "out" / pictures.source(item)).read_bytes() == later.make(item)
+    assert kept.of(digests[items[2]]) == b""
+    assert pictures.make(items[2]) == later.make(items[2]) != b""
+    (tmp_path / "out/pictures" / f"{'0' * 32}.jpg").write_bytes(b"of an image that is not shown")
     pictures.remove_others()
-    assert len(list((tmp_path / "pictures").iterdir())) == 2
+    assert len(list((tmp_path / "out/pictures").iterdir())) == 2
 
 
 @pytest.mark.parametrize("limit", ["MOST_BEFOREHAND", "MOST_BYTES_BEFOREHAND"])
-def test_only_so_many_pictures_are_made_beforehand(run, encoder, tmp_path, monkeypatch, limit):
+def test_only_so_many_pictures_are_made_beforehand(tmp_path, monkeypatch, request, limit):
     monkeypatch.setattr(large_pictures, limit, 1)
     monkeypatch.setattr(embedding, "most_threads", lambda: 1)
-    items = photographs(tmp_path / "pile", 3, (2000, 1500))
-    cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
-    here = partial(in_this_process, "cpu", keep=Beforehand(tmp_path))
-    embed(items, encoder, cache, tmp_path / "rows.npy", here)
-    assert len(list((tmp_path / "pictures").iterdir())) == 1
+    keeping, kept = (request.getfixturevalue(name) for name in ("keeping", "kept"))
+    rows = keeping(photographs(tmp_path / "pile", 3, (2000, 1500)))
+    assert [bool(kept.of(digest)) for digest in rows.digests] == [True, False, False]
+
+
+@pytest.mark.parametrize("fails", ["open", "write", "half"])
+def test_pictures_that_find_no_room_on_the_disk_are_made_later(
+    keeping, kept, tmp_path, monkeypatch, fails
+):
+    class Full(io.BytesIO):
+        def write(self, data):
+            if fails == "write":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(data[: len(data) // 2])
+
+    def full(folder):
+        if fails == "open":
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        return Full()
+
+    monkeypatch.setattr(large_pictures, "without_name", full)
+    rows = keeping(photographs(tmp_path / "pile", 2, (2000, 1500)))
+    assert len(rows.items) == 2
+    assert kept.left == 0
+    assert [kept.of(digest) for digest in rows.digests] == [b"", b""]
+
+
+def test_threads_decode_while_the_runtime_is_opened(run, tmp_path, monkeypatch):
+    """Its imports take a core for seconds; what was decoded meanwhile has the same features."""
+    items = photographs(tmp_path / "pile", 4)
+    before = run(items, "undisturbed")
+    looked, enough = [], threading.Event()
+    look, open_it = embedding.decoded, embedding.open_runtime
+
+    def counted(*given):
+        looked.append(look(*given))
+        if len(looked) == len(items):
+            enough.set()
+        return looked[-1]
+
+    def patient(*given):
+        assert enough.wait(60)
+        return open_it(*given)
+
+    monkeypatch.setattr(embedding, "most_threads", lambda: 1)
+    monkeypatch.setattr(embedding, "decoded", counted)
+    monkeypatch.setattr(embedding, "open_runtime", patient)
+    assert np.array_equal(run(items).features, before.features)

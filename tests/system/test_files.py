@@ -383,3 +383,13 @@ def test_a_replaced_folder_that_cannot_be_removed_is_named(tmp_path, monkeypatch
     said = capsys.readouterr().err
     assert f".folder.{os.getpid()}.old was replaced and cannot be removed (Operation not" in said
     assert (folder / "new.txt").exists()
+
+
+def test_a_file_without_a_name_leaves_nothing(tmp_path):
+    with files.without_name(tmp_path) as file:
+        assert file.write(b"content") == 7
+        file.seek(3)
+        assert file.read(9) == b"tent"
+        if sys.platform != "win32":
+            assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []

@@ -118,6 +118,7 @@ def upright(image: Image.Image, channels: int = 3) -> Iterator[Image.Image]:
         if isinstance(image, ImageFile.ImageFile) and image.tile:
             _correct_transparent_color(image)
             _fill_range(image, data)
+            _decode_at_once(image, data)
         white, inverted = _white(image)
         image.load()
         yield _eight_bits(_turned(image), {1: "L", 3: "RGB"}[channels], white, inverted)
@@ -216,6 +217,12 @@ def _correct_transparent_color(image: ImageFile.ImageFile) -> None:
             image.info["transparency"] = key * 17
         case "RGB;16B" if isinstance(key, tuple):
             image.info["transparency"] = tuple(value >> 8 for value in key)
+
+
+def _decode_at_once(image: ImageFile.ImageFile, data: bytes) -> None:
+    """A JPEG in one call instead of 64 KiB at a time: after each, a thread waits for Python's lock."""
+    if image.tile[0].codec_name == "jpeg":
+        image.decodermaxblock = len(data)  # Pillow does not copy them
 
 
 def _fill_range(image: ImageFile.ImageFile, data: bytes) -> None:

@@ -69,7 +69,7 @@ def check_image(image: Image.Image, data: bytes, name: str) -> None:
     """Refuse an image whose header says that its pixels would take too much memory or time."""
     width, height = image.size
     problem, slow = "", _codec(image) in {"bmp_rle", "ppm_plain"}
-    needed, scans = memory(image, data, reduced=True), _scans(data) if _is_jpeg(image) else 0
+    needed, scans = memory(image, data, reduced=True), _scans(image, data)
     if width * height > MOST_PIXELS:
         problem = f", more than {MOST_PIXELS:,} pixels"
     elif max(width, height) > MOST_SIDE:
@@ -144,7 +144,7 @@ def _scale(image: Image.Image) -> int:
 def _coefficients(image: Image.Image, data: bytes) -> int:
     """Bytes of a JPEG of several scans, whose coefficients are all held: two for each sample."""
     layers: list[tuple[int, ...]] = getattr(image, "layer", [])
-    if not layers or ("progressive" not in image.info and _first_scan(data) == len(layers)):
+    if not layers or _in_one_scan(image, data):
         return 0
     scale = _scale(image) or 1
     highest = max(layer[1] for layer in layers) * 8, max(layer[2] for layer in layers) * 8
@@ -197,7 +197,7 @@ def _jpeg_problem(data: bytes) -> str:
             before = place if kind == START_OF_SCAN else len(data)
             most = MOST_METADATA if kind == START_OF_SCAN else 0
             break
-    if before > most or data.count(b"Exif\0\0") > MOST_EXIFS:
+    if before > most or data.count(b"Exif\0\0", 0, before) > MOST_EXIFS:
         return "too much before its pixels"
     return ""
 
@@ -222,7 +222,16 @@ def _first_scan(data: bytes) -> int:
     return 0
 
 
-def _scans(data: bytes) -> int:
+def _in_one_scan(image: Image.Image, data: bytes) -> bool:
+    """Whether libjpeg expects no second scan, and ends after the first."""
+    layers: list[tuple[int, ...]] = getattr(image, "layer", [])
+    return "progressive" not in image.info and _first_scan(data) == len(layers)
+
+
+def _scans(image: Image.Image, data: bytes) -> int:
+    """Of a JPEG, as many as libjpeg may decode."""
+    if not _is_jpeg(image) or _in_one_scan(image, data):
+        return int(_is_jpeg(image))
     most = data.count(b"\xff\xda")  # thumbnails in Exif have their own
     if most <= 2:
         return most

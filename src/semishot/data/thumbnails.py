@@ -35,9 +35,14 @@ def thumbnail(
         return _encoded(small, quality, optimize)
 
 
+def large_thumbnail(image: Image.Image) -> bytes:
+    """A picture that a page shows large, of an opened image."""
+    return thumbnail(image, LARGE_SIDE, LARGE_QUALITY, optimize=False)
+
+
 def small_copy(shown: Image.Image) -> bytes:
     """The thumbnail of an image that is decoded already, which is left as it is."""
-    factor = max(1, max(shown.size) // (3 * SIDE))
+    factor = max(1, max(shown.size) // (2 * SIDE))
     small = shown.reduce(factor) if factor > 1 else shown.copy()
     small.info.clear()
     small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
@@ -45,14 +50,14 @@ def small_copy(shown: Image.Image) -> bytes:
 
 
 def large_copy(shown: Image.Image) -> bytes:
-    """What `thumbnail` makes with LARGE_SIDE and LARGE_QUALITY, of an image that is decoded already.
+    """What `large_thumbnail` makes, of an image that is decoded already.
 
     Nothing, if it would have been decoded at another size.
     """
     if not ENOUGH * LARGE_SIDE <= max(shown.size) <= LARGE_SIDE:
         return b""
     shown.info.clear()
-    return _encoded(shown, LARGE_QUALITY, True)
+    return _encoded(shown, LARGE_QUALITY, False)
 
 
 def _encoded(small: Image.Image, quality: int, optimize: bool) -> bytes:

@@ -90,8 +90,8 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             if before is not None and not before.done:
                 return _complete(before, request)
     _check_again(before, request)
-    begun, seconds = time.monotonic(), Seconds()
-    fill_cache = _fill_cache(request)
+    begun, seconds, pictures = time.monotonic(), Seconds(), Beforehand(out)
+    fill_cache = _fill_cache(request, pictures)
     if before is None and not request.with_features:
         with seconds.part("listing"):
             requested_images(
@@ -113,6 +113,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
                 listing = Listing() if request.with_features else requested_images(request, there)
             with seconds.part("images"):
                 rows = _rows(request, listing, encoder, fill_cache)
+                rows.picture = pictures.of
             write_skipped(out / SKIPPED, rows.skipped)
             with seconds.part("learning"), doing("loading torch"):
                 from semishot.sorter.fitted_pile import fit_pile, notes_on_files
@@ -127,6 +128,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             summary = _write(out, fitted, notes, planned, seconds)
             summary = _timed(out, summary, seconds, time.monotonic() - begun)
         finally:
+            pictures.close()
             (out / SCRATCH).unlink(missing_ok=True)
         applied = None
         if planned is not None:
@@ -152,12 +154,12 @@ def _check(request: ClassifyRequest) -> None:
         raise InputError(f"--out {request.out} is not a folder")
 
 
-def _fill_cache(request: ClassifyRequest) -> FillCache:
+def _fill_cache(request: ClassifyRequest, pictures: Beforehand) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         check_device(request.device)
         wanted_runtime()
-        return partial(in_this_process, request.device, keep=Beforehand(request.out))
+        return partial(in_this_process, request.device, keep=pictures)
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of
 

@@ -65,6 +65,8 @@ class Rows:
     """Of reading, decoding and encoding, added up over threads."""
     thumbnail: Callable[[bytes], bytes | None] = lambda digest: None
     """A small JPEG of an image by its digest, if there is one already. For one thread."""
+    picture: Callable[[bytes], bytes] = lambda digest: b""
+    """The same, for a page to show large; nothing if there is none. For any thread."""
 
     def add(self, item: Item, digest: bytes) -> int:
         """The place of a new row."""
@@ -139,8 +141,8 @@ def in_this_process(
 ) -> Iterator[ReadFile]:
     """Every item in order, read by threads and encoded in this process.
 
-    A runtime that takes single images encodes in these threads, too. `keep` gets pictures that a page can
-    show large, of images that are decoded at such a size.
+    A runtime that takes single images encodes in these threads, too, once it is open. `keep` gets pictures
+    that a page can show large, of images that are decoded at such a size.
     """
     threads = most_threads()
 
@@ -154,8 +156,8 @@ def in_this_process(
 
     def looked_at(item: Item) -> ReadFile:
         seen = look(item)
-        if seen.pixels is None or not isinstance(one := runtime(), OneByOne):
-            return seen
+        if seen.pixels is None or not isinstance(one := runtime.opened, OneByOne):
+            return seen  # it is encoded below; while the runtime is being opened, threads decode
         with progress.seconds.part("encoding"):
             return seen._replace(pixels=None, row=one.features(seen.pixels))
 
@@ -165,8 +167,9 @@ def in_this_process(
         if seen.row is not None:
             cache.add({seen.digest: seen.row})
         elif seen.pixels is not None and seen.digest not in cache:
+            one = runtime()
             with progress.seconds.part("encoding"):
-                cache.add(runtime().take(seen.digest, seen.pixels))
+                cache.add(one.take(seen.digest, seen.pixels))
         progress.advance(1)
         yield seen._replace(pixels=None, row=None, thumbnail=b"")
     if runtime.opened is not None:

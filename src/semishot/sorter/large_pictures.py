@@ -1,19 +1,21 @@
 """The pictures that the page of a pile shows large: files in OUT/pictures, and links to the originals."""
 
+import io
 import os
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 from semishot.data.decoding import opened
-from semishot.data.thumbnails import LARGE_QUALITY, LARGE_SIDE, thumbnail
+from semishot.data.thumbnails import large_thumbnail
 from semishot.errors import InputError
 from semishot.sorter.embedding import read_image
 from semishot.sorter.listing import Item
 from semishot.sorter.out_folder import PICTURES
-from semishot.system.files import write_whole
+from semishot.system.files import without_name, write_whole
 
 __all__ = ["Beforehand", "LargePictures", "link_to"]
 
@@ -30,6 +32,8 @@ class LargePictures:
 
     out: Path
     digests: Mapping[Item, bytes]
+    kept: Callable[[bytes], bytes] = lambda digest: b""
+    """A picture that was made when the image was encoded, by its digest; nothing if there is none."""
     used: dict[str, int] = field(default_factory=dict)
     """The name of each picture of this page, and its bytes."""
 
@@ -66,9 +70,11 @@ class LargePictures:
     def make(self, item: Item) -> bytes:
         """The picture; nothing if the original is gone or has changed."""
         assert item.path is not None
+        if kept := self.kept(self.digests[item]):
+            return kept
         try:
             with opened(read_image(item.path), "it") as image:
-                return thumbnail(image, LARGE_SIDE, LARGE_QUALITY)
+                return large_thumbnail(image)
         except InputError:
             return b""
 
@@ -83,18 +89,43 @@ class LargePictures:
 
 class Beforehand:
     """Pictures that are made while their images are decoded to be encoded: of a pile of some thousands, it
-    takes less time to make all than to decode those again that the page shows. Others are removed then."""
+    takes less time to make all than to decode those again that the page shows.
+
+    They lie one after the other in a file without a name; those that the page shows get files of their own.
+    """
 
     def __init__(self, out: Path) -> None:
-        self.folder, self.left, self.room = out / PICTURES, MOST_BEFOREHAND, MOST_BYTES_BEFOREHAND
+        self.out, self.left, self.room = out, MOST_BEFOREHAND, MOST_BYTES_BEFOREHAND
+        self.lock = threading.Lock()
+        self.file: io.FileIO | None = None
+        self.places: dict[bytes, tuple[int, int]] = {}
+        """First byte and number of bytes, by the digest of the image."""
 
     def __call__(self, digest: bytes, picture: bytes) -> None:
         """In any thread."""
-        self.room -= len(picture)
-        self.left = self.left - 1 if self.room > 0 else 0
-        path = self.folder / _name(digest)
-        if not path.exists():
-            write_whole(path, picture)
+        with self.lock:
+            try:
+                self.file = self.file or without_name(self.out)
+                first, count = self.file.seek(0, os.SEEK_END), self.file.write(picture)
+            except OSError:  # of a full disk: whatever is needed says so
+                count = 0
+            self.room -= len(picture)
+            self.left = self.left - 1 if self.room > 0 and count == len(picture) else 0
+            if count == len(picture):
+                self.places[digest] = first, count
+
+    def of(self, digest: bytes) -> bytes:
+        """The picture, or nothing; in any thread."""
+        with self.lock:
+            if self.file is None or digest not in self.places:
+                return b""
+            first, count = self.places[digest]
+            self.file.seek(first)
+            return self.file.read(count)
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
 
 
 def _name(digest: bytes) -> str:

@@ -143,7 +143,8 @@ def write_pile_page(
     targets: where files are about to be moved to, for the links.
     """
     digests = dict(zip(fitted.rows.items, fitted.rows.digests, strict=True))
-    shown = Shown(LargePictures(path.parent, digests), fitted.rows.thumbnail)
+    pictures = LargePictures(path.parent, digests, fitted.rows.picture)
+    shown = Shown(pictures, fitted.rows.thumbnail)
 
     def link_of(item: Item) -> str:
         if item.path is None:
@@ -164,13 +165,13 @@ def write_pile_page(
             next_to_label,
             shown.small.get,
             about,
-            shown.pictures.source,
+            pictures.source,
             link_of,
             summary.about_strangers(),
             partial(shown.prepare, large=True),
         )
         write_page(path, page)
-    shown.pictures.remove_others()
+    pictures.remove_others()
 
 
 def write_page(path: Path, page: PilePage) -> None:

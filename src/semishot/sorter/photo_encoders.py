@@ -17,7 +17,9 @@ from semishot.sorter.packaged_encoders import framing_of_lite, weights_of_lite
 from semishot.system.open_files import read_regular
 from semishot.system.tensor_files import MOST_BYTES
 
-__all__ = ["PixelEncoder", "efficientnet_lite", "timm_network"]
+__all__ = ["LITE_FEATURES", "PixelEncoder", "efficientnet_lite", "timm_network"]
+
+LITE_FEATURES = 1280
 
 
 class PixelEncoder(nn.Module):
@@ -52,16 +54,18 @@ class LastMapsMean(nn.Module):
 
 
 def efficientnet_lite(number: int, side: int | None = None) -> tuple[nn.Module, Framing]:
-    """EfficientNet-Lite0, 1 or 2: 1,280 features, trained on ImageNet; the weights come in packages.
+    """EfficientNet-Lite0, 1 or 2, trained on ImageNet; the weights come in packages.
 
     It sees the middle of an image, seven eighths of its shorter side, as in its original tests, at
     the size it was trained for, or at `side` pixels.
     """
     path = weights_of_lite(number)
     package = importlib.import_module("efficientnet_lite_pytorch")
-    network = package.EfficientNet.from_name(f"efficientnet-lite{number}")
-    data = read_regular(path, MOST_BYTES)
-    network.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
+    with torch.device("meta"):  # no weights yet: they would be drawn at random
+        network = package.EfficientNet.from_name(f"efficientnet-lite{number}")
+    weights = io.BytesIO(read_regular(path, MOST_BYTES))
+    loaded = torch.load(weights, map_location="cpu", weights_only=True)
+    network.load_state_dict(loaded, assign=True)
     network._fc = nn.Identity()  # ImageNet's classes are not used
     network.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
     encoder = PixelEncoder(LastMapsMean(network), [127.0] * 3, [128.0] * 3)

@@ -5,7 +5,6 @@ is to be encoded: a pile whose features are cached needs neither. Letters: B ima
 """
 
 import os
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +106,7 @@ Runtime = Batches | OneByOne
 
 
 class Opening:
-    """A runtime that is opened when it is first asked for, by whichever thread.
+    """A runtime that is opened when it is first asked for; for one thread, others may look if it is open.
 
     `tell` gets a line if it is not the runtime that it would be elsewhere.
     """
@@ -115,16 +114,15 @@ class Opening:
     def __init__(
         self, begin: Callable[[], tuple[Runtime, str]], tell: Callable[[str], None]
     ) -> None:
-        self.begin, self.tell, self.lock = begin, tell, threading.Lock()
+        self.begin, self.tell = begin, tell
         self.opened: Runtime | None = None
 
     def __call__(self) -> Runtime:
-        with self.lock:
-            if self.opened is None:
-                self.opened, problem = self.begin()
-                if problem:
-                    self.tell(f"encoding by {self.opened.about}: {problem}")
-            return self.opened
+        if self.opened is None:
+            self.opened, problem = self.begin()
+            if problem:
+                self.tell(f"encoding by {self.opened.about}: {problem}")
+        return self.opened
 
 
 def wanted_runtime() -> str:

@@ -32,7 +32,7 @@ from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.onnx_encoders import OnnxModule, Preparation, chosen, framing_of, open_onnx
 from semishot.sorter.onnx_files import read_onnx
 from semishot.sorter.packaged_encoders import PHOTOS
-from semishot.sorter.photo_encoders import efficientnet_lite, timm_network
+from semishot.sorter.photo_encoders import LITE_FEATURES, efficientnet_lite, timm_network
 from semishot.sorter.requests import OnnxOptions
 from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
@@ -62,7 +62,7 @@ def open_by_torch(name: str, onnx: OnnxOptions) -> ImageEncoder:
     if kind == "onnx":
         return _of_onnx(Path(rest), onnx)
     if name in PHOTOS:
-        return _assembled(name, *efficientnet_lite(PHOTOS[name]))
+        return _assembled(name, *efficientnet_lite(PHOTOS[name]), LITE_FEATURES)
     if kind == "timm":
         return _assembled(name, *timm_network(rest))
     source, _, place = (f"pretrained:{OMNIGLOT}" if name == OMNIGLOT else name).partition("#")
@@ -104,11 +104,15 @@ def _framing_in_0_1(dataset: str, channels: int) -> Framing:
     return Whole(84, 84, 3, bicubic=dataset == "tiered-imagenet")
 
 
-def _assembled(name: str, module: nn.Module, framing: Framing) -> ImageEncoder:
+def _assembled(
+    name: str, module: nn.Module, framing: Framing, features: int | None = None
+) -> ImageEncoder:
+    """features: how many there are; if that is not known, an image is encoded to find out."""
     module = module.eval().requires_grad_(False)
     shape = (framing.height, framing.width, framing.channels)
-    with torch.inference_mode():
-        features = module(torch.zeros(1, *shape, dtype=torch.uint8)).shape[-1]
+    if features is None:
+        with torch.inference_mode():
+            features = module(torch.zeros(1, *shape, dtype=torch.uint8)).shape[-1]
     whole = hashlib.sha256(f"{type(framing).__name__} {asdict(framing)} {shape}".encode())
     for key, tensor in sorted(module.state_dict().items()):
         whole.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())

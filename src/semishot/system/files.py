@@ -12,6 +12,7 @@ import re
 import shutil
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,11 @@ def create(path: Path) -> io.BufferedRandom:
     return open(
         path, "r+b", opener=lambda name, _: open_own(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     )
+
+
+def without_name(folder: Path) -> io.FileIO:
+    """A file in `folder` that has no name there, and is gone when it is closed or its process ends."""
+    return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 
 def append_line(path: Path, text: str) -> None:
@@ -140,8 +146,11 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
     A folder that was moved aside but never replaced gets its name back.
     """
-    for path in sorted(folder.iterdir()):
-        found = TEMPORARY.fullmatch(path.name)
+    start = "." if name is None else f".{name}."
+    with os.scandir(folder) as entries:  # a path for each of thousands would take milliseconds
+        names = sorted(entry.name for entry in entries if entry.name.startswith(start))
+    for entry in names:
+        found, path = TEMPORARY.fullmatch(entry), folder / entry
         if (
             not found or name not in (None, found["name"]) or path.is_symlink()
         ):  # semishot creates no links
