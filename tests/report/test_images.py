@@ -62,15 +62,16 @@ def test_the_commands_of_the_usual_images_have_no_data_root():
         assert "--data-root" not in section.commands[0][1]
 
 
-def test_the_usual_images_say_in_a_line_that_the_papers_were_made_otherwise():
+def test_the_usual_images_say_in_a_line_that_the_authors_code_makes_others():
     for section in (
         table_sections.table_section("table1", TABLE1, table1()),
         table5_section([baseline()]),
     ):
-        (line,) = [line for line in as_text(section).splitlines() if "made otherwise" in line]
+        (line,) = [line for line in as_text(section).splitlines() if "otherwise; to" in line]
         assert line == (
-            "On images prepared as usual, reduced with antialiasing and turned exactly. The paper's were "
-            f"made otherwise; to compare with it: `{PREPARE}`, then the same with `--data-root FOLDER`."
+            "On images prepared as usual, reduced with antialiasing and turned exactly. The authors' code "
+            f"makes them otherwise; to compare with the paper: `{PREPARE}`, then the same with "
+            "`--data-root FOLDER`."
         )
     other = images.about_images(table1(preparation="nearest"))
     assert other.startswith(
