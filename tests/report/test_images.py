@@ -118,6 +118,9 @@ def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_wit
 
 def test_the_report_shows_the_authors_images_first_and_how_to_prepare_them():
     files = {"a": table1(), "b": table1(**ELSEWHERE)}
+    glyphs = table1(dataset="glyphs")
+    first = group({"0": glyphs, **files}).tables[0]
+    assert first.records[0]["dataset"] == "omniglot"
     assert [g.records[0].get("preparation", "") for g in group(files).tables] == [
         "cubic-warped",
         "",

@@ -78,7 +78,8 @@ def group(files: dict[str, list[Record]]) -> Grouped:
                 place.append(Group(name, table, taken))
                 used |= {identity(r) for r in taken}
         out.others += [pair for key, pair in own.items() if key not in used]
-    out.tables.sort(key=lambda each: each.name)
+    # the paper's data set first
+    out.tables.sort(key=lambda each: (each.name, each.records[0]["dataset"] != each.table.dataset))
     return out
 
 
