@@ -113,9 +113,7 @@ def only(way: str) -> Iterator[None]:
         yield
 
 
-def work_of(
-    case: Case, image: tuple[int, int], device: torch.device
-) -> tuple[ProtoNet, Callable[[], Tensor]]:
+def work_of(case: Case, image: tuple[int, int], device: torch.device) -> Callable[[], Tensor]:
     channels, side = image
     recipe, shape, runs = case.recipe_of(image), case.shape(image), case.runs(image)
     features = embedding_features(recipe.filters, (side, side))
@@ -128,7 +126,7 @@ def work_of(
     target: Target = (shape,)
     if case.target_has_distractors:
         target = (shape, (torch.arange(runs, device=device) % 2).float())
-    return fleet, lambda: update(fleet, optimizer, pool[chosen], None, target)
+    return lambda: update(fleet, optimizer, pool[chosen], None, target)
 
 
 @dataclass(frozen=True)
@@ -142,19 +140,19 @@ class Measured:
 def measure(case: Case, image: tuple[int, int], way: str, device: torch.device) -> Measured | None:
     """None if the kernels do not know the case."""
     with only(way):
-        fleet, work = work_of(case, image, device)
-        if way != "plain" and not _is_fused(fleet, work):
+        work = work_of(case, image, device)
+        if way != "plain" and not _is_fused(work):
             return None
         with fused.compiled_ahead():
             work()
-        fleet, work = work_of(case, image, device)
+        work = work_of(case, image, device)
         loss = work().clone()
         graph, stream = captured(work)
         counts, _ = kernels(graph, stream)
         return Measured(microseconds(graph, stream, REPLAYS), sum(counts.values()), loss)
 
 
-def _is_fused(fleet: ProtoNet, work: Callable[[], Tensor]) -> bool:
+def _is_fused(work: Callable[[], Tensor]) -> bool:
     answers = []
     own = ProtoNet.fused_losses
 

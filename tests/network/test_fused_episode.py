@@ -73,11 +73,11 @@ CASES = {
 }
 
 
-def fleet_of(methods, **options):
+def fleet_of(methods, places=1, **options):
     """Two runs of the first method and one of each other, with parameters of a trained fleet's size."""
     members = tuple(Member(m, s, o) for s, (m, o) in enumerate([methods[0], *methods]))
     recipe = Recipe(**({"filters": 16} | options))
-    fleet = build_fleet(members, recipe, 1, recipe.filters).to(DEVICE).train()
+    fleet = build_fleet(members, recipe, 1, recipe.filters * places).to(DEVICE).train()
     generator = torch.Generator().manual_seed(1)
     for name, parameter in fleet.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator).to(DEVICE)
@@ -86,7 +86,8 @@ def fleet_of(methods, **options):
         if name.endswith("log_radius"):
             parameter.data.fill_(0.7)
     if fleet.sphere is not None:
-        fleet.sphere.center.uniform_(0, 0.5)
+        center = torch.rand(fleet.sphere.center.shape, generator=generator)
+        fleet.sphere.center.copy_(center / 2)
     return fleet
 
 
@@ -152,6 +153,53 @@ def test_a_supervised_fleet_leaves_unlabeled_images_alone():
 def test_many_places_are_many_features():
     fleet = fleet_of(COSINES + PAPER[:3], initial_loss=0.5)
     compared(fleet, replace(SMALL, unlabeled=3), side=3)
+
+
+def test_many_places_on_a_sphere():
+    compared(fleet_of(COSINES, places=9, **SPHERE), SMALL, side=3)
+
+
+def test_without_unlabeled_images_refiners_learn_nothing():
+    fleet, shape = fleet_of(PAPER[:3]), replace(SMALL, unlabeled=0, distractors=0)
+    compared(fleet, shape)
+    maps = torch.rand(shape.images, fleet.encoder.runs * 16, 1, 1, device=DEVICE)
+    fleet.zero_grad()
+    fleet.fused_losses(maps.float().requires_grad_(), shape).sum().backward()
+    assert all(parameter.grad is None for parameter in of_episode(fleet))
+
+
+BEYOND = {
+    "a method without kernels": ((("label_propagation", {}),), {}, SMALL),
+    "half a mask": ((("fitted_mask", {"mask_power": 1.5}),), {}, SMALL),
+    "two steps of N + 1 scores": (SCORED, {"steps": 2}, SMALL),
+    "masks over more than 256": (PAPER[2:3], {}, replace(SMALL, unlabeled=60)),
+    "more than 64 classes": (PAPER[:1], {}, replace(SMALL, way=65, distractors=0)),
+    "more than 1,024 images": (PAPER[:1], {}, replace(SMALL, unlabeled=210)),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_what_is_beyond_the_kernels_is_left_to_the_plain_functions(case):
+    methods, options, shape = BEYOND[case]
+    fleet = fleet_of(methods, **options)
+    maps = torch.zeros(shape.images, fleet.encoder.runs * 16, 1, 1, device=DEVICE)
+    assert fleet.fused_losses(maps, shape) is None
+
+
+def test_tables_are_counted_in_32_bits():
+    fleet = fleet_of(PAPER[:1])
+    fleet.steps = 2**20
+    maps = torch.zeros(SMALL.images, fleet.encoder.runs * 16, 1, 1, device=DEVICE)
+    assert fleet.fused_losses(maps, SMALL) is None
+
+
+def test_gradients_are_computed_once():
+    fleet = fleet_of(PAPER[2:3])
+    maps = torch.rand(SMALL.images, fleet.encoder.runs * 16, 1, 1, device=DEVICE).requires_grad_()
+    losses = fleet.fused_losses(maps, SMALL)
+    losses.sum().backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="only once"):
+        losses.sum().backward()
 
 
 @pytest.mark.parametrize(("shape", "side"), SHAPES)

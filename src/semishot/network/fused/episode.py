@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from semishot.network.fused import points, scores, steps
-from semishot.network.fused.by_directions import Directions
+from semishot.network.fused.directions import Directions
 from semishot.network.fused.launching import launch
 from semishot.network.fused.layout import channels_last
 from semishot.network.fused.methods import Methods
-from semishot.network.fused.plan import MOST_ROWS, STAGES, TILE, WARPS, Plan
-from semishot.network.fused.walking import Walking
+from semishot.network.fused.plan import ROWS_AT_ONCE, STAGES, TILE, WARPS, Plan
+from semishot.network.fused.walks import Walks
 from semishot.network.sphere import MOMENTUM, Sphere
 
 
@@ -46,9 +46,13 @@ class EpisodeLosses(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         _ = ctx.saved_tensors
-        work: Work = ctx.work
+        work: Work | None = ctx.work
+        if work is None:
+            raise RuntimeError("the gradients of fused losses can be computed only once")
+        ctx.work = None  # its tables are added to
         maps_grad, slow_grad, grads = work.back(grad.contiguous())
-        wanted = (g if g.is_floating_point() else None for g in grads)
+        refined = work.plan.steps > 0
+        wanted = (g if refined and g.is_floating_point() else None for g in grads)
         return maps_grad, slow_grad if work.sphere else None, None, None, None, None, *wanted
 
 
@@ -143,8 +147,8 @@ class Work:
             share = plan.initial_loss if plan.steps else 1 + plan.initial_loss
             self.add_loss(losses, 0, share, add=plan.steps > 0)
         if plan.walks:
-            self.walking = Walking(self)
-            self.walking.add_loss(losses)
+            self.walks = Walks(self)
+            self.walks.add_loss(losses)
         return losses
 
     def add_loss(self, losses: Tensor, step: int, share: float, add: bool) -> None:
@@ -154,8 +158,8 @@ class Work:
             self.inner, self.assigned[step], self.products[step], self.slow, self.settings,
             self.parameters, losses, self.product_grads[step], self.square_grads[step],
             self.own_grads, self.origin_grads, self.radius_grads, self.score_grads, share,
-            sizes.way, sizes.shot, sizes.unlabeled, sizes.queries, plan.images, plan.points,
-            plan.classes, MOST_ROWS, self.sphere, scored, add, num_warps=plan.warps,
+            sizes.way, sizes.shot, sizes.unlabeled, sizes.queries, plan.points,
+            plan.classes, ROWS_AT_ONCE, self.sphere, scored, add, num_warps=plan.warps,
         )  # fmt: skip
 
     def back(self, loss_grads: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -184,7 +188,7 @@ class Work:
                 plan.scored, step == 1 and plan.initial_loss > 0, step < plan.steps,
                 num_warps=plan.row_warps,
             )  # fmt: skip
-        between_grads = self.walking.back() if plan.walks else self.inner  # not read
+        between_grads = self.walks.back() if plan.walks else self.inner  # not read
         both, along = torch.empty_like(self.inner), self.empty(self.runs, self.tiles, plan.points)
         launch(steps.both_kernel, (self.runs, self.tiles, self.tiles))(
             self.inner, self.assigned, self.product_grads, self.square_grads, self.own_grads,

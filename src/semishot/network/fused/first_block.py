@@ -216,7 +216,7 @@ def _first_backward_kernel(
 
 @triton.jit
 def _fold_backward_kernel(
-    grads, weight, scale, means, covariances, norm, weight_grad, scale_grad, shift_grad,
+    grads, weight, means, covariances, norm, weight_grad, scale_grad, shift_grad,
     C: tl.constexpr, T: tl.constexpr, K: tl.constexpr, F: tl.constexpr,
 ):  # fmt: skip
     """One run: from the folded weights and shift to the convolution's weights and the scale.
@@ -323,7 +323,7 @@ class FirstBlock(torch.autograd.Function):
         weight_grad = torch.empty_like(weight)
         scale_grad, shift_grad = torch.empty_like(scale), torch.empty_like(scale)
         launch(_fold_backward_kernel, (runs,))(
-            grads.sum(1), weight, scale, means, covariances, norm,
+            grads.sum(1), weight, means, covariances, norm,
             weight_grad, scale_grad, shift_grad, *ctx.sizes,
         )  # fmt: skip
         return None, weight_grad, scale_grad, shift_grad, None, None, None, None

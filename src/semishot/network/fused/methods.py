@@ -71,7 +71,7 @@ class Methods:
         return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Setting:
     """What a run's row of settings says, beside its place among the parameters."""
 
@@ -83,18 +83,20 @@ class Setting:
 
 
 def setting_of(refiner: nn.Module | None) -> Setting | None:
-    """None if kernels do not know the method."""
+    """None if kernels do not know the method, or its options."""
+    if getattr(refiner, "mask_power", 1) % 1:
+        return None
     if refiner is None or type(refiner) in (prwn.Refiner, oslo.Refiner):
         return Setting()
     if type(refiner) is soft_kmeans.Refiner:
-        return Setting(shares.SOFT_KMEANS, stopped=int(refiner.detach_assignments))
+        return Setting(shares.SOFT_KMEANS, stopped=int(bool(refiner.detach_assignments)))
     if type(refiner) is distractor_cluster.Refiner:
         scored = int(hasattr(refiner, "query_log_probs"))
         return Setting(shares.CLUSTER, int(refiner.scale), scored=scored)
     if type(refiner) is masked_soft_kmeans.Refiner:
-        return Setting(shares.MASKED, power=refiner.mask_power)
+        return Setting(shares.MASKED, power=int(refiner.mask_power))
     if type(refiner) is fitted_mask.Refiner:
-        return Setting(shares.FITTED, power=refiner.mask_power)
+        return Setting(shares.FITTED, power=int(refiner.mask_power))
     if type(refiner) is cosine_kmeans.Refiner:
         return Setting(shares.COSINE if refiner.cluster else shares.COSINE_ALONE)
     return None

@@ -11,7 +11,7 @@ TILE: int = points.TILE.value
 STAGES = 2
 """Tiles loaded ahead in the largest products: three would need more shared memory than many GPUs have."""
 WARPS = 8
-LEAST, MOST_ROWS = 16, 64
+LEAST, ROWS_AT_ONCE = 16, 64
 """Rows of the smallest and of the largest product."""
 MOST_POINTS = 1024
 """Of a run: a table of all pairs of them is 4 MB."""
@@ -44,7 +44,7 @@ class Plan:
     scored: bool
     walks: bool
     directions: bool
-    """Whether any run has weights by `directions.py`."""
+    """Whether any run has weights by `directions.py`, and refines."""
     others: bool
     """Whether any run has not."""
 
@@ -72,7 +72,7 @@ class Plan:
     def rows(self) -> int:
         """UT."""
         rounded = int(triton.next_power_of_2(max(LEAST, self.sizes.unlabeled)))
-        return min(rounded, MOST_ROWS) if self.by_rows else rounded
+        return min(rounded, ROWS_AT_ONCE) if self.by_rows else rounded
 
     @property
     def warps(self) -> int:
@@ -84,11 +84,11 @@ class Plan:
         """Of a program that holds UT rows of a table."""
         return min(16, max(4, self.classes * self.rows // 128))
 
-    @property
-    def fits(self) -> bool:
-        """Whether programs can hold the tables."""
+    def fits(self, runs: int) -> bool:
+        """Whether programs can hold the tables, and count their numbers in 32 bits."""
         whole = self.by_rows or self.rows <= 256
-        return self.classes <= 64 and self.points <= MOST_POINTS and whole
+        numbers = runs * self.points * max(self.points, (self.steps + 1) * self.classes)
+        return self.classes <= 64 and self.points <= MOST_POINTS and whole and numbers < 2**31
 
 
 def plan_of(
@@ -97,7 +97,7 @@ def plan_of(
     """None if the kernels do not know a method, or cannot hold the tables."""
     if methods.settings is None:
         return None
-    directions = bool(methods.on_directions) and sizes.unlabeled > 0
+    directions = bool(methods.on_directions) and sizes.unlabeled > 0 and steps > 0
     walking = methods.walks is not None and sizes.unlabeled > 0
     if not sizes.unlabeled or (methods.kinds == {0} and not directions):
         steps = 0
@@ -106,4 +106,4 @@ def plan_of(
     alone = sum(count for _, count, _ in methods.on_directions) == len(methods.settings)
     known = methods.parts, methods.by_rows, methods.scored
     plan = Plan(sizes, steps, initial_loss, members, *known, walking, directions, not alone)
-    return plan if plan.fits else None
+    return plan if plan.fits(len(methods.settings)) else None

@@ -17,6 +17,7 @@ D = F P features; M points, rounded up to a multiple of TILE.
 import triton
 import triton.language as tl
 
+from semishot.network import sphere
 from semishot.prototypes import SHORTEST
 
 PRECISION = tl.constexpr("tf32x3")
@@ -28,8 +29,7 @@ MOST_FILTERS = 64
 """Handled at a time; more are handled in parts."""
 PROGRAMS = 512
 """About so many, if there are features enough, multiply points; their sums are added up."""
-SPEED = tl.constexpr(10)
-"""Of a sphere's parameter."""
+SPEED = tl.constexpr(sphere.SPEED)
 EPSILON = tl.constexpr(SHORTEST)
 
 

@@ -8,11 +8,11 @@ from semishot.network.fused.points import EPSILON, TILE, square_radius
 from semishot.network.fused.steps import class_squares
 
 
-@triton.jit(do_not_specialize=["share", "way", "shot", "unlabeled", "queries", "images"])
+@triton.jit(do_not_specialize=["share", "way", "shot", "unlabeled", "queries"])
 def loss_kernel(
     inner, assigned, products, slow, settings, parameters, losses, product_grads, square_grads,
     own_grads, origin_grads, radius_grads, score_grads,
-    share, way, shot, unlabeled, queries, images, points,
+    share, way, shot, unlabeled, queries, points,
     NP: tl.constexpr, QT: tl.constexpr, SPHERE: tl.constexpr, SCORED: tl.constexpr,
     ADD: tl.constexpr,
 ):  # fmt: skip
@@ -25,7 +25,7 @@ def loss_kernel(
         radius = tl.sqrt(square_radius(slow, run))
         stretch = tl.where(n < way, radius * tl.rsqrt(class_square + EPSILON), 1)
     exists = n < way
-    divisor = tl.where(exists, 1.0, 1.0)
+    divisor = stretch * 0 + 1
     offset = divisor * 0
     scored = n < 0
     if SCORED:

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from semishot.network.fused import fitted
+from semishot.refine import cosine_kmeans, masked_soft_kmeans
 
 SUPERVISED, SOFT_KMEANS, CLUSTER, MASKED, FITTED, COSINE, COSINE_ALONE = range(7)
 """Settings of a run: its method, ..."""
@@ -19,10 +20,9 @@ SETTINGS = tl.constexpr(6)
 assignments are stopped, and 1 if queries are scored over the other cluster, too."""
 WITH_CLUSTER, WITH_MASK, WITH_FIT, WITH_COSINES = (tl.constexpr(1 << bit) for bit in range(4))
 """What a kernel is compiled with, as a sum: what any of its runs needs."""
-HIDDEN, HIDDEN_ROUNDED = tl.constexpr(20), tl.constexpr(32)
-LINK_LIMIT = tl.constexpr(30.0)
-SPEED = tl.constexpr(10)
-"""Of the parameters of `cosine_kmeans`."""
+HIDDEN, HIDDEN_ROUNDED = tl.constexpr(masked_soft_kmeans.HIDDEN), tl.constexpr(32)
+LINK_LIMIT = tl.constexpr(masked_soft_kmeans.LINK_LIMIT)
+SPEED = tl.constexpr(cosine_kmeans.SPEED)
 
 
 @triton.jit
@@ -213,12 +213,12 @@ def backward(
         first = tl.sum(tl.where(is_cluster, rest_grad * (2 * squares / over - 1), 0), 0)
     if WITH_COSINES & WITH:
         is_cosine = kind >= IS_COSINE
-        scale = tl.exp(tl.load(parameters[5] + place, mask=is_cosine, other=0) * SPEED)
-        cosines_grad = tl.where(is_cosine & valid, each_grad * scale, 0)
+        sharpness = tl.exp(tl.load(parameters[5] + place, mask=is_cosine, other=0) * SPEED)
+        cosines_grad = tl.where(is_cosine & valid, each_grad * sharpness, 0)
         of_scale = tl.sum(each_grad * tl.where(valid, each, 0), 1)
         of_scale += rest_grad * tl.where(kind == IS_COSINE, other, 0)
         first = tl.where(is_cosine, tl.sum(of_scale, 0) * SPEED, first)
-        of_threshold = tl.where(kind == IS_COSINE, scale * rest_grad, 0)
+        of_threshold = tl.where(kind == IS_COSINE, sharpness * rest_grad, 0)
         second = tl.where(is_cosine, tl.sum(of_threshold, 0) * SPEED, second)
         each_grad = tl.where(is_cosine, 0, each_grad)
     d_grad -= each_grad / divisor
