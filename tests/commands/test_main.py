@@ -365,7 +365,8 @@ def test_demo_prints_table1_and_what_its_numbers_say(capsys, monkeypatch):
         assert label in out
     assert "glyphs, 5-way 1-shot, M = 5" in out
     assert "standard error (ddof = 1) over 2 splits" in out
-    *_, gained, cost, without, against = out.strip().splitlines()
+    *_, gained, cost, without, against, highest = out.strip().splitlines()
+    assert highest.startswith("The highest row against the next, M = 5: 1-shot, no distractors: ")
     assert gained.startswith("5 unlabeled images per class gain ")
     assert cost.startswith("With as many distractors")
     assert without.startswith(
