@@ -103,6 +103,7 @@ def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
         assert measured or "easyfsl is left out" in printed
 
 
+@pytest.mark.slow
 def test_all_of_them_fill_the_page_and_draw_the_plot(tmp_path):
     benchmark("run_all.py", "--quick", "--device", "cpu", "--out", tmp_path / "results")
     for name in TOGETHER:

@@ -605,8 +605,10 @@ def new_operators(path: Path) -> Path:
     [
         None,
         tokens,
-        maps,
-        *(pytest.param(m, marks=pytest.mark.slow) for m in (last, old_operators, new_operators)),
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in (maps, last, old_operators, new_operators)
+        ),
     ],
     ids=lambda m: m and m.__name__,
 )
