@@ -1,12 +1,14 @@
 """Fixtures: one CPU thread, a Ray cluster, and a small learnable pool that stands where the glyphs would."""
 
 import ctypes
+import fcntl
 import os
 import secrets
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -136,8 +138,15 @@ def tiny_pool(tiny_root: Path) -> ImagePool:
     return open_pool(tiny_root / "glyphs")
 
 
+@contextmanager
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A real Ray with a head that takes no work; tests add the machines that do."""
     if find_spec("ray") is None:
         pytest.skip("the extra `ray` is not installed")
@@ -149,7 +158,9 @@ def cluster() -> Iterator[Any]:
         ray = import_ray()
         from ray.cluster_utils import Cluster
 
-        made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        lock = tmp_path_factory.getbasetemp().parent / "ray.lock"  # of all processes that test
+        with one_at_a_time(lock):  # it looks for a free port, and takes it later
+            made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         yield made
         ray.shutdown()
         made.shutdown()

