@@ -39,8 +39,8 @@ NUMBERS = {
     "runtimes": {"images_per_second"},
     "classify_photos": {"seconds", "processor_seconds"},
 }
-QUICK = ("build_pool", "logistic")
-LONG = ("classifier", "engine", "label", "starts", "runtimes", "classify_photos")
+QUICK = ("logistic",)
+LONG = ("build_pool", "classifier", "engine", "label", "starts", "runtimes", "classify_photos")
 ALONE = (*QUICK, *LONG)  # which need no GPU
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in LONG]
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
@@ -184,6 +184,7 @@ def test_the_page_on_clusters_holds_what_the_projection_prints():
 # The estimator beside others
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_the_estimator_is_measured_and_tabled(tmp_path, benchmarks):
     out = tmp_path / "quick.json"
     printed = benchmark("classifier_accuracy.py", "--quick", "--out", out)

@@ -39,6 +39,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(faults, name):
     found = faults[f"full disk: {name}"]
@@ -55,6 +56,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(faults, name):
     assert found["differs"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train", "reproduce table5", "data prepare"])
 def test_a_folder_that_may_not_be_written_is_one_line_and_left_alone(faults, name):
     found = faults[f"forbidden: {name}"]
@@ -65,6 +67,7 @@ def test_a_folder_that_may_not_be_written_is_one_line_and_left_alone(faults, nam
     assert found["differs"] == []
 
 
+@pytest.mark.slow
 def test_data_that_may_not_be_read_are_one_line(faults):
     found = faults["unreadable: train"]
     assert found["code"] == 1
@@ -87,6 +90,7 @@ def test_data_that_may_not_be_read_are_one_line(faults):
         ("SIGTERM: classify", 143),
     ],
 )
+@pytest.mark.slow
 def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
     """The signal goes to the workers too, as from a terminal: none of them complains."""
     found = faults[fault]
@@ -102,6 +106,7 @@ def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
 @pytest.mark.parametrize(
     "name", ["train", "reproduce", "reproduce table5", "data prepare", "classify"]
 )
+@pytest.mark.slow
 def test_of_two_processes_in_one_folder_one_waits_and_says_for_whom(faults, name):
     found = faults[f"together: {name}"]
     assert found["code"] == 0
@@ -115,6 +120,7 @@ def test_of_two_processes_in_one_folder_one_waits_and_says_for_whom(faults, name
         assert line.split()[3] in pids
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_move_a_pile_one_sorts_it_again_without_a_change(faults):
     """After it has waited; or it is told that the pile has gone while it listed it."""
     found = faults["together: classify --apply move"]
@@ -123,6 +129,7 @@ def test_of_two_processes_that_move_a_pile_one_sorts_it_again_without_a_change(f
     assert set(found["differs"]) <= {"(stdout)"}
 
 
+@pytest.mark.slow
 def test_two_processes_with_one_cache_leave_what_one_leaves(faults):
     assert faults["one cache"] == []
 

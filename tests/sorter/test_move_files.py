@@ -71,7 +71,7 @@ def plain(monkeypatch):
 WAYS = [
     ("move", True),
     pytest.param("move", False, marks=pytest.mark.slow),
-    ("copy", True),
+    pytest.param("copy", True, marks=pytest.mark.slow),
     pytest.param("link", True, marks=pytest.mark.slow),
 ]
 

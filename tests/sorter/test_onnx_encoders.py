@@ -604,10 +604,9 @@ def new_operators(path: Path) -> Path:
     "make",
     [
         None,
-        tokens,
         *(
             pytest.param(m, marks=pytest.mark.slow)
-            for m in (maps, last, old_operators, new_operators)
+            for m in (tokens, maps, last, old_operators, new_operators)
         ),
     ],
     ids=lambda m: m and m.__name__,
@@ -629,6 +628,7 @@ def test_the_exported_file_holds_the_encoder_too(make, network, tmp_path):
         assert np.allclose(probabilities, expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_cannot_be_joined_is_one_line(tmp_path, monkeypatch):
     one = saved_model(means(tmp_path / "one.onnx", shape=(1, 3, SIDE, SIDE)), tmp_path / "one")
     with pytest.raises(InputError, match="takes 1 image.s. at once, .* and a dynamic batch"):
