@@ -1,6 +1,7 @@
 """The sphere of embeddings, the cosine classifier and SGD, recomputed with plain loops."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from semishot.network.encoder import ConvEncoder
 from semishot.network.protonet import take_run
 from semishot.network.sgd import NesterovSGD
 from semishot.network.sphere import MOMENTUM, Sphere
+from semishot.network.warping import warp
 from semishot.prototypes import SHORTEST
 from semishot.training.config import Member, Recipe
 from semishot.training.fleets import build_fleet
@@ -72,6 +74,22 @@ def test_at_test_an_image_and_its_mirror_image_have_one_embedding():
     assert torch.allclose(model.embed(some), model.embed(some.flip(-1)))
     model.train()
     assert not torch.allclose(model.encode(some), model.encode(some.flip(-1)))
+
+
+@pytest.mark.parametrize("both_sides", [False, True])
+def test_at_test_an_embedding_is_the_mean_over_views_of_the_image(both_sides):
+    model = fleet(replace(SPHERE, augment=1.0, views=3, both_sides=both_sides)).eval()
+    some = images(B)
+    views = [some, *(warp(some, one.expand(R, B, 2, 3)) for one in model.moved)]
+    views += [view.flip(-1) for view in views] if both_sides else []
+    assert len({view.sum().item() for view in views[:3]}) == 3, "they differ"
+    expected = sum(model.encoder(view) for view in views) / len(views)
+    assert torch.allclose(model.encode(some), expected)
+    for other in (model.refined_by(None), take_run(model, 0)):
+        runs = other.encoder.runs
+        assert torch.allclose(other.encode(some[:runs]).double(), expected[:runs], atol=1e-5)
+    model.train()
+    assert torch.equal(model.encode(some), model.encoder(some))
 
 
 def test_the_loss_is_that_with_refined_prototypes_and_half_of_that_with_the_first():

@@ -18,9 +18,9 @@ from semishot.paper.requests import Table5Request
 from semishot.paper.table5 import FeatureKind
 from semishot.report import baseline_tables
 from semishot.report.rendering import as_markdown, shown
-from semishot.training import pretraining
+from semishot.training import classification
+from semishot.training.classification import Pretraining
 from semishot.training.episode_streams import streams_of
-from semishot.training.pretraining import Pretraining
 from semishot.training.records import read_records
 from semishot.training.requests import Where
 from support.records import baseline
@@ -47,8 +47,8 @@ COLUMNS = [
 def short(monkeypatch):
     """Few episodes and a narrow encoder: the plan is what is tested."""
     monkeypatch.setattr(table5, "EPISODES", 7)
-    recipe = replace(pretraining.RECIPE.with_updates(2), filters=4)
-    monkeypatch.setattr(pretraining, "RECIPE", recipe)
+    recipe = replace(classification.RECIPE.with_updates(2), filters=4)
+    monkeypatch.setattr(classification, "RECIPE", recipe)
 
 
 def test_the_published_cells_are_the_papers():
@@ -62,7 +62,7 @@ def test_the_published_cells_are_the_papers():
 
 def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
     images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
-    pixels = FeatureKind("pixels", Pretraining(tiny_pool, pretraining.RECIPE, CPU))
+    pixels = FeatureKind("pixels", Pretraining(tiny_pool, classification.RECIPE, CPU))
     seen = table5.features_of(pixels, images, 0, Path())
     stream = streams_of(images, [5], shape)
     found = table5.baseline_accuracies(seen, stream, "nearest_neighbor", 0.1, episodes=4)
@@ -79,7 +79,7 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
 @pytest.mark.parametrize("classifier", published_baselines.CLASSIFIERS)
 def test_how_many_episodes_are_taken_together_changes_nothing(tiny_pool, monkeypatch, classifier):
     images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
-    random = FeatureKind("random", Pretraining(tiny_pool, pretraining.RECIPE, CPU))
+    random = FeatureKind("random", Pretraining(tiny_pool, classification.RECIPE, CPU))
     seen = table5.features_of(random, images, 1, Path())
     arguments = (seen, streams_of(images, [2], shape), classifier, 1e-2, 5)
     together = table5.baseline_accuracies(*arguments)

@@ -69,7 +69,7 @@ def test_all_columns_come_from_one_training_beside_the_supervised_one(records, t
 
 def test_a_record_says_how_its_prototypes_were_refined_at_test(records, tmp_path, tiny_pool):
     of = {0: {"steps": 10, "scale": 8.0, "cluster": False}}
-    of[5] = {"steps": 2, "scale": 12.0, "threshold": 0.3}
+    of[5] = {"steps": 3, "scale": 10.0, "threshold": 0.72}
     model = load_model(folders(tmp_path / "runs")[1], CPU)[1]
     for record in records:
         if record["model"] != "cosine_kmeans":

@@ -172,7 +172,7 @@ def import_all(device: str = "cpu") -> None:
     from semishot.paper import reproduce, table5  # noqa: F401
     from semishot.report import page, results  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
-    from semishot.training import evaluation, loop, pretraining  # noqa: F401
+    from semishot.training import classification, evaluation, loop, pretraining  # noqa: F401
 
     torch.set_num_threads(1)
     if (
@@ -181,7 +181,7 @@ def import_all(device: str = "cpu") -> None:
         torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()
     loop.CHUNK = loop.CPU_CHUNK = 5
     loop.CHECKPOINT_SECONDS = 0.0
-    pretraining.RECIPE = replace(pretraining.RECIPE, filters=8)
+    classification.RECIPE = replace(classification.RECIPE, filters=8)
     table5.EPISODES = 30
     pool_builder.BATCH = 16
     embedding_cache.MOST_ROWS = 8

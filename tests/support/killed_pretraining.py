@@ -8,12 +8,15 @@ import torch
 from semishot.data.pool import open_pool
 from semishot.system import files, locks
 from semishot.system.progress import Meter
-from semishot.training import checkpoints, chunks, loop, origin, pretraining
+from semishot.training import checkpoints, chunks, classification, loop, origin, pretraining
+from semishot.training.classification import Pretraining
 from semishot.training.config import Recipe
-from semishot.training.pretraining import Pretraining
 from support.killing import attempt
 
-WATCHED = {module.__file__ for module in (checkpoints, chunks, files, locks, pretraining, loop)}
+WATCHED = {
+    module.__file__
+    for module in (checkpoints, chunks, files, locks, pretraining, loop, classification)
+}
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
 MOMENTS = 20

@@ -16,6 +16,7 @@ from semishot.training import (
     centering,
     checkpoints,
     chunks,
+    classification,
     fleet_training,
     log,
     loop,
@@ -38,7 +39,10 @@ WATCHED = {
     },
     "classifiers": {
         m.__file__
-        for m in (pretraining, centering, checkpoints, files, fleet_training, observer, log, loop)
+        for m in (
+            *(pretraining, classification, centering, checkpoints, files, fleet_training),
+            *(observer, log, loop),
+        )
     },
     "saving": {torch.serialization.__file__},
     "tensorboard": {tensorboard.__file__, observer.__file__, log.__file__},

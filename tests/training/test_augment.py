@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from semishot.data.episodes import EpisodeShape, draws
-from semishot.training.augment import ROTATION, SHEAR, SHIFT, STRETCH, sample_maps, warp
+from semishot.network.warping import warp
+from semishot.training.augment import ROTATION, SHEAR, SHIFT, STRETCH, sample_maps
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import train

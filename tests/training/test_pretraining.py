@@ -19,9 +19,9 @@ from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
 from semishot.system.progress import Meter
-from semishot.training import loop, pretraining
+from semishot.training import batches, classification, loop, pretraining
+from semishot.training.classification import Pretraining
 from semishot.training.config import Recipe
-from semishot.training.pretraining import Pretraining
 
 CPU = torch.device("cpu")
 SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
@@ -45,7 +45,7 @@ def result_of(training):
 def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
     classes = tiny_pool.of_split("train")
     split = labeled_split(classes, 0.1, seed=3)
-    images, labels = pretraining.labeled_images(split)
+    images, labels = batches.labeled_images(split)
     assert len(images) == len(labels) == 2 * len(classes)
     for image, label in zip(images, labels, strict=True):
         owner = classes[label]
@@ -56,18 +56,18 @@ def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
 
 def test_every_epoch_takes_every_image_once_and_the_next_in_another_order():
     images = 230  # no multiple of the batch: an update may end one epoch and begin the next
-    steps = range(3 * images // pretraining.BATCH)
-    taken = np.concatenate([pretraining.batch_places(images, 5, step) for step in steps])
+    steps = range(3 * images // batches.BATCH)
+    taken = np.concatenate([batches.batch_places(images, 5, step) for step in steps])
     first, second = taken[:images], taken[images : 2 * images]
     assert sorted(first) == sorted(second) == list(range(images))
     assert not np.array_equal(first, second)
-    other = pretraining.batch_places(images, 6, 0)
-    assert not np.array_equal(other, taken[: pretraining.BATCH])
+    other = batches.batch_places(images, 6, 0)
+    assert not np.array_equal(other, taken[: batches.BATCH])
 
 
 def reference(pool, seed, updates, scale):
     """The same training, written with torch.nn: convolution, batch norm, ReLU, pool, linear."""
-    start = pretraining.untrained(pool, SMALL, [seed])
+    start = classification.untrained(pool, SMALL, [seed])
     blocks = []
     for block in range(4):
         weight = start.weights[block][0].detach().clone()
@@ -77,18 +77,18 @@ def reference(pool, seed, updates, scale):
     encoder = nn.Sequential(*blocks, nn.Flatten())
     classes = pool.of_split("train")
     head = nn.Linear(4, len(classes))
-    own = pretraining.LinearHead(4, len(classes), [seed])
+    own = classification.LinearHead(4, len(classes), [seed])
     head.weight = nn.Parameter(own.weight[0].detach().T.clone())
     nn.init.zeros_(head.bias)
     convs = [p for p in encoder.parameters() if p.ndim == 4]
     rest = [p for p in [*encoder.parameters(), *head.parameters()] if p.ndim != 4]
     groups = [{"params": convs, "weight_decay": SMALL.weight_decay}, {"params": rest}]
     optimizer = torch.optim.Adam(groups, lr=1e-3)
-    images, labels = pretraining.labeled_images(labeled_split(classes, 0.1, seed))
+    images, labels = batches.labeled_images(labeled_split(classes, 0.1, seed))
     for step in range(updates):
         for group in optimizer.param_groups:
             group["lr"] = 1e-3 if step < 2 else 5e-4
-        place = pretraining.batch_places(len(images), seed, step)
+        place = batches.batch_places(len(images), seed, step)
         pixels = torch.from_numpy(pool.images[images[place]]).float() / scale
         optimizer.zero_grad()
         truth = torch.from_numpy(labels[place])
@@ -119,7 +119,7 @@ def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
 def test_a_few_hundred_updates_learn_features_that_random_weights_lack(tiny_pool, tmp_path):
     recipe = replace(SMALL, updates=150, filters=8, halvings=(), labeled_fraction=0.5)
     (trained,) = encoders(tiny_pool, recipe, [0], tmp_path)
-    random = pretraining.untrained(tiny_pool, recipe, [0])
+    random = classification.untrained(tiny_pool, recipe, [0])
     classes = tiny_pool.of_split("test")
 
     def spread(encoder):
@@ -158,7 +158,7 @@ def test_a_class_without_a_labeled_image_is_refused():
     with pytest.raises(
         InputError, match="class 'rare' has 9 images, of which a labeled fraction of"
     ):
-        pretraining.check_labeled(pool, SMALL)
+        classification.check_labeled(pool, SMALL)
 
 
 def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
@@ -173,7 +173,7 @@ def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
 
 LONGER = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
 SEEDS = (4, 1)
-IMAGES = len(SEEDS) * pretraining.BATCH
+IMAGES = len(SEEDS) * batches.BATCH
 """Of an update."""
 
 
@@ -350,8 +350,10 @@ def test_a_diverging_one_names_the_seed_and_keeps_its_last_good_checkpoint(
     whole, tiny_pool, tmp_path, monkeypatch, updates, number
 ):
     """Spoiled after its loss was taken, the last update's too: nothing is made of such weights."""
-    built, head = [], pretraining.LinearHead
-    monkeypatch.setattr(pretraining, "LinearHead", lambda *a: built.append(head(*a)) or built[-1])
+    built, head = [], classification.LinearHead
+    monkeypatch.setattr(
+        classification, "LinearHead", lambda *a: built.append(head(*a)) or built[-1]
+    )
 
     def ruin() -> None:
         with torch.no_grad():

@@ -17,6 +17,7 @@ from semishot.errors import InputError
 from semishot.training import loop, pretraining
 from semishot.training.centering import center
 from semishot.training.chunks import episode_maps, images_on, training_episodes
+from semishot.training.classification import Pretraining, labeled_batches
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, begin_or_resume, training
@@ -24,7 +25,6 @@ from semishot.training.fleets import load_model
 from semishot.training.log import read_log
 from semishot.training.loop import Event
 from semishot.training.origin import TRAINING_FILE, Session, read_sessions
-from semishot.training.pretraining import Pretraining, labeled_batches
 from semishot.workers.folder_bytes import pack, unpack
 from support.fleets import CPU, StoppingRow, fleet_config, train_fleet
 
@@ -342,6 +342,11 @@ def test_half_of_the_classes_are_turned_all_images_of_a_class_alike():
     [
         ({"crop": 0.0}, "crop must be above 0 and at most 1, not 0.0"),
         ({"norm_momentum": 1.5}, "norm_momentum must be above 0 and at most 1, not 1.5"),
+        ({"views": 101}, "views must be at most 100, not 101"),
+        (
+            {"views": 5, "augment": 0.0},
+            "views of an image are moved as in training, where augment is 0",
+        ),
         ({"turned": 1.5}, "turned must be from 0 to 1, not 1.5"),
         ({"with_distractors": -0.5}, "with_distractors must be from 0 to 1, not -0.5"),
         ({"sphere": -1.0}, "sphere must be at least 0, not -1.0"),

@@ -1,6 +1,7 @@
 """ProtoNet: encode an episode in one pass, refine its prototypes, score its queries.
 
-Letters: R runs, B images, N classes, D embedding dimensions; S, U, Q support, unlabeled, query images.
+Letters: R runs, B images, V views of an image, N classes, D embedding dimensions; S, U, Q support, unlabeled
+and query images.
 """
 
 from copy import deepcopy
@@ -13,6 +14,7 @@ from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.network.encoder import ConvEncoder
 from semishot.network.sphere import Sphere
+from semishot.network.warping import warp
 from semishot.prototypes import class_prototypes, episode_loss
 
 if TYPE_CHECKING:
@@ -37,12 +39,14 @@ class ProtoNet(nn.Module):
         """Weight of the loss with the prototypes of Eq. 1, beside that with the refined ones."""
         self.both_sides = False
         """At test, embeddings are means over an image and its mirror image."""
+        self.moved = torch.empty(0, 2, 3)
+        """Maps (V - 1, 2, 3): at test, embeddings are means over an image and what these make of it."""
         self.methods: Methods | None = None
 
     def refined_by(self, refiner: nn.Module | None, steps: int | None = None) -> "ProtoNet":
         """The same embeddings, refined by another method."""
         other = ProtoNet(self.encoder, refiner, steps or self.steps, self.sphere)
-        other.both_sides = self.both_sides
+        other.both_sides, other.moved = self.both_sides, self.moved
         return other.train(self.training)
 
     def embed(self, images: Tensor) -> Tensor:
@@ -53,9 +57,16 @@ class ProtoNet(nn.Module):
     def encode(self, images: Tensor) -> Tensor:
         """The same, before they are put on a sphere."""
         embeddings: Tensor = self.encoder(images)
-        if self.both_sides and not self.training:
-            embeddings = (embeddings + self.encoder(images.flip(-1))) / 2
-        return embeddings
+        if self.training:
+            return embeddings
+        others = [
+            warp(images, m.to(images.device).expand(*images.shape[:2], 2, 3)) for m in self.moved
+        ]
+        if self.both_sides:
+            others += [view.flip(-1) for view in (images, *others)]
+        for view in others:
+            embeddings = embeddings + self.encoder(view)
+        return embeddings / (1 + len(others))
 
     def score(
         self, embeddings: Tensor, shape: EpisodeShape, present: Tensor | None = None
@@ -154,6 +165,7 @@ def take_run(fleet: ProtoNet, run: int) -> ProtoNet:
         sphere.load_state_dict(_of_run(fleet.sphere, run))
     single = ProtoNet(alone, refiner, fleet.steps, sphere)
     single.initial_loss, single.both_sides = fleet.initial_loss, fleet.both_sides
+    single.moved = fleet.moved
     return single.to(encoder.weights[0].device).eval()
 
 

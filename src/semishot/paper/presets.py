@@ -67,9 +67,10 @@ class Preset:
 STAGES = (SUPERVISED, SEMI_SUPERVISED_INFERENCE, COSINE)
 AT_TEST = {
     (COSINE, 0): AtTest(10, {"scale": 8.0, "cluster": False}),
-    (COSINE, 5): AtTest(2, {"scale": 12.0, "threshold": 0.3}),
+    (COSINE, 5): AtTest(3, {"scale": 10.0, "threshold": 0.72}),
 }
-"""Chosen on the validation classes of miniImageNet: `experiments/second_generation`."""
+PHOTOS_AT_TEST = {**AT_TEST, (COSINE, 5): AtTest(2, {"scale": 12.0, "threshold": 0.3})}
+"""Chosen on the validation classes of Omniglot and of miniImageNet: `experiments/second_generation`."""
 
 PRESETS = {
     "ren2018": Preset(
@@ -94,6 +95,7 @@ PRESETS = {
             with_distractors=0.5,
             sphere=10.0,
             initial_loss=0.5,
+            views=5,
             first=Classification(
                 updates=4_000, batch=512, crop=1.0, turned_loss=0.0, rotation_loss=0.0
             ),
@@ -147,9 +149,14 @@ FOR_DATASET = {
         PRESETS["semishot"], recipe=_BEYOND, train=replace(PHOTO_TRAIN, way=30, query=3)
     ),
     ("two-stage", MINI): replace(
-        PRESETS["two-stage"], recipe=replace(_STAGES, labeled_fraction=0.4), train=_WIDE
+        PRESETS["two-stage"],
+        recipe=replace(_STAGES, labeled_fraction=0.4),
+        train=_WIDE,
+        at_test=PHOTOS_AT_TEST,
     ),
-    ("two-stage", TIERED): replace(PRESETS["two-stage"], recipe=_STAGES, train=_WIDE),
+    ("two-stage", TIERED): replace(
+        PRESETS["two-stage"], recipe=_STAGES, train=_WIDE, at_test=PHOTOS_AT_TEST
+    ),
 }
 """Presets that differ for a data set of the paper."""
 

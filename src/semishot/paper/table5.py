@@ -30,11 +30,12 @@ from semishot.paper.requests import Table5Request
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
-from semishot.training import pretraining
+from semishot.training import classification, pretraining
+from semishot.training.batches import BATCH
+from semishot.training.classification import Pretraining
 from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.evaluation import embed_classes
 from semishot.training.origin import data_state
-from semishot.training.pretraining import Pretraining
 from semishot.training.records import (
     Baseline,
     BaselineRecord,
@@ -58,13 +59,13 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     pool, device = datasets.load(request.dataset, where.data_root), pick_device(where.device)
     if not features and not request.with_scale_bug:
         raise InputError(f"--features takes at least one of {', '.join(FEATURES)}")
-    recipe = replace(pretraining.RECIPE, labeled_fraction=LABELED_FRACTION.get(pool.name, 0.1))
+    recipe = replace(classification.RECIPE, labeled_fraction=LABELED_FRACTION.get(pool.name, 0.1))
     recipe = recipe if request.updates is None else recipe.with_updates(request.updates)
     images = all_labeled(pool.of_split("test"))
     tests = TABLE5_TEST.get(pool.name, (ONE_SHOT,))
     check_enough(images, *tests)
     if "pretrained" in features or request.with_scale_bug:
-        pretraining.check_labeled(pool, recipe)
+        classification.check_labeled(pool, recipe)
     name = f"{pool.fingerprint[:8]}-{recipe.updates}updates.json"
     path = where.runs / pool.name / "table5" / name
     plain = Pretraining(pool, recipe, device)
@@ -109,7 +110,7 @@ def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -
         return torch.from_numpy(pool.images[images.order]).flatten(1).to(device)
     encoder: ConvEncoder
     if kind.name == "random":
-        encoder = pretraining.untrained(pool, kind.training.recipe, [seed]).to(device)
+        encoder = classification.untrained(pool, kind.training.recipe, [seed]).to(device)
     else:
         (encoder,) = pretraining.pretrained_encoders(kind.training, [seed], runs)
     return embed_classes(ProtoNet(encoder), pool, images)[0]
@@ -129,7 +130,7 @@ def baseline_records(
         seconds, device = time.monotonic() - begun, device_name(training.device)
         baseline = Baseline(training.pool.name, classifier, kind.name, seed, training.scale_bug)
         if kind.name == "pretrained":
-            baseline = replace(baseline, recipe=training.recipe, batch=pretraining.BATCH)
+            baseline = replace(baseline, recipe=training.recipe, batch=BATCH)
         data = data_state(training.pool)
         measurement = Measurement(stream.shape, "test", seconds, device, data, trained)
         found.append(baseline_record(baseline, measurement, right))

@@ -1,13 +1,10 @@
-"""Random affine maps, crops and quarter turns: drawn by address like episodes, applied on the device.
+"""Random affine maps, crops and quarter turns of images, drawn by address like episodes.
 
-Letters: E episodes, B images of an episode, R runs, C channels, H x W pixels.
+Letters: E episodes, B images of an episode, V views.
 """
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
 
 from semishot.data.episodes import draws
 
@@ -43,6 +40,13 @@ def sample_maps(
     return maps
 
 
+def maps_at_test(strength: float, views: int) -> NDArray[np.float32]:
+    """(V - 1, 2, 3): how the views of an image at test are moved, the same for all images; the first view is
+    the image itself."""
+    maps: NDArray[np.float32] = sample_maps(strength, 0, 0, (1, views - 1))[0]
+    return maps
+
+
 def sample_crops(least: float, seed: int, start: int, size: tuple[int, int]) -> NDArray[np.float32]:
     """(E, B, 2, 3): a square anywhere in each image, of a part of its area between `least` and all."""
     count, images = size
@@ -68,15 +72,3 @@ def compose(outer: NDArray[np.float32], inner: NDArray[np.float32]) -> NDArray[n
     """outer(inner(x)), for maps (..., 2, 3)."""
     linear, shift = outer[..., :2] @ inner[..., :2], outer[..., :2] @ inner[..., 2:]
     return np.concatenate([linear, shift + outer[..., 2:]], -1)
-
-
-def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """uint8 images (R, B, C, H, W) transformed by maps (R, B, 2, 3), bilinear.
-
-    Pixels from outside the image are zeros (paper) for one channel, the mirrored image for several.
-    """
-    flat = images.flatten(0, 1)
-    grid = F.affine_grid(maps.flatten(0, 1), list(flat.shape), align_corners=False)
-    outside = "zeros" if images.shape[2] == 1 else "reflection"
-    moved = F.grid_sample(flat.float(), grid, padding_mode=outside, align_corners=False)
-    return moved.round().to(torch.uint8).view_as(images)

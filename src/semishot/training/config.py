@@ -21,8 +21,8 @@ NOT_REFINED = "not_refined"
 """In records: a method's runs, tested without it."""
 MOST_UPDATES, MOST_FILTERS, MOST_BATCH = 10**9, 10**6, 10**6
 """Months, and more memory than there is."""
-MOST_STEPS = 1000
-"""The most refinement steps: a model from an untrusted source must not run forever."""
+MOST_STEPS, MOST_VIEWS = 1000, 100
+"""The most refinement steps, and views of an image: a model from an untrusted source must not run forever."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,15 @@ class Recipe:
     """How far the moving averages of batch norm go in an update."""
     both_sides: bool = False
     """At test, average the embeddings of an image and of its mirror image: for photographs."""
+    views: int = 1
+    """At test, average the embeddings of so many views of an image: itself, and others, moved by random maps
+    as in training, the same for all images."""
     first: Classification | None = None
     """How the encoder is trained before the episodes, if it is."""
 
     def __post_init__(self) -> None:
-        most = {"updates": MOST_UPDATES, "filters": MOST_FILTERS, "steps": MOST_STEPS}
+        most = {"updates": MOST_UPDATES, "filters": MOST_FILTERS}
+        most |= {"steps": MOST_STEPS, "views": MOST_VIEWS}
         for name, high in most.items():
             check_number(name, getattr(self, name), 1, high)
         _positive(self, "learning_rate")
@@ -120,6 +124,8 @@ class Recipe:
         for name in ("turned", "with_distractors"):
             if not 0 <= (value := getattr(self, name)) <= 1:
                 raise InputError(f"{name} must be from 0 to 1, not {value}")
+        if self.views > 1 and not self.augment:
+            raise InputError("views of an image are moved as in training, where augment is 0")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON. `mirror` and what follows `steps` are written only if they were changed: older files do
@@ -164,7 +170,7 @@ class Recipe:
 
 LATER = (
     *("mirror", "optimizer", "crop", "turned", "with_distractors", "sphere", "initial_loss"),
-    *("norm_momentum", "both_sides", "first"),
+    *("norm_momentum", "both_sides", "views", "first"),
 )
 """Fields of `Recipe` that version 0.1 does not have."""
 

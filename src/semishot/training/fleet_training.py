@@ -35,6 +35,7 @@ from semishot.training.chunks import (
     training_episodes,
     updates_that_fit,
 )
+from semishot.training.classification import Pretraining
 from semishot.training.config import FleetConfig, Recipe, read_config
 from semishot.training.fleet_table import Row
 from semishot.training.fleets import build_fleet, load_model, save_model
@@ -44,7 +45,6 @@ from semishot.training.observer import FleetObserver, RowObserver
 from semishot.training.origin import Session, Sessions
 from semishot.training.pretraining import (
     CLASSIFIERS,
-    Pretraining,
     file_of,
     load_encoder,
     sessions_of,

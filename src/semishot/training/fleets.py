@@ -16,6 +16,7 @@ from semishot.network.protonet import ProtoNet
 from semishot.network.sphere import Sphere
 from semishot.system.open_files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
+from semishot.training.augment import maps_at_test
 from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
 
@@ -136,4 +137,5 @@ def build_fleet(
     sphere = Sphere(len(members), features, recipe.sphere) if recipe.sphere else None
     fleet = ProtoNet(encoder, refiner, recipe.steps, sphere)
     fleet.initial_loss, fleet.both_sides = recipe.initial_loss, recipe.both_sides
+    fleet.moved = torch.from_numpy(maps_at_test(recipe.augment, recipe.views))
     return fleet

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from semishot.data.episodes import EpisodeShape
 from semishot.network.classifier import TurnedClassifier
 from semishot.network.protonet import ProtoNet
-from semishot.training.augment import warp
+from semishot.network.warping import warp
 
 
 @dataclass(frozen=True)
