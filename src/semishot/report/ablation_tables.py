@@ -11,7 +11,8 @@ from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Provenance, Section
 from semishot.report.statistics import paired
 from semishot.report.tables import COLUMNS
-from semishot.training.records import AblationRecord, Choice
+from semishot.training.recipe_choices import Choice
+from semishot.training.records import AblationRecord
 
 
 def ablations_section(records: Sequence[AblationRecord]) -> Section:
