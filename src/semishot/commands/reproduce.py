@@ -1,6 +1,7 @@
 """`semishot demo` and `semishot reproduce ...`: parse, call one function, print."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,7 +128,8 @@ def ablations(
     records = ablations.ablations(request, where, workers, output.tensorboard)
     words = rendering.as_text(ablation_tables.ablations_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
-    file = f"ablations-{request.only.replace(' ', '-')}".rstrip("-") + f"{_suffix(records)}.json"
+    words = re.findall(r"\w+", request.only.replace("'", ""))
+    file = f"{'-'.join(['ablations', *words])}{_suffix(records)}.json"
     hand_out(text, records, where, [output.publish], f"{request.dataset}/{file}")
 
 

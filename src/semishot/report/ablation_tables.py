@@ -1,7 +1,8 @@
 """Records of ablations, and of how a recipe was chosen -> sections."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,10 +10,13 @@ from semishot.paper import published
 from semishot.report.images import preparing, using
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Provenance, Section
-from semishot.report.statistics import paired
-from semishot.report.tables import COLUMNS
+from semishot.report.statistics import paired, unbiased
+from semishot.report.tables import COLUMNS, Measured, beside, cell, is_beside_paper
 from semishot.training.recipe_choices import Choice
 from semishot.training.records import AblationRecord
+
+PAPER = "ren2018"
+"""The preset that the paper's numbers are compared with."""
 
 
 def ablations_section(records: Sequence[AblationRecord]) -> Section:
@@ -29,7 +33,8 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
         about=[
             f"One change at a time, M = {tests} at test; `difference` is to the preset's own cell, "
             f"split by split, with its 95 % interval by Student's t over {splits} splits, and t. If the "
-            "interval holds zero, the change may be worth nothing."
+            "interval holds zero, the change may be worth nothing. `from the paper` is how far it is "
+            "from the paper's cell, with z."
         ],
     )
 
@@ -37,33 +42,46 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
 def ablations_grid(records: Sequence[AblationRecord]) -> Grid:
     """Each variant beside the cell it is compared with, split by split."""
     base = {cell_of(r): r["accuracy"] for r in records if not r["variant"]}
-    groups: dict[tuple[str, int, str, str], dict[int, list[tuple[float, float]]]] = {}
+    groups: dict[tuple[str, int, str, str], dict[int, list[AblationRecord]]] = {}
     for record in records:
         if record["variant"]:
             if cell_of(record) not in base:
                 raise ValueError(f"{record['variant']!r} has no cell that it departs from")
-            pair = 100 * record["accuracy"], 100 * base[cell_of(record)]
             name = record["preset"], record["updates"], record["model"], record["variant"]
-            groups.setdefault(name, {}).setdefault(record["distractors"], []).append(pair)
+            groups.setdefault(name, {}).setdefault(record["distractors"], []).append(record)
     header = ["preset", "updates", "model", "change"]
     for h in published.DISTRACTORS:
-        header += [COLUMNS[h], "difference"]
+        header += [COLUMNS[h], "difference", "from the paper"]
     rows = []
     for (preset, updates, model, variant), columns in groups.items():
         row: list[Cell] = [preset, Number(updates, decimals=0), published.title(model), variant]
         for h in published.DISTRACTORS:
-            row += difference(columns[h]) if h in columns else ["", ""]
+            row += in_column(columns[h], base) if h in columns else ["", "", ""]
         rows.append(row)
     return Grid("One change at a time", header, rows)
 
 
-def difference(pairs: Sequence[tuple[float, float]]) -> list[Cell]:
-    """The mean of the variant, and of its difference to the cell itself."""
-    ours, base = np.array(pairs).T
-    mean, gap = Number(float(ours.mean())), paired(dict(enumerate(ours)), dict(enumerate(base)))
-    if gap is None:
-        return [mean, Number(float((ours - base).mean()), form="difference")]
-    return [mean, Number(gap.mean, form="difference", note=gap.interval, t=gap.t)]
+def in_column(
+    records: Sequence[AblationRecord], base: Mapping[tuple[str, str, int, int], float]
+) -> list[Cell]:
+    """The mean of the variant, its difference to the cell itself, and from the paper's."""
+    ours = np.array([100 * r["accuracy"] for r in records])
+    own = np.array([100 * base[cell_of(r)] for r in records])
+    gap = paired(dict(enumerate(ours)), dict(enumerate(own)))
+    difference = Number(float((ours - own).mean()), form="difference")
+    if gap is not None:
+        difference = replace(difference, note=gap.interval, t=gap.t)
+    measured = cell(records)
+    assert measured is not None
+    return [measured.number(), difference, from_paper(measured, records[0])]
+
+
+def from_paper(measured: Measured, record: AblationRecord) -> Cell:
+    """Nothing for a preset that is not the paper's, or a data set that is not."""
+    tables = [t for t in published.TABLES.values() if is_beside_paper(t, [record])]
+    where = record["model"], record["shot"], record["distractors"]
+    theirs = tables[0].cells.get(where) if tables and record["preset"] == PAPER else None
+    return beside(measured, theirs, unbiased(theirs.error))[1] if theirs else ""
 
 
 def cell_of(record: AblationRecord) -> tuple[str, str, int, int]:
