@@ -142,7 +142,7 @@ def hand_out(
 ) -> None:
     """Print the text, add the records to `file` in each folder, and write the report of all runs."""
     from semishot.report.page import report_on_runs
-    from semishot.training.records import publish
+    from semishot.training.result_files import publish
 
     print(text)
     for folder in folders:
