@@ -128,8 +128,8 @@ def ablations(
     records = ablations.ablations(request, where, workers, output.tensorboard)
     words = rendering.as_text(ablation_tables.ablations_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
-    words = re.findall(r"\w+", request.only.replace("'", ""))
-    file = f"{'-'.join(['ablations', *words])}{_suffix(records)}.json"
+    asked = re.findall(r"\w+", request.only.replace("'", ""))
+    file = "-".join(["ablations", *asked]) + f"{_suffix(records)}.json"
     hand_out(text, records, where, [output.publish], f"{request.dataset}/{file}")
 
 
