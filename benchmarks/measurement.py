@@ -15,7 +15,7 @@ import torch
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.memory import keep_freed_memory
-from semishot.training.records import versions
+from semishot.training.origin import versions
 from speed_tables import table
 
 RESULTS = Path(__file__).parents[1] / "results" / "speed"

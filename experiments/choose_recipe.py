@@ -22,7 +22,7 @@ from semishot.system.files import write_json
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate
 from semishot.training.fleets import load_model
-from semishot.training.records import versions
+from semishot.training.origin import versions
 
 SEEDS = (0, 1)
 FIRST = Recipe(updates=10_000, cosine=True, augment=1.0)

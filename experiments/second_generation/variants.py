@@ -41,7 +41,7 @@ from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.episode_streams import streams_of
 from semishot.training.evaluation import embed_classes, episode_accuracies
 from semishot.training.fleets import load_model
-from semishot.training.records import versions
+from semishot.training.origin import versions
 
 BASE = "the preset"
 

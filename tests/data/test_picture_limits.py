@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semishot.data import picture_limits
+from semishot.data import memory_budget, metadata_limits, picture_limits
 from semishot.data.decoding import decode, opened, quiet, upright
 from semishot.data.framing import Ink, Middle, Whole
-from semishot.data.picture_limits import MOST_MEMORY, MOST_SIDE, SPARE, Budget, memory
+from semishot.data.memory_budget import Budget
+from semishot.data.picture_limits import MOST_MEMORY, MOST_SIDE, SPARE, memory
 from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
 from support.images import encoded, noise
@@ -129,9 +130,18 @@ PROGRESSIVE = encoded(noise(0, 16, 16, 3), "JPEG", progressive=True)
 GIF = encoded(noise(0, 16, 16), "GIF")
 GIF_BLOCKS = 13 + (3 << (GIF[10] & 7) + 1)
 FEW = {
-    "MOST_CHUNKS": 10, "MOST_METADATA": 2**20, "MOST_SEGMENTS": 20, "MOST_BLOCKS": 20, "MOST_TAGS": 30,
-    "MOST_VALUES": 1000, "SLOW_BYTES": 500, "MOST_COMMENTS": 5, "MOST_SCANNED": 5000, "MOST_ODD": 2000,
+    metadata_limits: {
+        "MOST_CHUNKS": 10, "MOST_METADATA": 2**20, "MOST_SEGMENTS": 20, "MOST_BLOCKS": 20,
+        "MOST_TAGS": 30, "MOST_VALUES": 1000, "MOST_ODD": 2000,
+    },
+    picture_limits: {"SLOW_BYTES": 500, "MOST_COMMENTS": 5, "MOST_SCANNED": 5000},
 }  # fmt: skip
+
+
+def allow_few(monkeypatch) -> None:
+    for module, limits in FEW.items():
+        for name, value in limits.items():
+            monkeypatch.setattr(module, name, value)
 
 
 def in_jpeg(*segments: bytes) -> bytes:
@@ -168,8 +178,7 @@ def in_gif(blocks: bytes) -> bytes:
 def test_what_takes_too_much_memory_or_time_is_refused_before_it_is_decoded(
     data, message, monkeypatch
 ):
-    for name, value in FEW.items():
-        monkeypatch.setattr(picture_limits, name, value)
+    allow_few(monkeypatch)
     with pytest.raises(
         InputError, match=rf"photo.x has .*{message}.*; replace or remove this file"
     ):
@@ -177,8 +186,7 @@ def test_what_takes_too_much_memory_or_time_is_refused_before_it_is_decoded(
 
 
 def test_what_is_usual_is_read(monkeypatch):
-    for name, value in FEW.items():
-        monkeypatch.setattr(picture_limits, name, value)
+    allow_few(monkeypatch)
     exif = segment(0xE1, b"Exif\0\0" + JPEG)
     for data in (
         JPEG, PROGRESSIVE, in_jpeg(exif, segment(0xE2, JPEG * 10)), GIF, in_gif(b"!\xfe\3abc\0"),
@@ -189,8 +197,7 @@ def test_what_is_usual_is_read(monkeypatch):
 
 def test_what_follows_the_header_or_the_only_scan_is_not_searched(monkeypatch):
     """Counting in megabytes of pixels would take a tenth of the time to decode them."""
-    for name, value in FEW.items():
-        monkeypatch.setattr(picture_limits, name, value)
+    allow_few(monkeypatch)
     scan = JPEG[JPEG.index(b"\xff\xda") : -2]
     decode(JPEG + b"Exif\0\0" * 101, "it", 4)
     decode(JPEG + scan * 101, "it", 4)
@@ -312,8 +319,8 @@ def test_threads_share_one_budget():
 def test_of_processes_one_at_a_time_decodes_a_large_picture():
     budget, held = Budget(MOST_MEMORY), threading.Lock()
     budget.one_large = held
-    with budget.take(picture_limits.LARGE_MEMORY):
+    with budget.take(memory_budget.LARGE_MEMORY):
         assert not held.locked()
-    with budget.take(picture_limits.LARGE_MEMORY + 1):
+    with budget.take(memory_budget.LARGE_MEMORY + 1):
         assert held.locked()
     assert not held.locked()

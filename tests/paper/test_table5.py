@@ -21,8 +21,8 @@ from semishot.report.rendering import as_markdown, shown
 from semishot.training import classification
 from semishot.training.classification import Pretraining
 from semishot.training.episode_streams import streams_of
-from semishot.training.records import read_records
 from semishot.training.requests import Where
+from semishot.training.result_files import read_records
 from support.records import baseline
 
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ from semishot.paper.requests import TableRequest
 from semishot.report import grouping, rendering, table_sections, tables
 from semishot.training import pretraining
 from semishot.training.fleets import load_model
-from semishot.training.records import publish, read_records
+from semishot.training.result_files import publish, read_records
 
 CPU = torch.device("cpu")
 REAL = presets.PRESETS["two-stage"]

@@ -39,7 +39,8 @@ from semishot.training.config import FleetConfig, Member, Recipe, read_config
 from semishot.training.fleet_training import begin_or_resume
 from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.log import cut_log
-from semishot.training.records import read_records, records_so_far
+from semishot.training.records import records_so_far
+from semishot.training.result_files import read_records
 from support.records import record
 
 CPU = torch.device("cpu")

@@ -141,6 +141,24 @@ def test_variants_of_the_preset_are_trained_compared_and_found_again(
 def test_every_variant_differs_from_the_preset_in_what_its_name_says(dataset):
     preset = presets.preset("two-stage", dataset)
     held = variants.variants_of(preset, dataset)
-    assert next(iter(held.values())) == variants.Variant(preset.recipe, preset.train)
+    recipe = replace(preset.recipe, views=1)
+    assert next(iter(held.values())) == variants.Variant(recipe, preset.train)
     assert len(set(map(str, held.values()))) == len(held)
     assert [variants.column_name(s) for s in variants.columns_of(dataset)][1].endswith(" D")
+
+
+@pytest.mark.parametrize("dataset", ["mini-imagenet", "omniglot"])
+def test_the_settings_of_the_preset_are_among_those_compared(dataset):
+    preset = presets.preset("two-stage", dataset)
+    settings = variants.settings_of(preset, dataset)
+    for distractors in (0, 5):
+        own = preset.at_test["cosine_kmeans", distractors]
+        tried = [how[distractors] for how in settings.values() if distractors in how]
+        assert settings["the preset's"][distractors] == own
+        assert len(tried) > 3
+        assert None in tried  # as learned
+
+
+def test_known_images_belong_to_their_classes_and_distractors_to_none():
+    weights = variants.Known(1)(torch.zeros(2, 6, 4), torch.zeros(2, 2, 4))
+    assert weights.tolist() == [[[1, 0], [1, 0], [0, 1], [0, 1], [0, 0], [0, 0]]] * 2

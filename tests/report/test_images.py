@@ -12,7 +12,7 @@ from semishot.report.grouping import group
 from semishot.report.mask_tables import masks_section
 from semishot.report.reading import Results
 from semishot.report.rendering import as_markdown, as_text
-from semishot.training.records import publish
+from semishot.training.result_files import publish
 from support.records import ablation, baseline, masks, record
 
 PREPARE = "semishot data prepare omniglot --download --reduction cubic --rotations warped --data-root FOLDER"

@@ -7,7 +7,7 @@ import pytest
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.report import marked_tables
-from semishot.training.records import publish
+from semishot.training.result_files import publish
 from support.records import record
 
 REPOSITORY = Path(__file__).parents[2]

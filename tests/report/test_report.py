@@ -21,7 +21,7 @@ from semishot.report import charts, gallery, grouping, svg, tables
 from semishot.report.page import MOST_CURVES, make_sections, write_report
 from semishot.report.reading import read_results
 from semishot.report.rendering import shown
-from semishot.training.records import identity, read_records
+from semishot.training.result_files import identity, read_records
 from support.commands import refusal
 from support.presets import shorten
 

@@ -21,8 +21,8 @@ from semishot.report.ablation_tables import ablations_grid, ablations_section, c
 from semishot.report.rendering import shown
 from semishot.training.config import Recipe
 from semishot.training.fleets import find_model
-from semishot.training.records import publish, read_records
 from semishot.training.requests import Where
+from semishot.training.result_files import publish, read_records
 from support.presets import shorten
 from support.records import ablation, record
 

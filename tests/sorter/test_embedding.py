@@ -14,7 +14,8 @@ import torch
 from PIL import Image
 
 from semishot.data import decoding
-from semishot.data.picture_limits import SPARE, Budget
+from semishot.data.memory_budget import Budget
+from semishot.data.picture_limits import SPARE
 from semishot.errors import InputError
 from semishot.sorter import embedding as embedding
 from semishot.sorter import embedding_cache

@@ -10,6 +10,8 @@ from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.training import records as rec
 from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.recipe_choices import as_choice
+from semishot.training.result_files import publish, read_records
 from support.records import ablation, baseline, masks, record
 
 PUBLISHED = Path(__file__).parents[2] / "results"
@@ -130,7 +132,7 @@ def test_what_is_not_a_record_is_refused_with_the_name_of_the_field(content, lin
 def test_the_record_of_a_choice_is_checked_field_by_field():
     path = PUBLISHED / "omniglot" / "choice.json"
     choice = json.loads(path.read_text(encoding="utf-8"))
-    assert rec.as_choice(choice, path) is choice
+    assert as_choice(choice, path) is choice
     for wrong, line in (
         (3, "it must be an object, not 3"),
         (choice | {"title": 5}, "title must be a string, not 5"),
@@ -138,7 +140,7 @@ def test_the_record_of_a_choice_is_checked_field_by_field():
         ({"variants": []}, "title is missing"),
     ):
         with pytest.raises(InputError, match="json is not the record of a choice: ") as refused:
-            rec.as_choice(wrong, path)
+            as_choice(wrong, path)
         assert str(refused.value).endswith(line)
 
 
@@ -158,7 +160,7 @@ def test_files_of_version_01_are_given_the_kind_of_their_records():
     for path in [*PUBLISHED.glob("omniglot/[aft]*.json"), *PUBLISHED.glob("mini*/[aft]*.json")]:
         old += '"kind"' not in path.read_text(encoding="utf-8")
         expected = next((kinds[name] for name in kinds if path.stem.startswith(name)), "accuracy")
-        assert {r["kind"] for r in rec.read_records(path)} == {expected}, path
+        assert {r["kind"] for r in read_records(path)} == {expected}, path
     assert old >= 5
 
 
@@ -166,12 +168,12 @@ def test_files_of_version_01_are_given_the_kind_of_their_records():
 def test_a_record_without_its_kind_is_read_as_it_was(kind, tmp_path):
     whole = ONE_OF_EACH[kind]()
     old = {k: v for k, v in whole.items() if k not in ("kind", "only")}
-    assert rec.read_records(written(tmp_path / "some.json", [old])) == [whole]
+    assert read_records(written(tmp_path / "some.json", [old])) == [whole]
 
 
 def test_the_record_says_what_was_asked_for_not_the_name_of_its_file(tmp_path):
     path = written(tmp_path / "ablations-r.json", [ablation(only="distances over 2 r^2")])
-    assert rec.read_records(path) == [ablation(only="distances over 2 r^2")]
+    assert read_records(path) == [ablation(only="distances over 2 r^2")]
 
 
 @pytest.mark.parametrize("content", ["[", "\xff", "[" * 100_000])
@@ -179,7 +181,7 @@ def test_a_file_that_is_not_json_is_named(content, tmp_path):
     path = tmp_path / "result.json"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(InputError, match=r"cannot read result file .*result\.json"):
-        rec.read_records(path)
+        read_records(path)
     with pytest.raises(
         InputError, match="cannot read .*result.json .*; delete it to measure again"
     ):
@@ -197,7 +199,7 @@ def test_a_file_that_is_not_json_is_named(content, tmp_path):
 def test_content_that_is_not_records_is_named(content, line, tmp_path):
     path = written(tmp_path / "result.json", content)
     with pytest.raises(InputError, match=f"result.json is not a result file.*{line[-30:]}$"):
-        rec.read_records(path)
+        read_records(path)
     with pytest.raises(InputError, match=f"{line[-30:]}; delete it to measure again"):
         rec.records_so_far(path)
 
@@ -206,7 +208,7 @@ def test_what_was_not_measured_yet_is_no_record_and_a_file_that_is_not_there_an_
     path = tmp_path / "result.json"
     assert rec.records_so_far(path) == []
     with pytest.raises(InputError, match="cannot read result file"):
-        rec.read_records(path)
+        read_records(path)
     written(path, [record()])
     assert rec.records_so_far(path) == [record()]
 
@@ -216,10 +218,10 @@ def test_what_was_not_measured_yet_is_no_record_and_a_file_that_is_not_there_an_
 
 def test_a_second_measurement_replaces_the_first(tmp_path):
     path = tmp_path / "some.json"
-    rec.publish([record(episode_accuracies=[0.9]), record(split_seed=1)], path)
+    publish([record(episode_accuracies=[0.9]), record(split_seed=1)], path)
     again = [record(split_seed=1, accuracy=0.7), record(split_seed=2), masks(split_seed=1)]
-    rec.publish(again, path)
-    assert rec.read_records(path) == [record(), *again]
+    publish(again, path)
+    assert read_records(path) == [record(), *again]
     lines = path.read_text(encoding="utf-8").splitlines()
     assert (lines[0], lines[-1], len(lines)) == ("[", "]", 6)
 
@@ -227,12 +229,12 @@ def test_a_second_measurement_replaces_the_first(tmp_path):
 def test_what_was_published_by_version_01_is_replaced_too(tmp_path):
     old = {k: v for k, v in record().items() if k != "kind"}
     path = written(tmp_path / "some.json", [old, old | {"split_seed": 1}])
-    rec.publish([record(accuracy=0.1)], path)
-    assert rec.read_records(path) == [record(accuracy=0.1), record(split_seed=1)]
+    publish([record(accuracy=0.1)], path)
+    assert read_records(path) == [record(accuracy=0.1), record(split_seed=1)]
 
 
 def test_a_damaged_file_is_not_published_to(tmp_path):
     path = written(tmp_path / "some.json", [{"model": 3}])
     with pytest.raises(InputError, match="record 0: dataset is missing"):
-        rec.publish([record()], path)
+        publish([record()], path)
     assert json.loads(path.read_text()) == [{"model": 3}]

@@ -20,7 +20,7 @@ def examine(root: Path | None = None) -> dict[str, str]:
     from semishot import datasets
     from semishot.data.pool import data_root
     from semishot.system.devices import device_names
-    from semishot.training.records import versions
+    from semishot.training.origin import versions
 
     return {
         **versions(),

@@ -128,8 +128,8 @@ def ablations(
     records = ablations.ablations(request, where, workers, output.tensorboard)
     words = rendering.as_text(ablation_tables.ablations_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
-    words = re.findall(r"\w+", request.only.replace("'", ""))
-    file = f"{'-'.join(['ablations', *words])}{_suffix(records)}.json"
+    asked = re.findall(r"\w+", request.only.replace("'", ""))
+    file = "-".join(["ablations", *asked]) + f"{_suffix(records)}.json"
     hand_out(text, records, where, [output.publish], f"{request.dataset}/{file}")
 
 
@@ -142,7 +142,7 @@ def hand_out(
 ) -> None:
     """Print the text, add the records to `file` in each folder, and write the report of all runs."""
     from semishot.report.page import report_on_runs
-    from semishot.training.records import publish
+    from semishot.training.result_files import publish
 
     print(text)
     for folder in folders:

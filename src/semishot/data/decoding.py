@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
+from semishot.data.memory_budget import budget
+from semishot.data.metadata_limits import check_file
 from semishot.data.picture_limits import (
     BITS_PER_SAMPLE,
     MOST_BYTES,
@@ -20,8 +22,6 @@ from semishot.data.picture_limits import (
     ORIENTATION,
     PHOTOMETRIC,
     REMEDY,
-    budget,
-    check_file,
     check_image,
     memory,
     reduce_if_needed,

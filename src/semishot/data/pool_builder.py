@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data import picture_limits
+from semishot.data import memory_budget
 from semishot.data.image_sources import ImageSource
 from semishot.data.pool import (
     ImageClass,
@@ -224,7 +224,7 @@ def _block_ctrl_c() -> Iterator[None]:
 
 def _begin_work(one_large: AbstractContextManager[Any]) -> None:
     """In a worker: share the bound of memory, and end with the parent instead of waiting forever."""
-    picture_limits.budget.one_large = one_large
+    memory_budget.budget.one_large = one_large
     end_with_parent()
     signal.signal(signal.SIGTERM, _end_soon)
 

@@ -12,7 +12,8 @@ from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Provenance, Section
 from semishot.report.statistics import paired, unbiased
 from semishot.report.tables import COLUMNS, Measured, beside, cell, is_beside_paper
-from semishot.training.records import AblationRecord, Choice
+from semishot.training.recipe_choices import Choice
+from semishot.training.records import AblationRecord
 
 PAPER = "ren2018"
 """The preset that the paper's numbers are compared with."""

@@ -16,14 +16,13 @@ from semishot.training.config import (
     Recipe,
 )
 from semishot.training.records import (
-    SETTINGS,
     AblationRecord,
     AccuracyRecord,
     BaselineRecord,
     MaskRecord,
     Record,
-    identity,
 )
+from semishot.training.result_files import SETTINGS, identity
 
 Plain = dict[str, tuple[str, AccuracyRecord]]
 """By identity: the name of the file that a record comes from, and the record."""

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.system.real_paths import real_path
-from semishot.training.records import Choice, Record, as_choice, as_records, read_result_file
+from semishot.training.recipe_choices import Choice, as_choice
+from semishot.training.records import Record, as_records
+from semishot.training.result_files import read_result_file
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,9 @@ from semishot.report.section import Section
 from semishot.report.table_sections import against_authors_images, overview, table_section
 from semishot.system.files import write_whole
 from semishot.system.open_files import reading
-from semishot.training.records import (
-    MaskRecord,
-    Record,
-    as_choice,
-    identity,
-    read_records,
-    read_result_file,
-)
+from semishot.training.recipe_choices import as_choice
+from semishot.training.records import MaskRecord, Record
+from semishot.training.result_files import identity, read_records, read_result_file
 
 LEAD = """# Results
 

@@ -1,28 +1,23 @@
 """`--encoder onnx:FILE`: any image model as an encoder, run by onnxruntime on the CPU.
 
-The layout and type of the input are read from the file; size, scale and output from flags, from the file's
-metadata, or by rule. Letters: B images, H x W pixels, C channels, T tokens, D features.
+The layout and type of the input are read from the file; `onnx_choices` chooses size and scale. Letters:
+B images, H x W pixels, C channels, D features.
 """
 
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from semishot.data.framing import MOST_SIDE, Middle
 from semishot.errors import InputError
 from semishot.sorter.onnx_files import imported, one_line
-from semishot.sorter.requests import OnnxOptions
+from semishot.sorter.onnx_preparation import Pooling, Preparation, Scaling
 
-__all__ = ["OnnxModule", "Preparation", "chosen", "framing_of", "open_onnx"]
+__all__ = ["PIXELS", "OnnxModule", "open_onnx", "output_of"]
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-CROP = 0.875
 FLOATS = {
     "tensor(float)": torch.float32,
     "tensor(float16)": torch.float16,
@@ -33,68 +28,6 @@ POOLED = ("image_embeds", "pooler_output", "image_features", "embedding", "embed
 """Outputs that are taken for the features, the first of these that a file has."""
 MOST_AT_ONCE = 1024
 PURPOSE = "an ONNX encoder"
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """How an image becomes the input of an ONNX file, and which of its outputs are the features."""
-
-    height: int
-    width: int
-    channels: int
-    crop: float
-    mean: tuple[float, ...]
-    """Of each channel, on the scale of 0 to 1; empty if the file takes uint8 pixels."""
-    std: tuple[float, ...]
-    output: str
-    tokens: Literal["first", "mean"]
-
-    def __post_init__(self) -> None:
-        if not all(1 <= side <= MOST_SIDE for side in (self.height, self.width)):
-            raise InputError(
-                f"the size must be 1 to {MOST_SIDE} pixels, not {self.height} x {self.width}"
-            )
-        if self.channels not in (1, 3):
-            raise InputError(f"images have 1 or 3 channels, not {self.channels}")
-        if not 0 < self.crop <= 1:
-            raise InputError(f"the crop must be above 0 and at most 1, not {self.crop}")
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (0, self.channels) or not np.isfinite(values).all():
-                raise InputError(f"the {name} must be {self.channels} numbers, not {values}")
-        if len(self.mean) != len(self.std) or any(value <= 0 for value in self.std):
-            raise InputError(f"the std must be positive, not {self.std}")
-
-
-class Scaling(nn.Module):
-    """uint8 (B, H, W, C) -> what the file takes: scaled, in its layout."""
-
-    def __init__(self, preparation: Preparation, dtype: torch.dtype, channels_last: bool) -> None:
-        super().__init__()
-        self.dtype, self.channels_last = dtype, channels_last
-        self.mean = [255 * value for value in preparation.mean]
-        self.std = [255 * value for value in preparation.std]
-
-    def forward(self, images: Tensor) -> Tensor:
-        if self.mean:
-            images = (images.float() - torch.tensor(self.mean)) / torch.tensor(self.std)
-        images = images.to(self.dtype)
-        return images if self.channels_last else images.permute(0, 3, 1, 2)
-
-
-class Pooling(nn.Module):
-    """(B, D) as it is; (B, T, D): the first token or the mean over tokens; maps: the mean over each."""
-
-    def __init__(self, tokens: str, channels_last: bool) -> None:
-        super().__init__()
-        self.tokens, self.channels_last = tokens, channels_last
-
-    def forward(self, found: Tensor) -> Tensor:
-        found = found.float()
-        if found.ndim == 4:
-            return found.mean((1, 2) if self.channels_last else (2, 3))
-        if found.ndim == 3:
-            return found[:, 0] if self.tokens == "first" else found.mean(1)
-        return found
 
 
 class OnnxModule(nn.Module):
@@ -210,57 +143,6 @@ def is_channels_last(shape: list[Any], name: str) -> bool:
     return "channel" in str(shape[3]).lower()
 
 
-def chosen(module: OnnxModule, options: OnnxOptions) -> tuple[Preparation, list[str]]:
-    """The preparation by flags, the file's metadata, or rule; and what was assumed."""
-    told = metadata(module, options)
-    last = module.channels_last
-    _, *axes = module.takes.shape
-    height, width, channels = axes if last else (axes[1], axes[2], axes[0])
-    channels = channels if isinstance(channels, int) else 3
-    height, width = (side_of(module, side, told.encoder_size) for side in (height, width))
-    mean, std, assumed = scale_of(module, told, channels)
-    output = output_of(module, told.encoder_output)
-    tokens = told.encoder_tokens or "first"
-    crop = CROP if told.encoder_crop is None else told.encoder_crop
-    found = Preparation(height, width, channels, crop, mean, std, output, tokens)
-    return found, assumed
-
-
-def side_of(module: OnnxModule, side: int | str | None, wanted: int | None) -> int:
-    """The height or width: the file's, if it is fixed there."""
-    if isinstance(side, int):
-        if wanted not in (None, side):
-            raise InputError(
-                f"{module.name} takes images of {side} pixels, not {wanted}: leave --encoder-size"
-            )
-        return side
-    if wanted is None:
-        raise InputError(f"{module.name} takes images of any size: pass --encoder-size PIXELS")
-    return wanted
-
-
-def scale_of(
-    module: OnnxModule, told: OnnxOptions, channels: int
-) -> tuple[tuple[float, ...], tuple[float, ...], list[str]]:
-    """Mean and std of each channel; and what was assumed."""
-    mean, std = told.encoder_mean, told.encoder_std
-    if module.takes.type == PIXELS:
-        if mean or std:
-            raise InputError(
-                f"{module.name} takes uint8 pixels: leave --encoder-mean and --encoder-std"
-            )
-        return (), (), []
-    if (mean is None) != (std is None):
-        raise InputError("pass both --encoder-mean and --encoder-std, or neither")
-    if mean is None or std is None:
-        said = "pixels were scaled by ImageNet's mean and std: --encoder-mean and --encoder-std change it"
-        if channels == 1:
-            return (sum(IMAGENET_MEAN) / 3,), (sum(IMAGENET_STD) / 3,), [said]
-        return IMAGENET_MEAN, IMAGENET_STD, [said]
-    each = [values * channels if len(values) == 1 else values for values in (mean, std)]
-    return tuple(each[0]), tuple(each[1]), []
-
-
 def output_of(module: OnnxModule, wanted: str | None) -> str:
     """The output with the features."""
     outputs = {one.name: one for one in module.session.get_outputs()}
@@ -285,32 +167,6 @@ def output_of(module: OnnxModule, wanted: str | None) -> str:
     if outputs[name].type not in FLOATS:
         raise InputError(f"{module.name}: its output {name!r} is {outputs[name].type}, not float")
     return str(name)
-
-
-def metadata(module: OnnxModule, options: OnnxOptions) -> OnnxOptions:
-    """The options, completed by the file's metadata of the same names, each a value as JSON."""
-    stored = module.session.get_modelmeta().custom_metadata_map
-    found: dict[str, Any] = {}
-    for name, given in asdict(options).items():
-        if given is not None or name not in stored:
-            found[name] = given
-            continue
-        try:
-            value = json.loads(stored[name])
-        except ValueError:  # a bare word
-            value = stored[name]
-        if name in ("encoder_mean", "encoder_std"):
-            value = tuple(value) if isinstance(value, list) else (value,)
-        found[name] = value
-    try:
-        return OnnxOptions(**found)
-    except InputError as error:
-        raise InputError(f"{module.name}: in its metadata, {error}") from error
-
-
-def framing_of(preparation: Preparation) -> Middle:
-    p = preparation
-    return Middle(p.height, p.width, p.crop, p.channels)
 
 
 def open_onnx(path: Path, data: bytes, preparation: Preparation) -> OnnxModule:

@@ -29,8 +29,10 @@ from semishot.sorter.encoder_files import (
     Description,
 )
 from semishot.sorter.encoders import ImageEncoder
-from semishot.sorter.onnx_encoders import OnnxModule, Preparation, chosen, framing_of, open_onnx
+from semishot.sorter.onnx_choices import chosen
+from semishot.sorter.onnx_encoders import OnnxModule, open_onnx
 from semishot.sorter.onnx_files import read_onnx
+from semishot.sorter.onnx_preparation import Preparation, framing_of
 from semishot.sorter.packaged_encoders import PHOTOS
 from semishot.sorter.photo_encoders import LITE_FEATURES, efficientnet_lite, timm_network
 from semishot.sorter.requests import OnnxOptions

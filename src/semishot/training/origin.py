@@ -1,5 +1,6 @@
-"""Where a number comes from: the state of the code, the sessions that trained a fleet, the data."""
+"""Where a number comes from: the state of the code, versions, the sessions that trained a fleet, the data."""
 
+import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
-from semishot import datasets
+import numpy as np
+
+from semishot import __version__, datasets
 from semishot.data.pool import ImagePool
 from semishot.system import running
 from semishot.system.files import write_json
@@ -24,7 +27,8 @@ DATA_FILES = ("data/episodes.py", "data/settings.py", "data/splits.py", "prototy
 DESCRIBE = {
     *(f"paper/{name}.py" for name in ("published", "published_baselines", "requests", "scenes")),
     *(f"training/{name}.py" for name in ("fleet_table", "log", "observer", "origin", "records")),
-    *(f"training/{name}.py" for name in ("requests", "tensorboard")),
+    *(f"training/{name}.py" for name in ("recipe_choices", "requests", "result_files")),
+    "training/tensorboard.py",
 }
 """Files of these rooms that show, name or write numbers, and make none."""
 
@@ -45,6 +49,17 @@ def code_state() -> dict[str, str]:
     """`code`, a digest of `code_files()`, and in a checkout `commit`."""
     commit = running.commit()
     return {"code": running.source_digest(code_files()), **({"commit": commit} if commit else {})}
+
+
+def versions() -> dict[str, str]:
+    import torch  # here: reading records does not need it
+
+    return {
+        "semishot": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def now() -> str:

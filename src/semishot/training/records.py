@@ -1,34 +1,21 @@
-"""Records: what was measured on test episodes, made, checked, read and published. Reading loads no torch."""
+"""Records: what was measured on test episodes, made, checked and read back. Reading loads no torch."""
 
-import json
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import (
-    Any,
-    Literal,
-    NotRequired,
-    TypedDict,
-    cast,
-    get_args,
-    get_type_hints,
-)
+from typing import Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot import __version__
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
 from semishot.errors import InputError
 from semishot.system import running
-from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
-from semishot.system.locks import Lock
 from semishot.system.open_files import read_json
 from semishot.training.config import SUPERVISED, FleetConfig, Recipe
-from semishot.training.origin import Training, code_state, now
+from semishot.training.origin import Training, code_state, now, versions
 
 
 class RecordFields(TypedDict):
@@ -137,29 +124,6 @@ Record = AccuracyRecord | BaselineRecord | MaskRecord | AblationRecord
 KINDS = {get_args(get_type_hints(each)["kind"])[0]: each for each in get_args(Record)}
 
 
-class ChoiceVariant(TypedDict):
-    """One recipe that was tried, with its accuracies in %."""
-
-    round: int
-    change: str
-    accuracy_0: float
-    half_range_0: float
-    accuracy_5: float
-    half_range_5: float
-
-
-class Choice(TypedDict):
-    """How a recipe was chosen on validation classes: `choice.json`."""
-
-    title: str
-    about: str
-    variants: list[ChoiceVariant]
-    device: str
-    versions: str
-    date: str
-    again: str
-
-
 # Made
 
 
@@ -202,17 +166,6 @@ class Measurement:
             **({"command": command} if (command := running.command()) else {}),
             **self.training,
         }
-
-
-def versions() -> dict[str, str]:
-    import torch  # here: reading records does not need it
-
-    return {
-        "semishot": __version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def accuracy_records(
@@ -287,6 +240,10 @@ def ablation_record(record: Record, variant: str, only: str) -> AblationRecord:
     return cast(AblationRecord, found)
 
 
+def without_episodes(record: Record) -> Record:
+    return cast(Record, {k: v for k, v in record.items() if k != "episode_accuracies"})
+
+
 # Checked
 
 
@@ -308,11 +265,6 @@ def check_record(content: object, where: object) -> Record:
 # Read
 
 
-def read_records(path: Path) -> list[Record]:
-    """The records of a result file."""
-    return as_records(read_result_file(path), path)
-
-
 def records_so_far(path: Path) -> list[Record]:
     """The records that a run has left in a result file; none if there is no such file."""
     try:
@@ -321,14 +273,6 @@ def records_so_far(path: Path) -> list[Record]:
         return []
     except InputError as error:
         raise InputError(f"{error}; delete it to measure again") from error
-
-
-def read_result_file(path: Path) -> Any:
-    """The JSON content of a file: records, a choice, or a benchmark."""
-    try:
-        return read_json(path)
-    except (OSError, InputError) as error:
-        raise InputError(f"cannot read result file {path}: {error}") from error
 
 
 def as_records(content: Any, path: Path) -> list[Record]:
@@ -341,11 +285,6 @@ def as_records(content: Any, path: Path) -> list[Record]:
     ]
 
 
-def as_choice(content: Any, path: Path) -> Choice:
-    """The content of `choice.json`, checked."""
-    return from_json(Choice, content, f"{path} is not the record of a choice")
-
-
 def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
     """Version 0.1 wrote no `kind`, and wrote the `only` of ablations only into their file name."""
     if "kind" in record:
@@ -354,35 +293,3 @@ def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
     kind = next((kind for mark, kind in marks.items() if mark in record), "accuracy")
     only = {"only": path.stem.partition("ablations-")[2]} if kind == "ablation" else {}
     return {"kind": kind, **record, **only}
-
-
-# Published
-
-SETTINGS = (
-    *("kind", "dataset", "preset", "model", "features", "options", "trained_as", "variant"),
-    *("source", "preparation"),
-    *("split", "split_seed", "episodes", "at_test"),
-    *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
-)
-"""The fields that identify a measurement: a second one with equal fields replaces the first."""
-
-
-def identity(record: Record) -> str:
-    """Equal for two measurements of the same thing."""
-    return json.dumps([record.get(name) for name in SETTINGS])
-
-
-def publish(records: Sequence[Record], path: Path) -> None:
-    """Add records to a result file, one per line, without the accuracies of single episodes."""
-    with Lock(path.with_name(f".{path.name}.lock")):
-        merged = {
-            identity(record): record for record in (read_records(path) if path.exists() else [])
-        }
-        merged |= {identity(record): without_episodes(record) for record in records}
-        lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
-        text = "[\n" + ",\n".join(lines) + "\n]\n"
-        write_whole(path, text)
-
-
-def without_episodes(record: Record) -> Record:
-    return cast(Record, {k: v for k, v in record.items() if k != "episode_accuracies"})
