@@ -29,10 +29,11 @@ GRID = Grid(
         (Number(20_000, decimals=0), "20,000", 20_000.0, ""),
         (Number(0.95861, 0.00071, decimals=4), "0.9586 ± 0.0007", 0.9586, ""),
         (Number(0.31, form="error"), "± 0.31", 0.31, ""),
-        (Number(0.2, form="difference"), "+0.20", 0.2, "above"),
-        (Number(0.0, form="difference"), "+0.00", 0.0, "above"),
-        (Number(-0.001, form="difference"), "-0.00", 0.0, "below"),
-        (Number(-1.5, 0.25, form="difference"), "-1.50 ± 0.25", -1.5, "below"),
+        (Number(0.2, form="difference"), "+0.20", 0.2, ""),
+        (Number(0.2, form="difference", z=2.1), "+0.20 (z +2.1)", 0.2, "above"),
+        (Number(-0.001, form="difference", t=-2.1), "-0.00 (t -2.1)", 0.0, "below"),
+        (Number(-0.2, form="difference", t=-2.1, needed=4.3), "-0.20 (t -2.1)", -0.2, ""),
+        (Number(-1.5, 0.25, form="difference"), "-1.50 ± 0.25", -1.5, ""),
     ],
 )
 def test_a_cell_is_shown_sorted_and_colored(cell, text, rank, tone):

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from semishot.paper import published
-from semishot.report.images import preparing, using
+from semishot.report.images import prepared_as, preparing, using
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Provenance, Section
-from semishot.report.statistics import paired, unbiased
+from semishot.report.statistics import chance, paired, unbiased
 from semishot.report.tables import COLUMNS, Measured, beside, cell, is_beside_paper
 from semishot.training.recipe_choices import Choice
 from semishot.training.records import AblationRecord
@@ -25,7 +25,7 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
     command = f"semishot reproduce ablations --dataset {shlex.quote(dataset)} --splits {splits}"
     command += f" --only {shlex.quote(only)}" if only else ""
     return Section(
-        f"What made the numbers ({dataset})" + (f": {only}" if only else ""),
+        f"What made the numbers ({dataset})" + (f": {only}" if only else "") + prepared_as(records),
         [ablations_grid(records)],
         provenance(records),
         [("all of it", command + using(records))],
@@ -70,7 +70,7 @@ def in_column(
     gap = paired(dict(enumerate(ours)), dict(enumerate(own)))
     difference = Number(float((ours - own).mean()), form="difference")
     if gap is not None:
-        difference = replace(difference, note=gap.interval, t=gap.t)
+        difference = replace(difference, note=gap.interval, t=gap.t, needed=chance(gap.splits))
     measured = cell(records)
     assert measured is not None
     return [measured.number(), difference, from_paper(measured, records[0])]

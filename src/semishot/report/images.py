@@ -32,6 +32,12 @@ def prepare_command(preparation: DrawingPreparation) -> str:
     return f"semishot data prepare {DRAWINGS} --download {flags} --data-root {PLACE}"
 
 
+def prepared_as(records: Sequence[Record]) -> str:
+    """The end of a title; empty for the usual images."""
+    name = records[0].get("preparation")
+    return f", images prepared `{name}`" if name else ""
+
+
 def preparing(records: Sequence[Record]) -> str:
     """The command that prepares these images apart from the usual ones; empty for the usual ones."""
     preparation = preparation_of(records)

@@ -8,7 +8,7 @@ import numpy as np
 
 from semishot.paper.published import title
 from semishot.report.charts import Chart, Steps
-from semishot.report.images import preparing, using
+from semishot.report.images import prepared_as, preparing, using
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Grid, Number, Section
 from semishot.report.statistics import standard_error
@@ -30,7 +30,7 @@ NOTE = (
 def masks_section(records: Sequence[MaskRecord]) -> Section:
     dataset = records[0]["dataset"]
     return Section(
-        f"Figure 7 ({dataset}): mask values, and what tells distractors",
+        f"Figure 7 ({dataset}): mask values, and what tells distractors{prepared_as(records)}",
         [masks_grid(records)],
         provenance(records),
         [("all of it", masks_command(records))],

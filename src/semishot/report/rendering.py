@@ -3,7 +3,6 @@
 from itertools import chain
 
 from semishot.report.section import NOT_NAMED, Cell, Grid, Number, Provenance, Section
-from semishot.report.statistics import AGREES
 
 MISSING = "-"
 
@@ -37,11 +36,11 @@ def rank(cell: Cell) -> float | str:
 
 
 def tone(cell: Cell) -> str:
-    """`above` or `below`, for a difference that is more than its error."""
+    """`above` or `below`, for a difference that is more than chance; one without z or t has no mark."""
     if not isinstance(cell, Number) or cell.form != "difference":
         return ""
     ratio = cell.z if cell.z is not None else cell.t
-    if ratio is not None and abs(ratio) <= AGREES:
+    if ratio is None or abs(ratio) <= cell.needed:
         return ""
     return "below" if cell.value < 0 else "above"
 

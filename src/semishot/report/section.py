@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from semishot.report.charts import Chart
+from semishot.report.statistics import AGREES
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Number:
     """Of a difference to the paper's cell, in parentheses too."""
     t: float | None = None
     """Of a difference between our own splits, likewise."""
+    needed: float = AGREES
+    """Beyond this |z| or |t| the difference is marked as above or below."""
 
 
 Cell = str | int | Number | None

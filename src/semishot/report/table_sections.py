@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from semishot.paper import presets
 from semishot.paper import published as paper
-from semishot.report.images import about_images, preparing
+from semishot.report.images import about_images, prepared_as, preparing
 from semishot.report.provenance import as_pairs, provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.report.statistics import AGREES, FEW_SPLITS, Paired, chance, paired, unbiased
@@ -63,7 +63,7 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
     said += [*the_highest(records, at_first_m), *settings_at_test(records)]
     return Section(
         f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates"
-        + (f", images prepared `{prepared}`" if prepared else ""),
+        + prepared_as(records),
         [table_grid(table, records, *part) for part in parts],
         provenance(records),
         cell_commands(name, table, records),
@@ -247,6 +247,14 @@ def listed(gaps: Mapping[str, Paired]) -> str:
     )
 
 
+def by_chance(gaps: Mapping[str, Paired]) -> str:
+    """|t| that chance exceeds, for each number of splits if there are several."""
+    counts = sorted({gap.splits for gap in gaps.values()})
+    if len(counts) == 1:
+        return f"|t| = {chance(counts[0]):.1f}"
+    return " and ".join(f"|t| = {chance(count):.1f} ({count} splits)" for count in counts)
+
+
 def against_inference(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
     """In each column, how the methods that train with unlabeled images compare with the one that does not."""
     said = []
@@ -259,9 +267,8 @@ def against_inference(records: Sequence[Record], shot: int, unlabeled: int) -> l
             and (gap := paired(by_split(records, model, h, shot, unlabeled), base))
         }
         if gaps:
-            splits = max(gap.splits for gap in gaps.values())
             said.append(
                 f"Against Semi-Supervised Inference on the same splits, {COLUMNS[h]}: {listed(gaps)}; "
-                f"chance exceeds |t| = {chance(splits):.1f} once in 20 times."
+                f"chance exceeds {by_chance(gaps)} once in 20 times."
             )
     return said
