@@ -44,21 +44,23 @@ def table5_section(records: Sequence[BaselineRecord]) -> Section:
 def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
     """One data set, beside the paper's numbers where it has a cell."""
     dataset, cells = records[0]["dataset"], table5_cells(records)
-    rows: dict[str, list[Cell]] = {}
+    shots = sorted({shot for *_, shot in cells})
     header = ["model", "splits"]
-    for shot in sorted({shot for *_, shot in cells}):
+    for shot in shots:
         header += [f"{shot}-shot", "over splits", "paper", "difference"]
-        for (classifier, features, bug, own), ours in cells.items():
-            if own != shot:
-                continue
-            label = f"{CLASSIFIERS[classifier]} {FEATURES[features]}" + (", scale bug" * bug)
-            over_splits = Number(ours.error, form="error") if ours.splits > 1 else None
-            rows.setdefault(label, [label, ours.splits])
-            rows[label] += [Number(ours.mean, ours.interval), over_splits]
+    rows = []
+    for classifier, features, bug in dict.fromkeys(place[:3] for place in cells):
+        own = {shot: cells.get((classifier, features, bug, shot)) for shot in shots}
+        label = f"{CLASSIFIERS[classifier]} {FEATURES[features]}" + (", scale bug" * bug)
+        row: list[Cell] = [label, max(ours.splits for ours in own.values() if ours)]
+        for shot, ours in own.items():
             theirs = published_cell(dataset, shot, classifier, features)
-            rows[label] += beside(ours, theirs, theirs.error if theirs else 0.0)
+            over_splits = Number(ours.error, form="error") if ours and ours.splits > 1 else None
+            row += [Number(ours.mean, ours.interval) if ours else None, over_splits]
+            row += beside(ours, theirs, theirs.error if theirs else 0.0)
+        rows.append(row)
     heading = f"Table 5, {dataset}, 5-way. {NOTE}"
-    return Grid(f"Baselines on {dataset}", header, list(rows.values()), heading)
+    return Grid(f"Baselines on {dataset}", header, rows, heading)
 
 
 def table5_cells(
