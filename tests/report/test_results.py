@@ -269,6 +269,8 @@ def test_another_preparation_of_the_images_has_its_own_file_and_title(tmp_path):
     own = [record(preparation="cubic-warped", split_seed=seed, **NAMED) for seed in (0, 1)]
     assert reproduce_command._suffix(own, 7) == "-7-cubic-warped"
     assert reproduce_command._suffix([record()]) == ""
+    names = {"": "", "mask": "-mask", "authors' code": "-authors-code", "2 r^2": "-2-r-2"}
+    assert {only: reproduce_command._words(only) for only in names} == names
     publish(own, tmp_path / "omniglot" / "table1-ren2018-cubic-warped.json")
     assert "20,000 updates, images prepared `cubic-warped`\n" in results.results_markdown(tmp_path)
 

@@ -343,6 +343,9 @@ def test_methods_are_compared_with_inference_alone_split_by_split():
         assert "chance exceeds |t| = 4.3 once in 20 times" in said
     assert "no distractors: " in without
     assert table_sections.against_inference(all_records()[:3], 1, 5) == []
+    fewer = [r for r in noisy_records() if (r["model"], r["split_seed"]) != (model, 2)]
+    for said in table_sections.against_inference(fewer, 1, 5):
+        assert "chance exceeds |t| = 12.7 (2 splits) and |t| = 4.3 (3 splits) once in 20" in said
 
 
 def test_json_has_every_cell_beside_the_papers_as_fractions():

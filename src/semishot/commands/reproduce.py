@@ -128,9 +128,8 @@ def ablations(
     records = ablations.ablations(request, where, workers, output.tensorboard)
     words = rendering.as_text(ablation_tables.ablations_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
-    asked = re.findall(r"\w+", request.only.replace("'", ""))
-    file = "-".join(["ablations", *asked]) + f"{_suffix(records)}.json"
-    hand_out(text, records, where, [output.publish], f"{request.dataset}/{file}")
+    file = f"{request.dataset}/ablations{_words(request.only)}{_suffix(records)}.json"
+    hand_out(text, records, where, [output.publish], file)
 
 
 def hand_out(
@@ -149,6 +148,11 @@ def hand_out(
         if folder is not None:
             publish(records, folder / file)
     report_on_runs(where.runs, where.data_root)
+
+
+def _words(text: str) -> str:
+    """The words of a text as they stand in a result file's name: `-authors-code`, without quotes or signs."""
+    return "".join(f"-{word}" for word in re.findall(r"\w+", text.replace("'", "")))
 
 
 def _suffix(records: "Sequence[Record]", updates: int | None = None) -> str:

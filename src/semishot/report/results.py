@@ -67,7 +67,7 @@ def write_results(folder: Path, out: Path, fill: Sequence[Path] = ()) -> None:
 
 @dataclass(frozen=True)
 class Shown:
-    """A part of the page: a section from a file, or a text where there is no file."""
+    """A section of the page, made from a result file, or the text that says how to make one."""
 
     name: str
     section: Section | None
