@@ -331,3 +331,44 @@ def test_a_copy_of_a_labeled_image_has_the_numbers_of_that_image():
     assert member.distractor_score == pytest.approx(scores[0])
     assert (stranger.stranger, stranger.stranger_probability) == (True, 1.0)
     assert stranger.distractor_score == pytest.approx(scores[4])
+
+
+def test_corrections_of_a_pile_that_was_moved_stay_and_count_again_when_it_is_back(capsys, given):
+    printed(capsys, *given)
+    edit({"pile/dots-0.png": {"correct": "dots"}, "pile/dots-1.png": {"correct": "dots"}})
+    Path("pile").rename("elsewhere")
+    moved = ["elsewhere" if word == "pile" else word for word in given]
+    for _ in range(2):
+        said = printed(capsys, *moved)
+        assert "corrections are used" not in said
+        assert (
+            "Note: 2 corrections are of files that are not there or cannot be read, such as pile/dots-0.png: "
+            "they stay in predictions.csv and count when the files are back.\n" in said
+        )
+        found = rows()
+        assert len(found) == 33 + 2
+        assert {found[f"pile/dots-{n}.png"]["correct"] for n in range(2)} == {"dots"}
+    assert result()["labeled"] == {"circle": 3, "cross": 3, "stripes": 3}
+    Path("elsewhere").rename("pile")
+    said = printed(capsys, *given)
+    assert "Note: 2 corrections are used." in said
+    assert "not there" not in said
+    assert len(rows()) == 33
+
+
+def test_a_correction_of_an_image_that_cannot_be_read_stays(capsys, given):
+    printed(capsys, *given)
+    edit({"pile/dots-0.png": {"correct": "stranger"}})
+    held = Path("pile/dots-0.png").read_bytes()
+    Path("pile/dots-0.png").write_bytes(b"")
+    again = ["classify", "--labeled", "out/predictions.csv", "--out", "out", *DRAWN]
+    for words in (given, again):
+        said = printed(capsys, *words)
+        assert (
+            "Note: 1 correction is of a file that is not there or cannot be read: pile/dots-0.png"
+            in said
+        )
+        assert "corrections are used" not in said
+        assert rows()["pile/dots-0.png"]["correct"] == "stranger"
+    Path("pile/dots-0.png").write_bytes(held)
+    assert "Note: 1 correction is used.\n" in printed(capsys, *given)

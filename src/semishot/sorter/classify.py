@@ -16,6 +16,8 @@ from semishot.errors import InputError, counted
 from semishot.sorter import move_files
 from semishot.sorter.corrections import (
     SortedPile,
+    note_on_absent,
+    notes_on,
     read_corrections,
 )
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
@@ -31,7 +33,7 @@ from semishot.sorter.journal import (
     undo_command,
 )
 from semishot.sorter.large_pictures import Beforehand
-from semishot.sorter.listing import Listing
+from semishot.sorter.listing import Item, Listing
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.out_folder import (
     CLASSIFIER,
@@ -117,15 +119,20 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             write_skipped(out / SKIPPED, rows.skipped)
             with seconds.part("learning"), doing("loading torch"):
                 from semishot.sorter.fitted_pile import fit_pile, notes_on_files
+            read = set(rows.items)
+            absent = [*(one for one in listing.items if one.correct and one not in read)]
+            absent += listing.absent
             notes = [
                 *listing.notes,
+                *notes_on(rows.items),
+                *note_on_absent(absent),
                 *(encoder.notes if encoder else ()),
                 *notes_on_files(listing, rows, request.encoder),
             ]
             with seconds.part("learning"), doing("learning from the labels and the pile"):
                 fitted = fit_pile(rows, encoder, request.reject)
             planned = None if apply is None else _plan(request, fitted, there)
-            summary = _write(out, fitted, notes, planned, seconds)
+            summary = _write(out, fitted, notes, planned, seconds, absent=absent)
             summary = _timed(out, summary, seconds, time.monotonic() - begun)
         finally:
             pictures.close()
@@ -211,8 +218,10 @@ def _write(
     notes: Sequence[str],
     planned: Planned | None,
     seconds: Seconds,
+    *,
+    absent: Sequence[Item],
 ) -> PileSummary:
-    """The saved model, the predictions and the page."""
+    """The saved model, the predictions and the page. absent: corrected files that are not there."""
     from semishot.sorter.fitted_pile import summarize
     from semishot.sorter.page import write_pile_page
 
@@ -220,7 +229,7 @@ def _write(
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(fitted.encoder, folder)
         fitted.classifier.save(folder / CLASSIFIER)
-    write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))
+    write_text(out / PREDICTIONS, as_csv(fitted.predictions, [*fitted.labeled_items, *absent]))
     with seconds.part("learning"), doing("choosing what to label next"):
         asked = fitted.next_to_label()
         summary = summarize(fitted, notes, asked)

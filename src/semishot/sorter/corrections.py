@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
 from semishot.sorter.answered_files import Answered, answered
 from semishot.sorter.journal import Sorting
 from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, Table, as_label, read_table
@@ -18,6 +18,7 @@ from semishot.system.real_paths import real_path
 __all__ = [
     *(
         "SortedPile",
+        "absent_corrections",
         "corrected",
         "from_answers",
         "from_predictions",
@@ -25,7 +26,7 @@ __all__ = [
         "is_predictions",
         "notes_on",
     ),
-    "read_corrections",
+    *("note_on_absent", "read_corrections"),
 ]
 
 STRANGERS_IN_0_1 = "_irrelevant"
@@ -176,6 +177,17 @@ def _said(out: Path, answers: bool) -> dict[Path, str]:
     return {**kept, **clicked.labels}
 
 
+def absent_corrections(items: Sequence[Item], out: Path) -> list[Item]:
+    """Files that are corrected in OUT/predictions.csv and not among the items: of a pile that was moved."""
+    listed = {item.home or (item.path and _place(item.path)) for item in items}
+    said = _said(out, answers=True)
+    return [
+        Item(name, said[place], Path(name), of_pile=True, correct=said[place])
+        for name in read_corrections(out)
+        if (place := _place(Path(name))) not in listed and place in said
+    ]
+
+
 def _found_again(items: Sequence[Item], unlabeled: Path | None, before: SortedPile) -> list[Item]:
     """The items, and what was moved out of the pile since, at its new places."""
     moved = {one.step.source: one.path for one in before.files if one.path is not None}
@@ -212,11 +224,23 @@ def notes_on(items: Sequence[Item]) -> list[str]:
         return []
     counts = Counter(item.correct for item in corrected)
     named = {item.label for item in items if not item.correct}
-    notes = [f"{len(corrected):,} corrections are used"]
+    notes = [f"{counted(len(corrected), 'correction is', 'corrections are')} used"]
     if new := sorted(name for name in counts if name not in {*named, STRANGER}):
         shown = ", ".join(printable(name) for name in new[:10])
         notes.append(f"classes that only corrections name: {shown}")
     return notes
+
+
+def note_on_absent(absent: Sequence[Item]) -> list[str]:
+    """Corrections that could not be used."""
+    if not absent:
+        return []
+    first = printable(absent[0].shown)
+    if len(absent) == 1:
+        what = f"1 correction is of a file that is not there or cannot be read: {first}; it stays"
+        return [f"{what} in {PREDICTIONS} and counts when the file is back"]
+    what = f"{len(absent):,} corrections are of files that are not there or cannot be read, such as {first}"
+    return [f"{what}: they stay in {PREDICTIONS} and count when the files are back"]
 
 
 def _place(path: Path) -> Path:

@@ -68,6 +68,8 @@ class Listing:
     items: list[Item] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    absent: list[Item] = field(default_factory=list)
+    """Files that were corrected and are not where they were: what was said of them is kept."""
 
 
 def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Path] = ()) -> Listing:

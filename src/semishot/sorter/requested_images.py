@@ -5,12 +5,12 @@ from pathlib import Path
 from semishot.errors import InputError
 from semishot.sorter.corrections import (
     SortedPile,
+    absent_corrections,
     corrected,
     from_answers,
     from_predictions,
     in_order,
     is_predictions,
-    notes_on,
 )
 from semishot.sorter.labels_database import DATABASE
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
@@ -52,7 +52,7 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
     else:
         listing = from_folders(labeled, pile, apart)
     listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
-    listing.notes += notes_on(listing.items)
+    listing.absent = absent_corrections(listing.items, request.out)
     known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
     if not known_images and labeled.suffix.lower() == ".csv":
         raise InputError(_no_labels(labeled))
