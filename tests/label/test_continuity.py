@@ -73,6 +73,30 @@ def test_classify_continues_from_answers(own):
     assert alone.summary.labeled == {"circle": 1, "dotted": 2}
     with pytest.raises(InputError, match="is not a file; `semishot label` keeps answers there"):
         classify(replace(sort, labeled=sort.labeled / "labels.sqlite"))
+    with pytest.raises(InputError, match="holds answers: pass --unlabeled, the folder of the pile"):
+        classify(replace(sort, labeled=answers, unlabeled=None))
+
+
+def test_answers_about_a_pile_that_was_moved_are_not_forgotten_silently(own):
+    asked, sort = own
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 48)
+        names = client.names()
+        client.say(kind="new", name="dotted", images=[names["dots-0.png"], names["dots-1.png"]])
+    moved = replace(sort, unlabeled=asked.pile.rename(asked.pile.with_name("moved")))
+    end = "not there; started on the pile where it is now, it finds them by their content"
+    notes = classify(moved).summary.notes
+    assert f"2 answers of `semishot label` are of files that are {end}" in notes
+    alone = replace(moved, labeled=asked.folder / "labels.sqlite", out=asked.folder / "again")
+    with pytest.raises(
+        InputError, match="no answer in .* is about a file that is there: name some"
+    ):
+        classify(alone)
+    with serving(replace(asked, pile=moved.unlabeled, out=asked.folder)) as (_, client):
+        client.until(lambda state: state["rows"] == 57)  # nine are labeled elsewhere
+    found = classify(moved)
+    assert found.summary.labeled["dotted"] == 2
+    assert not any("not there" in note for note in found.summary.notes)
 
 
 def test_the_later_of_an_answer_and_a_written_correction_counts(own):

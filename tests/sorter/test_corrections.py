@@ -204,10 +204,15 @@ def test_features_are_corrected_by_the_names_of_their_rows(capsys):
     np.save("labels.npy", [*labels[:8], -2])
     given = ["classify", "--labeled", "known.npy", "--labels", "labels.npy"]
     given += ["--unlabeled", "pile.npy", "--out", "out"]
-    assert "8 labeled images of 3 classes, 1 named stranger, 4 images" in printed(capsys, *given)
+    assert (
+        "8 labeled rows of features of 3 classes, 1 named stranger, 4 rows of features"
+        in printed(capsys, *given)
+    )
     assert rows()["known.npy:8"]["label"] == "stranger"
     edit({"pile.npy:1": {"correct": "2"}})
-    assert "9 labeled images of 3 classes, 1 named stranger, 3 images" in printed(capsys, *given)
+    assert "9 labeled rows of features of 3 classes, 1 named stranger, 3 rows" in printed(
+        capsys, *given
+    )
     assert rows()["pile.npy:1"]["decision"] == "corrected"
 
 
@@ -372,3 +377,16 @@ def test_a_correction_of_an_image_that_cannot_be_read_stays(capsys, given):
         assert rows()["pile/dots-0.png"]["correct"] == "stranger"
     Path("pile/dots-0.png").write_bytes(held)
     assert "Note: 1 correction is used.\n" in printed(capsys, *given)
+
+
+def test_predictions_read_from_another_folder_say_where_their_paths_begin(
+    capsys, given, tmp_path, monkeypatch
+):
+    printed(capsys, *given)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    table = ["classify", "--labeled", "../out/predictions.csv", "--out", "new", *DRAWN]
+    assert refusal(capsys, *table) == (
+        "semishot: no labeled image can be read; new/skipped.csv says why (the paths in "
+        "../out/predictions.csv are relative to the folder where it was made)\n"
+    )

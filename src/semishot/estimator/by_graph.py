@@ -5,6 +5,7 @@ Letters: P rows, H held out, N classes.
 
 from scipy.special import softmax
 
+from semishot.errors import counted
 from semishot.estimator.blocks import Array
 from semishot.estimator.evidence import Given
 from semishot.estimator.fitted import Fitted, doubts, summary
@@ -45,10 +46,11 @@ def told(learned: Learned, probabilities: Array, pile: bool) -> str:
     if not len(classes):
         return "every class has one example, so nothing tells whether the pile helps; it is used"
     said = f"of {len(classes)} held-out labeled examples "
-    if learned.pile_used:
-        said += f"{(probabilities.argmax(1) == classes).sum()} are right with the pile and "
-    said += f"{learned.right_alone} {'' if learned.pile_used else 'are right '}without it, "
-    said += f"log-probability {learned.gain:+.2f}: "
-    return said + (
-        "the pile is used" if learned.pile_used else "the pile does not help, labels alone"
-    )
+    if not learned.pile_used:
+        alone = counted(learned.right_alone, "is right", "are right")
+        said += f"{alone} without it, and with it their classes are clearly less "
+        return f"{said}probable: the pile does not help, labels alone"
+    right = int((probabilities.argmax(1) == classes).sum())
+    said += f"{counted(right, 'is right', 'are right')} with the pile and "
+    said += f"{learned.right_alone} without it"
+    return f"{said}{'' if learned.gain >= 0 else ', which is not clearly worse'}: the pile is used"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from semishot.errors import counted
 from semishot.estimator.blocks import Space, refined_in_blocks
 from semishot.estimator.scaling import (
     MakePrototypes,
@@ -82,9 +83,16 @@ def judge(refiner: nn.Module | None, steps: int, trial: Trial, space: Space) -> 
     gain = float(held_out_loss(*alone, 1.0) - held_out_loss(distances, classes, t))
     helps = gain > -HARM * labels.shape[1] / len(labels)
     right = [int((d.argmin(-1) == classes).sum()) for d in (alone[0], distances)]
-    said = f"of {len(classes)} held-out labeled examples {right[1]} are right with the pile and "
-    said += f"{right[0]} without it, log-probability {gain:+.2f}: "
-    said += "the pile is used" if helps else "the pile does not help, supervised prototypes"
+    said = (
+        f"of {len(classes)} held-out labeled examples {counted(right[1], 'is right', 'are right')} "
+    )
+    said += "with the pile and "
+    said += f"{right[0]} without it"
+    if not helps:
+        said += ", and their classes are clearly less probable with it: the pile does not help, "
+        said += "supervised prototypes"
+    else:
+        said += f"{'' if gain >= 0 else ', which is not clearly worse'}: the pile is used"
     return Judgment(helps, said, *((distances, classes) if helps else alone))
 
 

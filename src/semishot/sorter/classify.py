@@ -33,7 +33,7 @@ from semishot.sorter.journal import (
     undo_command,
 )
 from semishot.sorter.large_pictures import Beforehand
-from semishot.sorter.listing import Item, Listing
+from semishot.sorter.listing import STRANGER, Item, Listing
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.out_folder import (
     CLASSIFIER,
@@ -117,6 +117,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
                 rows = _rows(request, listing, encoder, fill_cache)
                 rows.picture = pictures.of
             write_skipped(out / SKIPPED, rows.skipped)
+            _check_rows(request, rows)
             with seconds.part("learning"), doing("loading torch"):
                 from semishot.sorter.fitted_pile import fit_pile, notes_on_files
             read = set(rows.items)
@@ -212,6 +213,24 @@ def _rows(
     return rows
 
 
+def _check_rows(request: ClassifyRequest, rows: Rows) -> None:
+    """There must be something to learn from, and something to sort."""
+    labels = [item.label for item in rows.items]
+    why = f"{request.out / SKIPPED} says why"
+    if all(label in (None, STRANGER) for label in labels):
+        if request.with_features:
+            raise InputError(f"no row of {request.labels} has a class: label some of each")
+        if request.labeled.name == PREDICTIONS:
+            why += f" (the paths in {request.labeled} are relative to the folder where it was made)"
+        raise InputError(f"no labeled image can be read; {why}")
+    if None not in labels and request.with_features:
+        raise InputError(
+            f"every row of {request.labeled} has a label: pass --unlabeled, the features of the pile"
+        )
+    if None not in labels:
+        raise InputError(f"no image of the pile can be read; {why}")
+
+
 def _write(
     out: Path,
     fitted: "FittedPile",
@@ -276,7 +295,8 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
     planned = {(one.source, one.digest) for one in wanted}
     gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]
     if gone:
-        notes.append(f"{len(gone):,} files sorted before are gone, or have changed")
+        several = "files sorted before are gone, or have changed"
+        notes.append(counted(len(gone), "file sorted before is gone, or has changed", several))
     sorting = move_files.plan(request.out, how, wanted, files)
     check_undoable(sorting, request.unlabeled)
     return Planned(sorting, notes)

@@ -26,7 +26,7 @@ __all__ = [
         "is_predictions",
         "notes_on",
     ),
-    *("note_on_absent", "read_corrections"),
+    *("note_on_absent", "note_on_answers", "read_corrections"),
 ]
 
 STRANGERS_IN_0_1 = "_irrelevant"
@@ -169,7 +169,7 @@ def corrected(
 def _said(out: Path, answers: bool) -> dict[Path, str]:
     """The column `correct` of predictions.csv, and answers given in `label`; the later of the two counts."""
     written = {_place(Path(name)): correct for name, correct in read_corrections(out).items()}
-    clicked = answered(out) if answers else Answered({}, set(), 0.0)
+    clicked = answered(out) if answers else Answered()
     path = out / PREDICTIONS
     if path.exists() and path.stat().st_mtime > clicked.at:
         return {**clicked.labels, **written}
@@ -241,6 +241,21 @@ def note_on_absent(absent: Sequence[Item]) -> list[str]:
         return [f"{what} in {PREDICTIONS} and counts when the file is back"]
     what = f"{len(absent):,} corrections are of files that are not there or cannot be read, such as {first}"
     return [f"{what}: they stay in {PREDICTIONS} and count when the files are back"]
+
+
+def note_on_answers(items: Sequence[Item], out: Path) -> list[str]:
+    """Answers of `label` that could not be used: they are kept where they are."""
+    said = answered(out)
+    listed = {item.home or (item.path and _place(item.path)) for item in items}
+    found = {said.images[p] for p in said.labels if p in listed or p.exists()}
+    if not (lost := len({said.images[p] for p in said.labels} - found)):
+        return []
+    answers = counted(
+        lost,
+        "answer of `semishot label` is of a file that is not there",
+        "answers of `semishot label` are of files that are not there",
+    )
+    return [f"{answers}; started on the pile where it is now, it finds them by their content"]
 
 
 def _place(path: Path) -> Path:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from semishot.data.framing import is_drawing
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, counted, printable
 from semishot.estimator.fitted import Fitted
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.next_labels import doubt, worth_asking
@@ -20,6 +20,7 @@ from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.listing import STRANGER, Item, Listing
 from semishot.sorter.predictions import Decision, Prediction, predictions_of
 from semishot.sorter.summary import PileSummary
+from semishot.system.folder_names import alike
 
 __all__ = ["FittedPile", "fit_pile", "notes_on_files", "summarize"]
 
@@ -89,11 +90,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
 
     Each image counts once: copies within the pile, and of labeled images, take the answer of the first.
     """
-    if all(item.label in (None, STRANGER) for item in rows.items):
-        raise InputError("no labeled image can be read; skipped.csv says why")
     first = sum(item.label is not None for item in rows.items)  # the labeled rows come first
-    if first == len(rows.items):
-        raise InputError("no image of the pile can be read; skipped.csv says why")
     known, kept, fitted_as = known_labels(rows), list(range(first)), []
     row_of: dict[bytes, int] = {}
     for place, digest in enumerate(rows.digests[first:], first):
@@ -167,6 +164,12 @@ def notes_on_files(listing: Listing, rows: Rows, encoder: str | None) -> list[st
     named = {item.label for item in listing.items} - {None, STRANGER}
     for label in sorted(str(label) for label in named - {item.label for item in rows.items}):
         notes.append(f"class {printable(label)} has no readable image: left out")
+    for names in alike(str(item.label) for item in rows.items if item.label is not None):
+        quoted = " and ".join(f"'{printable(name)}'" for name in names[:4])
+        notes.append(
+            f"{quoted} are {len(names)} classes whose names differ only in case, spaces or the encoding of "
+            "letters: if they are one class, give it one name"
+        )
     labeled = _labeled(rows)
     torn = [found for found in labeled.values() if len({item.label for item in found}) > 1]
     for found in torn[:NAMED]:
@@ -177,9 +180,15 @@ def notes_on_files(listing: Listing, rows: Rows, encoder: str | None) -> list[st
     pile = [d for i, d in zip(rows.items, rows.digests, strict=True) if d and i.label is None]
     known = known_labels(rows)
     if same := sum(digest in known for digest in pile):
-        notes.append(f"{same:,} of the pile are copies of labeled images, and take their labels")
+        copies = counted(
+            same,
+            "of the pile is a copy of a labeled image, and takes its label",
+            "of the pile are copies of labeled images, and take their labels",
+        )
+        notes.append(copies)
     if twice := len(pile) - len(set(pile)):
-        notes.append(f"{twice:,} of the pile are copies of others in it")
+        several = "of the pile are copies of others in it"
+        notes.append(counted(twice, "of the pile is a copy of another in it", several))
     if encoder is None and look_drawn(rows.items):
         notes.append("these look like small drawings: --encoder omniglot may do better than photos")
     return notes

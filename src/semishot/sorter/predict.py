@@ -64,9 +64,10 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
         else:
             rows = _embedded(request, encoder, Path(scratch))
         if not rows.items:
-            reason = (
-                f"{rows.skipped[0].shown}: {rows.skipped[0].reason}" if rows.skipped else "none"
-            )
+            if not rows.skipped:
+                places = ", ".join(str(path) for path in request.images[:4])
+                raise InputError(f"no image to predict in {places}")
+            reason = f"{rows.skipped[0].shown}: {rows.skipped[0].reason}"
             raise InputError(f"no image to predict ({reason})")
         answers = classifier.answers(rows.features)
         return predictions_of(classifier, answers, rows.items), rows.skipped

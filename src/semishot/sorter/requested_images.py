@@ -11,6 +11,7 @@ from semishot.sorter.corrections import (
     from_predictions,
     in_order,
     is_predictions,
+    note_on_answers,
 )
 from semishot.sorter.labels_database import DATABASE
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
@@ -43,6 +44,10 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
             one for one in more.items if one.path and real_path(one.path) not in known
         ]
         listing.skipped += more.skipped
+    elif labeled.name == DATABASE and unlabeled is None:
+        raise InputError(
+            f"--labeled {labeled} holds answers: pass --unlabeled, the folder of the pile"
+        )
     elif labeled.name == DATABASE:
         listing = from_answers(labeled, from_folders(None, pile, apart))
     elif unlabeled is None:
@@ -53,9 +58,15 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
         listing = from_folders(labeled, pile, apart)
     listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
     listing.absent = absent_corrections(listing.items, request.out)
+    listing.notes += note_on_answers(listing.items, request.out)
     known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
     if not known_images and labeled.suffix.lower() == ".csv":
         raise InputError(_no_labels(labeled))
+    if not known_images and labeled.name == DATABASE:
+        raise InputError(
+            f"no answer in {labeled} is about a file that is there: name some classes in `semishot label`, "
+            "or start it once on the pile where it is now"
+        )
     if not known_images:
         raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
     if all(item.label is not None for item in listing.items):

@@ -83,27 +83,34 @@ class PileSummary:
                 "Which images are strangers cannot be told: it takes two labeled images of some class, "
                 "or two in the pile that differ."
             )
-        out = (
-            f"{self.strangers:,} are sorted out as strangers, at a loss of about {self.reject:.0%} of "
-            "members"
-        )
+        out = "none is sorted out as a stranger"
+        if self.strangers:
+            sorted_out = counted(
+                self.strangers, "is sorted out as a stranger", "are sorted out as strangers"
+            )
+            out = f"{sorted_out}, at a loss of about {self.reject:.0%} of members"
         if self.likely_strangers is None or self.missed_strangers is None:
-            return f"{out}."
+            return f"{out[0].upper()}{out[1:]}."
         expected, low, high = (round(self.likely_strangers[k]) for k in ("expected", "low", "high"))
+        belong = "belongs" if expected == 1 else "belong"
+        missed = counted(round(self.missed_strangers), "is likely missed", "are likely missed")
         return (
-            f"About {expected:,} ({low:,} to {high:,}) of the pile belong to none of the classes; {out}, "
-            f"and about {round(self.missed_strangers):,} are likely missed."
+            f"About {expected:,} ({low:,} to {high:,}) of the pile {belong} to none of the classes; {out}, "
+            f"and about {missed}."
         )
 
     def lines(self) -> list[str]:
         """The counts, the verdict and the notes."""
         named = counted(self.named_strangers, "named stranger")
         strangers = f"{named}, " if self.named_strangers else ""
+        one, seen = "image", f", seen by the encoder {printable(self.encoder)}{self.by_runtimes()}"
+        if not self.runtimes:
+            one, seen = "row of features", ""
+        several = one.replace("image", "images").replace("row", "rows")
         lines = [
-            f"{counted(sum(self.labeled.values()), 'labeled image')} of "
+            f"{counted(sum(self.labeled.values()), f'labeled {one}', f'labeled {several}')} of "
             f"{counted(len(self.labeled), 'class', 'classes')}, {strangers}"
-            f"{counted(self.pile, 'image')} in the pile, seen by the encoder {printable(self.encoder)}"
-            f"{self.by_runtimes()}."
+            f"{counted(self.pile, one, several)} in the pile{seen}."
         ]
         names = sorted(self.accepted, key=lambda name: -self.accepted[name])
         shown = names[:SHOWN_CLASSES]

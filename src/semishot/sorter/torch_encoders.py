@@ -71,8 +71,8 @@ def open_by_torch(name: str, onnx: OnnxOptions) -> ImageEncoder:
     path = find_model(source)
     if not path.exists():
         raise InputError(
-            f"no encoder {name!r}: choose photos, omniglot, onnx:FILE, timm:NAME, or a folder that "
-            "`semishot train` has left"
+            f"no encoder {name!r}: choose photos, photos-lite0, omniglot, onnx:FILE, timm:NAME, or a folder "
+            "that `semishot train` has left"
         )
     config, fleet = load_model(path, torch.device("cpu"), refiners=False)
     run = _chosen_run(name, place, len(config.members))

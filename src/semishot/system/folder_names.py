@@ -1,4 +1,4 @@
-"""Class names as folder names: valid on any system and unique."""
+"""Class names as folder names: valid on any system and unique; and names that are easily confused."""
 
 import hashlib
 import re
@@ -41,6 +41,14 @@ def safe_name(name: str) -> str:
 
 def quoted(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def alike(names: Iterable[str]) -> list[list[str]]:
+    """Groups of names that differ only in case, spaces, _, - or the encoding of é: perhaps one class."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        groups.setdefault(re.sub(r"[\s_-]", "", folded(name)), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def folded(name: str) -> str:

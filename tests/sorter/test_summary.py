@@ -1,0 +1,63 @@
+"""The lines that `classify` prints, for one, for several and for none."""
+
+import pytest
+
+from semishot.sorter.summary import PileSummary
+
+
+def summary(**fields) -> PileSummary:
+    likely = {"expected": 3.0, "low": 1.0, "high": 9.0}
+    given = {
+        **dict(
+            encoder="photos", runtimes={"torch 2": 9}, labeled={"a": 1}, named_strangers=0, pile=8
+        ),
+        **dict(accepted={"a": 8}, strangers=3, likely_strangers=likely, missed_strangers=2.0),
+        **dict(reject=0.05, skipped=0, pile_helps=None, message="used", held_out=None, notes=[]),
+        "next_to_label": [],
+    }
+    return PileSummary(**{**given, **fields})
+
+
+@pytest.mark.parametrize(
+    ("found", "missed", "line"),
+    [
+        (0, 0.0, "none is sorted out as a stranger, and about 0 are likely missed."),
+        (
+            1,
+            1.2,
+            "1 is sorted out as a stranger, at a loss of about 5% of members, and about 1 is likely missed.",
+        ),
+        (
+            2,
+            3.0,
+            "2 are sorted out as strangers, at a loss of about 5% of members, and about 3 are likely missed.",
+        ),
+    ],
+)
+def test_strangers_are_counted_in_words(found, missed, line):
+    about = summary(strangers=found, missed_strangers=missed).about_strangers()
+    assert about == f"About 3 (1 to 9) of the pile belong to none of the classes; {line}"
+
+
+def test_one_expected_stranger_belongs_to_none():
+    likely = {"expected": 1.0, "low": 0.0, "high": 4.0}
+    about = summary(likely_strangers=likely).about_strangers()
+    assert about.startswith("About 1 (0 to 4) of the pile belongs to none of the classes; 3 are")
+
+
+def test_strangers_without_an_estimate_of_their_number():
+    lost = "at a loss of about 5% of members."
+    said = {n: summary(strangers=n, likely_strangers=None).about_strangers() for n in (0, 1, 2)}
+    assert said[0] == "None is sorted out as a stranger."
+    assert said[1] == f"1 is sorted out as a stranger, {lost}"
+    assert said[2] == f"2 are sorted out as strangers, {lost}"
+
+
+def test_images_have_an_encoder_and_features_have_none():
+    assert summary().lines()[0] == (
+        "1 labeled image of 1 class, 8 images in the pile, seen by the encoder photos (torch 2)."
+    )
+    given = summary(encoder="features", runtimes={}, pile=1)
+    assert (
+        given.lines()[0] == "1 labeled row of features of 1 class, 1 row of features in the pile."
+    )
