@@ -9,24 +9,24 @@ from semishot.estimator.by_graph import told
 
 
 @pytest.mark.parametrize(
-    ("used", "gain", "end"),
+    ("used", "alone", "end"),
     [
-        (True, 0.4, "2 are right with the pile and 1 without it: the pile is used"),
+        (True, 2, "2 are right with the pile and 2 without it: the pile is used"),
         (
             True,
-            -0.4,
-            "2 are right with the pile and 1 without it, which is not clearly worse: the pile is used",
+            3,
+            "2 are right with the pile and 3 without it, which is not clearly worse: the pile is used",
         ),
         (
             False,
-            -9.0,
+            1,
             "1 is right without it, and with it their classes are clearly less probable: the pile does not "
             "help, labels alone",
         ),
     ],
 )
-def test_whether_the_pile_is_used_is_told_in_words(used, gain, end):
+def test_whether_the_pile_is_used_is_told_in_words(used, alone, end):
     held = SimpleNamespace(classes=np.array([0, 1, 1]))
-    learned = SimpleNamespace(held_out=held, pile_used=used, right_alone=1, gain=gain)
+    learned = SimpleNamespace(held_out=held, pile_used=used, right_alone=alone)
     right_twice = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
     assert told(learned, right_twice, True) == f"of 3 held-out labeled examples {end}"

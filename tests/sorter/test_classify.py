@@ -677,6 +677,9 @@ def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
     np.save("g.npy", np.ones((3, 5)))
     np.save("l.npy", [0, 0, 1, 1, -1, -1])
     printed(capsys, "classify", "--labeled", "f.npy", "--labels", "l.npy", "--out", "features")
+    assert "is a folder, but the model was made from features: it takes .npy files" in refusal(
+        capsys, "predict", "features", pile
+    )
     assert "g.npy has 5 features in a row, the model takes 4" in refusal(
         capsys, "predict", "features", "g.npy"
     )

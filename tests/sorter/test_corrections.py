@@ -390,3 +390,33 @@ def test_predictions_read_from_another_folder_say_where_their_paths_begin(
         "semishot: no labeled image can be read; new/skipped.csv says why (the paths in "
         "../out/predictions.csv are relative to the folder where it was made)\n"
     )
+
+
+def test_a_pile_that_was_moved_after_it_was_copied_is_not_copied_twice(capsys, given):
+    printed(capsys, *given, "--apply", "copy")
+    here = Path("out/sorted")
+    (here / "circle/circle-0.png").rename(here / "cross/circle-0.png")
+    edit({"pile/dots-0.png": {"correct": "stripes"}})
+    printed(capsys, *given, "--apply", "copy")  # the first correction is in predictions.csv now
+    (here / "circle/circle-1.png").rename(here / "cross/circle-1.png")
+    Path("pile").rename("elsewhere")
+    save(draw("cross", 300), Path("elsewhere/new/circle-2.png"))  # the name of another file
+    moved = ["elsewhere" if word == "pile" else word for word in given]
+    said = printed(capsys, *moved, "--apply", "copy")
+    assert "Note: 3 corrections are used." in said
+    assert "not there" not in said
+    assert "again to out/sorted: 25 files in their folders; `semishot undo out` undoes it" in said
+    assert len(sorted_files()) == 25
+    assert {"cross/circle-0.png", "cross/circle-1.png", "stripes/dots-0.png"} <= sorted_files()
+    assert not any(row["path"].startswith("pile/") for row in rows().values())
+    assert printed(capsys, "undo", "out").startswith("25 copies removed")
+    assert len(list(Path("elsewhere").rglob("*.png"))) == 25
+
+
+def test_copies_whose_originals_are_gone_stay(capsys, given):
+    printed(capsys, *given, "--apply", "copy")
+    Path("pile/dots-0.png").unlink()
+    Path("pile/other").mkdir()
+    save(draw("cross", 300), Path("pile/other/dots-0.png"))
+    printed(capsys, *given, "--apply", "copy")
+    assert len(sorted_files()) == 25

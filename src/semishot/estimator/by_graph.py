@@ -53,4 +53,4 @@ def told(learned: Learned, probabilities: Array, pile: bool) -> str:
     right = int((probabilities.argmax(1) == classes).sum())
     said += f"{counted(right, 'is right', 'are right')} with the pile and "
     said += f"{learned.right_alone} without it"
-    return f"{said}{'' if learned.gain >= 0 else ', which is not clearly worse'}: the pile is used"
+    return f"{said}{', which is not clearly worse' if right < learned.right_alone else ''}: the pile is used"

@@ -92,7 +92,7 @@ def judge(refiner: nn.Module | None, steps: int, trial: Trial, space: Space) -> 
         said += ", and their classes are clearly less probable with it: the pile does not help, "
         said += "supervised prototypes"
     else:
-        said += f"{'' if gain >= 0 else ', which is not clearly worse'}: the pile is used"
+        said += f"{', which is not clearly worse' if right[1] < right[0] else ''}: the pile is used"
     return Judgment(helps, said, *((distances, classes) if helps else alone))
 
 

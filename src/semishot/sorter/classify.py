@@ -35,6 +35,7 @@ from semishot.sorter.journal import (
 from semishot.sorter.large_pictures import Beforehand
 from semishot.sorter.listing import STRANGER, Item, Listing
 from semishot.sorter.move_files import LOCK, Wanted, begin
+from semishot.sorter.moved_pile import followed
 from semishot.sorter.out_folder import (
     CLASSIFIER,
     EMBEDDINGS,
@@ -110,6 +111,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
         _check_again(before, request)
         check_out(out, request.cache)  # only now: another process may just have replaced its model
         there = SortedPile(before, find_sorted(before)) if before is not None else None
+        there = followed(there, pile, out) if there is not None else None
         try:
             with seconds.part("listing"):
                 listing = Listing() if request.with_features else requested_images(request, there)

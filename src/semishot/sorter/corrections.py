@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from semishot.errors import InputError, counted, printable
@@ -125,6 +125,8 @@ class SortedPile:
 
     sorting: Sorting
     files: list[SortedFile]
+    moved: dict[Path, Path] = field(default_factory=dict)
+    """Originals of copies that the user has moved with the pile: from where to where."""
 
     @property
     def gone(self) -> set[Path]:
@@ -147,7 +149,8 @@ def corrected(
     """
     if before is not None and before.sorting.how == "move":
         items = _found_again(items, unlabeled, before)
-    said = _said(out, answers)
+    moved = before.moved if before is not None else {}
+    said = {moved.get(place, place): label for place, label in _said(out, answers).items()}
     classes = {item.label for item in items if item.label} | set(said.values())
     if before is not None:
         of_folder = {folder: label for label, folder in class_folders(classes).items()}
@@ -177,9 +180,10 @@ def _said(out: Path, answers: bool) -> dict[Path, str]:
     return {**kept, **clicked.labels}
 
 
-def absent_corrections(items: Sequence[Item], out: Path) -> list[Item]:
+def absent_corrections(items: Sequence[Item], out: Path, before: SortedPile | None) -> list[Item]:
     """Files that are corrected in OUT/predictions.csv and not among the items: of a pile that was moved."""
     listed = {item.home or (item.path and _place(item.path)) for item in items}
+    listed |= set(before.moved) if before is not None else set()
     said = _said(out, answers=True)
     return [
         Item(name, said[place], Path(name), of_pile=True, correct=said[place])

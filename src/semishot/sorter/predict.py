@@ -83,6 +83,11 @@ def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> 
 
 
 def _given_features(paths: Sequence[Path], features: int, scratch: Path) -> Rows:
+    for path in paths:
+        if path.is_dir():
+            raise InputError(
+                f"{path} is a folder, but the model was made from features: it takes .npy files"
+            )
     arrays = [(path, read_features(path)) for path in paths]
     for path, array in arrays:
         if array.shape[1] != features:

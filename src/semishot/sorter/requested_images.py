@@ -57,7 +57,7 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
     else:
         listing = from_folders(labeled, pile, apart)
     listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
-    listing.absent = absent_corrections(listing.items, request.out)
+    listing.absent = absent_corrections(listing.items, request.out, before)
     listing.notes += note_on_answers(listing.items, request.out)
     known_images = sum(item.label not in (None, STRANGER) for item in listing.items)
     if not known_images and labeled.suffix.lower() == ".csv":
