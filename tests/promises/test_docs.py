@@ -7,6 +7,7 @@ import itertools
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -347,3 +348,13 @@ def test_a_page_gives_the_number_of_validations_that_the_code_has():
     times = [int(n) for n in re.findall(r"up to (\d+)\s+times", text)]
     assert times
     assert set(times) == {validation.TIMES}
+
+
+def test_every_extra_is_in_the_table_and_installed_from_the_clone():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    table = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/index.md").read_text(), re.M))
+    assert table == set(extras) - {"dev", "docs", "fuzz"}
+    for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:  # it is not on PyPI
+        assert "semishot[" not in page.read_text(), page.name

@@ -540,7 +540,7 @@ def test_classify_then_predict_from_the_saved_model_alone(network, tmp_path, cap
     own, out = Path(shutil.copy(network, tmp_path / "mine.onnx")), tmp_path / "out"
     given = ["--labeled", labeled, "--unlabeled", pile, "--out", out, "--encoder", f"onnx:{own}"]
     said = printed(capsys, "classify", *given, "--device", "cpu")
-    assert "seen by the encoder onnx:mine.onnx" in said
+    assert f"seen by the encoder onnx:mine.onnx (onnxruntime {onnxruntime.__version__})." in said
     assert "pixels were scaled by ImageNet's mean and std" in said
     scaled = ["--encoder-mean", 0.5, "--encoder-std", 0.5, 0.5, 0.5, "--encoder-crop", 1]
     said = printed(

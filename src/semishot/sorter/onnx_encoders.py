@@ -40,6 +40,7 @@ class OnnxModule(nn.Module):
         super().__init__()
         self.data, self.name = data, name
         self.session = session_of(data, name)
+        self.runtime = f"onnxruntime {imported('onnxruntime', PURPOSE).__version__}"
         self.takes = single_input(self.session, name)
         first = self.takes.shape[0]
         self.batch: int | None = first if isinstance(first, int) else None

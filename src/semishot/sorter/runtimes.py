@@ -43,7 +43,7 @@ class Batches:
         self.module, self.device = encoder.module.to(device), device
         self.size = BATCH if device.type == "cpu" else BATCH_ON_GPU
         self.waiting: dict[bytes, Pixels] = {}
-        self.name = f"{TORCH} {torch.__version__}"
+        self.name = str(getattr(encoder.module, "runtime", f"{TORCH} {torch.__version__}"))
         self.about = f"{self.name} on {device}"
 
     def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Row]:
