@@ -9,7 +9,7 @@ from semishot.sorter.answer_events import NONE
 from semishot.sorter.answers import Answers
 from semishot.sorter.labels_database import DATABASE, open_database
 from semishot.sorter.listing import STRANGER
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_place
 
 __all__ = ["Answered", "answered"]
 
@@ -39,8 +39,7 @@ def answered(out: Path) -> Answered:
     names = {NONE: STRANGER, **state.classes}
     labels, taken_back = {}, set()
     for path, image in files:
-        place = begun_in / os.fsdecode(path)
-        place = real_path(place.parent) / place.name
+        place = real_place(begun_in / os.fsdecode(path))
         if image in state.answers:
             labels[place] = names[state.answers[image]]
         elif image in imported:

@@ -57,7 +57,7 @@ from semishot.system.devices import check_device
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
 from semishot.system.progress import Seconds, doing
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:
     from semishot.sorter.fitted_pile import FittedPile
@@ -250,7 +250,7 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
         if not item.of_pile:
             continue
         assert item.path is not None
-        source = item.home or real_path(item.path.parent) / item.path.name
+        source = item.home or real_place(item.path)
         if source in seen:
             continue
         seen.add(source)

@@ -13,19 +13,11 @@ from semishot.sorter.move_files import class_folders
 from semishot.sorter.out_folder import PREDICTIONS
 from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, RUNNER_UP, unquoted
 from semishot.sorter.sorted_files import SortedFile
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_path, real_place
 
 __all__ = [
-    *(
-        "SortedPile",
-        "corrected",
-        "from_answers",
-        "from_predictions",
-        "in_order",
-        "is_predictions",
-        "notes_on",
-    ),
-    "read_corrections",
+    *("SortedPile", "corrected", "from_answers", "from_predictions", "in_order", "is_predictions"),
+    *("notes_on", "read_corrections"),
 ]
 
 STRANGERS_IN_0_1 = "_irrelevant"
@@ -82,7 +74,7 @@ def from_answers(path: Path, listing: Listing) -> Listing:
         raise InputError(f"--labeled {path} is not a file; `semishot label` keeps answers there")
     left = answered(path.parent).labels
     for place, item in enumerate(listing.items):
-        label = left.pop(_place(item.path), None) if item.path else None
+        label = left.pop(real_place(item.path), None) if item.path else None
         listing.items[place] = replace(item, label=label)
     listing.items += [Item(str(p), label, p) for p, label in left.items() if p.is_file()]
     return listing
@@ -158,7 +150,7 @@ def corrected(
     by_hand = {one.step.source for one in before.files if one.moved_by_hand} if before else set()
     found = []
     for item in items:
-        place = item.home or (item.path and _place(item.path))
+        place = item.home or (item.path and real_place(item.path))
         if place in said and said[place] != item.label and (item.of_pile or place not in by_hand):
             item = replace(item, label=said[place], correct=said[place])
         found.append(item)
@@ -167,7 +159,7 @@ def corrected(
 
 def _said(out: Path, answers: bool) -> dict[Path, str]:
     """The column `correct` of predictions.csv, and answers given in `label`; the later of the two counts."""
-    written = {_place(Path(name)): correct for name, correct in read_corrections(out).items()}
+    written = {real_place(Path(name)): correct for name, correct in read_corrections(out).items()}
     clicked = answered(out) if answers else Answered({}, set(), 0.0)
     path = out / PREDICTIONS
     if path.exists() and path.stat().st_mtime > clicked.at:
@@ -181,7 +173,7 @@ def _found_again(items: Sequence[Item], unlabeled: Path | None, before: SortedPi
     moved = {one.step.source: one.path for one in before.files if one.path is not None}
     found = []
     for item in items:
-        place = _place(item.path) if item.path else None
+        place = real_place(item.path) if item.path else None
         if place in moved and item.path is not None and not item.path.exists():
             item = replace(item, path=moved.pop(place), home=place)
         found.append(item)
@@ -198,9 +190,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
     """Labeled items first, then the others, as `Listing` promises; each in the order of their paths."""
     labeled = [item for item in items if item.label is not None]
     pile = [item for item in items if item.label is None]
-    if any(
-        item.home for item in items
-    ):  # found in two places: as if the pile were one folder again
+    if any(item.home for item in items):  # in two places: as if the pile were one folder again
         pile.sort(key=lambda item: Path(item.shown).parts)
     return labeled + pile
 
@@ -217,8 +207,3 @@ def notes_on(items: Sequence[Item]) -> list[str]:
         shown = ", ".join(printable(name) for name in new[:10])
         notes.append(f"classes that only corrections name: {shown}")
     return notes
-
-
-def _place(path: Path) -> Path:
-    """The one name of a file, whatever links lead to its folder."""
-    return real_path(path.parent) / path.name

@@ -16,7 +16,7 @@ from semishot.sorter.page_images import LABELED_SHOWN, Shown
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:  # it imports torch
     from semishot.sorter.fitted_pile import FittedPile
@@ -149,7 +149,7 @@ def write_pile_page(
     def link_of(item: Item) -> str:
         if item.path is None:
             return ""
-        source = item.home or real_path(item.path.parent) / item.path.name
+        source = item.home or real_place(item.path)
         return link_to(targets.get(source, item.path), path.parent)
 
     with quiet():
