@@ -32,9 +32,7 @@ def draw_episode(scene: "Scene", out: Path) -> None:
     way, shot = scene.support.shape[:2]
     pile = np.concatenate(list(scene.unlabeled))  # ((N + H) M, C, H, W)
     distracts = np.arange(len(pile)) >= way * scene.unlabeled.shape[1]
-    mixed = np.random.default_rng(0).permutation(
-        len(pile)
-    )  # in random order, as the model sees them
+    mixed = np.random.default_rng(0).permutation(len(pile))  # as the model sees them
     columns = max(1, -(-len(pile) // way))
     first_pile, first_query = shot + 0.7, shot + max(columns, 5) + 1.4  # room for the headings
     width, height = first_query + max(scene.query.shape[1], 3) + 0.1, way + 1.15

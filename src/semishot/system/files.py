@@ -53,9 +53,7 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
             finally:
                 temporary.unlink(missing_ok=True)
     except OSError as error:
-        error.filename = str(
-            path
-        )  # "disk full" has no file name, other errors have the temporary one
+        error.filename = str(path)  # that of a full disk has none, others have the temporary one
         raise
 
 
@@ -151,9 +149,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
         names = sorted(entry.name for entry in entries if entry.name.startswith(start))
     for entry in names:
         found, path = TEMPORARY.fullmatch(entry), folder / entry
-        if (
-            not found or name not in (None, found["name"]) or path.is_symlink()
-        ):  # semishot creates no links
+        if not found or name not in (None, found["name"]) or path.is_symlink():  # never ours
             continue
         with lock_if_free(path) as locked:
             if locked:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from semishot.errors import InputError, printable
@@ -70,16 +69,9 @@ class Lock:
             pass
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         assert self.descriptor is not None
-        self.path.unlink(
-            missing_ok=True
-        )  # before the release: afterwards it may belong to another process
+        self.path.unlink(missing_ok=True)  # first: once released, it may be another process's
         os.close(self.descriptor)
         self.descriptor = None
 
