@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.report.plots import canvas, save
+from semishot.report.plots import BLUE, ORANGE, RED, canvas, save
 
 if TYPE_CHECKING:
     from semishot.paper.scenes import Scene
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
-BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
-RED, GRAY, INK = "#D55E00", "#6F6F6F", "#222222"
+GREEN, PURPLE, SKY, GRAY, INK = "#009E73", "#CC79A7", "#56B4E9", "#6F6F6F", "#222222"
 CLASS_COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY)
 """Okabe and Ito's palette, for all kinds of color vision; classes are numbered too."""
 FAINTEST = 0.12
