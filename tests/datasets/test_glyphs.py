@@ -125,13 +125,3 @@ def test_pixels_alone_tell_classes_apart_better_than_chance_but_not_well(pool):
 def test_a_source_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match=r"drawn by code, not read from .*leave out the source"):
         glyphs.prepare(tmp_path / "glyphs", source=tmp_path)
-
-
-def test_contact_sheet_is_black_on_white_with_a_margin():
-    images, classes = glyphs.draw(alphabets=2)
-    pool = ImagePool("glyphs", images, tuple(classes))
-    sheet = np.asarray(glyphs.contact_sheet(pool, ["alphabet00", "alphabet01"], 3, 5))
-    assert sheet.shape == (3 * 28 + 28, 2 * (5 * 28 + 28))
-    assert (sheet[:14] == 255).all()
-    assert sheet.min() == 0
-    assert (sheet[14:42, 14:42] == 255 - images[0, 0]).all()

@@ -98,10 +98,6 @@ class Learned(NamedTuple):
     """The log-probability of held-out labels that the pile adds."""
     pile_used: bool
 
-    def cutoff(self, reject: float) -> float:
-        """The score below which a share `reject` of the members lies."""
-        return self.members.cutoff(reject)
-
 
 def learn(given: Given, options: Options) -> Learned:
     """Learn with the pile, or without it where held-out labels are predicted much worse with it."""

@@ -137,7 +137,7 @@ def in_this_process(
     cache: EmbeddingCache,
     progress: Meter,
     *,
-    keep: "KeepPicture | None" = None,
+    keep: KeepPicture | None = None,
 ) -> Iterator[ReadFile]:
     """Every item in order, read by threads and encoded in this process.
 
@@ -202,7 +202,7 @@ class Look(NamedTuple):
     encoder: ImageEncoder
     cache: EmbeddingCache
     progress: Meter
-    keep: "KeepPicture | None"
+    keep: KeepPicture | None
 
     def __call__(self, item: Item) -> ReadFile:
         with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():

@@ -46,9 +46,7 @@ class Lock:
             self._announce()
             time.sleep(PAUSE)
             return False
-        with suppress(OSError):  # on a full disk: the name is only shown to waiting processes
-            os.ftruncate(self.descriptor, 0)
-            os.write(self.descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        name_holder(self.descriptor)
         return True
 
     def _announce(self) -> None:
@@ -74,6 +72,13 @@ class Lock:
         self.path.unlink(missing_ok=True)  # first: once released, it may be another process's
         os.close(self.descriptor)
         self.descriptor = None
+
+
+def name_holder(descriptor: int) -> None:
+    """Write into a lock file which process holds it."""
+    with suppress(OSError):  # on a full disk: the name is only shown to waiting processes
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
 
 
 def holder_of(path: Path) -> str:
