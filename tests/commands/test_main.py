@@ -373,9 +373,7 @@ def test_demo_prints_table1_and_what_its_numbers_say(capsys, monkeypatch):
         "Against Semi-Supervised Inference on the same splits, no distractors: "
     )
     assert "w/ distractors: " in against
-    assert (
-        "2 splits, 3 updates, 3 filters" in err
-    )  # what it cost is said, but not among the results
+    assert "2 splits, 3 updates, 3 filters" in err  # what it cost is no result
     cells = json.loads(printed(capsys, "demo", "--splits", "2", "--json"))
     assert len(cells) == 20
 

@@ -170,9 +170,7 @@ def test_a_trained_refiner_at_temperature_1_is_the_episode_of_the_paper():
     assert fitted.pile_helps_
     assert np.allclose(fitted.prototypes_, p)
     single = PrototypeClassifier(refiner.float(), normalize="none", temperature=1.0)
-    assert (
-        single.fit(x / 9, y).prototypes_.dtype == np.float64
-    )  # whatever the refiner's own precision
+    assert single.fit(x / 9, y).prototypes_.dtype == np.float64  # whatever the refiner's
 
 
 @pytest.mark.parametrize("refiner", [None, "graph", "soft_kmeans", "fitted_mask"])
