@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from semishot.data.pool import ImagePool, changed_classes
 from semishot.datasets import glyphs
@@ -125,3 +126,14 @@ def test_pixels_alone_tell_classes_apart_better_than_chance_but_not_well(pool):
 def test_a_source_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match=r"drawn by code, not read from .*leave out the source"):
         glyphs.prepare(tmp_path / "glyphs", source=tmp_path)
+
+
+def test_the_picture_of_the_documents_is_of_these_drawings(pool):
+    """Black on white: four alphabets side by side, a row per character, a column per drawer."""
+    found = by_alphabet(pool)
+    blocks = []
+    for alphabet in ("alphabet03", "alphabet07", "alphabet18", "alphabet31"):
+        rows = [np.hstack([*drawings[:8]]) for drawings in found[alphabet][:8]]
+        blocks.append(np.pad(np.vstack(rows), 14))
+    with Image.open(Path(__file__).parents[2] / "docs" / "glyphs.png") as picture:
+        assert (np.asarray(picture.convert("L")) == 255 - np.hstack(blocks)).all()
