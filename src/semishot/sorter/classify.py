@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING
 
 from semishot.errors import InputError, counted
 from semishot.sorter import move_files
-from semishot.sorter.corrections import (
-    SortedPile,
-    read_corrections,
-)
+from semishot.sorter.corrections import SortedPile, read_corrections
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
@@ -74,68 +71,84 @@ class Planned:
     """What stays, by rule."""
 
 
+@dataclass(frozen=True)
+class Run:
+    """What one run of `classify` works with."""
+
+    encoder: ImageEncoder | None
+    fill_cache: FillCache
+    pictures: Beforehand
+    seconds: Seconds
+    begun: float
+
+
 def classify(request: ClassifyRequest) -> Classified | Completed:
     """Learn from the labeled images and the pile; write predictions, a page and the model to `out`."""
-    out, apply = request.out, request.apply
+    out, pile = request.out, request.unlabeled
     _check(request)
-    pile = request.unlabeled
-    if apply is not None:
-        check_undoable(Sorting(out, apply, False, ()), pile)
+    if request.apply is not None:
+        check_undoable(Sorting(out, request.apply, False, ()), pile)
     before = read_journal(out, trusted(pile))
     if before is not None and not before.done:
-        with Lock(out / LOCK):
-            before = read_journal(
-                out, trusted(pile)
-            )  # another process may have completed or undone it
+        with Lock(out / LOCK):  # another process may have completed or undone it meanwhile
+            before = read_journal(out, trusted(pile))
             if before is not None and not before.done:
                 return _complete(before, request)
     _check_again(before, request)
     begun, seconds, pictures = time.monotonic(), Seconds(), Beforehand(out)
     fill_cache = _fill_cache(request, pictures)
     if before is None and not request.with_features:
-        with seconds.part("listing"):
-            requested_images(
-                request, None
-            )  # what is wrong with it is said before anything is written
+        with seconds.part("listing"):  # what is wrong with it is said before anything is written
+            requested_images(request, None)
     encoder = None
     if not request.with_features:
         encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
     make_out(out)
     with Lock(out / LOCK):
-        before = read_journal(out, trusted(pile))  # one that this one waited for may have sorted
-        if before is not None and not before.done:
-            return _complete(before, request)
-        _check_again(before, request)
-        check_out(out, request.cache)  # only now: another process may just have replaced its model
-        there = SortedPile(before, find_sorted(before)) if before is not None else None
-        try:
-            with seconds.part("listing"):
-                listing = Listing() if request.with_features else requested_images(request, there)
-            with seconds.part("images"):
-                rows = _rows(request, listing, encoder, fill_cache)
-                rows.picture = pictures.of
-            write_skipped(out / SKIPPED, rows.skipped)
-            with seconds.part("learning"), doing("loading torch"):
-                from semishot.sorter.fitted_pile import fit_pile, notes_on_files
-            notes = [
-                *listing.notes,
-                *(encoder.notes if encoder else ()),
-                *notes_on_files(listing, rows, request.encoder),
-            ]
-            with seconds.part("learning"), doing("learning from the labels and the pile"):
-                fitted = fit_pile(rows, encoder, request.reject)
-            planned = None if apply is None else _plan(request, fitted, there)
-            summary = _write(out, fitted, notes, planned, seconds)
-            summary = _timed(out, summary, seconds, time.monotonic() - begun)
-        finally:
-            pictures.close()
-            (out / SCRATCH).unlink(missing_ok=True)
-        applied = None
-        if planned is not None:
-            outcome = move_files.complete(begin(planned.sorting))
-            command = undo_command(out, pile)
-            applied = Applied(outcome, planned.notes, command, before is not None)
+        return _alone(request, Run(encoder, fill_cache, pictures, seconds, begun))
+
+
+def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
+    """Learn, write, and sort the files if asked; no other process works in OUT."""
+    out, pile = request.out, request.unlabeled
+    before = read_journal(out, trusted(pile))  # one that this one waited for may have sorted
+    if before is not None and not before.done:
+        return _complete(before, request)
+    _check_again(before, request)
+    check_out(out, request.cache)  # only now: another process may just have replaced its model
+    there = SortedPile(before, find_sorted(before)) if before is not None else None
+    try:
+        fitted, notes = _learned(request, there, run)
+        planned = None if request.apply is None else _plan(request, fitted, there)
+        summary = _write(out, fitted, notes, planned, run.seconds)
+        summary = _timed(out, summary, run.seconds, time.monotonic() - run.begun)
+    finally:
+        run.pictures.close()
+        (out / SCRATCH).unlink(missing_ok=True)
+    applied = None
+    if planned is not None:
+        outcome = move_files.complete(begin(planned.sorting))
+        command = undo_command(out, pile)
+        applied = Applied(outcome, planned.notes, command, before is not None)
     return Classified(out, fitted.predictions, summary, applied, before is not None)
+
+
+def _learned(
+    request: ClassifyRequest, there: SortedPile | None, run: Run
+) -> "tuple[FittedPile, list[str]]":
+    """The pile, listed, embedded and learned from; and notes on its files."""
+    with run.seconds.part("listing"):
+        listing = Listing() if request.with_features else requested_images(request, there)
+    with run.seconds.part("images"):
+        rows = _rows(request, listing, run.encoder, run.fill_cache)
+        rows.picture = run.pictures.of
+    write_skipped(request.out / SKIPPED, rows.skipped)
+    with run.seconds.part("learning"), doing("loading torch"):
+        from semishot.sorter.fitted_pile import fit_pile, notes_on_files
+    notes = [*listing.notes, *(run.encoder.notes if run.encoder else ())]
+    notes += notes_on_files(listing, rows, request.encoder)
+    with run.seconds.part("learning"), doing("learning from the labels and the pile"):
+        return fit_pile(rows, run.encoder, request.reject), notes
 
 
 def _check(request: ClassifyRequest) -> None:

@@ -1,5 +1,6 @@
 """The images that a request of `classify` names: labeled ones, the pile, and what was corrected since."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from semishot.errors import InputError
@@ -30,19 +31,7 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
         pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
     apart = [request.out, *([request.cache] if request.cache else [])]
     if labeled.suffix.lower() == ".csv":
-        for folder in pile:
-            if not folder.is_dir():
-                raise InputError(f"--unlabeled {folder} is not a folder")
-        predicted = is_predictions(read_table(labeled), labeled)
-        listing = from_predictions(labeled) if predicted else from_table(labeled)
-        known = (
-            {real_path(item.path) for item in listing.items if item.path} if predicted else set()
-        )
-        more = from_folders(None, pile, apart)
-        listing.items += [
-            one for one in more.items if one.path and real_path(one.path) not in known
-        ]
-        listing.skipped += more.skipped
+        listing = _from_csv(labeled, pile, apart)
     elif labeled.name == DATABASE:
         listing = from_answers(labeled, from_folders(None, pile, apart))
     elif unlabeled is None:
@@ -60,6 +49,20 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
         raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
     if all(item.label is not None for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
+    return listing
+
+
+def _from_csv(table: Path, pile: Sequence[Path], apart: Sequence[Path]) -> Listing:
+    """The images of a table, or of predictions.csv, and those of the pile that it does not name."""
+    for folder in pile:
+        if not folder.is_dir():
+            raise InputError(f"--unlabeled {folder} is not a folder")
+    predicted = is_predictions(read_table(table), table)
+    listing = from_predictions(table) if predicted else from_table(table)
+    known = {real_path(item.path) for item in listing.items if item.path} if predicted else set()
+    more = from_folders(None, pile, apart)
+    listing.items += [one for one in more.items if one.path and real_path(one.path) not in known]
+    listing.skipped += more.skipped
     return listing
 
 
