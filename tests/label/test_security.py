@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from semishot.label import security
+from semishot.label import routes, security
 from semishot.label.requests import LabelRequest
 from semishot.label.security import Allowance, is_loopback
 from semishot.label.server import announce
@@ -134,7 +134,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script(opened):
     assert b"://" not in page
     assert b"onclick" not in page
     assert b"style=" not in page
-    for name in ("/page.js", "/grid.js", "/state.js", "/dialogs.js"):
+    for name in (f"/{script}" for script in routes.SCRIPTS):
         _, _, script = opened[1].ask(name)
         assert b"innerHTML" not in script
         assert b"eval(" not in script

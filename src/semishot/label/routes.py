@@ -31,13 +31,11 @@ __all__ = ["Pages", "app_of"]
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parent
+SCRIPTS = ("page.js", "grid.js", "state.js", "dialogs.js", "outbox.js", "words.js")
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/grid.js": ("grid.js", "text/javascript"),
-    "/state.js": ("state.js", "text/javascript"),
-    "/dialogs.js": ("dialogs.js", "text/javascript"),
+    **{f"/{name}": (name, "text/javascript") for name in SCRIPTS},
 }
 MOST_NAMES, MOST_FOUND = 500, 200
 THREADS = 2

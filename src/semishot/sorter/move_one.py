@@ -132,7 +132,7 @@ def _clean(sorting: Sorting, step: Step) -> None:
             part.unlink()
 
 
-def take_back(sorting: Sorting, step: Step, found: Path | None, *, linked: bool = False) -> bool:
+def take_back(sorting: Sorting, step: Step, found: Path | None, *, linked: bool) -> bool:
     """Move one file back, or remove one copy or link; False if there is nothing to do.
 
     found: where the file was found in OUT/sorted.
