@@ -341,11 +341,13 @@ def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
     words = {"way": 4, "shot": 2, "query": 3, "unlabeled": 6, "distractors": 1}
     flags = [part for name, value in words.items() for part in (f"--{name}", str(value))]
     more = ["--updates", "2", "--filters", "5", "--labeled-fraction", "0.3", "--split-seeds", "7"]
+    more += ["--precision", "tf32"]
     arguments = ["train", "--preset", "tiny", "--out", "here", *flags, *more]
     assert printed(capsys, *arguments) == "here\n"
     config = config_of("here")
     assert config.shape == EpisodeShape(**words)
-    assert config.recipe == replace(TINY.recipe, updates=2, filters=5, labeled_fraction=0.3)
+    changed = {"updates": 2, "filters": 5, "labeled_fraction": 0.3, "precision": "tf32"}
+    assert config.recipe == replace(TINY.recipe, **changed)
     assert [m.split_seed for m in config.members] == [7]
 
 
