@@ -7,7 +7,7 @@ from scipy.special import softmax
 
 from semishot.estimator.blocks import Array
 from semishot.estimator.evidence import Given
-from semishot.estimator.fitted import Fitted, doubts, summary
+from semishot.estimator.fitted import NOTHING_TELLS, Fitted, doubts, summary, verdict
 from semishot.estimator.graph_rule import Learned, Options, learn
 
 
@@ -39,16 +39,10 @@ def held_out_probabilities(learned: Learned) -> Array:
 
 def told(learned: Learned, probabilities: Array, pile: bool) -> str:
     """Whether the pile is used, and why, in words."""
-    classes = learned.held_out.classes
+    classes, used = learned.held_out.classes, learned.pile_used
     if not pile:
         return "no unlabeled examples: the labels alone"
     if not len(classes):
-        return "every class has one example, so nothing tells whether the pile helps; it is used"
-    said = f"of {len(classes)} held-out labeled examples "
-    if learned.pile_used:
-        said += f"{(probabilities.argmax(1) == classes).sum()} are right with the pile and "
-    said += f"{learned.right_alone} {'' if learned.pile_used else 'are right '}without it, "
-    said += f"log-probability {learned.gain:+.2f}: "
-    return said + (
-        "the pile is used" if learned.pile_used else "the pile does not help, labels alone"
-    )
+        return NOTHING_TELLS
+    right = int((probabilities.argmax(1) == classes).sum()) if used else None
+    return verdict(len(classes), right, learned.right_alone, learned.gain, used)
