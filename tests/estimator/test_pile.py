@@ -22,8 +22,8 @@ from semishot.estimator.graph import (
     unit,
 )
 from semishot.estimator.lift import lift_of
+from semishot.estimator.models import NAMED, PULL
 from semishot.estimator.pile import Pile
-from semishot.estimator.reading import NAMED, PULL
 from semishot.estimator.strangers import (
     Members,
     Prior,

@@ -28,7 +28,7 @@ from semishot.estimator.labels import (
     rejected,
 )
 from semishot.estimator.lift import Lift
-from semishot.estimator.reading import read_in_blocks
+from semishot.estimator.models import read_in_blocks
 from semishot.estimator.saved import Saved, is_number, not_saved, read_saved, write_saved
 from semishot.estimator.settings import GRAPH, checked, fitted_to
 from semishot.estimator.strangers import missed, stranger_probability

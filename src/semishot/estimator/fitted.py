@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from semishot.estimator.blocks import Array
-from semishot.estimator.reading import Answer, Model
+from semishot.estimator.models import Answer, Model
 from semishot.estimator.strangers import Members, StrangerCount, Strangers
 
 NOTHING_TELLS = "every class has one example, so nothing tells whether the pile helps; it is used"

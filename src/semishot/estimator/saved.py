@@ -20,7 +20,7 @@ from semishot.errors import InputError, reason_of
 from semishot.estimator.blocks import NORMALIZATIONS, Space
 from semishot.estimator.fitted import HeldOut
 from semishot.estimator.lift import Lift
-from semishot.estimator.reading import Model, NearestPrototypes, OffTheGraph
+from semishot.estimator.models import Model, NearestPrototypes, OffTheGraph
 from semishot.estimator.strangers import Members, StrangerCount, Strangers
 from semishot.system.tensor_files import read_tensors, write_tensors
 

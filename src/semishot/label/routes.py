@@ -246,14 +246,12 @@ def _json(value: Any) -> Response:
 
 
 def _how(values: Any) -> Any:
-    how = values.get("how")
-    if how not in ("copy", "move", "link"):
+    if (how := values.get("how")) not in ("copy", "move", "link"):
         raise InputError("how must be copy, move or link")
     return how
 
 
 def _which(values: Any) -> Any:
-    which = values.get("which", "all")
-    if which not in ("all", "confirmed"):
+    if (which := values.get("which", "all")) not in ("all", "confirmed"):
         raise InputError("which must be all or confirmed")
     return which

@@ -83,6 +83,19 @@ def check_replaceable(path: Path) -> None:
             raise InputError(f"{path} is not a regular file; choose another name")
 
 
+def check_own(path: Path) -> None:
+    """Refuse to write to anything in OUT but a regular file with one name; there may be none yet."""
+    try:
+        about = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        raise InputError(
+            f"{path} is a link or not a regular file, and would be written to: remove it, or choose "
+            "another --out"
+        )
+
+
 def write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, text)
