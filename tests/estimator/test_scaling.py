@@ -10,7 +10,7 @@ from scipy import stats
 from semishot import refine
 from semishot.estimator import scaling
 from semishot.estimator.blocks import Space
-from semishot.estimator.fitted import verdict
+from semishot.estimator.fitted import pile_verdict
 from semishot.estimator.held_out import (
     Trial,
     judge,
@@ -193,7 +193,7 @@ def test_nothing_to_tell_by_is_said():
 def test_a_verdict_on_the_pile_is_words_and_counts(found, said):
     """A log-probability tells a reader nothing."""
     end = "the pile is used" if found[-1] else "the pile does not help, labels alone"
-    assert verdict(*found) == f"of 9 held-out labeled examples {said} probable with it: {end}"
+    assert pile_verdict(*found) == f"of 9 held-out labeled examples {said} probable with it: {end}"
 
 
 def test_held_out_members_give_students_prediction_of_one_more():

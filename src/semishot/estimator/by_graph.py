@@ -7,7 +7,7 @@ from scipy.special import softmax
 
 from semishot.estimator.blocks import Array
 from semishot.estimator.evidence import Given
-from semishot.estimator.fitted import NOTHING_TELLS, Fitted, doubts, summary, verdict
+from semishot.estimator.fitted import NOTHING_TELLS, Fitted, doubts, pile_verdict, summary
 from semishot.estimator.graph_rule import Learned, Options, learn
 
 
@@ -45,4 +45,4 @@ def told(learned: Learned, probabilities: Array, pile: bool) -> str:
     if not len(classes):
         return NOTHING_TELLS
     right = int((probabilities.argmax(1) == classes).sum()) if used else None
-    return verdict(len(classes), right, learned.right_alone, learned.gain, used)
+    return pile_verdict(len(classes), right, learned.right_alone, learned.gain, used)

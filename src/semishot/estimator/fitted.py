@@ -57,7 +57,7 @@ def summary(probabilities: Array, classes: Array) -> HeldOut | None:
     return HeldOut(len(classes), float(right.mean()), float(probabilities.max(1).mean()))
 
 
-def verdict(count: int, with_pile: int | None, alone: int, gain: float, used: bool) -> str:
+def pile_verdict(count: int, with_pile: int | None, alone: int, gain: float, used: bool) -> str:
     """Whether the pile is used, in words: how many of `count` held-out labels are right, and whether all of
     them are more probable with it (`gain` of the log-probability). None: not known how many with the pile."""
     right = f"{alone} are right without the pile"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from semishot.estimator.blocks import Space, refined_in_blocks
-from semishot.estimator.fitted import NOTHING_TELLS, verdict
+from semishot.estimator.fitted import NOTHING_TELLS, pile_verdict
 from semishot.estimator.scaling import (
     MakePrototypes,
     held_out_distances,
@@ -82,7 +82,7 @@ def judge(refiner: nn.Module | None, steps: int, trial: Trial, space: Space) -> 
     gain = float(held_out_loss(*alone, 1.0) - held_out_loss(distances, classes, t))
     helps = gain > -HARM * labels.shape[1] / len(labels)
     with_pile, by_labels = (int((d.argmin(-1) == classes).sum()) for d in (distances, alone[0]))
-    said = verdict(len(classes), with_pile, by_labels, gain, helps)
+    said = pile_verdict(len(classes), with_pile, by_labels, gain, helps)
     return Judgment(helps, said, *((distances, classes) if helps else alone))
 
 
