@@ -109,7 +109,7 @@ class User:
         labels[labels >= 0] = places
         learned = self.pile.learn(labels)
         self.guess = names[learned.answer.classes.argmax(1)]
-        self.guess[learned.answer.scores < learned.cutoff(REJECT)] = -1
+        self.guess[learned.answer.scores < learned.members.cutoff(REJECT)] = -1
         return learned, (self.guess == self.truth) | (self.labels != UNLABELED)
 
     def screens(self) -> int:

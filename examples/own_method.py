@@ -51,9 +51,8 @@ WAY, UNLABELED, QUERY, DISTRACTORS, EPISODES = 5, 5, 5, 5, 500
 CLASSES, IMAGES = 100, 20
 
 pool = datasets.load("glyphs")
-images = np.stack(
-    [pool.images[c.start : c.start + IMAGES] for c in pool.of_split("test")[:CLASSES]]
-)  # (100, 20, 1, 28, 28)
+starts = [c.start for c in pool.of_split("test")[:CLASSES]]
+images = np.stack([pool.images[s : s + IMAGES] for s in starts])  # (100, 20, 1, 28, 28)
 pixels = torch.from_numpy(images).flatten(0, 1).permute(0, 2, 3, 1)  # (2000, 28, 28, 1)
 encoder = open_encoder("omniglot")
 with torch.inference_mode():

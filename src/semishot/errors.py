@@ -1,4 +1,7 @@
-"""Exceptions that end a command early: wrong input, with a message that says what to do, and signals."""
+"""Exceptions that end a command early, and the words of messages: counts, reasons, printable names."""
+
+LONGEST_REASON = 500
+"""Characters of another library's message that are shown."""
 
 
 class InputError(ValueError):
@@ -20,6 +23,11 @@ def check_number(name: str, value: int, least: int, most: int) -> None:
 def counted(count: int, one: str, several: str = "") -> str:
     """`1 file`, `2 files`; `several` if that is not `one` with an s."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, or its type, in one line of bounded length."""
+    return " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
 
 
 def printable(text: str) -> str:

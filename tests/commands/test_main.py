@@ -341,11 +341,13 @@ def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
     words = {"way": 4, "shot": 2, "query": 3, "unlabeled": 6, "distractors": 1}
     flags = [part for name, value in words.items() for part in (f"--{name}", str(value))]
     more = ["--updates", "2", "--filters", "5", "--labeled-fraction", "0.3", "--split-seeds", "7"]
+    more += ["--precision", "tf32"]
     arguments = ["train", "--preset", "tiny", "--out", "here", *flags, *more]
     assert printed(capsys, *arguments) == "here\n"
     config = config_of("here")
     assert config.shape == EpisodeShape(**words)
-    assert config.recipe == replace(TINY.recipe, updates=2, filters=5, labeled_fraction=0.3)
+    changed = {"updates": 2, "filters": 5, "labeled_fraction": 0.3, "precision": "tf32"}
+    assert config.recipe == replace(TINY.recipe, **changed)
     assert [m.split_seed for m in config.members] == [7]
 
 
@@ -373,9 +375,7 @@ def test_demo_prints_table1_and_what_its_numbers_say(capsys, monkeypatch):
         "Against Semi-Supervised Inference on the same splits, no distractors: "
     )
     assert "w/ distractors: " in against
-    assert (
-        "2 splits, 3 updates, 3 filters" in err
-    )  # what it cost is said, but not among the results
+    assert "2 splits, 3 updates, 3 filters" in err  # what it cost is no result
     cells = json.loads(printed(capsys, "demo", "--splits", "2", "--json"))
     assert len(cells) == 20
 

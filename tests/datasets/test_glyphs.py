@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from semishot.data.pool import ImagePool, changed_classes
 from semishot.datasets import glyphs
@@ -127,11 +128,12 @@ def test_a_source_is_refused(tmp_path: Path):
         glyphs.prepare(tmp_path / "glyphs", source=tmp_path)
 
 
-def test_contact_sheet_is_black_on_white_with_a_margin():
-    images, classes = glyphs.draw(alphabets=2)
-    pool = ImagePool("glyphs", images, tuple(classes))
-    sheet = np.asarray(glyphs.contact_sheet(pool, ["alphabet00", "alphabet01"], 3, 5))
-    assert sheet.shape == (3 * 28 + 28, 2 * (5 * 28 + 28))
-    assert (sheet[:14] == 255).all()
-    assert sheet.min() == 0
-    assert (sheet[14:42, 14:42] == 255 - images[0, 0]).all()
+def test_the_picture_of_the_documents_is_of_these_drawings(pool):
+    """Black on white: four alphabets side by side, a row per character, a column per drawer."""
+    found = by_alphabet(pool)
+    blocks = []
+    for alphabet in ("alphabet03", "alphabet07", "alphabet18", "alphabet31"):
+        rows = [np.hstack([*drawings[:8]]) for drawings in found[alphabet][:8]]
+        blocks.append(np.pad(np.vstack(rows), 14))
+    with Image.open(Path(__file__).parents[2] / "docs" / "glyphs.png") as picture:
+        assert (np.asarray(picture.convert("L")) == 255 - np.hstack(blocks)).all()

@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
@@ -58,17 +55,12 @@ def test_import_semishot_loads_neither_torch_nor_scikit_learn():
     assert semishot.next_to_label is next_labels.next_to_label
 
 
-def test_pipeline_grid_search_cross_validation_and_clone():
-    x, y, _ = data(shot=6)
-    steps = make_pipeline(StandardScaler(), PrototypeClassifier())
-    assert steps.fit(x, y).predict(x).shape == y.shape
-    assert min(cross_val_score(steps, x, y, cv=3)) > 0.9  # unlabeled rows do not count
-    grid = {"prototypeclassifier__refiner": [None, "soft_kmeans", "fitted_mask"]}
-    search = GridSearchCV(steps, grid, cv=3).fit(x, y)
-    assert search.best_score_ > 0.9
-    copy = clone(PrototypeClassifier(refine.build("soft_kmeans"), steps=2, reject=0.1))
-    assert (copy.steps, copy.reject) == (2, 0.1)
-    copy.fit(x, y)
+def test_a_clone_has_a_module_of_its_own_that_does_the_same():
+    x, y, _ = data()
+    given = PrototypeClassifier(refine.build("soft_kmeans"))
+    copy = clone(given)
+    assert copy.refiner is not given.refiner
+    assert same(copy.fit(x, y), given.fit(x, y), x)
 
 
 def test_pickle_and_joblib_keep_what_was_learned():
@@ -99,20 +91,17 @@ def test_tensors_arrays_and_frames_give_the_same():
     assert list(named.feature_names_in_) == list(frame.columns)
 
 
-@pytest.mark.parametrize("names", [["cat", "dog", "elk"], [7, 0, 30], [1.0, 0.0, 3.0]])
-def test_labels_of_any_kind(names):
+@pytest.mark.parametrize("names", [[7, 0, 30], [1.0, 0.0, 3.0]])
+def test_classes_may_be_any_whole_numbers(names):
     x, y, _ = data()
-    kind = object if isinstance(names[0], str) else type(names[0])
-    labels = np.array([names[c] if c >= 0 else -1 for c in y], kind)
+    labels = np.array([*names, -1])[y]
     plain = PrototypeClassifier(reject=0.05).fit(x, y)
     fitted = PrototypeClassifier(reject=0.05).fit(x, labels)
     assert list(fitted.classes_) == sorted(names)
-    stranger = "stranger" if isinstance(names[0], str) else -1
-    expected = [names[c] if c >= 0 else stranger for c in plain.predict(x)]
-    assert list(fitted.predict(x)) == expected
-    assert list(fitted.transduction_) == expected
-    assert stranger in fitted.predict(x)
-    assert fitted.predict(x).dtype.kind == {object: "U", int: "i", float: "f"}[kind]
+    expected = np.array([*names, -1])[plain.predict(x)]
+    assert -1 in expected
+    assert list(fitted.predict(x)) == list(fitted.transduction_) == list(expected)
+    assert fitted.predict(x).dtype == labels.dtype
 
 
 def test_strings_without_unlabeled_rows_are_classes_too():
@@ -170,9 +159,7 @@ def test_a_trained_refiner_at_temperature_1_is_the_episode_of_the_paper():
     assert fitted.pile_helps_
     assert np.allclose(fitted.prototypes_, p)
     single = PrototypeClassifier(refiner.float(), normalize="none", temperature=1.0)
-    assert (
-        single.fit(x / 9, y).prototypes_.dtype == np.float64
-    )  # whatever the refiner's own precision
+    assert single.fit(x / 9, y).prototypes_.dtype == np.float64  # whatever the refiner's
 
 
 @pytest.mark.parametrize("refiner", [None, "graph", "soft_kmeans", "fitted_mask"])

@@ -22,8 +22,8 @@ from semishot.estimator.graph import (
     unit,
 )
 from semishot.estimator.lift import lift_of
+from semishot.estimator.models import NAMED, PULL
 from semishot.estimator.pile import Pile
-from semishot.estimator.reading import NAMED, PULL
 from semishot.estimator.strangers import (
     Members,
     Prior,
@@ -176,7 +176,7 @@ def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
     x = np.concatenate([x, rng.normal(size=(20, 64))])
     y = np.where(np.arange(80) < 20, np.arange(80), -1)
     found = Pile(x).learn(y)
-    rejected = found.answer.scores < found.cutoff(0.05)
+    rejected = found.answer.scores < found.members.cutoff(0.05)
     assert rejected[60:].mean() > 0.8
     assert rejected[20:60].mean() < 0.1
 
@@ -350,10 +350,8 @@ def test_a_row_of_the_graph_is_predicted_as_in_the_graph(tmp_path):
     assert (fitted.predict(x) == fitted.transduction_)[pile].all()
     assert np.allclose(fitted.predict_proba(x)[pile], fitted.label_distributions_[pile])
     assert np.allclose(fitted.stranger_proba(x)[pile], fitted.stranger_proba_[pile])
-    near = fitted.predict_proba(x + 0.05)
-    assert (
-        np.abs(near - fitted.predict_proba(x)).max() > 0.01
-    )  # others are read off their neighbours
+    near = fitted.predict_proba(x + 0.05)  # others are read off their neighbours
+    assert np.abs(near - fitted.predict_proba(x)).max() > 0.01
 
 
 def test_named_strangers_are_no_class_and_lower_their_like():

@@ -10,6 +10,7 @@ from scipy import stats
 from semishot import refine
 from semishot.estimator import scaling
 from semishot.estimator.blocks import Space
+from semishot.estimator.fitted import pile_verdict
 from semishot.estimator.held_out import (
     Trial,
     judge,
@@ -168,16 +169,31 @@ def test_a_pile_that_misleads_is_left_out():
 
 
 def test_nothing_to_tell_by_is_said():
-    one = clusters(shot=1, members=5, strangers=0)
-    assert (
-        "nothing tells whether the pile helps"
-        in judge(refine.build("fitted_mask"), 1, one, here(one)).message
-    )
+    one, refiner = clusters(shot=1, members=5, strangers=0), refine.build("fitted_mask")
+    assert "nothing tells whether the pile helps" in judge(refiner, 1, one, here(one)).message
     none = one._replace(unlabeled=one.unlabeled[:0])
-    assert (
-        "no unlabeled examples" in judge(refine.build("fitted_mask"), 1, none, here(none)).message
-    )
+    assert "no unlabeled examples" in judge(refiner, 1, none, here(none)).message
     assert "no refiner" in judge(None, 1, one, here(one)).message
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            (9, 8, 7, 0.4, True),
+            "8 are right with the pile and 7 without it, and their labels are more",
+        ),
+        (
+            (9, 7, 8, -1.0, True),
+            "7 are right with the pile and 8 without it, and their labels are somewhat less",
+        ),
+        ((9, None, 8, -6.0, False), "8 are right without the pile, and their labels are much less"),
+    ],
+)
+def test_a_verdict_on_the_pile_is_words_and_counts(found, said):
+    """A log-probability tells a reader nothing."""
+    end = "the pile is used" if found[-1] else "the pile does not help, labels alone"
+    assert pile_verdict(*found) == f"of 9 held-out labeled examples {said} probable with it: {end}"
 
 
 def test_held_out_members_give_students_prediction_of_one_more():

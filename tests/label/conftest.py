@@ -1,6 +1,8 @@
 """Fixtures for `semishot label`: drawings, a request for them, and a client of a server in this process."""
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,16 @@ def asked(drawings, cache, tmp_path) -> LabelRequest:
     return LabelRequest(
         drawings[1], out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu"
     )
+
+
+@pytest.fixture
+def asked_own(asked, tmp_path) -> LabelRequest:
+    """The same for a copy of the drawings that are not in subfolders, which the test may change."""
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    for path in asked.pile.glob("*.png"):
+        shutil.copy(path, pile)
+    return replace(asked, pile=pile)
 
 
 @pytest.fixture

@@ -7,12 +7,8 @@ from support.labeling import serving
 from support.own_images import draw, save
 
 
-def test_files_that_vanish_or_change_are_shown_as_such(drawings, cache, tmp_path):
-    pile = tmp_path / "pile"
-    pile.mkdir()
-    for path in sorted(drawings[1].glob("*.png")):
-        (pile / path.name).write_bytes(path.read_bytes())
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
+def test_files_that_vanish_or_change_are_shown_as_such(asked_own):
+    asked, pile = asked_own, asked_own.pile
     with serving(asked) as (running, client):
         client.until(lambda state: state["rows"] == 12)
         names = client.names()
@@ -27,9 +23,7 @@ def test_files_that_vanish_or_change_are_shown_as_such(drawings, cache, tmp_path
         assert sorted(flags.values()) == [0] * 11 + [1, 1, 2]
         client.say(kind="new", name="dots", images=[names["dots-0.png"]])
     with serving(asked) as (_, client):
-        state = client.until(
-            lambda state: state["rows"] == 13
-        )  # the old content of dots-1 is forgotten
+        state = client.until(lambda state: state["rows"] == 13)  # of dots-1 only the new content
         flags = dict(zip(state["image"], state["flags"], strict=True))
         assert flags[names["dots-0.png"]] == 1
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from semishot.label import security
+from semishot.label import routes, security
 from semishot.label.requests import LabelRequest
 from semishot.label.security import Allowance, is_loopback
 from semishot.label.server import announce
@@ -134,7 +134,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script(opened):
     assert b"://" not in page
     assert b"onclick" not in page
     assert b"style=" not in page
-    for name in ("/page.js", "/grid.js", "/state.js", "/dialogs.js"):
+    for name in (f"/{script}" for script in routes.SCRIPTS):
         _, _, script = opened[1].ask(name)
         assert b"innerHTML" not in script
         assert b"eval(" not in script
@@ -162,13 +162,9 @@ def test_only_images_of_the_pile_are_served(opened):
     assert client.ask("/answer", {"kind": "answer", "set": [[0, [number]]]})[0] == 409
 
 
-def test_a_file_that_was_replaced_by_another_is_not_served(drawings, cache, tmp_path):
-    pile = tmp_path / "pile"
-    pile.mkdir()
-    for path in sorted(drawings[1].glob("*.png")):
-        (pile / path.name).write_bytes(path.read_bytes())
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (_, client):
+def test_a_file_that_was_replaced_by_another_is_not_served(asked_own, tmp_path):
+    pile = asked_own.pile
+    with serving(asked_own) as (_, client):
         client.until(lambda state: state["rows"] == 12)
         image = client.names()["dots-0.png"]
         (tmp_path / "secret.png").write_bytes((pile / "dots-1.png").read_bytes())
@@ -192,9 +188,7 @@ def test_large_bodies_are_refused_whether_they_say_so_or_not(opened):
             target=send_all, args=(raw, chunk, security.MOST_BODY // 0x10000 + 2)
         )
         sender.start()
-        with contextlib.suppress(
-            ConnectionResetError
-        ):  # closed while we send: the answer may be lost
+        with contextlib.suppress(ConnectionResetError):  # while we send, the answer may be lost
             assert raw.recv(64).startswith(b"HTTP/1.1 413")
         sender.join(60)
         assert not sender.is_alive()

@@ -39,7 +39,7 @@ def test_a_row_is_right_if_answered_or_sorted_as_in_truth(answers):
     assert user.labels[[5, 45]].tolist() == [0, -2]
     learned, right = user.judged()
     for row in range(len(one.truth)):
-        rejected = learned.answer.scores[row] < learned.cutoff(0.05)
+        rejected = learned.answer.scores[row] < learned.members.cutoff(0.05)
         guess = -1 if rejected else learned.answer.classes[row].argmax()
         known = row < 3 or row in (5, 45)
         assert right[row] == (known or guess == one.truth[row])

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -67,17 +66,6 @@ def check(result: dict, name: str) -> None:
     assert result["rows"]
     for row in result["rows"]:
         assert all(math.isfinite(row[field]) and row[field] > 0 for field in NUMBERS[name])
-
-
-@pytest.fixture
-def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The modules of benchmarks/ can be imported, as its scripts import them."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == ROOT / "benchmarks":
-            del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", ["update", *QUICK, *SLOW])  # the test below runs the others

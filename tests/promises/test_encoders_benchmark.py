@@ -1,23 +1,12 @@
 """docs/encoders.md is made from results/encoders.json, and the benchmark behind it measures what it says."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def benchmarks(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == ROOT / "benchmarks":
-            del sys.modules[name]
 
 
 def test_the_page_is_made_from_the_results(benchmarks):

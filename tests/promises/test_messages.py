@@ -35,8 +35,7 @@ from support.records import record
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsys):
-    root = [] if arguments[0] == "reproduce" else ["--data-root", str(tiny_root)]
-    assert line in refusal(capsys, *arguments, *root)
+    assert line in refusal(capsys, *arguments, "--data-root", tiny_root)
 
 
 def test_a_cell_with_a_split_twice_is_refused():

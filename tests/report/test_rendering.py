@@ -34,6 +34,7 @@ GRID = Grid(
         (Number(-0.001, form="difference", t=-2.1), "-0.00 (t -2.1)", 0.0, "below"),
         (Number(-0.2, form="difference", t=-2.1, needed=4.3), "-0.20 (t -2.1)", -0.2, ""),
         (Number(-1.5, 0.25, form="difference"), "-1.50 ± 0.25", -1.5, ""),
+        (Number(-2, form="difference", note="low", t=-1.2), "-2.00 (low, t -1.2)", -2.0, ""),
     ],
 )
 def test_a_cell_is_shown_sorted_and_colored(cell, text, rank, tone):
@@ -123,13 +124,6 @@ def test_a_mixture_is_said_in_text_and_in_markdown_and_what_names_no_code_too():
     line = "Code and data are not named: measured before records had them."
     assert rendering.as_text(old).endswith(line)
     assert line in rendering.as_markdown(old)
-
-
-def test_z_and_t_stand_beside_a_difference_and_decide_its_mark():
-    above = Number(0.63, form="difference", z=5.34)
-    assert (rendering.shown(above), rendering.tone(above)) == ("+0.63 (z +5.3)", "above")
-    note = Number(-0.2, form="difference", note="-0.5 to +0.1", t=-1.2)
-    assert (rendering.shown(note), rendering.tone(note)) == ("-0.20 (-0.5 to +0.1, t -1.2)", "")
 
 
 def test_settings_are_what_is_known():

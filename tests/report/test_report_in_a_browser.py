@@ -71,9 +71,8 @@ def test_every_figure_is_painted(browser, page):
           return [svg.querySelectorAll(".line").length, inside, stroke.startsWith("rgb")];
         })"""
     )
-    assert (
-        len(drawn) == 7
-    )  # accuracy over unlabeled images, two data sets; masks, two kinds of images; a curve
+    # accuracy over unlabeled images, two data sets; masks, two kinds of images; a curve
+    assert len(drawn) == 7
     assert all(lines >= 2 and inside and stroke for lines, inside, stroke in drawn)
     images = browser.run(
         "[...document.images].map((image) => [image.complete, image.naturalWidth, image.alt])"

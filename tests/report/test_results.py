@@ -128,16 +128,14 @@ def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_root, tmp
 
 
 def test_photographs_have_ablations_under_their_own_protocol():
-    for variant in ablations.variants_of("mini-imagenet"):
-        base, departing = (
-            ablations.AblationCell("mini-imagenet", variant, 0, departs)
-            for departs in (False, True)
-        )
-        assert departing.recipe.updates == 200_000
-        assert (departing.recipe, departing.train) == (base.recipe, base.train)  # one fleet
-        assert departing.options != base.options == {}
-        assert departing.train.sizes == (5, 25, 25)
-        assert (departing.test.query, departing.test.unlabeled) == (20, 20)
+    cells = ablations.chosen_cells("mini-imagenet", "")
+    assert {(c.variant.model, c.column) for c in cells} == {(m, 5) for m in paper.TRAINED}
+    assert len({(c.recipe, c.train) for c in cells}) == 1, "one fleet"
+    for cell in cells:
+        assert cell.recipe.updates == 200_000
+        assert bool(cell.options) == cell.departs
+        assert cell.train.sizes == (5, 50, 25)
+        assert (cell.test.query, cell.test.unlabeled) == (20, 20)
 
 
 def test_a_table_that_was_not_run_says_so_and_how(records, tmp_path):

@@ -40,10 +40,8 @@ def run(encoder, tmp_path):
 
     def embedded(paths, folder="cache"):
         counts = []
-        hook = encoder.module.register_forward_hook(
-            lambda m, given, out: counts.append(
-                len(out.unique(dim=0))
-            )  # the last one fills a batch
+        hook = encoder.module.register_forward_hook(  # the last image fills a batch
+            lambda m, given, out: counts.append(len(out.unique(dim=0)))
         )
         items = [Item(str(path), None, path) for path in paths]
         cache = EmbeddingCache(tmp_path / folder, encoder.identity, encoder.features)

@@ -543,9 +543,7 @@ def test_classify_then_predict_from_the_saved_model_alone(network, tmp_path, cap
     assert f"seen by the encoder onnx:mine.onnx (onnxruntime {onnxruntime.__version__})." in said
     assert "pixels were scaled by ImageNet's mean and std" in said
     scaled = ["--encoder-mean", 0.5, "--encoder-std", 0.5, 0.5, 0.5, "--encoder-crop", 1]
-    said = printed(
-        capsys, "classify", *given, *scaled, "--device", "cpu"
-    )  # its own model is replaced
+    said = printed(capsys, "classify", *given, *scaled, "--device", "cpu")  # replaces its model
     assert "pixels were scaled" not in said
     assert len(list((out / "embeddings").iterdir())) == 2  # other options, other features
     own.unlink()

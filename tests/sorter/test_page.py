@@ -182,9 +182,7 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     browser.press("Escape", 27)
     assert not browser.run(OPEN)
     focused = "document.activeElement.dataset.path"
-    wait_until(
-        lambda: browser.run(focused) == second.item.shown
-    )  # the event `close` comes a little later
+    wait_until(lambda: browser.run(focused) == second.item.shown)  # `close` comes a little later
     browser.assert_quiet(page)
 
 

@@ -9,15 +9,9 @@ from pathlib import Path
 from typing import Any
 
 FLAGS = (
-    *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-    ),
-    *("--disable-quic", "--disable-sync", "--disable-background-networking", "--no-first-run"),
-    *("--disable-component-update", "--remote-debugging-pipe"),
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+    *("--hide-scrollbars", "--disable-quic", "--disable-sync", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

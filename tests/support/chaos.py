@@ -87,15 +87,16 @@ TRAIN = ("--filters", "4", "--updates", "60", "--split-seeds", "0", "1", "--dist
 PRETRAINED = ("--features", "pretrained", "--splits", "2", "--updates", "20")
 TABLE = ("--models", "supervised", "masked_soft_kmeans", "--shots", "1", "--splits", "1")
 LABELED = (
-    "--labeled",
-    "SHARED/own/labeled",
-    "--out",
-    "out",
-    "--encoder",
-    "omniglot",
-    "--device",
-    "cpu",
+    *("--labeled", "SHARED/own/labeled", "--out", "out"),
+    *("--encoder", "omniglot", "--device", "cpu"),
 )
+
+
+def sort(how: str, prepare: Callable[[Path, Path], None]) -> Command:
+    words = ("classify", *LABELED, "--unlabeled", "pile", "--apply", how)
+    return Command(words, prepare, says_how=True)
+
+
 COMMANDS = {
     "train": Command(("train", *GLYPHS, *TRAIN)),
     "reproduce": Command(
@@ -107,31 +108,11 @@ COMMANDS = {
         older_pool,
     ),
     "classify": Command(("classify", *LABELED, "--unlabeled", "SHARED/own/pile")),
-    "classify --apply move": Command(
-        ("classify", *LABELED, "--unlabeled", "pile", "--apply", "move"),
-        own_pile,
-        says_how=True,
-    ),
-    "classify --apply move again": Command(
-        ("classify", *LABELED, "--unlabeled", "pile", "--apply", "move"),
-        sorted_pile,
-        says_how=True,
-    ),
-    "classify --apply copy": Command(
-        ("classify", *LABELED, "--unlabeled", "pile", "--apply", "copy"),
-        own_pile,
-        says_how=True,
-    ),
-    "classify --apply link": Command(
-        ("classify", *LABELED, "--unlabeled", "pile", "--apply", "link"),
-        own_pile,
-        says_how=True,
-    ),
-    "label": Command(
-        ("label", "pile", *LABELED[2:], "--no-browser"),
-        own_pile,
-        serves=True,
-    ),
+    "classify --apply move": sort("move", own_pile),
+    "classify --apply move again": sort("move", sorted_pile),
+    "classify --apply copy": sort("copy", own_pile),
+    "classify --apply link": sort("link", own_pile),
+    "label": Command(("label", "pile", *LABELED[2:], "--no-browser"), own_pile, serves=True),
     "export": Command(
         ("export", "SHARED/classifier.safetensors", "--out", "model.onnx"), share=0.4
     ),
@@ -175,9 +156,7 @@ def import_all(device: str = "cpu") -> None:
     from semishot.training import classification, evaluation, loop, pretraining  # noqa: F401
 
     torch.set_num_threads(1)
-    if (
-        device == "cpu"
-    ):  # for its own slow imports; it looks for a GPU, which no child could use then
+    if device == "cpu":  # its own imports are slow; it looks for a GPU, lost to children then
         torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()
     loop.CHUNK = loop.CPU_CHUNK = 5
     loop.CHECKPOINT_SECONDS = 0.0

@@ -16,7 +16,7 @@ def doctor(data_root: DataRoot = None, as_json: Json = False) -> None:
     print(json.dumps(found, indent=1) if as_json else lines)
 
 
-def examine(root: Path | None = None) -> dict[str, str]:
+def examine(root: Path | None) -> dict[str, str]:
     from semishot import datasets
     from semishot.data.pool import data_root
     from semishot.system.devices import device_names

@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.commands.flags import (
-    FigureOutput,
-    Flags,
-    Json,
-    Output,
-    Tensorboard,
-    TrainingOutput,
-)
+from semishot.commands.flags import FigureOutput, Flags, Json, Output, Tensorboard, TrainingOutput
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
 from semishot.system.flags import DataRoot
 from semishot.training.requests import Where
@@ -106,13 +99,8 @@ def figure_masks(
     words = rendering.as_text(mask_tables.masks_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     folders = [where.runs, output.publish]  # the report reads the first
-    hand_out(
-        text,
-        records,
-        where,
-        folders,
-        f"{records[0]['dataset']}/figure-masks{_suffix(records)}.json",
-    )
+    file = f"{records[0]['dataset']}/figure-masks{_suffix(records)}.json"
+    hand_out(text, records, where, folders, file)
 
 
 def ablations(

@@ -4,7 +4,7 @@ import difflib
 import os
 import pkgutil
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -109,29 +109,20 @@ def prepare(
             f"--name {own_name} cannot be the name of a pool: choose letters, digits, - and _, and not "
             f"the name of another data set"
         )
-    folder = data_root(root) / (own_name or name)
     if download and source is not None:
         raise InputError("give either --source or --download, not both")
     if download and not hasattr(module, "download"):
         raise InputError(f"{name} cannot be downloaded; see `semishot data prepare --help`")
-    options: dict[str, Any] = {}
-    if splits is not None:
-        options["splits"] = tuple(splits)
-    if partial:
-        options["partial"] = True
-    if size is not None:
-        options["size"] = size
-    options |= {
-        option: value
-        for option, value in (("reduction", reduction), ("rotations", rotations))
-        if value is not None
+    asked = {
+        "splits": None if splits is None else tuple(splits),
+        "partial": partial or None,
+        "size": size,
+        "reduction": reduction,
+        "rotations": rotations,
     }
-    for option in options:
-        if option not in signature(module.prepare).parameters:
-            kind = "in one way" if option in ("reduction", "rotations") else "whole"
-            raise InputError(f"{name} is prepared {kind}; drop --{option}")
-    if unknown := [split for split in splits or () if split not in SPLITS]:
-        raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
+    options = {option: value for option, value in asked.items() if value is not None}
+    _check_options(name, module, options)
+    folder = data_root(root) / (own_name or name)
     _check_place(folder, source)
     with _preparing(folder):
         if name == OWN:
@@ -140,6 +131,16 @@ def prepare(
             source = module.download(data_root(root) / "downloads" / name)
         pool: ImagePool = module.prepare(folder, source, **options)
     return pool
+
+
+def _check_options(name: str, module: ModuleType, options: Mapping[str, Any]) -> None:
+    """Refuse an option that the data set does not have, and a split that there is not."""
+    for option in options:
+        if option not in signature(module.prepare).parameters:
+            kind = "in one way" if option in ("reduction", "rotations") else "whole"
+            raise InputError(f"{name} is prepared {kind}; drop --{option}")
+    if unknown := [split for split in options.get("splits", ()) if split not in SPLITS]:
+        raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
 
 
 def _check_place(folder: Path, source: Path | None = None) -> None:

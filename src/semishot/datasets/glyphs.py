@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from semishot.data.framing import Ink
 from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
@@ -233,15 +232,3 @@ def prepare(folder: Path, source: Path | None = None) -> ImagePool:
     images, classes = draw()
     about = {"source": "drawn by semishot.datasets.glyphs", "seed": SEED, "ink": 255}
     return save_pool(folder, "glyphs", images, classes, about)
-
-
-def contact_sheet(
-    pool: ImagePool, alphabets: list[str], characters: int = 8, drawers: int = 8
-) -> Image.Image:
-    """Black ink on white: alphabets side by side, a row per character, a column per drawer."""
-    blocks = []
-    for alphabet in alphabets:
-        starts = [c.start for c in pool.classes if c.group == alphabet][:characters]
-        rows = [np.hstack([*pool.images[start : start + drawers, 0]]) for start in starts]
-        blocks.append(np.pad(np.vstack(rows), SIDE // 2))
-    return Image.fromarray(255 - np.hstack(blocks))

@@ -114,7 +114,7 @@ def _build(folder: Path, listed: Listed, form: str) -> ImagePool:
         "images": sum(len(p.sources) for p in planned),
         "variant": "miniImageNet, Ravi split, "
         + (f"without {' and '.join(absent)}" if absent else "complete"),
-        "prepared": "84x84 RGB, as decoded by semishot.pictures",
+        "prepared": "84x84 RGB, Pillow bilinear where it was larger",
     }
     return build_pool(folder, PoolPlan("mini-imagenet", (3, SIDE, SIDE), planned, read, about))
 
@@ -279,9 +279,8 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> Imag
             images, classes = _unpickled(path)
             _check_counts(split, classes, path)
             write_array(rows, np.ascontiguousarray(images))  # rows side by side
-            os.utime(
-                rows, ns=(state.st_atime_ns, state.st_mtime_ns)
-            )  # a build recognizes files by it
+            times = state.st_atime_ns, state.st_mtime_ns
+            os.utime(rows, ns=times)  # a build recognizes files by them
             start, size = rows.stat().st_size - images.nbytes, SIDE * SIDE * 3
             listed[split] = {
                 label: [

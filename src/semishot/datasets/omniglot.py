@@ -21,7 +21,7 @@ from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.data.reduction import Reduction, reduced
 from semishot.data.walk_folders import is_hidden, walk
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.system.open_files import open_zip, read_member, read_regular, reading
 from semishot.system.progress import track
 
@@ -121,8 +121,8 @@ def download(folder: Path) -> Path:
             pooch.retrieve(BASE_URL + name, known_hash, fname=name, path=folder, downloader=http)
         except (OSError, ValueError) as error:  # network and disk; checksum
             raise InputError(
-                f"cannot download {BASE_URL + name} ({' '.join(str(error).split())}); try again "
-                "later, or get the file elsewhere and pass --source FOLDER"
+                f"cannot download {BASE_URL + name} ({reason_of(error)}); try again later, "
+                "or get the file elsewhere and pass --source FOLDER"
             ) from error
     return folder
 

@@ -110,9 +110,8 @@ def coordinates(features: Array, space: Space, prototypes: Tensor) -> tuple[Tens
     the same weights.
     """
     basis = torch.linalg.qr(prototypes.mT).Q  # (D, N), or (D, D) if that is less
-    seen = basis.new_empty(
-        len(features), basis.shape[1] + 1
-    )  # allocated once: concatenation would fragment memory
+    shape = len(features), basis.shape[1] + 1
+    seen = basis.new_empty(shape)  # allocated once: concatenation would fragment memory
     for part, block in blocks(features):
         scaled = space(block)  # (L, D)
         along = scaled @ basis  # (L, N)

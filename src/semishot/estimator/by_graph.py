@@ -5,10 +5,9 @@ Letters: P rows, H held out, N classes.
 
 from scipy.special import softmax
 
-from semishot.errors import counted
 from semishot.estimator.blocks import Array
 from semishot.estimator.evidence import Given
-from semishot.estimator.fitted import Fitted, doubts, summary
+from semishot.estimator.fitted import NOTHING_TELLS, Fitted, doubts, pile_verdict, summary
 from semishot.estimator.graph_rule import Learned, Options, learn
 
 
@@ -40,17 +39,10 @@ def held_out_probabilities(learned: Learned) -> Array:
 
 def told(learned: Learned, probabilities: Array, pile: bool) -> str:
     """Whether the pile is used, and why, in words."""
-    classes = learned.held_out.classes
+    classes, used = learned.held_out.classes, learned.pile_used
     if not pile:
         return "no unlabeled examples: the labels alone"
     if not len(classes):
-        return "every class has one example, so nothing tells whether the pile helps; it is used"
-    said = f"of {len(classes)} held-out labeled examples "
-    if not learned.pile_used:
-        alone = counted(learned.right_alone, "is right", "are right")
-        said += f"{alone} without it, and with it their classes are clearly less "
-        return f"{said}probable: the pile does not help, labels alone"
-    right = int((probabilities.argmax(1) == classes).sum())
-    said += f"{counted(right, 'is right', 'are right')} with the pile and "
-    said += f"{learned.right_alone} without it"
-    return f"{said}{', which is not clearly worse' if right < learned.right_alone else ''}: the pile is used"
+        return NOTHING_TELLS
+    right = int((probabilities.argmax(1) == classes).sum()) if used else None
+    return pile_verdict(len(classes), right, learned.right_alone, learned.gain, used)

@@ -19,7 +19,7 @@ from semishot.estimator.held_out import (
     members_held_out,
     members_unlabeled,
 )
-from semishot.estimator.reading import Answer, NearestPrototypes, read_in_blocks
+from semishot.estimator.models import Answer, NearestPrototypes, read_in_blocks
 from semishot.estimator.scaling import choose_space, temperature_of
 from semishot.estimator.strangers import (
     Members,

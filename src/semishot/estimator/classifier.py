@@ -28,7 +28,7 @@ from semishot.estimator.labels import (
     rejected,
 )
 from semishot.estimator.lift import Lift
-from semishot.estimator.reading import read_in_blocks
+from semishot.estimator.models import read_in_blocks
 from semishot.estimator.saved import Saved, is_number, not_saved, read_saved, write_saved
 from semishot.estimator.settings import GRAPH, checked, fitted_to
 from semishot.estimator.strangers import missed, stranger_probability
@@ -194,14 +194,11 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self._keep_answer(fitted, labels)
         return self
 
-    def _keep(self, fitted: Fitted) -> None:
-        self.model_, self.members_, self.strangers_ = (
-            fitted.model,
-            fitted.members,
-            fitted.strangers,
-        )
-        self.n_strangers_, self.pile_helps_ = fitted.count, fitted.pile_helps
-        self.message_, self.held_out_ = fitted.message, fitted.held_out
+    def _keep(self, learned: Fitted | Saved) -> None:
+        self.model_, self.members_ = learned.model, learned.members
+        self.strangers_, self.n_strangers_ = learned.strangers, learned.count
+        self.pile_helps_, self.message_ = learned.pile_helps, learned.message
+        self.held_out_ = learned.held_out
 
     def _keep_answer(self, fitted: Fitted, labels: Labels) -> None:
         decided = self._decided(fitted.answer.classes.argmax(1), fitted.answer.scores)
@@ -264,8 +261,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
         For two classes (P,), the logarithm of the odds of the second, as scikit-learn expects it.
         """
-        logits = self._read(X)[0].numpy()
-        found: NDArray[np.floating[Any]] = logits
+        found: NDArray[np.floating[Any]] = self._read(X)[0].numpy()
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     @one_thread()
@@ -358,13 +354,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         except (TypeError, ValueError) as error:
             raise not_saved(path, error) from error
         loaded.classes_, loaded.stranger_label_ = saved.classes, saved.stranger_label
-        loaded.model_, loaded.members_, loaded.strangers_ = (
-            saved.model,
-            saved.members,
-            saved.strangers,
-        )
-        loaded.n_strangers_, loaded.pile_helps_ = saved.count, saved.pile_helps
-        loaded.message_, loaded.held_out_ = saved.message, saved.held_out
+        loaded._keep(saved)
         loaded.n_features_in_ = len(saved.model.space.center)
         if saved.feature_names:
             loaded.feature_names_in_ = np.array(saved.feature_names, object)

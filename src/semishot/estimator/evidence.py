@@ -13,8 +13,8 @@ import torch
 from semishot.estimator.blocks import Array, Space
 from semishot.estimator.graph import SMALLEST, Graph, propagate, summed, unit
 from semishot.estimator.lift import Lift
+from semishot.estimator.models import NearestPrototypes, read_in_blocks
 from semishot.estimator.neighbours import Finder
-from semishot.estimator.reading import NearestPrototypes, read_in_blocks
 
 EXACT, LANDMARKS = 2000, 500
 """Rows of the pile up to which all are in the graph, and how many are beyond that."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from semishot.estimator.blocks import Array
-from semishot.estimator.reading import Answer, Model
+from semishot.estimator.models import Answer, Model
 from semishot.estimator.strangers import Members, StrangerCount, Strangers
 
+NOTHING_TELLS = "every class has one example, so nothing tells whether the pile helps; it is used"
 SURE = 0.7
 """The probability of another class from which on a label is doubted."""
 
@@ -54,6 +55,20 @@ def summary(probabilities: Array, classes: Array) -> HeldOut | None:
         return None
     right = probabilities.argmax(1) == classes
     return HeldOut(len(classes), float(right.mean()), float(probabilities.max(1).mean()))
+
+
+def pile_verdict(count: int, with_pile: int | None, alone: int, gain: float, used: bool) -> str:
+    """Whether the pile is used, in words: how many of `count` held-out labels are right, and whether all of
+    them are more probable with it (`gain` of the log-probability). None: not known how many with the pile."""
+    right = f"{alone} are right without the pile"
+    if with_pile is not None:
+        right = f"{with_pile} are right with the pile and {alone} without it"
+    change = "more" if gain > 0 else "somewhat less" if used else "much less"
+    end = "the pile is used" if used else "the pile does not help, labels alone"
+    return (
+        f"of {count} held-out labeled examples {right}, and their labels are {change} probable with it: "
+        f"{end}"
+    )
 
 
 def doubts(probabilities: Array, rows: Array, classes: Array) -> list[Doubt]:

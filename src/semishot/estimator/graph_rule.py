@@ -1,7 +1,7 @@
 """What labels, a pile and named strangers teach, on a graph of neighbours.
 
 Labels held out in turn show how members score and how much graph and prototypes count in the class
-probabilities. Rows that are not in the graph are read off it (`reading`).
+probabilities. Rows that are not in the graph are read off it (`models`).
 Letters: P rows, K of them in the graph, L different ones, U unlabeled, H held out, N classes, D features.
 """
 
@@ -39,8 +39,8 @@ from semishot.estimator.graph_scores import (
     shared_out,
 )
 from semishot.estimator.lift import Lift
+from semishot.estimator.models import PULL, SHARE, Answer, OffTheGraph
 from semishot.estimator.neighbours import Anew, Finder
-from semishot.estimator.reading import PULL, SHARE, Answer, OffTheGraph
 from semishot.estimator.strangers import (
     Members,
     StrangerCount,
@@ -97,10 +97,6 @@ class Learned(NamedTuple):
     gain: float
     """The log-probability of held-out labels that the pile adds."""
     pile_used: bool
-
-    def cutoff(self, reject: float) -> float:
-        """The score below which a share `reject` of the members lies."""
-        return self.members.cutoff(reject)
 
 
 def learn(given: Given, options: Options) -> Learned:

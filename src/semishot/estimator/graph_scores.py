@@ -13,7 +13,7 @@ from scipy.special import softmax
 from semishot.estimator.blocks import Array
 from semishot.estimator.evidence import Evidence, Spread, logarithm
 from semishot.estimator.graph import SMALLEST, cosines_without_itself, smoothed, summed, unit
-from semishot.estimator.reading import NAMED, PULL, SHARE
+from semishot.estimator.models import NAMED, PULL, SHARE
 from semishot.estimator.strangers import (
     MEAN_WORTH,
     Prior,

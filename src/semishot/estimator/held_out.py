@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from semishot.errors import counted
 from semishot.estimator.blocks import Space, refined_in_blocks
+from semishot.estimator.fitted import NOTHING_TELLS, pile_verdict
 from semishot.estimator.scaling import (
     MakePrototypes,
     held_out_distances,
@@ -77,22 +77,12 @@ def judge(refiner: nn.Module | None, steps: int, trial: Trial, space: Space) -> 
     refined = refine_with(refiner, steps, space, unlabeled)
     distances, classes = held_out_distances(support, labels, space, refined)
     if not len(classes):
-        said = "every class has one example, so nothing tells whether the pile helps; it is used"
-        return Judgment(None, said, distances, classes)
+        return Judgment(None, NOTHING_TELLS, distances, classes)
     t = temperature_of(refined(support, labels), distances, classes)
     gain = float(held_out_loss(*alone, 1.0) - held_out_loss(distances, classes, t))
     helps = gain > -HARM * labels.shape[1] / len(labels)
-    right = [int((d.argmin(-1) == classes).sum()) for d in (alone[0], distances)]
-    said = (
-        f"of {len(classes)} held-out labeled examples {counted(right[1], 'is right', 'are right')} "
-    )
-    said += "with the pile and "
-    said += f"{right[0]} without it"
-    if not helps:
-        said += ", and their classes are clearly less probable with it: the pile does not help, "
-        said += "supervised prototypes"
-    else:
-        said += f"{', which is not clearly worse' if right[1] < right[0] else ''}: the pile is used"
+    with_pile, by_labels = (int((d.argmin(-1) == classes).sum()) for d in (distances, alone[0]))
+    said = pile_verdict(len(classes), with_pile, by_labels, gain, helps)
     return Judgment(helps, said, *((distances, classes) if helps else alone))
 
 

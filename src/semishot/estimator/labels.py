@@ -9,11 +9,11 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from semishot.errors import InputError
+from semishot.estimator.features import as_array
 
 __all__ = [
     "NAMED_STRANGER",
@@ -177,8 +177,7 @@ def checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
 def _one_dimensional(y: Any) -> NDArray[Any]:
     """(P,): of objects where the values are mixed or the container is not NumPy's."""
     if isinstance(y, Tensor):
-        y = y.detach().cpu()
-        y = (y.float() if y.dtype == torch.bfloat16 else y).numpy()
+        y = as_array(y)
     elif isinstance(y, list | tuple):
         y = np.array(y, object)  # not strings, which -1 beside strings would become
     elif isinstance(y, np.ma.MaskedArray) or _has_own_type(y):

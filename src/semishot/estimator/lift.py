@@ -57,9 +57,8 @@ def lift_of(features: Array) -> Lift:
     Candidates are evenly spaced in the ranking by distance from the center.
     """
     center = features.mean(0, dtype=np.float64)  # (D,)
-    apart = np.concatenate(
-        [np.linalg.norm(block.double().numpy() - center, axis=1) for _, block in blocks(features)]
-    )  # (P,)
+    parts = (block.double().numpy() - center for _, block in blocks(features))
+    apart = np.concatenate([np.linalg.norm(part, axis=1) for part in parts])  # (P,)
     places = np.argsort(apart, kind="stable")
     if len(places) > CANDIDATES:
         places = places[np.linspace(0, len(places) - 1, CANDIDATES).round().astype(int)]

@@ -13,7 +13,7 @@ from torch import Tensor
 from semishot.estimator.blocks import Array, Space, blocks
 from semishot.estimator.graph import NEIGHBOURS, Graph, graph_of, neighbour_graph
 from semishot.estimator.lift import Lift
-from semishot.estimator.reading import OffTheGraph, read_in_blocks
+from semishot.estimator.models import OffTheGraph, read_in_blocks
 
 AT_ONCE = 8192
 """Rows whose remembered neighbours are compared at once."""

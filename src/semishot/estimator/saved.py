@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.estimator.blocks import NORMALIZATIONS, Space
 from semishot.estimator.fitted import HeldOut
 from semishot.estimator.lift import Lift
-from semishot.estimator.reading import Model, NearestPrototypes, OffTheGraph
+from semishot.estimator.models import Model, NearestPrototypes, OffTheGraph
 from semishot.estimator.strangers import Members, StrangerCount, Strangers
 from semishot.system.tensor_files import read_tensors, write_tensors
 
@@ -94,8 +94,7 @@ def read_saved(path: Path) -> tuple[dict[str, Any], Saved]:
 
 
 def not_saved(path: object, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return InputError(f"{path} was not written by PrototypeClassifier.save: {reason}")
+    return InputError(f"{path} was not written by PrototypeClassifier.save: {reason_of(error)}")
 
 
 def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Saved:

@@ -16,7 +16,7 @@ from semishot.estimator.blocks import Array, one_thread
 from semishot.estimator.features import check_large
 from semishot.estimator.fitted import Fitted
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED, Labels, read_labels
-from semishot.estimator.reading import read_in_blocks
+from semishot.estimator.models import read_in_blocks
 from semishot.estimator.saved import Saved, not_saved, read_saved, write_saved
 from semishot.estimator.settings import DEFAULTS, checked, fitted_to
 from semishot.estimator.strangers import stranger_probability

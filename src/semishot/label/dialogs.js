@@ -1,8 +1,11 @@
 // What opens above the page: naming, editing and finding classes, the large picture, help, and the end.
 
+import { post } from "/outbox.js";
+import { NONE } from "/state.js";
+import { $, counted, element, number, percent, plainText } from "/words.js";
+
 export function dialogs(page) {
-  const { $, element, badge, className, colorOf, percent, number, counted, plainText, post, toast, grid, names } = page;
-  const NONE = -2;
+  const { badge, className, colorOf, toast, grid, names } = page;
   const now = () => page.state();
 
   for (const dialog of document.querySelectorAll("dialog")) {

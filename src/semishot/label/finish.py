@@ -1,7 +1,5 @@
 """What comes out of labeling: sorted files, tables and a saved model, from a snapshot."""
 
-import csv
-import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from semishot.sorter.journal import SORTED, check_undoable, read_journal, truste
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
 from semishot.sorter.plan_files import behind_link
+from semishot.sorter.predictions import csv_table, write_text
 from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import whole_folder
@@ -83,7 +82,7 @@ def labels_csv(session: Session, which: Which) -> str:
         (d.file, d.label, round(d.probability, 4), round(d.stranger, 4), d.source)
         for d in decided(session, which)
     )
-    return _csv(("path", "label", "probability", "stranger_probability", "source"), rows)
+    return csv_table(("path", "label", "probability", "stranger_probability", "source"), rows)
 
 
 def metadata_csv(session: Session, which: Which) -> str:
@@ -93,7 +92,7 @@ def metadata_csv(session: Session, which: Which) -> str:
         for d in decided(session, which)
         if d.label != STRANGER and not d.given
     )
-    return _csv(("file_name", "label"), rows)
+    return csv_table(("file_name", "label"), rows)
 
 
 TABLES: dict[str, Callable[[Session, Which], str]] = {
@@ -107,25 +106,10 @@ def table(session: Session, name: str, which: Which) -> str:
 
 
 def write_table(session: Session, name: str, which: Which) -> Path:
-    from semishot.sorter.predictions import write_text
-
     session.caught_up()
     path = session.reader.request.folder / name
     write_text(path, table(session, name, which))
     return path
-
-
-def _csv(columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
-    from semishot.sorter.predictions import FORMULA
-
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    for path, label, *rest in rows:
-        path = f"./{path}" if path.startswith(FORMULA) else path
-        label = f"'{label}" if label.startswith(FORMULA) else label
-        writer.writerow([path, label, *rest])
-    return file.getvalue()
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Judge:
             learned.answer.classes,
             learned.answer.scores,
             stranger,
-            np.array([learned.cutoff(float(reject)) for reject in rejects]),
+            np.array([learned.members.cutoff(float(reject)) for reject in rejects]),
             learned.n_strangers,
             doubts(held_out_probabilities(learned), held.places, held.classes),
             learned.members,

@@ -76,7 +76,7 @@ def _by_label(given: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
     return found
 
 
-def answer_by(answers: Answers, label: str, images: Sequence[int], over: bool = False) -> None:
+def answer_by(answers: Answers, label: str, images: Sequence[int], over: bool) -> None:
     """Label images in a class of this name, made if needed; those that have an answer only if `over`."""
     name = " ".join("".join(c if c.isprintable() else "?" for c in label).split())[:100] or "?"
     held = {known.casefold(): number for number, known in answers.state.classes.items()}

@@ -2,17 +2,10 @@
 
 import { Grid } from "/grid.js";
 import { dialogs } from "/dialogs.js";
+import { outboxOf, post } from "/outbox.js";
 import { CHANGED, MISSING, NONE, State, UNKNOWN } from "/state.js";
+import { $, counted, element, number, percent, plainText } from "/words.js";
 
-const $ = (id) => document.getElementById(id);
-const number = (value) => value.toLocaleString("en");
-const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
-const percent = (byte) => {
-  const share = byte / 255;
-  return share > 0.99 ? "> 99\u202f%" : share < 0.01 ? "< 1\u202f%" : `${Math.round(share * 100)}\u202f%`;
-};
-/** A file's name as text: what would turn the direction of the text around it, or break the line, is shown as a sign. */
-const plainText = (name) => name.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]/gu, "\ufffd");
 const touch = matchMedia("(pointer: coarse)").matches;
 const COLORS = 10, LINES = 2, NAMES_AT_ONCE = 400;
 
@@ -24,69 +17,7 @@ history.replaceState(null, "", "/"); // the token is used
 
 /* ---- the server ---- */
 
-async function post(path, body) {
-  const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
-  const type = response.headers.get("content-type") || "";
-  const answer = type.includes("json") ? await response.json() : { problem: (await response.text()).trim() };
-  if (!response.ok) throw Object.assign(new Error(answer.problem || "refused"), { status: response.status });
-  return answer;
-}
-
-/** Answers on their way: kept until they are known to be on disk, sent again if the server was away. */
-const outbox = {
-  waiting: JSON.parse(sessionStorage.getItem("waiting") || "[]"),
-  sent: [],
-  busy: false,
-  last: 0, // the newest event that is known to be on disk
-  problem: "", // why the first of them cannot be written
-  add(event, overlay = []) {
-    const entry = { event: { ...event, pile: state.pile, key: crypto.getRandomValues(new Uint32Array(4)).join("-") }, overlay };
-    this.waiting.push(entry);
-    this.keep();
-    return new Promise((done, failed) => {
-      Object.defineProperties(entry, { done: { value: done }, failed: { value: failed } });
-      this.send();
-    });
-  },
-  keep() {
-    try { sessionStorage.setItem("waiting", JSON.stringify(this.waiting)); } catch { /* too large: it is in memory */ }
-  },
-  async send() {
-    if (this.busy) return;
-    this.busy = true;
-    while (this.waiting.length) {
-      const entry = this.waiting[0];
-      try {
-        const { event } = await post("/answer", entry.event);
-        this.sent.push({ event, overlay: entry.overlay, reject: entry.event.value });
-        this.last = event;
-        this.problem = "";
-        entry.done?.(event);
-      } catch (error) {
-        if (!error.status || error.status >= 500 || error.status === 429 || error.status === 401) {
-          this.problem = error.status >= 500 ? error.message : "";
-          lost(true, error.status);
-          await new Promise((go) => setTimeout(go, 1000));
-          continue;
-        }
-        entry.failed ? entry.failed(error) : toast(error.message);
-      }
-      this.waiting.shift();
-      this.keep();
-    }
-    this.busy = false;
-    lost(false);
-  },
-  pending() {
-    this.sent = this.sent.filter(({ event }) => event > state.event);
-    return [...this.sent, ...this.waiting].flatMap(({ overlay }) => overlay);
-  },
-  /** The newest cutoff on its way, if there is one. */
-  reject() {
-    return [...this.sent.map(({ reject }) => reject), ...this.waiting.map(({ event }) => event.value)].findLast((value) => value !== undefined);
-  },
-};
-
+const outbox = outboxOf({ state: () => state, lost, toast });
 let known = {}, fetching = false, stream = null, again = 0;
 /** Follow the server; a hidden tab does not, and does again when it is shown. */
 function follow() {
@@ -187,13 +118,6 @@ function keyOf(index) {
 
 function className(index) {
   return index === NONE ? "none of these" : index < 0 ? "not sorted" : state.classes[index][1];
-}
-
-function element(tag, className = "", text = "") {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
 }
 
 function badge(index) {
@@ -832,9 +756,7 @@ function tileSize() {
 }
 
 const boxes = dialogs({
-  $, element, badge, className, colorOf, percent, number, counted, plainText, post, toast, answerButtons, answer, accept, notThis, clear, does, command, go, stateOf, names,
-  state: () => state, grid, chosen, selected,
-  setFound(text, images) { found = { text, images }; place = "find"; draw(false); },
+  badge, className, colorOf, toast, answerButtons, answer, does, command, go, stateOf, names, grid, selected, state: () => state,
   refind(text, images, image) {
     found = { text, images };
     place = "find";

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from semishot.data.decoding import quiet
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.label.catalog import Catalog, Seen, Status, status_of
 from semishot.label.pile_files import LeftByClassify, left_by_classify, list_files
 from semishot.label.requests import LabelRequest
@@ -103,8 +103,7 @@ class PileReader:
             self._stopped(error)
 
     def _stopped(self, error: Exception) -> None:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        self._show(self.progress._replace(phase="stopped", problem=reason[:500]))
+        self._show(self.progress._replace(phase="stopped", problem=reason_of(error)))
 
     def _watch(self) -> None:
         """Look at the folder again from time to time, for files that came, went or changed."""

@@ -31,13 +31,11 @@ __all__ = ["Pages", "app_of"]
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parent
+SCRIPTS = ("page.js", "grid.js", "state.js", "dialogs.js", "outbox.js", "words.js")
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/grid.js": ("grid.js", "text/javascript"),
-    "/state.js": ("state.js", "text/javascript"),
-    "/dialogs.js": ("dialogs.js", "text/javascript"),
+    **{f"/{name}": (name, "text/javascript") for name in SCRIPTS},
 }
 MOST_NAMES, MOST_FOUND = 500, 200
 THREADS = 2
@@ -248,14 +246,12 @@ def _json(value: Any) -> Response:
 
 
 def _how(values: Any) -> Any:
-    how = values.get("how")
-    if how not in ("copy", "move", "link"):
+    if (how := values.get("how")) not in ("copy", "move", "link"):
         raise InputError("how must be copy, move or link")
     return how
 
 
 def _which(values: Any) -> Any:
-    which = values.get("which", "all")
-    if which not in ("all", "confirmed"):
+    if (which := values.get("which", "all")) not in ("all", "confirmed"):
         raise InputError("which must be all or confirmed")
     return which

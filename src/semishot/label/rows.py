@@ -109,10 +109,8 @@ class Rows:
         """For this many rows in all, with this many features each."""
         if count <= len(self.features) and self.features.shape[1] == features:
             return
-        held, rows = (
-            self.features,
-            len(self.images),
-        )  # held stays mapped, though its file has no name
+        rows = len(self.images)
+        held = self.features  # it stays mapped, though its file has no name
         path = self.request.folder / SCRATCH
         room = make_room(path, np.float32, (count + ROOM, features))
         room[:rows] = held[:rows]

@@ -26,7 +26,7 @@ from semishot.label.thumbnails import Thumbnails
 from semishot.sorter.answers import Answers
 from semishot.sorter.labels_database import DATABASE, Database, open_database
 from semishot.sorter.out_folder import make_out
-from semishot.system.locks import holder_of, lock_file
+from semishot.system.locks import holder_of, lock_file, name_holder
 
 __all__ = ["label"]
 
@@ -169,8 +169,7 @@ def alone_in(out: Path) -> Iterator[None]:
             f"{holder} is labeling in {out}: use its page, or end it, or choose another --out"
         )
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        name_holder(descriptor)
         yield
     finally:
         path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.label.judged_pile import JudgedPile
 from semishot.label.last_view import keep_view, kept_view
 from semishot.label.outside_labels import OutsideLabels
@@ -151,7 +151,7 @@ class Session:
                 elif self.kept_version != self.snapshot.version:
                     self._keep()
             except Exception as error:  # shown on the page: the answers are safe on disk
-                self.problem = f"cannot judge the pile ({' '.join(str(error).split())[:300]})"
+                self.problem = f"cannot judge the pile ({reason_of(error)})"
                 self._notify()
                 self._tell()
 
@@ -187,7 +187,7 @@ class Session:
         with self.published:
             self.published.notify_all()
 
-    def caught_up(self, seconds: float = SLOWEST) -> Snapshot:
+    def caught_up(self) -> Snapshot:
         """The snapshot, once it takes into account all answers given until now."""
         wanted = self.answers.version
 
@@ -195,7 +195,7 @@ class Session:
             return self.snapshot.event >= wanted or bool(self.problem) or self.stopping.is_set()
 
         with self.published:
-            self.published.wait_for(judged, seconds)
+            self.published.wait_for(judged, SLOWEST)
         if self.snapshot.event < wanted:
             raise NotReadyError(self.problem or "the pile is still being judged; try again")
         return self.snapshot

@@ -45,9 +45,12 @@ class Thumbnails:
         except sqlite3.DatabaseError:  # damaged: it is only a cache
             path.unlink()
             self.connection = self._opened(path)
-        (self.bytes,) = self.connection.execute(
-            "SELECT coalesce(sum(length(data)), 0) FROM small"
-        ).fetchone()
+        self.bytes = self._held()
+
+    def _held(self) -> int:
+        """The bytes of all thumbnails."""
+        query = "SELECT coalesce(sum(length(data)), 0) FROM small"
+        return int(self.connection.execute(query).fetchone()[0])
 
     def _opened(self, path: Path) -> sqlite3.Connection:
         connection = connect(path)
@@ -81,9 +84,7 @@ class Thumbnails:
         self.connection.execute(
             "DELETE FROM small WHERE number <= (SELECT (min(number) + max(number)) / 2 FROM small)"
         )
-        (self.bytes,) = self.connection.execute(
-            "SELECT coalesce(sum(length(data)), 0) FROM small"
-        ).fetchone()
+        self.bytes = self._held()
 
     def close(self) -> None:
         with self.lock:

@@ -152,7 +152,7 @@ def with_existing(
 
 
 EPISODE_FIELDS = ("way", "shot", "query", "unlabeled", "distractors", "within_group")
-RECIPE_FIELDS = ("filters", "labeled_fraction")
+RECIPE_FIELDS = ("filters", "labeled_fraction", "precision")
 
 
 def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:

@@ -135,9 +135,7 @@ def as_thumbnails(scene: "Scene", name: str, command: str) -> Episode:
         )
         for row, column in np.ndindex(len(scene.unlabeled), per_class)
     ]
-    mixed = np.random.default_rng(0).permutation(
-        len(pile)
-    )  # in random order, as the model sees them
+    mixed = np.random.default_rng(0).permutation(len(pile))  # as the model sees them
     query = [
         [
             query_thumbnail(image, row, before, after)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.report.plots import canvas, save
+from semishot.report.plots import BLUE, ORANGE, RED, canvas, save
 
 if TYPE_CHECKING:
     from semishot.paper.scenes import Scene
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
-BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
-RED, GRAY, INK = "#D55E00", "#6F6F6F", "#222222"
+GREEN, PURPLE, SKY, GRAY, INK = "#009E73", "#CC79A7", "#56B4E9", "#6F6F6F", "#222222"
 CLASS_COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY)
 """Okabe and Ito's palette, for all kinds of color vision; classes are numbered too."""
 FAINTEST = 0.12
@@ -32,9 +31,7 @@ def draw_episode(scene: "Scene", out: Path) -> None:
     way, shot = scene.support.shape[:2]
     pile = np.concatenate(list(scene.unlabeled))  # ((N + H) M, C, H, W)
     distracts = np.arange(len(pile)) >= way * scene.unlabeled.shape[1]
-    mixed = np.random.default_rng(0).permutation(
-        len(pile)
-    )  # in random order, as the model sees them
+    mixed = np.random.default_rng(0).permutation(len(pile))  # as the model sees them
     columns = max(1, -(-len(pile) // way))
     first_pile, first_query = shot + 0.7, shot + max(columns, 5) + 1.4  # room for the headings
     width, height = first_query + max(scene.query.shape[1], 3) + 0.1, way + 1.15

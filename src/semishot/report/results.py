@@ -1,7 +1,7 @@
 """Published results: `docs/results.md` and its pictures, from the files under `results/` alone."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -59,10 +59,8 @@ def write_results(folder: Path, out: Path, fill: Sequence[Path] = ()) -> None:
             print(f"mixed in {shown.name}: {line}", file=sys.stderr)
     old = [shown.name for shown in made if shown.section and shown.section.provenance.is_old]
     if old:
-        print(
-            f"measured before records named their code and data: {', '.join(old)}",
-            file=sys.stderr,
-        )
+        line = f"measured before records named their code and data: {', '.join(old)}"
+        print(line, file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -107,27 +105,16 @@ def sections(folder: Path) -> list[Shown]:
         found.append(Shown(path.relative_to(folder).as_posix(), section, above, below))
 
     for name, table in published.TABLES.items():
-        on_authors: dict[tuple[str, int], list[Record]] = {}
         held = tables_in_order(folder, name, table)
-        for path, records in held:
-            with reading(path):
-                in_tables += records
-                section, key = table_section(name, table, records), settings_of(records)
-                if preparation_of(records) == AUTHORS:
-                    on_authors[key] = records
-                elif key in on_authors and not section.prepare:
-                    said = against_authors_images(table, records, on_authors[key])
-                    section = replace(section, findings=[*section.findings, *said])
-                show(path, section)
+        for path, section in table_sections_of(name, table, held):
+            show(path, section)
         if not held:
             found.append(Shown(name, None, below=not_run(name, table)))
+        in_tables += [record for _, records in held for record in records]
     for path in figures(folder):
         with reading(path):
             records = read_records(path)
-            section = curves_section(records)
-            section = replace(
-                section, findings=[*section.findings, *measured_twice(records, in_tables)]
-            )
+            section = also(curves_section(records), measured_twice(records, in_tables))
             show(path, section, f"![{section.title}]({picture_name(path)})")
     for path in sorted(folder.glob("*/choice*.json")):
         show(path, choice_section(as_choice(read_result_file(path), path)))
@@ -144,6 +131,26 @@ def sections(folder: Path) -> list[Shown]:
             picture = f"![Mask values ({path.parent.name})]({picture_name(path)})"
             show(path, masks_section(mask_records(path)), below=picture)
     return found
+
+
+def table_sections_of(
+    name: str, table: published.Table, held: Sequence[tuple[Path, list[Record]]]
+) -> Iterator[tuple[Path, Section]]:
+    """A section for each file; the usual images are compared with the authors', which come first."""
+    on_authors: dict[tuple[str, int], list[Record]] = {}
+    for path, records in held:
+        with reading(path):
+            section, key = table_section(name, table, records), settings_of(records)
+            if preparation_of(records) == AUTHORS:
+                on_authors[key] = records
+            elif key in on_authors and not section.prepare:
+                section = also(section, against_authors_images(table, records, on_authors[key]))
+        yield path, section
+
+
+def also(section: Section, said: Sequence[str]) -> Section:
+    """The section with more findings."""
+    return replace(section, findings=[*section.findings, *said])
 
 
 def tables_in_order(

@@ -62,7 +62,7 @@ class Provenance:
     """Episodes and recipe, by name."""
     wall_time: str = ""
     code: str = ""
-    """The state of the code, and the data; empty if the records are of before they named it."""
+    """The state of the code, and the data; empty if the records are older than these fields."""
     mixed: Sequence[str] = ()
     """What differs between the records, if they are not of one state of code, data and devices."""
     is_old: bool = False

@@ -141,7 +141,7 @@ def table_grid(table: paper.Table, records: Sequence[Record], shot: int, unlabel
     )
 
 
-def beside(ours: Measured | None, theirs: paper.Cell | None, error: float = 0.0) -> list[Cell]:
+def beside(ours: Measured | None, theirs: paper.Cell | None, error: float) -> list[Cell]:
     """The paper's number as printed, and how far the measured one is above it.
 
     `error` is the standard error of the paper's mean.

@@ -79,10 +79,9 @@ def _answer(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     same = {i for i, value in answers.items() if value and state.answers.get(i) == value}
     sure = (state.sure - answers.keys()) | same
     after: dict[str, Any] = {"answers": answers}
-    return counted(len(answers), "answer"), after if sure == state.sure else {
-        **after,
-        "sure": sure,
-    }
+    if sure != state.sure:
+        after["sure"] = sure
+    return counted(len(answers), "answer"), after
 
 
 def _exclude(state: State, event: Event) -> tuple[str, dict[str, Any]]:

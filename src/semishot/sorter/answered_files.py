@@ -9,7 +9,7 @@ from semishot.sorter.answer_events import NONE
 from semishot.sorter.answers import Answers
 from semishot.sorter.labels_database import DATABASE, open_database
 from semishot.sorter.listing import STRANGER
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_place
 
 __all__ = ["Answered", "answered"]
 
@@ -41,8 +41,7 @@ def answered(out: Path) -> Answered:
     names = {NONE: STRANGER, **state.classes}
     labels, taken_back, images = {}, set(), {}
     for path, image in files:
-        place = begun_in / os.fsdecode(path)
-        place = real_path(place.parent) / place.name
+        place = real_place(begun_in / os.fsdecode(path))
         if image in state.answers:
             labels[place] = names[state.answers[image]]
             images[place] = image

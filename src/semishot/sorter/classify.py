@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 
 from semishot.errors import InputError, counted
 from semishot.sorter import move_files
-from semishot.sorter.corrections import (
-    SortedPile,
-    note_on_absent,
-    notes_on,
-    read_corrections,
-)
+from semishot.sorter.corrections import SortedPile, note_on_absent, notes_on, read_corrections
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
@@ -33,7 +28,7 @@ from semishot.sorter.journal import (
     undo_command,
 )
 from semishot.sorter.large_pictures import Beforehand
-from semishot.sorter.listing import STRANGER, Item, Listing
+from semishot.sorter.listing import Listing
 from semishot.sorter.move_files import LOCK, Wanted, begin
 from semishot.sorter.moved_pile import followed
 from semishot.sorter.out_folder import (
@@ -51,7 +46,7 @@ from semishot.sorter.out_folder import (
 )
 from semishot.sorter.plan_files import behind_link
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
-from semishot.sorter.requested_images import requested_images
+from semishot.sorter.requested_images import check_read, requested_images
 from semishot.sorter.requests import ClassifyRequest
 from semishot.sorter.runtimes import wanted_runtime
 from semishot.sorter.sorted_files import find_sorted
@@ -60,7 +55,7 @@ from semishot.system.devices import check_device
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
 from semishot.system.progress import Seconds, doing
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:
     from semishot.sorter.fitted_pile import FittedPile
@@ -77,75 +72,91 @@ class Planned:
     """What stays, by rule."""
 
 
+@dataclass(frozen=True)
+class Run:
+    """What one run of `classify` works with."""
+
+    encoder: ImageEncoder | None
+    fill_cache: FillCache
+    pictures: Beforehand
+    seconds: Seconds
+    begun: float
+
+
 def classify(request: ClassifyRequest) -> Classified | Completed:
     """Learn from the labeled images and the pile; write predictions, a page and the model to `out`."""
-    out, apply = request.out, request.apply
+    out, pile = request.out, request.unlabeled
     _check(request)
-    pile = request.unlabeled
-    if apply is not None:
-        check_undoable(Sorting(out, apply, False, ()), pile)
+    if request.apply is not None:
+        check_undoable(Sorting(out, request.apply, False, ()), pile)
     before = read_journal(out, trusted(pile))
     if before is not None and not before.done:
-        with Lock(out / LOCK):
-            before = read_journal(
-                out, trusted(pile)
-            )  # another process may have completed or undone it
+        with Lock(out / LOCK):  # another process may have completed or undone it meanwhile
+            before = read_journal(out, trusted(pile))
             if before is not None and not before.done:
                 return _complete(before, request)
     _check_again(before, request)
     begun, seconds, pictures = time.monotonic(), Seconds(), Beforehand(out)
     fill_cache = _fill_cache(request, pictures)
     if before is None and not request.with_features:
-        with seconds.part("listing"):
-            requested_images(
-                request, None
-            )  # what is wrong with it is said before anything is written
+        with seconds.part("listing"):  # what is wrong with it is said before anything is written
+            requested_images(request, None)
     encoder = None
     if not request.with_features:
         encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
     make_out(out)
     with Lock(out / LOCK):
-        before = read_journal(out, trusted(pile))  # one that this one waited for may have sorted
-        if before is not None and not before.done:
-            return _complete(before, request)
-        _check_again(before, request)
-        check_out(out, request.cache)  # only now: another process may just have replaced its model
-        there = SortedPile(before, find_sorted(before)) if before is not None else None
-        there = followed(there, pile, out) if there is not None else None
-        try:
-            with seconds.part("listing"):
-                listing = Listing() if request.with_features else requested_images(request, there)
-            with seconds.part("images"):
-                rows = _rows(request, listing, encoder, fill_cache)
-                rows.picture = pictures.of
-            write_skipped(out / SKIPPED, rows.skipped)
-            _check_rows(request, rows)
-            with seconds.part("learning"), doing("loading torch"):
-                from semishot.sorter.fitted_pile import fit_pile, notes_on_files
-            read = set(rows.items)
-            absent = [*(one for one in listing.items if one.correct and one not in read)]
-            absent += listing.absent
-            notes = [
-                *listing.notes,
-                *notes_on(rows.items),
-                *note_on_absent(absent),
-                *(encoder.notes if encoder else ()),
-                *notes_on_files(listing, rows, request.encoder),
-            ]
-            with seconds.part("learning"), doing("learning from the labels and the pile"):
-                fitted = fit_pile(rows, encoder, request.reject)
-            planned = None if apply is None else _plan(request, fitted, there)
-            summary = _write(out, fitted, notes, planned, seconds, absent=absent)
-            summary = _timed(out, summary, seconds, time.monotonic() - begun)
-        finally:
-            pictures.close()
-            (out / SCRATCH).unlink(missing_ok=True)
-        applied = None
-        if planned is not None:
-            outcome = move_files.complete(begin(planned.sorting))
-            command = undo_command(out, pile)
-            applied = Applied(outcome, planned.notes, command, before is not None)
+        return _alone(request, Run(encoder, fill_cache, pictures, seconds, begun))
+
+
+def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
+    """Learn, write, and sort the files if asked; no other process works in OUT."""
+    out, pile = request.out, request.unlabeled
+    before = read_journal(out, trusted(pile))  # one that this one waited for may have sorted
+    if before is not None and not before.done:
+        return _complete(before, request)
+    _check_again(before, request)
+    check_out(out, request.cache)  # only now: another process may just have replaced its model
+    there = None
+    if before is not None:
+        there = followed(SortedPile(before, find_sorted(before)), pile, out)
+    try:
+        fitted, notes = _learned(request, there, run)
+        planned = None if request.apply is None else _plan(request, fitted, there)
+        summary = _write(out, fitted, notes, planned, run.seconds)
+        summary = _timed(out, summary, run.seconds, time.monotonic() - run.begun)
+    finally:
+        run.pictures.close()
+        (out / SCRATCH).unlink(missing_ok=True)
+    applied = None
+    if planned is not None:
+        outcome = move_files.complete(begin(planned.sorting))
+        command = undo_command(out, pile)
+        applied = Applied(outcome, planned.notes, command, before is not None)
     return Classified(out, fitted.predictions, summary, applied, before is not None)
+
+
+def _learned(
+    request: ClassifyRequest, there: SortedPile | None, run: Run
+) -> "tuple[FittedPile, list[str]]":
+    """The pile, listed, embedded and learned from; and notes on its files."""
+    with run.seconds.part("listing"):
+        listing = Listing() if request.with_features else requested_images(request, there)
+    with run.seconds.part("images"):
+        rows = _rows(request, listing, run.encoder, run.fill_cache)
+        rows.picture = run.pictures.of
+    write_skipped(request.out / SKIPPED, rows.skipped)
+    check_read(request, rows)
+    read = set(rows.items)
+    rows.absent = [one for one in listing.items if one.correct and one not in read]
+    rows.absent += listing.absent
+    with run.seconds.part("learning"), doing("loading torch"):
+        from semishot.sorter.fitted_pile import fit_pile, notes_on_files
+    notes = [*listing.notes, *notes_on(rows.items), *note_on_absent(rows.absent)]
+    notes += run.encoder.notes if run.encoder else ()
+    notes += notes_on_files(listing, rows, request.encoder)
+    with run.seconds.part("learning"), doing("learning from the labels and the pile"):
+        return fit_pile(rows, run.encoder, request.reject), notes
 
 
 def _check(request: ClassifyRequest) -> None:
@@ -215,34 +226,14 @@ def _rows(
     return rows
 
 
-def _check_rows(request: ClassifyRequest, rows: Rows) -> None:
-    """There must be something to learn from, and something to sort."""
-    labels = [item.label for item in rows.items]
-    why = f"{request.out / SKIPPED} says why"
-    if all(label in (None, STRANGER) for label in labels):
-        if request.with_features:
-            raise InputError(f"no row of {request.labels} has a class: label some of each")
-        if request.labeled.name == PREDICTIONS:
-            why += f" (the paths in {request.labeled} are relative to the folder where it was made)"
-        raise InputError(f"no labeled image can be read; {why}")
-    if None not in labels and request.with_features:
-        raise InputError(
-            f"every row of {request.labeled} has a label: pass --unlabeled, the features of the pile"
-        )
-    if None not in labels:
-        raise InputError(f"no image of the pile can be read; {why}")
-
-
 def _write(
     out: Path,
     fitted: "FittedPile",
     notes: Sequence[str],
     planned: Planned | None,
     seconds: Seconds,
-    *,
-    absent: Sequence[Item],
 ) -> PileSummary:
-    """The saved model, the predictions and the page. absent: corrected files that are not there."""
+    """The saved model, the predictions and the page."""
     from semishot.sorter.fitted_pile import summarize
     from semishot.sorter.page import write_pile_page
 
@@ -250,7 +241,9 @@ def _write(
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(fitted.encoder, folder)
         fitted.classifier.save(folder / CLASSIFIER)
-    write_text(out / PREDICTIONS, as_csv(fitted.predictions, [*fitted.labeled_items, *absent]))
+    write_text(
+        out / PREDICTIONS, as_csv(fitted.predictions, [*fitted.labeled_items, *fitted.rows.absent])
+    )
     with seconds.part("learning"), doing("choosing what to label next"):
         asked = fitted.next_to_label()
         summary = summarize(fitted, notes, asked)
@@ -280,7 +273,7 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
         if not item.of_pile:
             continue
         assert item.path is not None
-        source = item.home or real_path(item.path.parent) / item.path.name
+        source = item.home or real_place(item.path)
         if source in seen:
             continue
         seen.add(source)
@@ -297,8 +290,7 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
     planned = {(one.source, one.digest) for one in wanted}
     gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]
     if gone:
-        several = "files sorted before are gone, or have changed"
-        notes.append(counted(len(gone), "file sorted before is gone, or has changed", several))
+        notes.append(f"{len(gone):,} files sorted before are gone, or have changed")
     sorting = move_files.plan(request.out, how, wanted, files)
     check_undoable(sorting, request.unlabeled)
     return Planned(sorting, notes)

@@ -13,7 +13,7 @@ from semishot.sorter.move_files import class_folders
 from semishot.sorter.out_folder import PREDICTIONS
 from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, RUNNER_UP, unquoted
 from semishot.sorter.sorted_files import SortedFile
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_path, real_place
 
 __all__ = [
     *(
@@ -83,7 +83,7 @@ def from_answers(path: Path, listing: Listing) -> Listing:
         raise InputError(f"--labeled {path} is not a file; `semishot label` keeps answers there")
     left = answered(path.parent).labels
     for place, item in enumerate(listing.items):
-        label = left.pop(_place(item.path), None) if item.path else None
+        label = left.pop(real_place(item.path), None) if item.path else None
         listing.items[place] = replace(item, label=label)
     listing.items += [Item(str(p), label, p) for p, label in left.items() if p.is_file()]
     return listing
@@ -162,7 +162,7 @@ def corrected(
     by_hand = {one.step.source for one in before.files if one.moved_by_hand} if before else set()
     found = []
     for item in items:
-        place = item.home or (item.path and _place(item.path))
+        place = item.home or (item.path and real_place(item.path))
         if place in said and said[place] != item.label and (item.of_pile or place not in by_hand):
             item = replace(item, label=said[place], correct=said[place])
         found.append(item)
@@ -171,7 +171,7 @@ def corrected(
 
 def _said(out: Path, answers: bool) -> dict[Path, str]:
     """The column `correct` of predictions.csv, and answers given in `label`; the later of the two counts."""
-    written = {_place(Path(name)): correct for name, correct in read_corrections(out).items()}
+    written = {real_place(Path(name)): correct for name, correct in read_corrections(out).items()}
     clicked = answered(out) if answers else Answered()
     path = out / PREDICTIONS
     if path.exists() and path.stat().st_mtime > clicked.at:
@@ -182,13 +182,13 @@ def _said(out: Path, answers: bool) -> dict[Path, str]:
 
 def absent_corrections(items: Sequence[Item], out: Path, before: SortedPile | None) -> list[Item]:
     """Files that are corrected in OUT/predictions.csv and not among the items: of a pile that was moved."""
-    listed = {item.home or (item.path and _place(item.path)) for item in items}
+    listed = {item.home or (item.path and real_place(item.path)) for item in items}
     listed |= set(before.moved) if before is not None else set()
     said = _said(out, answers=True)
     return [
         Item(name, said[place], Path(name), of_pile=True, correct=said[place])
         for name in read_corrections(out)
-        if (place := _place(Path(name))) not in listed and place in said
+        if (place := real_place(Path(name))) not in listed and place in said
     ]
 
 
@@ -197,7 +197,7 @@ def _found_again(items: Sequence[Item], unlabeled: Path | None, before: SortedPi
     moved = {one.step.source: one.path for one in before.files if one.path is not None}
     found = []
     for item in items:
-        place = _place(item.path) if item.path else None
+        place = real_place(item.path) if item.path else None
         if place in moved and item.path is not None and not item.path.exists():
             item = replace(item, path=moved.pop(place), home=place)
         found.append(item)
@@ -214,9 +214,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
     """Labeled items first, then the others, as `Listing` promises; each in the order of their paths."""
     labeled = [item for item in items if item.label is not None]
     pile = [item for item in items if item.label is None]
-    if any(
-        item.home for item in items
-    ):  # found in two places: as if the pile were one folder again
+    if any(item.home for item in items):  # in two places: as if the pile were one folder again
         pile.sort(key=lambda item: Path(item.shown).parts)
     return labeled + pile
 
@@ -250,7 +248,7 @@ def note_on_absent(absent: Sequence[Item]) -> list[str]:
 def note_on_answers(items: Sequence[Item], out: Path) -> list[str]:
     """Answers of `label` that could not be used: they are kept where they are."""
     said = answered(out)
-    listed = {item.home or (item.path and _place(item.path)) for item in items}
+    listed = {item.home or (item.path and real_place(item.path)) for item in items}
     found = {said.images[p] for p in said.labels if p in listed or p.exists()}
     if not (lost := len({said.images[p] for p in said.labels} - found)):
         return []
@@ -260,8 +258,3 @@ def note_on_answers(items: Sequence[Item], out: Path) -> list[str]:
         "answers of `semishot label` are of files that are not there",
     )
     return [f"{answers}; started on the pile where it is now, it finds them by their content"]
-
-
-def _place(path: Path) -> Path:
-    """The one name of a file, whatever links lead to its folder."""
-    return real_path(path.parent) / path.name

@@ -59,6 +59,8 @@ class Rows:
     items: list[Item] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    absent: list[Item] = field(default_factory=list)
+    """Files that were corrected, and are not there or cannot be read: what was said of them is kept."""
     runtimes: dict[str, int] = field(default_factory=dict)
     """What has encoded the images, and how many of them."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -137,7 +139,7 @@ def in_this_process(
     cache: EmbeddingCache,
     progress: Meter,
     *,
-    keep: "KeepPicture | None" = None,
+    keep: KeepPicture | None = None,
 ) -> Iterator[ReadFile]:
     """Every item in order, read by threads and encoded in this process.
 
@@ -202,7 +204,7 @@ class Look(NamedTuple):
     encoder: ImageEncoder
     cache: EmbeddingCache
     progress: Meter
-    keep: "KeepPicture | None"
+    keep: KeepPicture | None
 
     def __call__(self, item: Item) -> ReadFile:
         with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from semishot.errors import InputError
+from semishot.errors import InputError, counted
 from semishot.sorter.journal import (
     JOURNAL,
     MOST_PLANNED,
@@ -66,13 +66,11 @@ class Outcome:
     def counts(self, again: bool = False) -> str:
         """`36 files moved, 1 is where it was`; `again`: some of them were there already."""
         done = "in their folders" if again else DONE[self.how]
-        parts = [f"{self.count:,} {'file' if self.count == 1 else 'files'} {done}"]
+        parts = [f"{counted(self.count, 'file')} {done}"]
         if self.left:
-            parts.append(
-                f"{self.left:,} {'is where it was' if self.left == 1 else 'are where they were'}"
-            )
+            parts.append(counted(self.left, "is where it was", "are where they were"))
         if self.gone:
-            parts.append(f"{self.gone:,} {'is' if self.gone == 1 else 'are'} gone")
+            parts.append(counted(self.gone, "is gone", "are gone"))
         return ", ".join(parts)
 
 
@@ -170,11 +168,10 @@ class Undone:
     """What is left, and why."""
 
     def line(self) -> str:
-        done = {"move": "moved back", "copy": "removed", "link": "removed"}[self.how]
-        what = {"move": "file", "copy": "copy", "link": "link"}[self.how]
-        several = {"copy": "copies"}.get(what, f"{what}s")
-        left = "" if self.how == "move" else "; your files are where they were"
-        return f"{self.count:,} {what if self.count == 1 else several} {done}{left}"
+        if self.how == "move":
+            return f"{counted(self.count, 'file')} moved back"
+        words = {"copy": ("copy", "copies"), "link": ("link", "links")}[self.how]
+        return f"{counted(self.count, *words)} removed; your files are where they were"
 
 
 def undo(out: Path, below: Path | None = None) -> Undone:

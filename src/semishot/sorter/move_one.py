@@ -14,7 +14,7 @@ from pathlib import Path
 from semishot.errors import InputError
 from semishot.sorter.journal import Sorting, Step
 from semishot.sorter.requests import How
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_path, real_place
 from semishot.system.transfer import CHANGED, copy_file, drop, is_file, move_file
 
 __all__ = ["check_folder", "is_sorted", "sort_one", "take_back"]
@@ -106,11 +106,8 @@ def _one_file(one: Path, other: Path) -> bool:
         seen, about = os.lstat(one), os.lstat(other)
     except OSError:
         return False
-    return os.path.samestat(seen, about) and seen.st_nlink > 1 and _apart(one, other)
-
-
-def _apart(one: Path, other: Path) -> bool:
-    return real_path(one.parent) / one.name != real_path(other.parent) / other.name
+    two_names = os.path.samestat(seen, about) and seen.st_nlink > 1
+    return two_names and real_place(one) != real_place(other)
 
 
 def _check_home(source: Path) -> None:
@@ -135,7 +132,7 @@ def _clean(sorting: Sorting, step: Step) -> None:
             part.unlink()
 
 
-def take_back(sorting: Sorting, step: Step, found: Path | None, *, linked: bool = False) -> bool:
+def take_back(sorting: Sorting, step: Step, found: Path | None, *, linked: bool) -> bool:
     """Move one file back, or remove one copy or link; False if there is nothing to do.
 
     found: where the file was found in OUT/sorted.
@@ -148,7 +145,7 @@ def take_back(sorting: Sorting, step: Step, found: Path | None, *, linked: bool 
         if folder.is_symlink() or folder.parent.is_symlink():
             raise OSError(f"{folder} is a link to elsewhere")
     _clean(sorting, step)
-    source = real_path(step.source.parent) / step.source.name if linked else step.source
+    source = real_place(step.source) if linked else step.source
     done = _TAKE_BACK[sorting.how](source, step, target)
     earlier = sorting.earlier(step)
     if earlier is not None and earlier != target and is_sorted(sorting.how, step, earlier):

@@ -7,7 +7,7 @@ from pathlib import Path
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.sorter.corrections import SortedPile
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_path, real_place
 from semishot.system.transfer import digest_of
 
 __all__ = ["followed"]
@@ -25,7 +25,7 @@ def followed(before: SortedPile, pile: Path | None, out: Path) -> SortedPile:
     known = {one.step.source for one in before.files}
     by_name: dict[str, list[Path]] = {}
     for entry in walk(pile, {real_path(out)} - {real_path(pile)}):
-        place = real_path(entry.path.parent) / entry.path.name
+        place = real_place(entry.path)
         if not entry.problem and place not in known:
             by_name.setdefault(place.name, []).append(place)
     files, moved = [], {}

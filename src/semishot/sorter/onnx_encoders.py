@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from semishot.errors import InputError
-from semishot.sorter.onnx_files import imported, one_line
+from semishot.errors import InputError, reason_of
+from semishot.sorter.onnx_files import imported
 from semishot.sorter.onnx_preparation import Pooling, Preparation, Scaling
 
 __all__ = ["PIXELS", "OnnxModule", "open_onnx", "output_of"]
@@ -82,7 +82,7 @@ class OnnxModule(nn.Module):
             found = np.asarray(self.session.run([name], {self.takes.name: given})[0])
         except Exception as error:  # onnxruntime's own types
             raise InputError(
-                f"{self.name} cannot be run on images {given.shape} ({one_line(error)})"
+                f"{self.name} cannot be run on images {given.shape} ({reason_of(error)})"
             ) from error
         if found.ndim not in (2, 3, 4) or len(found) != len(given) or 0 in found.shape:
             raise InputError(
@@ -106,7 +106,7 @@ def session_of(data: bytes, name: str) -> Any:
         read_names(session)
         return session
     except Exception as error:
-        raise InputError(f"onnxruntime cannot open {name} ({one_line(error)})") from error
+        raise InputError(f"onnxruntime cannot open {name} ({reason_of(error)})") from error
 
 
 def read_names(session: Any) -> list[Any]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.system.open_files import open_regular, read_regular
 
-__all__ = ["MOST_BYTES", "imported", "one_line", "parsed", "read_onnx"]
+__all__ = ["MOST_BYTES", "imported", "parsed", "read_onnx"]
 
 MOST_BYTES = 2**31 - 1
 """The most that one ONNX file can hold, weights included."""
@@ -28,17 +28,13 @@ def imported(name: str, purpose: str = "export") -> Any:
         raise InputError(f"{purpose} needs {name}: pip install 'semishot[onnx]'") from error
 
 
-def one_line(error: Exception) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:200]
-
-
 def parsed(data: bytes, name: object) -> Any:
     """An onnx.ModelProto; InputError if the bytes are something else."""
     model = imported("onnx", "an ONNX encoder").ModelProto()
     try:
         model.ParseFromString(data)
     except Exception as error:  # protobuf's errors depend on how it was built
-        raise InputError(f"{name} is not an ONNX file ({one_line(error)})") from error
+        raise InputError(f"{name} is not an ONNX file ({reason_of(error)})") from error
     if model.ir_version < 1 or not model.graph.output:
         raise InputError(f"{name} is not an ONNX file (it holds no graph)")
     return model
@@ -107,5 +103,5 @@ def weights_beside(path: Path, tensor: Any) -> bytes:
         ) from error
     except ValueError as error:
         raise InputError(
-            f"{path}: {name!r:.80} does not hold its weights ({one_line(error)}); export it again"
+            f"{path}: {name!r:.80} does not hold its weights ({reason_of(error)}); export it again"
         ) from error

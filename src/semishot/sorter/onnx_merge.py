@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.sorter.onnx_encoders import OnnxModule
-from semishot.sorter.onnx_files import imported, one_line, parsed
+from semishot.sorter.onnx_files import imported, parsed
 
 __all__ = ["FOUND", "PIXELS", "merged", "opset_for"]
 
@@ -46,7 +46,7 @@ def merged(module: OnnxModule, before: bytes, head: bytes, outputs: list[str]) -
         onnx.checker.check_model(whole)
     except Exception as error:  # onnx raises many types for graphs that it cannot join
         raise InputError(
-            f"{module.name} cannot be joined with the classifier ({one_line(error)}): {DO}"
+            f"{module.name} cannot be joined with the classifier ({reason_of(error)}): {DO}"
         ) from error
     return whole
 

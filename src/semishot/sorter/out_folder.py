@@ -5,14 +5,11 @@ from pathlib import Path
 
 from semishot.errors import InputError
 from semishot.sorter.encoder_files import DESCRIPTION, GRAPH, WEIGHTS
+from semishot.system.files import check_own
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
-PREDICTIONS, REPORT, RESULT, SKIPPED = (
-    "predictions.csv",
-    "report.html",
-    "result.json",
-    "skipped.csv",
-)
+PREDICTIONS, SKIPPED = "predictions.csv", "skipped.csv"
+REPORT, RESULT = "report.html", "result.json"
 EMBEDDINGS, PICTURES, SCRATCH = "embeddings", "pictures", ".features.npy"
 OF_A_MODEL = (DESCRIPTION, WEIGHTS, GRAPH, CLASSIFIER)
 NOT_COUNTED = {".DS_Store"}
@@ -39,15 +36,7 @@ def check_out(out: Path, cache: Path | None = None) -> None:
             f"{pictures} is a link or not a folder, and pictures would be written there: move it away, or "
             "choose another --out"
         )
-    try:
-        about = (out / SCRATCH).lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-        raise InputError(
-            f"{out / SCRATCH} is a link or not a regular file, and would be written: remove it, or choose "
-            "another --out"
-        )
+    check_own(out / SCRATCH)
 
 
 def check_saved_model(folder: Path) -> None:

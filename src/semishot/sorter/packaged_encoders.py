@@ -63,13 +63,10 @@ def packaged(name: str) -> Packaged | None:
     """The encoder of this name, if its weights are those that this version knows."""
     if name not in KNOWN:
         return None
-    path = (
-        weights_of_lite(PHOTOS[name])
-        if name in PHOTOS
-        else PACKAGE / "pretrained/omniglot.safetensors"
-    )
-    framing = framing_of_lite(PHOTOS[name]) if name in PHOTOS else Ink()
-    known = KNOWN[name]
+    path, known = PACKAGE / "pretrained/omniglot.safetensors", KNOWN[name]
+    framing: Framing = Ink()
+    if (number := PHOTOS.get(name)) is not None:
+        path, framing = weights_of_lite(number), framing_of_lite(number)
     if hashlib.sha256(read_regular(path, MOST_BYTES)).hexdigest() != known.digest:
         return None
     return Packaged(name, known.identity, known.features, framing)

@@ -16,7 +16,7 @@ from semishot.sorter.page_images import LABELED_SHOWN, Shown
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:  # it imports torch
     from semishot.sorter.fitted_pile import FittedPile
@@ -149,7 +149,7 @@ def write_pile_page(
     def link_of(item: Item) -> str:
         if item.path is None:
             return ""
-        source = item.home or real_path(item.path.parent) / item.path.name
+        source = item.home or real_place(item.path)
         return link_to(targets.get(source, item.path), path.parent)
 
     with quiet():
@@ -182,12 +182,25 @@ def write_page(path: Path, page: PilePage) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def as_html(page: PilePage) -> str:
+def surest_first(page: PilePage) -> tuple[dict[str, list[Prediction]], list[Prediction]]:
+    """The predictions of each class, and those taken for strangers."""
     of_class: dict[str, list[Prediction]] = {name: [] for name in page.labeled}
     outside: list[Prediction] = []
     for one in page.predictions:
         own = outside if one.stranger else of_class.setdefault(one.label, [])
         own.append(one)
+
+    def doubt(one: Prediction) -> tuple[float, float]:
+        return -(one.probability if one.sure is None else one.sure), one.distractor_score or 0
+
+    for own in of_class.values():
+        own.sort(key=doubt)
+    outside.sort(key=lambda one: (-(one.stranger_probability or 0), -(one.distractor_score or 0)))
+    return of_class, outside
+
+
+def as_html(page: PilePage) -> str:
+    of_class, outside = surest_first(page)
     pictures = Pictures()
 
     def tiles(chosen: Iterable[Prediction]) -> list[Tile]:
@@ -208,15 +221,7 @@ def as_html(page: PilePage) -> str:
 
     most = max(2, min(MOST_IN_GROUP, MOST_TILES // (len(of_class) + 1)))
     examples = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(of_class) + 1))))
-    outside.sort(key=lambda one: (-(one.stranger_probability or 0), -(one.distractor_score or 0)))
     classes = list(of_class.items())[:MOST_GROUPS]
-    for _, own in classes:
-        own.sort(
-            key=lambda one: (
-                -(one.probability if one.sure is None else one.sure),
-                one.distractor_score or 0,
-            )
-        )
     next_to_label = [page.predictions[place] for place in page.next_to_label]
     in_groups = [one for own in (outside, *(own for _, own in classes)) for one in shown(own, most)]
     page.prepare([one.item for one in (*next_to_label, *in_groups)])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from semishot.data.framing import Framing, Middle
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.sorter.packaged_encoders import framing_of_lite, weights_of_lite
 from semishot.system.open_files import read_regular
 from semishot.system.tensor_files import MOST_BYTES
@@ -83,20 +83,16 @@ def timm_network(name: str, pretrained: bool = True) -> tuple[nn.Module, Framing
         timm_data = importlib.import_module("timm.data")
     except Exception as error:  # torchvision's import fails in many ways
         raise InputError(
-            f"timm cannot be imported ({_reason(error)}): pip install 'semishot[timm]', with a "
+            f"timm cannot be imported ({reason_of(error)}): pip install 'semishot[timm]', with a "
             "torchvision that fits torch"
         ) from error
     try:
         network = timm.create_model(name, pretrained=pretrained, num_classes=0)
     except Exception as error:
-        raise InputError(f"timm cannot load {name!r} ({_reason(error)})") from error
+        raise InputError(f"timm cannot load {name!r} ({reason_of(error)})") from error
     config = timm_data.resolve_model_data_config(network)
     channels, height, width = config["input_size"]
     mean, std = ([255.0 * value for value in config[key]] for key in ("mean", "std"))
     bicubic = config["interpolation"] != "bilinear"
     framing = Middle(height, width, float(config["crop_pct"]), channels, bicubic)
     return PixelEncoder(network, mean, std), framing
-
-
-def _reason(error: Exception) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -10,7 +10,7 @@ from semishot.sorter.listing import STRANGER
 from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import SortedFile
 from semishot.system.folder_names import folded, folder_names
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_place
 
 __all__ = ["Wanted", "behind_link", "class_folders", "plan"]
 
@@ -38,7 +38,7 @@ def plan(
     those that lie in the right folder already, stay; those that are gone stay in the journal.
     """
     names = class_folders(one.label for one in wanted)
-    sources = [real_path(one.source.parent) / one.source.name for one in wanted]
+    sources = [real_place(one.source) for one in wanted]
     named = {(source, one.digest) for source, one in zip(sources, wanted, strict=True)}
     earlier = {(old.step.source, old.step.digest): old for old in before}
     kept = [old.at_its_place() for key, old in earlier.items() if key not in named]

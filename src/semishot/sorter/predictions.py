@@ -6,7 +6,7 @@ Letters: B images, N classes.
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # it imports torch
     from semishot.estimator.trained import RowAnswers, Trained
 
 __all__ = [
-    *("Decision", "Prediction", "as_csv", "as_json", "predictions_of"),
+    *("Decision", "Prediction", "as_csv", "as_json", "csv_table", "predictions_of"),
     *("unquoted", "write_skipped", "write_text"),
 ]
 
@@ -130,11 +130,11 @@ def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> s
         blank = dict.fromkeys(TABLE_COLUMNS, "")
         known = {"path": item.shown, "label": item.label, DECISION: decision, CORRECT: item.correct}
         rows.append(tuple({**blank, **known}.values()))
-    return _table(TABLE_COLUMNS, rows)
+    return csv_table(TABLE_COLUMNS, rows)
 
 
 def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
-    write_text(path, _table(("path", "reason"), [(s.shown, s.reason) for s in skipped]))
+    write_text(path, csv_table(("path", "reason"), [(s.shown, s.reason) for s in skipped]))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -143,7 +143,8 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, data)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A CSV whose first column are paths; no cell begins like a formula."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)

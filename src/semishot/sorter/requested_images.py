@@ -1,5 +1,6 @@
 """The images that a request of `classify` names: labeled ones, the pile, and what was corrected since."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from semishot.errors import InputError
@@ -13,12 +14,14 @@ from semishot.sorter.corrections import (
     is_predictions,
     note_on_answers,
 )
+from semishot.sorter.embedding import Rows
 from semishot.sorter.labels_database import DATABASE
 from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
+from semishot.sorter.out_folder import PREDICTIONS, SKIPPED
 from semishot.sorter.requests import ClassifyRequest
 from semishot.system.real_paths import real_path
 
-__all__ = ["requested_images"]
+__all__ = ["check_read", "requested_images"]
 
 
 def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Listing:
@@ -31,19 +34,7 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
         pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
     apart = [request.out, *([request.cache] if request.cache else [])]
     if labeled.suffix.lower() == ".csv":
-        for folder in pile:
-            if not folder.is_dir():
-                raise InputError(f"--unlabeled {folder} is not a folder")
-        predicted = is_predictions(read_table(labeled), labeled)
-        listing = from_predictions(labeled) if predicted else from_table(labeled)
-        known = (
-            {real_path(item.path) for item in listing.items if item.path} if predicted else set()
-        )
-        more = from_folders(None, pile, apart)
-        listing.items += [
-            one for one in more.items if one.path and real_path(one.path) not in known
-        ]
-        listing.skipped += more.skipped
+        listing = _from_csv(labeled, pile, apart)
     elif labeled.name == DATABASE and unlabeled is None:
         raise InputError(
             f"--labeled {labeled} holds answers: pass --unlabeled, the folder of the pile"
@@ -74,7 +65,39 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
     return listing
 
 
+def _from_csv(table: Path, pile: Sequence[Path], apart: Sequence[Path]) -> Listing:
+    """The images of a table, or of predictions.csv, and those of the pile that it does not name."""
+    for folder in pile:
+        if not folder.is_dir():
+            raise InputError(f"--unlabeled {folder} is not a folder")
+    predicted = is_predictions(read_table(table), table)
+    listing = from_predictions(table) if predicted else from_table(table)
+    known = {real_path(item.path) for item in listing.items if item.path} if predicted else set()
+    more = from_folders(None, pile, apart)
+    listing.items += [one for one in more.items if one.path and real_path(one.path) not in known]
+    listing.skipped += more.skipped
+    return listing
+
+
 def _no_labels(table: Path) -> str:
     if not read_table(table).rows:
         return f"{table} has no rows below its first line: each names an image and its class"
     return f"no row of {table} has a class: write some into its column label"
+
+
+def check_read(request: ClassifyRequest, rows: Rows) -> None:
+    """There must be something to learn from, and something to sort."""
+    labels = [item.label for item in rows.items]
+    why = f"{request.out / SKIPPED} says why"
+    if all(label in (None, STRANGER) for label in labels):
+        if request.with_features:
+            raise InputError(f"no row of {request.labels} has a class: label some of each")
+        if request.labeled.name == PREDICTIONS:
+            why += f" (the paths in {request.labeled} are relative to the folder where it was made)"
+        raise InputError(f"no labeled image can be read; {why}")
+    if None not in labels and request.with_features:
+        raise InputError(
+            f"every row of {request.labeled} has a label: pass --unlabeled, the features of the pile"
+        )
+    if None not in labels:
+        raise InputError(f"no image of the pile can be read; {why}")

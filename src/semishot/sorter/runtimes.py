@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.sorter.encoders import ImageEncoder
-from semishot.sorter.onnx_files import imported, one_line
+from semishot.sorter.onnx_files import imported
 
 if TYPE_CHECKING:
     import torch
@@ -149,7 +149,7 @@ def open_runtime(encoder: ImageEncoder, device: "torch.device") -> tuple[Runtime
                 f"{ONNXRUNTIME} is not installed, so {SLOWER} (pip install 'semishot[photos]')"
             )
         except Exception as error:  # its own types; on this machine it does not work
-            problem = f"{ONNXRUNTIME} cannot be used ({one_line(error)}), so {SLOWER}"
+            problem = f"{ONNXRUNTIME} cannot be used ({reason_of(error)}), so {SLOWER}"
         if wanted == ONNXRUNTIME:
             raise InputError(f"{SWITCH} is {ONNXRUNTIME}, but {problem.partition(', so')[0]}")
     return Batches(encoder, device), problem

@@ -29,9 +29,8 @@ def within_deadline(
 ) -> T:
     """The result of `work`, which reads `name`; OSError(ETIMEDOUT) if the disk does not answer.
 
-    A long read has more time, by its size in bytes.
-
-    If nobody waits any longer when `work` ends, `undo` gets its result, to close what it opened.
+    size: the bytes to read, as far as known: a long read has more time. If nobody waits any longer when
+    `work` ends, `undo` gets its result, to close what it opened.
     """
     job = _Job(work, undo)
     try:
@@ -61,9 +60,7 @@ class _Job(Generic[T]):
         self.error: BaseException | None = None
         self.ended = threading.Lock()
         self.ended.acquire()
-        self.first = [
-            True
-        ]  # popped by the first of two: the one who ends it, the one who leaves it
+        self.first = [True]  # popped by the first of two: who ends it, who leaves it
 
     def run(self) -> None:
         try:

@@ -53,9 +53,7 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
             finally:
                 temporary.unlink(missing_ok=True)
     except OSError as error:
-        error.filename = str(
-            path
-        )  # "disk full" has no file name, other errors have the temporary one
+        error.filename = str(path)  # that of a full disk has none, others have the temporary one
         raise
 
 
@@ -83,6 +81,19 @@ def check_replaceable(path: Path) -> None:
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
             raise InputError(f"{path} is not a regular file; choose another name")
+
+
+def check_own(path: Path) -> None:
+    """Refuse to write to anything in OUT but a regular file with one name; there may be none yet."""
+    try:
+        about = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        raise InputError(
+            f"{path} is a link or not a regular file, and would be written to: remove it, or choose "
+            "another --out"
+        )
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -151,9 +162,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
         names = sorted(entry.name for entry in entries if entry.name.startswith(start))
     for entry in names:
         found, path = TEMPORARY.fullmatch(entry), folder / entry
-        if (
-            not found or name not in (None, found["name"]) or path.is_symlink()
-        ):  # semishot creates no links
+        if not found or name not in (None, found["name"]) or path.is_symlink():  # never ours
             continue
         with lock_if_free(path) as locked:
             if locked:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from semishot.errors import InputError, printable
@@ -47,9 +46,7 @@ class Lock:
             self._announce()
             time.sleep(PAUSE)
             return False
-        with suppress(OSError):  # on a full disk: the name is only shown to waiting processes
-            os.ftruncate(self.descriptor, 0)
-            os.write(self.descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        name_holder(self.descriptor)
         return True
 
     def _announce(self) -> None:
@@ -70,18 +67,18 @@ class Lock:
             pass
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         assert self.descriptor is not None
-        self.path.unlink(
-            missing_ok=True
-        )  # before the release: afterwards it may belong to another process
+        self.path.unlink(missing_ok=True)  # first: once released, it may be another process's
         os.close(self.descriptor)
         self.descriptor = None
+
+
+def name_holder(descriptor: int) -> None:
+    """Write into a lock file which process holds it."""
+    with suppress(OSError):  # on a full disk: the name is only shown to waiting processes
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
 
 
 def holder_of(path: Path) -> str:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.system.deadlines import within_deadline
 
 MOST_JSON = 256 * 2**20
@@ -113,8 +113,7 @@ def reading(
     except Exception as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise error_type(f"cannot read {what} ({reason}); {remedy}") from error
+        raise error_type(f"cannot read {what} ({reason_of(error)}); {remedy}") from error
 
 
 def _opened(path: Path, name: object, links: bool) -> int:

@@ -1,4 +1,4 @@
-"""Where a path leads, through all links."""
+"""Where a path leads, through all links, or all but the last."""
 
 import os
 from pathlib import Path
@@ -10,3 +10,8 @@ def real_path(path: Path) -> Path:
     As `Path.resolve`, which raises RuntimeError for a circle until Python 3.12.
     """
     return Path(os.path.realpath(path))
+
+
+def real_place(path: Path) -> Path:
+    """The one name of a file, whatever links lead to its folder; the file itself may be a link."""
+    return real_path(path.parent) / path.name

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from semishot.errors import InputError
-from semishot.system.open_files import open_regular
-from semishot.system.real_paths import real_path
+from semishot.system.open_files import FLAGS, NO_FOLLOW, open_regular
+from semishot.system.real_paths import real_place
 
 __all__ = ["CHANGED", "copy_file", "digest_of", "drop", "is_file", "move_file"]
 
@@ -25,9 +25,7 @@ BLOCK = 2**20
 LARGEST = 2**30
 """Bytes of a file that is moved or copied: more are not read to find out which file it is."""
 CHANGED = "it has changed since it was read"
-NEW_FILE = (
-    os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-)
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | FLAGS
 SPECIAL = stat.S_ISUID | stat.S_ISGID
 CAPABILITY = "security.capability"
 """The extended attribute that gives a program rights, as setuid does."""
@@ -82,17 +80,14 @@ def drop(name: Path, kept: Path, digest: str) -> None:
             raise OSError(f"{kept} has changed")
     with open_regular(name, links=False) as file:
         goes = os.fstat(file.fileno())
-        if not os.path.samestat(goes, stays) and _digest(file) != digest:
+        one_file = os.path.samestat(goes, stays)
+        if not one_file and _digest(file) != digest:
             raise OSError(CHANGED)
-    if os.path.samestat(goes, stays) and (goes.st_nlink < 2 or _place(name) == _place(kept)):
+    if one_file and (goes.st_nlink < 2 or real_place(name) == real_place(kept)):
         raise OSError(f"it is {kept} itself, by way of a linked folder")
     if not _unchanged(name, goes):
         raise OSError(CHANGED)
     name.unlink()
-
-
-def _place(path: Path) -> Path:
-    return real_path(path.parent) / path.name
 
 
 def _digest(file: BinaryIO) -> str | None:

@@ -14,6 +14,7 @@ from semishot.data.splits import check_seed
 from semishot.errors import InputError, check_number
 from semishot.system.json_fields import fits, from_json
 from semishot.system.open_files import MOST_JSON, read_regular, reading
+from semishot.training.requests import Precision
 
 SUPERVISED = "supervised"
 SEMI_SUPERVISED_INFERENCE = "semi_supervised_inference"
@@ -82,7 +83,7 @@ class Recipe:
     init_std: float = 0.01
     """Of the first convolution weights; 0: of each by itself, 1 / sqrt(3 x its inputs)."""
     labeled_fraction: float = 0.1
-    precision: Literal["bf16", "tf32"] = "bf16"
+    precision: Precision = "bf16"
     """In training on CUDA: the encoder's activations in bf16, or in float32 with the convolutions'
     products in TF32, as PyTorch does by default and evaluation always does. CPUs use float32."""
     steps: int = 1

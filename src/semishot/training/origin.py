@@ -25,12 +25,13 @@ TRAINING_FILE = "training.json"
 ROOMS = ("network", "paper", "refine", "training")
 DATA_FILES = ("data/episodes.py", "data/settings.py", "data/splits.py", "prototypes.py")
 DESCRIBE = {
-    *(f"paper/{name}.py" for name in ("published", "published_baselines", "requests", "scenes")),
+    *(f"paper/{name}.py" for name in ("ablations", "presets", "requests", "scenes")),
+    *(f"paper/{name}.py" for name in ("published", "published_baselines")),
     *(f"training/{name}.py" for name in ("fleet_table", "log", "observer", "origin", "records")),
     *(f"training/{name}.py" for name in ("recipe_choices", "requests", "result_files")),
     "training/tensorboard.py",
 }
-"""Files of these rooms that show, name or write numbers, and make none."""
+"""Files of these rooms that show, name or write numbers, or choose the settings that each record holds."""
 
 
 def code_files() -> list[Path]:

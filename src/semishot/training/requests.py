@@ -6,7 +6,7 @@ Each field is a flag of the command; the text below it is its help. Nothing here
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -26,6 +26,7 @@ Allow = Annotated[
     ),
 ]
 WITH_DISTRACTORS = EpisodeShape(query=14, distractors=5)
+Precision = Literal["bf16", "tf32"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,9 @@ class FleetRequest:
     """Encoder width instead of the preset's."""
     labeled_fraction: float | None = None
     """Share of each class's images that is labeled, instead of the preset's."""
+    precision: Precision | None = None
+    """Of the encoder in training on a GPU, instead of the preset's: tf32 keeps activations in float32,
+    and is slower."""
     options: Mapping[str, str] | None = None
     """Options of the method, as NAME VALUE pairs: `--options mask_power 2`."""
 

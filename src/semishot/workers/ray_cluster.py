@@ -64,9 +64,7 @@ def connect(ray: ModuleType, address: str | None) -> None:
             "token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as on its machines"
         ) from error
     finally:
-        signal.signal(
-            signal.SIGTERM, on_terminate
-        )  # Ray's own handler would end this process without a message
+        signal.signal(signal.SIGTERM, on_terminate)  # Ray's own would end this process in silence
 
 
 def check_address(address: str) -> None:

@@ -1,0 +1,18 @@
+// Numbers, names and elements as the page shows them.
+
+export const $ = (id) => document.getElementById(id);
+export const number = (value) => value.toLocaleString("en");
+export const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
+export const percent = (byte) => {
+  const share = byte / 255;
+  return share > 0.99 ? "> 99\u202f%" : share < 0.01 ? "< 1\u202f%" : `${Math.round(share * 100)}\u202f%`;
+};
+/** A file's name as text: what would turn the direction of the text around it, or break the line, is shown as a sign. */
+export const plainText = (name) => name.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]/gu, "\ufffd");
+
+export function element(tag, className = "", text = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
