@@ -420,3 +420,36 @@ def test_copies_whose_originals_are_gone_stay(capsys, given):
     save(draw("cross", 300), Path("pile/other/dots-0.png"))
     printed(capsys, *given, "--apply", "copy")
     assert len(sorted_files()) == 25
+
+
+def test_a_pile_of_which_everything_is_labeled_by_copies_is_sorted(capsys, given):
+    """Who has copied every image of the pile into the folder of its class is done."""
+    for path in sorted(Path("pile").rglob("*.png")):
+        kind = path.stem.split("-")[0]
+        folder = Path("labeled", "stranger" if kind == "dots" else kind)
+        folder.mkdir(exist_ok=True)
+        shutil.copy(path, folder / f"copy of {path.name}")
+    said = printed(capsys, *given, "--apply", "copy")
+    assert "24 of the pile are copies of labeled images, and take their labels" in said
+    assert result()["next_to_label"] == []
+    assert Path("out/report.html").exists()
+    assert sorted_files() == {
+        f"{Path(row['path']).stem.split('-')[0].replace('dots', 'stranger')}/{Path(row['path']).name}"
+        for name, row in rows().items()
+        if name.startswith("pile")
+    }
+
+
+def test_a_pile_that_is_corrected_as_a_whole_is_sorted(capsys, given):
+    printed(capsys, *given)
+    kinds = {name: Path(name).stem.split("-")[0] for name in rows() if name.startswith("pile")}
+    edit({name: {"correct": kind.replace("dots", "stranger")} for name, kind in kinds.items()})
+    table = ["classify", "--labeled", "out/predictions.csv", "--out", "out", *DRAWN]
+    for words in (given, table):
+        said = printed(capsys, *words, "--apply", "copy")
+        assert "Note: 24 corrections are used." in said
+        assert result()["pile"] == 0
+        assert len(rows()) == 33
+        assert sorted_files() == {
+            f"{kind.replace('dots', 'stranger')}/{Path(name).name}" for name, kind in kinds.items()
+        }

@@ -53,6 +53,10 @@ def test_strangers_without_an_estimate_of_their_number():
     assert said[2] == f"2 are sorted out as strangers, {lost}"
 
 
+def test_nothing_is_said_of_strangers_where_everything_is_labeled():
+    assert summary(pile=0).about_strangers() == "Every image of the pile has a label."
+
+
 def test_images_have_an_encoder_and_features_have_none():
     assert summary().lines()[0] == (
         "1 labeled image of 1 class, 8 images in the pile, seen by the encoder photos (torch 2)."

@@ -76,6 +76,8 @@ class FittedPile:
     def next_to_label(self) -> list[int]:
         """Places in `predictions`: never a copy of what is labeled, and of several copies one."""
         features, first = self.rows.features, self.first
+        if first == len(features):  # the pile holds copies of labeled images only
+            return []
         logits, scores = self.classifier.read(features[first:])
         classes = logits.double().softmax(-1).numpy()
         worth = doubt(classes, scores.double().numpy(), self.learned.members)

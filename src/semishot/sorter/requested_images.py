@@ -60,7 +60,7 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
         )
     if not known_images:
         raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
-    if all(item.label is not None for item in listing.items):
+    if not any(item.of_pile for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
     return listing
 
@@ -99,5 +99,5 @@ def check_read(request: ClassifyRequest, rows: Rows) -> None:
         raise InputError(
             f"every row of {request.labeled} has a label: pass --unlabeled, the features of the pile"
         )
-    if None not in labels:
+    if not request.with_features and not any(item.of_pile for item in rows.items):
         raise InputError(f"no image of the pile can be read; {why}")

@@ -78,6 +78,8 @@ class PileSummary:
 
     def about_strangers(self) -> str:
         """How many there likely are, how many are sorted out, and how many are likely missed."""
+        if not self.pile:
+            return "Every image of the pile has a label."
         if self.strangers is None:
             return (
                 "Which images are strangers cannot be told: it takes two labeled images of some class, "
