@@ -128,6 +128,56 @@ def test_the_page_is_made_from_committed_results_which_are_measurements(benchmar
     assert filled == page, "run python benchmarks/summarize.py"
 
 
+def test_the_factors_of_why_it_is_fast_are_those_of_the_results():
+    """Those of its lines that name a table, so that no line keeps a factor that was measured again."""
+
+    def rows(name: str, **held: object) -> list[dict]:
+        path = ROOT / "results" / "speed" / f"{name}.json"
+        found = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        return [row for row in found if held.items() <= row.items()]
+
+    def between(factors: list[float]) -> str:
+        return f"{min(factors):.0f} to {max(factors):.0f}"
+
+    def ratios(field: str, above: list[dict], below: list[dict]) -> list[float]:
+        return [a[field] / b[field] for a, b in zip(above, below, strict=True)]
+
+    ones = rows("update-cuda", contender="our fleet", runs=1)
+    many = rows("update-cuda", contender="our fleet", runs=70)
+    loops = [*rows("sampler-cuda"), *rows("sampler-cpu")]
+    once = [*rows("evaluation-cuda"), *rows("evaluation-cpu")]
+    once = [row for row in once if row["contender"] == "embed once" and row["runs"] == 1]
+    encoded = [
+        rows("runtimes-cpu", threads=2, runtime=f"{runtime}, one by one")
+        for runtime in ("onnxruntime", "torch")
+    ]
+    photographs = [
+        rows("classify_photos-cpu", what=what)
+        for what in ("before, the default (Lite0)", "now, photos-lite0")
+    ]
+    starts = [
+        [
+            *rows("starts-cpu", command="classify", version=version),
+            *rows("starts-cpu", command="predict", version=version),
+        ]
+        for version in ("before", "now")
+    ]
+    classify, predict = ratios("first_seconds", *starts)
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    lines = page.split("## Why it is fast")[1].splitlines()
+    for idea, factor in {
+        "A fleet:": between(ratios("us_per_update_and_run", ones, many)),
+        "An update is one": between([row["times_faster_than_eager"] for row in ones]),
+        "Episodes are drawn": between([row["times_faster_than_loop"] for row in loops]),
+        "A test image": between([row["times_faster_than_loop"] for row in once]),
+        "onnxruntime encodes": f"{ratios('images_per_second', *encoded)[0]:.1f}",
+        "A photograph is": f"{ratios('seconds', *photographs)[0]:.1f}",
+        "Commands say": f"{classify:.1f} (`classify`) and {predict:.1f} (`predict`)",
+    }.items():
+        (line,) = (line for line in lines if line.startswith(f"| {idea}"))
+        assert line.split("|")[2].strip().startswith(factor), (idea, factor)
+
+
 def test_all_of_a_cpu_are_run_in_their_time_and_their_tables_filled(
     benchmarks, tmp_path, monkeypatch, capsys
 ):

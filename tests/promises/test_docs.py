@@ -27,7 +27,7 @@ from semishot.training import validation
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
-FOLDERS = ("docs", "experiments")
+FOLDERS = ("docs", "experiments", "benchmarks")
 DOCS = [ROOT / page for page in PAGES]
 DOCS += [page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
