@@ -176,24 +176,25 @@ def test_nothing_to_tell_by_is_said():
     assert "no refiner" in judge(None, 1, one, here(one)).message
 
 
+WITH = "held-out labels right with the pile,"
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
+        ((9, 8, 7, 0.4, True), f"8 of 9 {WITH} 7 without it, and together more"),
+        ((9, 1, 1, -0.001, True), f"1 of 9 {WITH} 1 without it, and together equally"),
+        ((9, 7, 8, -1.0, True), f"7 of 9 {WITH} 8 without it, and together somewhat less"),
         (
-            (9, 8, 7, 0.4, True),
-            "8 are right with the pile and 7 without it, and their labels are more",
+            (9, None, 8, -6.0, False),
+            "8 of 9 held-out labels right without the pile, and together much less",
         ),
-        (
-            (9, 7, 8, -1.0, True),
-            "7 are right with the pile and 8 without it, and their labels are somewhat less",
-        ),
-        ((9, None, 8, -6.0, False), "8 are right without the pile, and their labels are much less"),
     ],
 )
 def test_a_verdict_on_the_pile_is_words_and_counts(found, said):
     """A log-probability tells a reader nothing."""
     end = "the pile is used" if found[-1] else "the pile does not help, labels alone"
-    assert pile_verdict(*found) == f"of 9 held-out labeled examples {said} probable with it: {end}"
+    assert pile_verdict(*found) == f"{said} probable with it: {end}"
 
 
 def test_held_out_members_give_students_prediction_of_one_more():

@@ -67,10 +67,10 @@ def test_the_usual_images_say_in_a_line_that_the_authors_code_makes_others():
         table_sections.table_section("table1", TABLE1, table1()),
         table5_section([baseline()]),
     ):
-        (line,) = [line for line in as_text(section).splitlines() if "otherwise; to" in line]
+        (line,) = [line for line in as_text(section).splitlines() if "differently; to" in line]
         assert line == (
             "On images prepared as usual, reduced with antialiasing and turned exactly. The authors' code "
-            f"makes them otherwise; to compare with the paper: `{PREPARE}`, then the same with "
+            f"prepares them differently; to compare with the paper: `{PREPARE}`, then the same with "
             "`--data-root FOLDER`."
         )
     other = images.about_images(table1(preparation="nearest"))

@@ -13,6 +13,8 @@ from semishot.estimator.strangers import Members, StrangerCount, Strangers
 NOTHING_TELLS = "every class has one example, so nothing tells whether the pile helps; it is used"
 SURE = 0.7
 """The probability of another class from which on a label is doubted."""
+EVEN = 0.005
+"""A gain of the log-probability that is smaller is none."""
 
 
 class HeldOut(NamedTuple):
@@ -60,15 +62,14 @@ def summary(probabilities: Array, classes: Array) -> HeldOut | None:
 def pile_verdict(count: int, with_pile: int | None, alone: int, gain: float, used: bool) -> str:
     """Whether the pile is used, in words: how many of `count` held-out labels are right, and whether all of
     them are more probable with it (`gain` of the log-probability). None: not known how many with the pile."""
-    right = f"{alone} are right without the pile"
+    right = f"{alone} of {count} held-out labels right without the pile"
     if with_pile is not None:
-        right = f"{with_pile} are right with the pile and {alone} without it"
-    change = "more" if gain > 0 else "somewhat less" if used else "much less"
+        right = f"{with_pile} of {count} held-out labels right with the pile, {alone} without it"
+    change = "somewhat less" if used else "much less"
+    if gain > -EVEN:
+        change = "more" if gain >= EVEN else "equally"
     end = "the pile is used" if used else "the pile does not help, labels alone"
-    return (
-        f"of {count} held-out labeled examples {right}, and their labels are {change} probable with it: "
-        f"{end}"
-    )
+    return f"{right}, and together {change} probable with it: {end}"
 
 
 def doubts(probabilities: Array, rows: Array, classes: Array) -> list[Doubt]:

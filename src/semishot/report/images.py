@@ -59,7 +59,7 @@ def about_images(records: Sequence[Record]) -> str:
         return f"On images prepared as the authors' code does it: {made}. Compare this one with the paper."
     kind = "prepared otherwise" if preparation.name else "prepared as usual"
     return (
-        f"On images {kind}, {made}. The authors' code makes them otherwise; to compare with the paper: "
+        f"On images {kind}, {made}. The authors' code prepares them differently; to compare with the paper: "
         f"`{prepare_command(AUTHORS)}`, then the same with `--data-root {PLACE}`."
     )
 
