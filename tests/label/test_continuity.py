@@ -12,7 +12,7 @@ from semishot.label.requests import LabelRequest
 from semishot.sorter.classify import classify
 from semishot.sorter.move_files import undo
 from semishot.sorter.requests import ClassifyRequest
-from support.labeling import serving
+from support.labeling import label_some, serving
 from support.own_images import MEMBERS, save
 
 
@@ -159,3 +159,24 @@ def test_label_continues_from_classify(own):
     assert not list(asked.pile.rglob("*.png"))
     undo(asked.folder)
     assert len(list(asked.pile.rglob("*.png"))) == 48
+
+
+@pytest.mark.parametrize("how", ["copy", "link"])
+def test_a_pile_that_was_moved_since_is_sorted_again_without_doubles(own, how):
+    """Each file was copied or linked a second time, as name~2, and files moved by hand were forgotten."""
+    asked, _ = own
+    with serving(asked) as (_, client):
+        client.until(lambda state: state["rows"] == 48)
+        label_some(client)
+        client.json("/apply", {"how": how, "which": "confirmed"})
+    sorted_now = asked.folder / "sorted"
+    (sorted_now / "circle/circle-0.png").rename(sorted_now / "cross/circle-0.png")
+    moved = replace(asked, pile=asked.pile.rename(asked.pile.with_name("elsewhere")))
+    with serving(moved) as (_, client):
+        client.until(lambda _: labels(client).get("circle-0.png") == "cross")
+        client.json("/apply", {"how": how, "which": "confirmed"})
+        assert {path.name for path in sorted_now.rglob("*.png")} == {
+            f"{kind}-{n}.png" for kind in MEMBERS for n in range(3)
+        }
+        assert (sorted_now / "cross/circle-0.png").read_bytes()  # it leads to a file
+        assert client.json("/undo", {})["files"] == 9

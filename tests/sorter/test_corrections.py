@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot.sorter import fitted_pile
+from semishot.sorter import fitted_pile, move_files
 from semishot.sorter.embedding import Rows
 from semishot.sorter.fitted_pile import fit_pile
 from semishot.sorter.journal import read_journal
@@ -453,3 +453,78 @@ def test_a_pile_that_is_corrected_as_a_whole_is_sorted(capsys, given):
         assert sorted_files() == {
             f"{kind.replace('dots', 'stranger')}/{Path(name).name}" for name, kind in kinds.items()
         }
+
+
+def links() -> dict[str, str]:
+    """Links of OUT/sorted, and the folder of the pile that each leads to."""
+    here = Path("out/sorted")
+    found = {path.relative_to(here).as_posix(): path for path in here.rglob("*.png")}
+    return {name: path.readlink().relative_to(Path.cwd()).parts[0] for name, path in found.items()}
+
+
+@pytest.fixture
+def linked(capsys, given) -> list[str]:
+    """A pile that was linked, corrected by hand, and moved; the command with its new place."""
+    printed(capsys, *given, "--apply", "link")
+    here = Path("out/sorted")
+    (here / "circle/circle-0.png").rename(here / "cross/circle-0.png")
+    (here / "stripes/stripes-0.png").unlink()
+    Path("pile").rename("elsewhere")
+    return ["elsewhere" if word == "pile" else word for word in given]
+
+
+def test_a_pile_that_was_moved_after_it_was_linked_is_linked_where_it_is(capsys, linked):
+    """The links to the old place stayed, leading nowhere, beside new ones with other names."""
+    Path("elsewhere/dots-0.png").unlink()
+    said = printed(capsys, *linked, "--apply", "link")
+    assert "Note: 1 correction is used." in said
+    assert "again to out/sorted: 23 files in their folders; `semishot undo out` undoes it" in said
+    assert len(links()) == 24
+    assert links().pop("cross/circle-0.png") == "elsewhere"
+    assert [name for name, led in links().items() if led == "pile"] == ["stranger/dots-0.png"]
+    before = links()
+    printed(capsys, *linked, "--apply", "link")
+    assert links() == before
+    assert printed(capsys, "undo", "out").startswith("24 links removed")
+    assert not Path("out/sorted").exists()
+
+
+def test_links_of_a_moved_pile_stay_unless_it_is_sorted_again(capsys, linked):
+    said = printed(capsys, *linked)
+    assert "Note: 1 correction is used." in said
+    assert "out/sorted is as it was: pass --apply to sort it again" in said
+    assert set(links().values()) == {"pile"}
+    assert printed(capsys, "undo", "out").startswith("23 links removed")
+
+
+def test_killed_while_links_of_a_moved_pile_are_made_anew_it_goes_on(capsys, linked, monkeypatch):
+    def killed(*of):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(move_files, "write_journal", killed)  # the old links are removed by then
+        with pytest.raises(SystemExit):
+            printed(capsys, *linked, "--apply", "link")
+    assert links() == {}
+    said = printed(capsys, *linked, "--apply", "link")
+    assert "Note: 1 correction is used." in said
+    assert len(links()) == 24
+    assert set(links().values()) == {"elsewhere"}
+    assert links()["cross/circle-0.png"]
+    assert printed(capsys, "undo", "out").startswith("24 links removed")
+
+
+def test_what_takes_the_place_of_a_link_of_a_moved_pile_is_left_alone(capsys, linked, monkeypatch):
+    place = Path("out/sorted/circle/circle-1.png")
+
+    def meanwhile(sorting):
+        place.unlink()
+        place.write_bytes(b"of the user")
+        return begin(sorting)
+
+    begin = move_files.begin
+    monkeypatch.setattr("semishot.sorter.classify.begin", meanwhile)
+    with pytest.raises(SystemExit):
+        printed(capsys, *linked, "--apply", "link")
+    assert "circle-1.png: File exists" in capsys.readouterr().out
+    assert place.read_bytes() == b"of the user"

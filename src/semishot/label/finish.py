@@ -16,9 +16,11 @@ from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
 from semishot.sorter import move_files
 from semishot.sorter.answer_state import ConflictError
+from semishot.sorter.corrections import SortedPile
 from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
+from semishot.sorter.moved_pile import followed
 from semishot.sorter.plan_files import behind_link
 from semishot.sorter.predictions import csv_table, write_text
 from semishot.sorter.requests import How
@@ -186,7 +188,9 @@ def apply(
             outcome = move_files.complete(before)
             session.reader.look_again.set()
             return outcome.count, outcome.problems
-        files = find_sorted(before) if before is not None else []
+        files = []
+        if before is not None:
+            files = followed(SortedPile(before, find_sorted(before)), pile, out).files
         planned = plan(session, how, which)
         if shown is not None and planned.version != shown:
             raise ConflictError("there are new answers or files since then; this is the plan now")

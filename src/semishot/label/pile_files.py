@@ -8,6 +8,7 @@ from semishot.label.requests import LabelRequest
 from semishot.sorter.corrections import SortedPile, corrected, from_predictions
 from semishot.sorter.journal import read_journal, trusted
 from semishot.sorter.listing import Item, Listing, from_folders
+from semishot.sorter.moved_pile import followed
 from semishot.sorter.out_folder import PREDICTIONS
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.real_paths import real_path
@@ -68,7 +69,7 @@ def left_by_classify(request: LabelRequest, listing: Listing) -> LeftByClassify:
     sorting = read_journal(out, trusted(request.pile))
     before = None
     if sorting is not None and sorting.done:
-        before = SortedPile(sorting, find_sorted(sorting))
+        before = followed(SortedPile(sorting, find_sorted(sorting)), request.pile, out)
     for item in corrected(listing.items, request.pile, out, before, answers=False):
         if item.correct:
             left.corrections[item.shown] = item.correct

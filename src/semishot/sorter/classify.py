@@ -290,7 +290,8 @@ def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | N
     planned = {(one.source, one.digest) for one in wanted}
     gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]
     if gone:
-        notes.append(f"{len(gone):,} files sorted before are gone, or have changed")
+        one, several = "file sorted before is gone, or has", "files sorted before are gone, or have"
+        notes.append(f"{counted(len(gone), one, several)} changed")
     sorting = move_files.plan(request.out, how, wanted, files)
     check_undoable(sorting, request.unlabeled)
     return Planned(sorting, notes)

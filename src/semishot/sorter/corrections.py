@@ -126,7 +126,7 @@ class SortedPile:
     sorting: Sorting
     files: list[SortedFile]
     moved: dict[Path, Path] = field(default_factory=dict)
-    """Originals of copies that the user has moved with the pile: from where to where."""
+    """Originals of copies and links that the user has moved with the pile: from where to where."""
 
     @property
     def gone(self) -> set[Path]:

@@ -54,6 +54,8 @@ class Sorting:
     how: How
     done: bool
     steps: tuple[Step, ...]
+    stale: tuple[tuple[Path, Path], ...] = ()
+    """Links of an earlier sorting, and where they lead: the pile was there. Removed, and made anew."""
 
     def target(self, step: Step) -> Path:
         return self.out / SORTED / step.folder / step.name

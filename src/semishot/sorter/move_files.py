@@ -42,7 +42,15 @@ DONE = {"move": "moved", "copy": "copied", "link": "linked"}
 
 
 def begin(sorting: Sorting) -> Sorting:
-    """Write the plan, before any file is touched."""
+    """Write the plan, before any file is touched.
+
+    Links to where the pile was lead nowhere, and are removed first: the journal that is there until then
+    knows them, and the sorting that follows, or the next one after a kill, makes them anew.
+    """
+    for path, led in sorting.stale:
+        check_folder(path.parent)
+        if path.is_symlink() and path.readlink() == led:
+            path.unlink()
     write_journal(sorting, MOST_PLANNED)
     return sorting
 

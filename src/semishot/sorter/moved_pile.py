@@ -1,4 +1,4 @@
-"""A pile that was moved after it was copied: each copy belongs to the file of its name and content."""
+"""A pile moved after it was copied or linked: each copy belongs to the file of its name and content."""
 
 import os
 from dataclasses import replace
@@ -14,11 +14,11 @@ __all__ = ["followed"]
 
 
 def followed(before: SortedPile, pile: Path | None, out: Path) -> SortedPile:
-    """The sorting with the originals of its copies where they are now, if they are not where they were.
+    """The sorting with the originals of its copies and links where they are now, if they were moved.
 
-    A moved file is its own original, and a link leads to the old place: these stay as they are.
+    A link leads to the old place until the pile is sorted again. A moved file is its own original.
     """
-    if before.sorting.how != "copy" or pile is None or not pile.is_dir():
+    if before.sorting.how == "move" or pile is None or not pile.is_dir():
         return before
     if all(os.path.lexists(one.step.source) for one in before.files):
         return before
@@ -35,7 +35,8 @@ def followed(before: SortedPile, pile: Path | None, out: Path) -> SortedPile:
             now := _same(by_name.get(source.name, []), one.step.digest)
         ):
             moved[source] = now
-            one = replace(one, step=replace(one.step, source=now))
+            led = source if before.sorting.how == "link" and one.path is not None else None
+            one = replace(one, step=replace(one.step, source=now), led=led)
         files.append(one)
     return replace(before, files=files, moved=moved)
 

@@ -22,6 +22,8 @@ class SortedFile:
     """OUT/sorted/FOLDER/NAME; None: it is not there, or not sorted yet."""
     sure: bool = True
     """Whether every file of OUT/sorted could be read while it was searched."""
+    led: Path | None = None
+    """Of a link whose file has been moved with the pile since: where it leads. `step` has the new place."""
 
     @property
     def moved_by_hand(self) -> bool:
@@ -34,9 +36,10 @@ class SortedFile:
 
     def at_its_place(self) -> Step:
         """The step, as if it had led to where the file is now."""
+        step = replace(self.step, source=self.led or self.step.source, was=None)
         if self.path is None:
-            return replace(self.step, was=None)
-        return replace(self.step, folder=self.path.parent.name, name=self.path.name, was=None)
+            return step
+        return replace(step, folder=self.path.parent.name, name=self.path.name)
 
 
 def find_sorted(sorting: Sorting, known: Collection[Path] = ()) -> list[SortedFile]:
