@@ -9,6 +9,7 @@ import pytest
 
 from semishot.commands.exit_codes import one_line_errors
 from semishot.errors import InputError, Terminated
+from semishot.system.interruptions import note_left
 
 
 def full() -> OSError:
@@ -19,12 +20,8 @@ def full() -> OSError:
     ("error", "code", "line"),
     [
         (InputError("no data"), 2, "no data"),
-        (
-            KeyboardInterrupt(),
-            130,
-            "interrupted; the same command continues from the last checkpoint",
-        ),
-        (Terminated(), 143, "interrupted; the same command continues from the last checkpoint"),
+        (KeyboardInterrupt(), 130, "interrupted; what is left"),
+        (Terminated(), 143, "interrupted; what is left"),
         (
             full(),
             1,
@@ -48,6 +45,7 @@ def full() -> OSError:
     ],
 )
 def test_what_ends_a_command_is_one_line_and_a_code(error, code, line, capsys):
+    note_left("what is left")
     with pytest.raises(SystemExit) as ended, one_line_errors():
         raise error
     assert ended.value.code == code

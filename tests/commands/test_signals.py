@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-LINE = "semishot: interrupted; the same command continues from the last checkpoint"
+LINE = "semishot: interrupted"
 BEGIN = """\
 import ctypes, os, sys, threading
 del os.environ["SEMISHOT_GRACE"]

@@ -90,7 +90,7 @@ def test_a_server_that_cannot_end_in_good_order_ends_all_the_same(asked):
         said = server.stderr.read()
         assert server.wait(60) == 143
     assert said.splitlines()[1:] == [
-        "semishot: interrupted; the same command continues from the last checkpoint"
+        "semishot: interrupted; answers are kept, and the same command continues"
     ]
 
 

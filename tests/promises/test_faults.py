@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from semishot.commands.interrupted import LEFT
 from semishot.data.image_sources import WholeFile
 from semishot.data.pool import ImageClass, save_pool
 from semishot.data.pool_builder import PlannedClass as Planned
@@ -95,9 +96,8 @@ def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
     """The signal goes to the workers too, as from a terminal: none of them complains."""
     found = faults[fault]
     assert found["code"] == code
-    assert lines(found["said"]) == [
-        "semishot: interrupted; the same command continues from the last checkpoint"
-    ]
+    command = fault.removeprefix("SIGINT: ").removeprefix("SIGTERM: ").removesuffix(" table5")
+    assert lines(found["said"]) == [f"semishot: interrupted; {LEFT[command]}"]
     assert found["left"]
     assert not [path for path in found["left"] if path.endswith((".tmp", ".lock"))]
     assert found["differs"] == []

@@ -10,11 +10,11 @@ from types import FrameType
 from typing import NoReturn
 
 from semishot.errors import InputError, Terminated, printable
+from semishot.system.interruptions import interrupted_line
 from semishot.system.streams import discard, flushed_results, nobody_reads
 
 LONGEST = 1000
 """The most characters of the line."""
-INTERRUPTED_LINE = "interrupted; the same command continues from the last checkpoint"
 REFUSED, WRONG_USE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 130, 141, 143
 """An error of the system (disk full, no permission); wrong input; Ctrl-C; nobody reads the output any
 more (`| head`), as other tools; SIGTERM."""
@@ -41,7 +41,7 @@ def one_line_errors() -> Iterator[None]:
     except (Exception, KeyboardInterrupt) as error:
         if received or isinstance(error, KeyboardInterrupt):  # libraries may convert it
             terminated = signal.SIGTERM in received or isinstance(error, Terminated)
-            _end(INTERRUPTED_LINE, TERMINATED if terminated else INTERRUPTED)
+            _end(interrupted_line(), TERMINATED if terminated else INTERRUPTED)
         if isinstance(error, InputError):
             _end(str(error), WRONG_USE)
         if isinstance(error, BrokenPipeError) and nobody_reads(error):

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from semishot.commands.exit_codes import (
     INTERRUPTED,
-    INTERRUPTED_LINE,
     TERMINATED,
     last_line,
     one_line,
     said_last_line,
     watched,
 )
+from semishot.system.interruptions import interrupted_line
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -79,7 +79,7 @@ def _wait_for_signals(reader: int, grace: float) -> None:
 def _end_process(received: set[int]) -> NoReturn:
     """Say the line, unless the main thread has, and end: without locks that another thread may hold."""
     if last_line.acquire(timeout=1.0) and not said_last_line.is_set():  # not released: one line
-        _write_to_stderr(f"{one_line(INTERRUPTED_LINE)}\n".encode())
+        _write_to_stderr(f"{one_line(interrupted_line())}\n".encode())
     _kill_children()
     os._exit(TERMINATED if signal.SIGTERM in received else INTERRUPTED)
 

@@ -53,6 +53,7 @@ from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import check_device
 from semishot.system.files import whole_folder
+from semishot.system.interruptions import note_left
 from semishot.system.locks import Lock
 from semishot.system.progress import Seconds, doing
 from semishot.system.real_paths import real_place
@@ -87,6 +88,8 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
     """Learn from the labeled images and the pile; write predictions, a page and the model to `out`."""
     out, pile = request.out, request.unlabeled
     _check(request)
+    if request.with_features:
+        note_left("run it again")
     if request.apply is not None:
         check_undoable(Sorting(out, request.apply, False, ()), pile)
     before = read_journal(out, trusted(pile))
@@ -130,8 +133,9 @@ def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
         (out / SCRATCH).unlink(missing_ok=True)
     applied = None
     if planned is not None:
-        outcome = move_files.complete(begin(planned.sorting))
         command = undo_command(out, pile)
+        note_left(_half_sorted(command))
+        outcome = move_files.complete(begin(planned.sorting))
         applied = Applied(outcome, planned.notes, command, before is not None)
     return Classified(out, fitted.predictions, summary, applied, before is not None)
 
@@ -197,7 +201,12 @@ def _complete(before: Sorting, request: ClassifyRequest) -> Completed:
             f"an interrupted sorting is in {before.out}: run it with --apply {before.how} to complete it, "
             f"or `{command}`"
         )
+    note_left(_half_sorted(command))
     return Completed(before.out, Applied(move_files.complete(before), [], command))
+
+
+def _half_sorted(command: str) -> str:
+    return f"some files are sorted: the same command sorts the others, `{command}` undoes it"
 
 
 def _check_again(before: Sorting | None, request: ClassifyRequest) -> None:
