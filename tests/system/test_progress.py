@@ -41,6 +41,18 @@ def test_lines_tell_share_rate_and_time_left_now_and_then(clock, capsys):
     assert line == f"work: 50%, {rate:,.0f} images/s, {50 / rate:.0f} s left loss 0.5"
 
 
+def test_there_is_no_time_left_until_it_is_known(clock, capsys):
+    """What is loaded for the first images was counted: a minute of work was hours at first."""
+    opened = Meter("work", 1000, "images")
+    clock[0] += progress.SECONDS_BETWEEN_LINES
+    opened.advance(1)
+    clock[0] += progress.SECONDS_BETWEEN_LINES
+    opened.advance(100)
+    lines = capsys.readouterr().err.splitlines()
+    rate = 100 / progress.SECONDS_BETWEEN_LINES
+    assert lines == ["work: 0%", f"work: 10%, {rate:,.0f} images/s, {899 / rate:.0f} s left"]
+
+
 def test_nothing_done_yet_has_no_time_left(clock, capsys):
     opened = Meter("work", 100)
     clock[0] += 2 * progress.SECONDS_BETWEEN_LINES

@@ -32,14 +32,19 @@ class Seconds:
 
 
 class Meter:
-    """Counts work done; call `advance` as often as you like."""
+    """Counts work done; call `advance` as often as you like.
+
+    Rate and time left do without the first piece of work: what is loaded or compiled for it would make them
+    look like hours. So there are none until there is a second piece.
+    """
 
     def __init__(self, label: str, total: int, unit: str = "") -> None:
         self.label, self.total, self.unit, self.done = label, total, unit, 0
         self.seconds = Seconds()
-        self.skipped = 0  # done by an earlier run: not counted in the rate
+        self.skipped = 0  # done by an earlier run
+        self.warm: tuple[int, float] | None = None  # what was done with the first piece, and when
         self.console = Console(stderr=True)
-        self.begun = self.last_line = time.monotonic()
+        self.last_line = time.monotonic()
         self.bar: Progress | None = None
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
@@ -51,23 +56,31 @@ class Meter:
             self.bar.start()
 
     def skip(self, amount: int) -> None:
-        """Count work that an earlier run has done."""
+        """Count work that an earlier run has done, before any other."""
         self.skipped += amount
-        self.advance(amount)
+        self.done += amount
+        self._show(0.0, "")
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         self.done += amount
         now = time.monotonic()
-        rate = (self.done - self.skipped) / max(now - self.begun, 1e-9)
+        if self.warm is None:
+            self.warm = self.done, now
+        done, first = self.warm
+        self._show((self.done - done) / max(now - first, 1e-9), note)
+
+    def _show(self, rate: float, note: str) -> None:
+        """rate: in seconds; 0: not known yet."""
+        now, speed = time.monotonic(), f"{rate:,.0f} {self.unit}/s" if rate else ""
         if self.bar is not None:
             about = f"{self.label} {note}".strip()
-            speed = f"{rate:,.0f} {self.unit}/s"
             self.bar.update(self.task, completed=self.done, description=about, rate=speed)
-        elif now - self.last_line >= SECONDS_BETWEEN_LINES and rate > 0:
+        elif now - self.last_line >= SECONDS_BETWEEN_LINES and self.warm is not None:
             self.last_line = now
-            share, left = self.done / self.total, (self.total - self.done) / rate
-            line = f"{self.label}: {share:.0%}, {rate:,.0f} {self.unit}/s, {left:.0f} s left {note}"
-            print(line.rstrip(), file=sys.stderr, flush=True)
+            parts = [f"{self.label}: {self.done / self.total:.0%}"]
+            if rate:
+                parts += [speed, f"{(self.total - self.done) / rate:.0f} s left"]
+            print(f"{', '.join(parts)} {note}".rstrip(), file=sys.stderr, flush=True)
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
