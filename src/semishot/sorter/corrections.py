@@ -7,6 +7,7 @@ from pathlib import Path
 
 from semishot.errors import InputError, counted, printable
 from semishot.sorter.answered_files import Answered, answered
+from semishot.sorter.escaped_names import written_path
 from semishot.sorter.journal import Sorting
 from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, Table, as_label, read_table
 from semishot.sorter.move_files import class_folders
@@ -56,7 +57,8 @@ def from_predictions(path: Path) -> Listing:
     listing = Listing()
     pile: list[Item] = []
     for line, row in table.rows:
-        name, label, correct = row["path"], unquoted(row["label"]), _correct(row, classes)
+        name, label = written_path(row["path"]), unquoted(row["label"])
+        correct = _correct(row, classes)
         if not name or "\0" in name:
             listing.skipped.append(Skipped(f"{path}, line {line}", "names no path"))
             continue
@@ -99,7 +101,9 @@ def read_corrections(out: Path) -> dict[str, str]:
         return {}  # of version 0.1
     classes = _classes(table)
     found = {
-        row["path"]: _correct(row, classes) for _, row in table.rows if "\0" not in row["path"]
+        written_path(row["path"]): _correct(row, classes)
+        for _, row in table.rows
+        if "\0" not in row["path"]
     }
     return {name: correct for name, correct in found.items() if name and correct}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError, counted, printable
+from semishot.sorter.escaped_names import written_path
 from semishot.system.real_paths import real_path
 from semishot.system.tables import read_rows
 
@@ -174,7 +175,7 @@ def from_table(table: Path) -> Listing:
             labeled.skipped.append(Skipped(f"{table}, line {line}", "names no path"))
             continue
         into = labeled if label is not None else others
-        path = table.parent / name
+        path = table.parent / written_path(name, table.parent)
         into.items.append(Item(str(path), label, path, of_pile=label is None))
     labeled.items += others.items
     if strangers := sum(item.label == STRANGER for item in labeled.items):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semishot.sorter.escaped_names import escaped, unescaped
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import write_whole
 
@@ -139,8 +140,7 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are escaped."""
-    data = text.encode("utf-8", "backslashreplace")
-    write_whole(path, data)
+    write_whole(path, escaped(text))
 
 
 def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -159,5 +159,6 @@ def _harmless(cell: object, prefix: str) -> object:
 
 
 def unquoted(cell: str) -> str:
-    """A label as it was before `_harmless`."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
+    """A label as it was before `_harmless` and `write_text`."""
+    quoted = cell.startswith("'") and cell[1:].startswith(FORMULA)
+    return unescaped(cell[1:] if quoted else cell)
