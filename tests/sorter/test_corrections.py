@@ -118,6 +118,25 @@ def test_a_label_that_was_changed_is_not_passed_over(capsys, given):
     assert not Path("o").exists()
 
 
+def test_labels_that_were_changed_are_not_overwritten(capsys, given):
+    """Corrections in the wrong column were lost without a word."""
+    printed(capsys, *given)
+    names = ["pile/more/circle-0.png", "pile/more/circle-1.png"]
+    edit({names[0]: {"label": rows()[names[0]]["runner_up"]}, names[1]: {"label": "sparrow"}})
+    held = Path("out/predictions.csv").read_bytes()
+    line = refusal(capsys, *given, "--apply", "move")
+    assert "the label of pile/more/circle-0.png, and of 1 more, was changed; leave it, and" in line
+    assert Path("out/predictions.csv").read_bytes() == held
+    assert not Path("out/sorted").exists()
+    edit({name: {"correct": "cross"} for name in names})  # the labels need not be as they were
+    assert "Note: 2 corrections are used." in printed(capsys, *given)
+    few = {name: row for name, row in rows().items() if row["decision"] != "labeled"}
+    del few["pile/dots-0.png"]  # nor need all rows or columns be there
+    text = "".join(f"{name},{row['label']},{row['decision']},\n" for name, row in few.items())
+    Path("out/predictions.csv").write_text("path,label,decision,correct\n" + text)
+    printed(capsys, *given)
+
+
 def test_predictions_that_are_no_table_any_more_are_one_line(capsys, given):
     printed(capsys, *given)
     Path("out/predictions.csv").write_bytes("path,correct\nü,ü".encode("latin-1"))

@@ -20,6 +20,7 @@ __all__ = [
     *(
         "SortedPile",
         "absent_corrections",
+        "check_labels",
         "corrected",
         "from_answers",
         "from_predictions",
@@ -54,6 +55,7 @@ def from_predictions(path: Path) -> Listing:
         if column not in table.columns:
             raise InputError(f"{path} has no column {column}: run classify again")
     classes = _classes(table)
+    _check_labels(path, table, classes)
     listing = Listing()
     pile: list[Item] = []
     for line, row in table.rows:
@@ -63,17 +65,42 @@ def from_predictions(path: Path) -> Listing:
             listing.skipped.append(Skipped(f"{path}, line {line}", "names no path"))
             continue
         given = row[DECISION] == LABELED
-        unknown = bool(classes) and row[DECISION] != CORRECTED and label not in classes
-        if not given and not correct and (unknown or label in ("", unquoted(row[RUNNER_UP]))):
-            raise InputError(
-                f"{path}, line {line}: the label of {printable(name)} was changed; leave it, and write the "
-                f"right class into the column {CORRECT}"
-            )
         known = correct or (as_label(label) if given else None)
         item = Item(str(Path(name)), known, Path(name), not given, correct)
         (listing.items if known else pile).append(item)
     listing.items += pile
     return listing
+
+
+def check_labels(out: Path, classes: Collection[str]) -> None:
+    """Refuse to replace OUT/predictions.csv, whose corrections are in the wrong column.
+
+    classes: those known otherwise. What cannot be told is passed over: another class that was not second.
+    """
+    path = out / PREDICTIONS
+    if path.exists():
+        table = read_table(path)
+        if {"path", "label", RUNNER_UP, DECISION, CORRECT} <= set(table.columns):
+            _check_labels(path, table, _classes(table) | set(classes))
+
+
+def _check_labels(path: Path, table: Table, classes: Collection[str]) -> None:
+    """A guess that was changed is no class, or the one that was second: that cannot have been written."""
+    changed = []
+    for line, row in table.rows:
+        label, decision = unquoted(row["label"]), row[DECISION]
+        if not row["path"] or decision == LABELED or row[CORRECT].strip():
+            continue
+        unknown = bool(classes) and decision != CORRECTED and label not in classes
+        if unknown or label in ("", unquoted(row[RUNNER_UP])):
+            changed.append((line, row["path"]))
+    if changed:
+        line, name = changed[0]
+        more = f", and of {len(changed) - 1:,} more," if len(changed) > 1 else ""
+        raise InputError(
+            f"{path}, line {line}: the label of {printable(name)}{more} was changed; leave it, and write the "
+            f"right class into the column {CORRECT}"
+        )
 
 
 def from_answers(path: Path, listing: Listing) -> Listing:

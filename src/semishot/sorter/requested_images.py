@@ -7,6 +7,7 @@ from semishot.errors import InputError
 from semishot.sorter.corrections import (
     SortedPile,
     absent_corrections,
+    check_labels,
     corrected,
     from_answers,
     from_predictions,
@@ -47,6 +48,7 @@ def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Lis
         )
     else:
         listing = from_folders(labeled, pile, apart)
+    check_labels(request.out, {item.label for item in listing.items if item.label})
     listing.items = in_order(corrected(listing.items, unlabeled, request.out, before))
     listing.absent = absent_corrections(listing.items, request.out, before)
     listing.notes += note_on_answers(listing.items, request.out)
