@@ -80,6 +80,30 @@ def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
     tab.wait("document.getElementById('model-text').textContent.startsWith('Saved in')")
 
 
+def test_where_there_is_nothing_to_sort_nothing_is_said_of_undoing_it(tab):
+    """It spoke of undo, of 0 bytes, and had a button that copies 0 files."""
+    page = tab.page
+    page.click("#finish")
+    tab.wait("document.getElementById('plan').textContent")
+    said = "There is nothing to sort yet: label some images first."
+    for how in ("copy", "move", "link"):
+        page.check(f'input[name="how"][value="{how}"]')
+        assert page.locator("#plan").text_content() == said
+        assert not page.locator("#apply").is_visible()
+    tab.shut()
+    tab.new_class("circle", "circle-0.png")
+    page.click("#finish")
+    tab.wait("document.getElementById('apply').textContent.startsWith('Link 48')")
+    assert "undoes it" in page.locator("#plan").text_content()
+    tab.shut()
+    tab.press("Control+z")
+    tab.settle()
+    page.click("#finish")
+    page.check('input[name="which"][value="confirmed"]')
+    tab.wait("document.getElementById('plan').textContent.includes('no image is confirmed yet')")
+    tab.shut()
+
+
 def test_every_key(tab):
     page = tab.page
     sorted_by_class(tab)

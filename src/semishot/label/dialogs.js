@@ -255,7 +255,7 @@ export function dialogs(page) {
     } catch {
       if (mine !== planning) return;
       $("finish-wrong").textContent = found?.problem || "The server does not answer.";
-      $("apply").disabled = true;
+      $("apply").hidden = true;
       return;
     }
     if (mine !== planning) return;
@@ -275,7 +275,8 @@ export function dialogs(page) {
     }
     const verb = { copy: "copied", move: "moved", link: "linked by symbolic links" }[value("how")];
     const again = Boolean(done);
-    const first = element("p", "", again ? `Sorted again by the answers of now, in ${found.out}; files that lie in the right folder stay:` : found.files ? `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:` : "There is nothing to sort yet.");
+    const nothing = value("which") === "confirmed" ? "There is nothing to sort: no image is confirmed yet." : "There is nothing to sort yet: label some images first.";
+    const first = element("p", "", !found.files ? nothing : again ? `Sorted again by the answers of now, in ${found.out}; files that lie in the right folder stay:` : `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:`);
     const folders = element("ul");
     folders.tabIndex = 0; // it may have to be scrolled
     folders.setAttribute("aria-label", "Folders");
@@ -290,8 +291,8 @@ export function dialogs(page) {
     if (value("how") === "copy" && !again) rest.push(`This takes ${size(found.bytes)}; ${size(found.free)} are free.`);
     if (value("how") === "move" && !again) rest.push(`They leave ${found.pile}.`);
     rest.push(`Nothing is overwritten, and “${found.command}” undoes it.`);
-    $("plan").replaceChildren(first, ...(found.files ? [folders] : []), element("p", "", rest.join(" ")));
-    $("apply").disabled = !found.files;
+    $("plan").replaceChildren(first, ...(found.files ? [folders, element("p", "", rest.join(" "))] : []));
+    $("apply").hidden = !found.files;
     $("apply").textContent = again ? "Sort again" : `${{ copy: "Copy", move: "Move", link: "Link" }[value("how")]} ${counted(found.files, "file")}`;
   }
   function size(bytes) {
