@@ -311,6 +311,64 @@ def test_a_plan_of_many_folders_is_scrolled_down_only(tab):
     assert (wide, high > visible) == (shown, True)
 
 
+def test_the_button_back_leads_to_the_place_before_and_closes_what_is_open(tab):
+    """It left the page."""
+    page = tab.page
+    page.locator(".tile").first.dblclick()
+    page.wait_for_selector("#large[open]")
+    page.go_back()
+    page.wait_for_selector("#large", state="hidden")
+    sorted_by_class(tab)
+    places = page.locator('.place[data-place^="class:"]')
+    for number in range(2):
+        places.nth(number).click()
+    page.go_back()
+    tab.wait("document.getElementById('title').textContent === 'circle'")
+    page.go_forward()
+    tab.wait("document.getElementById('title').textContent === 'cross'")
+    page.click("#edit")  # a class is edited where it is shown
+    page.click("#class-delete")
+    tab.settle()
+    tab.wait("document.getElementById('title').textContent === 'Overview'")
+    page.go_back()
+    tab.wait("document.getElementById('title').textContent === 'circle'")
+    assert tab.classes() == ["circle", "stripes"]
+
+
+def test_what_is_not_found_is_said_and_enter_waits_for_a_slow_server(tab):
+    """Nothing was said, and Enter before the answer closed the dialog."""
+    page, held = tab.page, []
+    tab.press("/")
+    page.keyboard.type("no such file")
+    tab.wait("document.getElementById('find-none').textContent.startsWith('No class and no file')")
+    tab.press("Enter")
+    assert page.locator("#find-dialog").is_visible()
+    tab.shut()
+    page.route("**/find?*", lambda route: held.append(route))
+    tab.press("/")
+    page.keyboard.type("dots-1")
+    tab.press("Enter")
+    assert page.locator("#find-none").text_content() == "Looking…"
+    while not held:
+        page.wait_for_timeout(15)
+    held[-1].continue_()
+    tab.wait("document.getElementById('title').textContent === 'Files with “dots-1”'")
+    page.unroute("**/find?*")
+
+
+def test_at_twice_the_size_what_is_selected_can_be_seen(chromium, client):
+    """The answers covered the pictures in a window of 1280 x 800 at 200 %."""
+    context = chromium.new_context(viewport={"width": 640, "height": 400}, device_scale_factor=2)
+    tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
+    tab.new_class("circle", "circle-0.png")
+    tab.new_class("cross", "cross-0.png")
+    first = tab.page.locator(".tile").first
+    first.click()
+    tile, bar = first.bounding_box(), tab.page.locator("#bar").bounding_box()
+    assert tile["y"] + tile["height"] <= bar["y"]
+    context.close()
+
+
 def test_two_tabs_agree(tab):
     other = Tab(tab.context.new_page()).open(tab.page.url)
     tab.page.bring_to_front()  # in the other one, frames are rare

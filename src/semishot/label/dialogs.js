@@ -9,6 +9,9 @@ export function dialogs(page) {
   const now = () => page.state();
 
   for (const dialog of document.querySelectorAll("dialog")) {
+    new MutationObserver(() => {
+      if (dialog.open && !history.state) history.pushState({ place: page.place() }, ""); // else Back would leave the page
+    }).observe(dialog, { attributeFilter: ["open"] });
     dialog.addEventListener("click", (event) => {
       if (event.target.closest("[data-close]")) dialog.close();
       if (event.target === dialog && !dialog.classList.contains("large")) {
@@ -73,7 +76,7 @@ export function dialogs(page) {
   $("class-delete").addEventListener("click", () => change({ kind: "delete", class: editing }));
 
   /* find */
-  let results = [], at = 0, searching = 0, searches = 0;
+  let results = [], at = 0, searching = 0, searches = 0, asking = false, entered = false;
   function find() {
     $("find-input").value = "";
     $("find-dialog").showModal();
@@ -93,24 +96,34 @@ export function dialogs(page) {
       run: () => (chosen ? page.answer(one.id) : page.go(`class:${one.id}`)),
     }));
     at = 0;
+    entered = false;
+    asking = text.length > 0;
     list();
     clearTimeout(searching);
     const mine = ++searches;
-    if (text.length < 1) return;
+    if (!asking) return;
     searching = setTimeout(async () => {
-      const response = await fetch(`/find?text=${encodeURIComponent(text)}`);
-      if (!response.ok) return;
-      const answer = await response.json();
+      const answer = await asked(text);
       if (mine !== searches) return;
+      asking = false;
+      if (!answer) { $("find-none").textContent = "The server does not answer."; return; }
       const { images } = answer;
       for (const image of images.slice(0, 8)) {
         results.push({ image, name: plainText(answer.names[image]?.[0] || `image ${image}`), what: "file", run: () => page.refind(text, images, image) });
       }
       if (images.length) results.push({ name: `All ${number(images.length)}${images.length === 200 ? " or more" : ""} files with “${text}”`, what: "show", run: () => page.refind(text, images, images[0]) });
       list();
+      if (entered && results.length) pick(0);
     }, 120);
   }
+  async function asked(text) {
+    try {
+      const response = await fetch(`/find?text=${encodeURIComponent(text)}`);
+      return response.ok ? await response.json() : null;
+    } catch { return null; }
+  }
   function list() {
+    $("find-none").textContent = results.length || !$("find-input").value.trim() ? "" : asking ? "Looking…" : "No class and no file has this in its name.";
     $("find-list").replaceChildren(...results.map((one, place) => {
       const line = element("li");
       line.id = `found-${place}`;
@@ -128,8 +141,9 @@ export function dialogs(page) {
   }
   function pick(place) {
     const one = results[place];
+    if (!one) { entered = asking; return; } // Enter may come before what is found
     $("find-dialog").close();
-    one?.run();
+    one.run();
   }
   $("find-input").addEventListener("input", search);
   $("find-input").addEventListener("keydown", (event) => {

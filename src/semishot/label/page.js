@@ -13,7 +13,7 @@ let state = null, arranged = null, place = "all", least = false, found = null;
 let cursor = { section: null, index: 0 }, anchor = null;
 const selected = new Set(), names = new Map(), asking = new Set();
 
-history.replaceState(null, "", "/"); // the token is used
+history.replaceState(history.state, "", "/"); // the token is used
 
 /* ---- the server ---- */
 
@@ -175,6 +175,26 @@ function drawPlaces() {
 function go(to) {
   if (to === place) return;
   if (to.startsWith("class:") && state.index(Number(to.slice(6))) < 0) { toast("This class is gone."); return; }
+  history.pushState({ place: to }, "");
+  show(to);
+}
+
+/** The browser's Back closes what is open, or else leads to the place before. */
+function back(event) {
+  const open = document.querySelectorAll("dialog[open]");
+  if (open.length) {
+    history.pushState({ place }, "");
+    open.forEach((dialog) => dialog.close());
+    return;
+  }
+  if (!state) return;
+  const to = event.state?.place || "all";
+  const gone = to === "find" ? !found : to.startsWith("class:") && state.index(Number(to.slice(6))) < 0;
+  show(gone ? "all" : to);
+  focusTiles();
+}
+
+function show(to) {
   place = to;
   selected.clear();
   cursor = { section: null, index: 0 };
@@ -264,9 +284,13 @@ const grid = new Grid($("main"), $("grid"), {
 function editButton(index) {
   const edit = element("button", "quiet wide", "Edit");
   edit.type = "button";
-  edit.dataset.edit = state.classes[index][0];
-  edit.setAttribute("aria-label", `Rename, merge or delete ${className(index)}`);
-  return edit;
+  return editing(edit, index);
+}
+
+function editing(button, index) {
+  button.dataset.edit = state.classes[index][0];
+  button.setAttribute("aria-label", `Rename, merge or delete ${className(index)}`);
+  return button;
 }
 
 function stateOf(row) {
@@ -353,6 +377,9 @@ function draw(glide = true, focusedImage = currentImage()) {
   $("lead").textContent = lead;
   const orderable = place === "none" || place.startsWith("class:");
   $("order").hidden = !orderable;
+  const index = place.startsWith("class:") ? state.index(Number(place.slice(6))) : -1;
+  $("edit").hidden = index < 0;
+  if (index >= 0) editing($("edit"), index);
   $("order").textContent = least ? "Least sure first" : "Surest first";
   const hadFocus = document.activeElement?.classList.contains("tile");
   grid.show(sectionsNow(), state, glide);
@@ -756,9 +783,10 @@ function tileSize() {
 }
 
 const boxes = dialogs({
-  badge, className, colorOf, toast, answerButtons, answer, does, command, go, stateOf, names, grid, selected, state: () => state,
+  badge, className, colorOf, toast, answerButtons, answer, does, command, go, stateOf, names, grid, selected, state: () => state, place: () => place,
   refind(text, images, image) {
     found = { text, images };
+    if (place !== "find") history.pushState({ place: "find" }, "");
     place = "find";
     cursor = { section: "find", index: Math.max(0, images.indexOf(image)) };
     draw(false);
@@ -778,6 +806,7 @@ $("finish").addEventListener("click", () => boxes.finish());
 $("cutoff-slider").addEventListener("input", (event) => { state.rejectNow = state.rejects[event.target.value]; draw(false); });
 $("cutoff-slider").addEventListener("change", (event) => { outbox.add({ kind: "reject", value: state.rejects[event.target.value] }).catch((error) => toast(error.message)); });
 document.addEventListener("keydown", onKey);
+addEventListener("popstate", back);
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
