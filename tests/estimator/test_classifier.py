@@ -272,9 +272,7 @@ def test_what_was_held_out_is_told():
     """The count and the share that the message names; a probability that is one."""
     x, y, _ = data(shot=4, members=20, strangers=20, noise=5.0)
     fitted = PrototypeClassifier().fit(x, y)
-    count, right = map(
-        int, re.match(r"of (\d+) held-out .* (\d+) are right with", fitted.message_).groups()
-    )
+    right, count = map(int, re.match(r"(\d+) of (\d+) held-out", fitted.message_).groups())
     assert fitted.pile_helps_
     assert fitted.held_out_.examples == count
     assert fitted.held_out_.accuracy == pytest.approx(right / count)

@@ -166,7 +166,8 @@ def test_what_is_no_saved_encoder_is_refused(text, message, tmp_path):
 
 def test_an_encoder_that_is_not_there_is_one_line(run_folder, monkeypatch):
     with pytest.raises(
-        InputError, match="no encoder 'photo': choose photos, omniglot, onnx:FILE, timm:NAME"
+        InputError,
+        match="no encoder 'photo': choose photos, photos-lite0, omniglot, onnx:FILE, timm:",
     ):
         open_encoder("photo")
     for place in ("", "#2", "#x", "#-1"):

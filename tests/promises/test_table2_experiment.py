@@ -1,0 +1,70 @@
+"""experiments/table2: its script runs on tiny fleets, and its page shows the numbers of its log."""
+
+import json
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from tests.support.presets import shorten
+
+from semishot.data.episodes import EpisodeShape
+from semishot.paper import reproduce
+from semishot.paper.published import MODELS
+from semishot.paper.requests import TableRequest
+from semishot.training.requests import Where
+
+ROOT = Path(__file__).parents[2]
+sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
+look = import_module("table2.look")
+FOLDER = ROOT / "experiments" / "table2"
+LOG = json.loads((FOLDER / "log.json").read_text(encoding="utf-8"))
+PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_shows_the_cells_of_the_log():
+    lines = look.text_of(LOG).splitlines()
+    cells = [line for line in lines if line.startswith("(")]
+    assert len(cells) == 18
+    for line in cells:
+        value, z = re.fullmatch(r".*: (.*), paper .* \(z (.*)\)", line).groups()
+        assert f"{value} | {z} |" in PAGE
+
+
+def test_the_page_shows_how_accuracy_fell():
+    for name, seen in LOG["over_time"].items():
+        lost = f"{seen['lost_since']:.2f} ± {seen['error']:.2f}"
+        assert lost in PAGE or not seen["lost_since"], name
+        if "5shot" in name:
+            looks = (seen["by_update"][str(k * 1000)] for k in (20, 60, 100, 140, 200))
+            assert " | ".join(f"{look:.2f}" for look in looks) + f" | {lost} |" in PAGE
+
+
+@pytest.fixture
+def runs(monkeypatch, tiny_root, tmp_path):
+    """What Table 1 leaves, one split of every row."""
+    shorten(monkeypatch, "ren2018")
+    request = TableRequest("glyphs", splits=1)
+    reproduce.table("table1", request, Where(tmp_path / "runs", tiny_root, "cpu"))
+    return tmp_path / "runs"
+
+
+def test_the_script_measures_every_cell_once(runs, tiny_root, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(look, "TEST", EpisodeShape(way=3, shot=1, query=2, unlabeled=2))
+    monkeypatch.setattr(look, "EPISODES", 3)
+    monkeypatch.setattr(
+        look, "over_time", lambda fleet: {"highest_at": 1, "lost_since": 0, "error": 0}
+    )
+    words = [str(tmp_path / "log.json"), "--dataset", "glyphs", "--runs", str(runs)]
+    words += ["--data-root", str(tiny_root), "--device", "cpu"]
+    look.main(words)
+    held = json.loads((tmp_path / "log.json").read_text())
+    cells = [(row, h) for run in held["runs"] for row, h, _ in run["cells"]]
+    assert sorted(cells) == sorted(
+        {(row, h) for row in MODELS for h in (0, 5)} - {("supervised", 5)}
+    )
+    assert all(0 <= run["of_classes"] <= 1 for run in held["runs"] if "radius" in run)
+    assert capsys.readouterr().out.count("paper") == len(cells)
+    monkeypatch.setattr(look, "embed_classes", lambda *_: pytest.fail("measured again"))
+    look.main(words)
