@@ -100,6 +100,20 @@ def test_lines_tell_the_whole_and_each_fleet_at_work_now_and_then(now, capsys):
     ]
 
 
+def test_there_is_no_time_left_of_the_whole_until_it_is_known(now):
+    """By the small updates of its first fleet, a demo of minutes was said to take hours."""
+    rows = [Row("small", 100, 10), Row("large", 100, 1000)]
+    table = FleetTable(rows)
+    rows[0].begin(0)
+    now[0] += 10
+    rows[0].advance(50, 0.5)
+    assert table.whole() == "training: 0%, 50 images/s"
+    rows[1].begin(0)
+    now[0] += 10
+    rows[1].advance(10, 0.5)
+    assert table.whole() == "training: 10%, 525 images/s, 2:52 left"
+
+
 @pytest.mark.usefixtures("terminal")
 def test_a_terminal_gets_a_table_that_leaves_when_done(capsys):
     rows = [Row("first fleet", 100, 10), Row("second fleet", 100, 10)]
