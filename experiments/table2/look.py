@@ -110,23 +110,24 @@ class Run:
 def fleets(given: argparse.Namespace) -> Iterator[Fleet]:
     """Of the paper's methods, without options."""
     rows = {SUPERVISED, *TRAINED}
-    for shot in given.shots:
-        for path in sorted((given.runs / given.dataset / PRESET).glob("*/model.safetensors")):
-            config, model, pool = open_fleet(path, given.data_root, pick_device(given.device))
-            plain = all(m.model in rows and not m.options for m in config.members)
-            if plain and config.shape.shot == shot:
-                yield Fleet(path.parent, config, model, pool)
+    for path in sorted((given.runs / given.dataset / PRESET).glob("*/model.safetensors")):
+        config, model, pool = open_fleet(path, given.data_root, pick_device(given.device))
+        plain = all(m.model in rows and not m.options for m in config.members)
+        if plain and config.shape.shot in given.shots:
+            yield Fleet(path.parent, config, model, pool)
 
 
-def over_time(fleet: Fleet) -> dict[str, Any]:
-    """The accuracy on validation episodes by update, mean over the runs; and how far it has fallen."""
-    lines = [line for line in read_log(fleet.folder) if "accuracy" in line]
+def over_time(folder: Path) -> dict[str, Any]:
+    """Accuracy on validation episodes and training loss by update, mean over the runs; and how far the
+    accuracy has fallen."""
+    lines = [line for line in read_log(folder) if "accuracy" in line]
     seen = {line["step"]: 100 * np.array(line["accuracy"]) for line in lines}
     best = max(seen, key=lambda step: float(seen[step].mean()))
     lost = seen[best] - seen[max(seen)]
     return {
         "runs": len(lost),
         "by_update": {str(step): round(values.mean(), 2) for step, values in seen.items()},
+        "loss": {str(line["step"]): round(float(np.mean(line["loss"])), 3) for line in lines},
         "highest_at": best,
         "lost_since": round(lost.mean(), 2),
         "error": round(error(lost), 2),
@@ -175,7 +176,7 @@ def main(words: Sequence[str]) -> None:
         **code_state(),
     }
     for fleet in fleets(given):
-        held["over_time"][fleet.config.name] = over_time(fleet)
+        held["over_time"][fleet.config.name] = over_time(fleet.folder)
         for run in (Run(fleet, place) for place in range(len(fleet.config.members))):
             if not any(run.name.items() <= entry.items() for entry in held["runs"]):
                 held["runs"].append(run.measured())

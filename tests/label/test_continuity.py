@@ -47,6 +47,14 @@ def labels(client):
     }
 
 
+def two_are_dotted(client):
+    """The first answers to a pile of 48; the images by name."""
+    client.until(lambda state: state["rows"] == 48)
+    names = client.names()
+    client.say(kind="new", name="dotted", images=[names["dots-0.png"], names["dots-1.png"]])
+    return names
+
+
 def judged(client):
     return client.until(lambda state: state["cutoffs"] is not None)
 
@@ -54,9 +62,7 @@ def judged(client):
 def test_classify_continues_from_answers(own):
     asked, sort = own
     with serving(asked) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
-        names = client.names()
-        client.say(kind="new", name="dotted", images=[names["dots-0.png"], names["dots-1.png"]])
+        names = two_are_dotted(client)
         client.say(kind="new", name="circle", images=[names["circle-0.png"]])
         client.say(kind="answer", set=[[0, [names["dots-2.png"]]]])
     found = classify(sort)
@@ -80,9 +86,7 @@ def test_classify_continues_from_answers(own):
 def test_answers_about_a_pile_that_was_moved_are_not_forgotten_silently(own):
     asked, sort = own
     with serving(asked) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
-        names = client.names()
-        client.say(kind="new", name="dotted", images=[names["dots-0.png"], names["dots-1.png"]])
+        two_are_dotted(client)
     moved = replace(sort, unlabeled=asked.pile.rename(asked.pile.with_name("moved")))
     end = "not there; started on the pile where it is now, it finds them by their content"
     notes = classify(moved).summary.notes

@@ -354,6 +354,10 @@ def test_what_is_not_found_is_said_and_enter_waits_for_a_slow_server(tab):
     held[-1].continue_()
     tab.wait("document.getElementById('title').textContent === 'Files with “dots-1”'")
     page.unroute("**/find?*")
+    page.route("**/find?*", lambda route: route.fulfill(body=""))
+    tab.press("/")
+    page.keyboard.type("dots-2")
+    tab.wait("document.getElementById('find-none').textContent === 'The server does not answer.'")
 
 
 def test_at_twice_the_size_what_is_selected_can_be_seen(chromium, client):

@@ -53,13 +53,17 @@ def runs(monkeypatch, tiny_root, tmp_path):
 def test_the_script_measures_every_cell_once(runs, tiny_root, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(look, "TEST", EpisodeShape(way=3, shot=1, query=2, unlabeled=2))
     monkeypatch.setattr(look, "EPISODES", 3)
-    monkeypatch.setattr(
-        look, "over_time", lambda fleet: {"highest_at": 1, "lost_since": 0, "error": 0}
-    )
+    for model in runs.rglob("model.safetensors"):
+        seen = {1: [0.5, 0.4], 2: [0.7, 0.6], 3: [0.6, 0.4]}
+        lines = [{"step": k, "loss": [k, k], "accuracy": accuracy} for k, accuracy in seen.items()]
+        (model.parent / "log.jsonl").write_text("".join(f"{json.dumps(n)}\n" for n in lines))
     words = [str(tmp_path / "log.json"), "--dataset", "glyphs", "--runs", str(runs)]
     words += ["--data-root", str(tiny_root), "--device", "cpu"]
     look.main(words)
     held = json.loads((tmp_path / "log.json").read_text())
+    for seen in held["over_time"].values():
+        assert seen["by_update"] == {"1": 45.0, "2": 65.0, "3": 50.0}
+        assert (seen["highest_at"], seen["lost_since"], seen["error"]) == (2, 15.0, 5.0)
     cells = [(row, h) for run in held["runs"] for row, h, _ in run["cells"]]
     assert sorted(cells) == sorted(
         {(row, h) for row in MODELS for h in (0, 5)} - {("supervised", 5)}

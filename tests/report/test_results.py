@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -129,12 +130,12 @@ def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_root, tmp
 
 def test_photographs_have_ablations_under_their_own_protocol():
     cells = ablations.chosen_cells("mini-imagenet", "")
-    assert {(c.variant.model, c.column) for c in cells} == {(m, 5) for m in paper.TRAINED}
-    assert len({(c.recipe, c.train) for c in cells}) == 1, "one fleet"
+    assert {(c.variant.model, c.column) for c in cells} == set(product(paper.TRAINED, (0, 5)))
+    assert len({(c.recipe, c.train) for c in cells}) == 2, "a fleet for each column"
     for cell in cells:
         assert cell.recipe.updates == 200_000
         assert bool(cell.options) == cell.departs
-        assert cell.train.sizes == (5, 50, 25)
+        assert cell.train.sizes == (5, 50 if cell.column else 25, 25)
         assert (cell.test.query, cell.test.unlabeled) == (20, 20)
 
 

@@ -16,7 +16,7 @@ LEFT = {
 """The others write one thing at the end, or nothing."""
 
 
-def begin(arguments: Sequence[str]) -> None:
+def note_what_stays(arguments: Sequence[str]) -> None:
     """Note what an interruption of this command leaves. `classify` knows more when it sorts files."""
     names = " ".join(arguments[:2]), " ".join(arguments[:1])
     note_left(next((LEFT[name] for name in names if name in LEFT), ""))

@@ -5,7 +5,7 @@ import sys
 
 from semishot import __version__
 from semishot.commands.exit_codes import one_line_errors
-from semishot.commands.interrupted import begin
+from semishot.commands.interrupted import note_what_stays
 from semishot.commands.signals import end_on_signals
 from semishot.errors import InputError
 from semishot.system.streams import occupy_descriptors
@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     Without arguments it is the command of this process, and may end it: see `signals.py`.
     """
-    begin(sys.argv[1:] if arguments is None else arguments)
+    note_what_stays(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         occupy_descriptors()
         end_on_signals()

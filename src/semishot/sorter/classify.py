@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.errors import InputError, counted
+from semishot.errors import InputError
 from semishot.sorter import move_files
-from semishot.sorter.corrections import SortedPile, note_on_absent, notes_on, read_corrections
+from semishot.sorter.correction_notes import note_on_absent, notes_on
+from semishot.sorter.corrections import SortedPile, read_corrections
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
@@ -29,7 +30,7 @@ from semishot.sorter.journal import (
 )
 from semishot.sorter.large_pictures import Beforehand
 from semishot.sorter.listing import Listing
-from semishot.sorter.move_files import LOCK, Wanted, begin
+from semishot.sorter.move_files import LOCK, begin
 from semishot.sorter.moved_pile import followed
 from semishot.sorter.out_folder import (
     CLASSIFIER,
@@ -44,7 +45,7 @@ from semishot.sorter.out_folder import (
     check_saved_model,
     make_out,
 )
-from semishot.sorter.plan_files import behind_link
+from semishot.sorter.planned_pile import Planned, plan_pile
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requested_images import check_read, requested_images
 from semishot.sorter.requests import ClassifyRequest
@@ -56,21 +57,11 @@ from semishot.system.files import whole_folder
 from semishot.system.interruptions import note_left
 from semishot.system.locks import Lock
 from semishot.system.progress import Seconds, doing
-from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:
     from semishot.sorter.fitted_pile import FittedPile
 
 __all__ = ["classify"]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Where the files of the pile go, and which of them stay where they are."""
-
-    sorting: Sorting
-    notes: list[str]
-    """What stays, by rule."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
         there = followed(SortedPile(before, find_sorted(before)), pile, out)
     try:
         fitted, notes = _learned(request, there, run)
-        planned = None if request.apply is None else _plan(request, fitted, there)
+        planned = None if request.apply is None else plan_pile(request, fitted, there)
         summary = _write(out, fitted, notes, planned, run.seconds)
         summary = _timed(out, summary, run.seconds, time.monotonic() - run.begun)
     finally:
@@ -271,36 +262,3 @@ def _timed(out: Path, summary: PileSummary, seconds: Seconds, whole: float) -> P
     text = json.dumps(summary.as_json(), indent=1) + "\n"  # ASCII: names need not be UTF-8
     write_text(out / RESULT, text)
     return summary
-
-
-def _plan(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile | None) -> Planned:
-    """Where each file of the pile goes. The target of a link is not moved."""
-    assert request.apply is not None
-    how, notes = request.apply, []
-    wanted, seen, behind_links = [], set(), 0
-    for place, item in enumerate(fitted.rows.items):
-        if not item.of_pile:
-            continue
-        assert item.path is not None
-        source = item.home or real_place(item.path)
-        if source in seen:
-            continue
-        seen.add(source)
-        if how == "move" and item.home is None and item.path.is_symlink():
-            notes.append(f"{item.path}: a link, left where it is")
-            continue
-        if how == "move" and item.home is None and behind_link(item.path, request.unlabeled):
-            behind_links += 1
-            continue
-        wanted.append(Wanted(source, fitted.label_of(place), fitted.rows.digests[place].hex()))
-    if behind_links:
-        notes.append(f"{counted(behind_links, 'image')} in linked folders, left where they are")
-    files = before.files if before is not None else []
-    planned = {(one.source, one.digest) for one in wanted}
-    gone = [f for f in files if f.path is None and (f.step.source, f.step.digest) not in planned]
-    if gone:
-        one, several = "file sorted before is gone, or has", "files sorted before are gone, or have"
-        notes.append(f"{counted(len(gone), one, several)} changed")
-    sorting = move_files.plan(request.out, how, wanted, files)
-    check_undoable(sorting, request.unlabeled)
-    return Planned(sorting, notes)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from semishot.errors import InputError
+from semishot.sorter.correction_notes import note_on_answers
 from semishot.sorter.corrections import (
     SortedPile,
     absent_corrections,
@@ -13,7 +14,6 @@ from semishot.sorter.corrections import (
     from_predictions,
     in_order,
     is_predictions,
-    note_on_answers,
 )
 from semishot.sorter.embedding import Rows
 from semishot.sorter.labels_database import DATABASE

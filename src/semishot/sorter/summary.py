@@ -105,10 +105,10 @@ class PileSummary:
         """The counts, the verdict and the notes."""
         named = counted(self.named_strangers, "named stranger")
         strangers = f"{named}, " if self.named_strangers else ""
-        one, seen = "image", f", seen by the encoder {printable(self.encoder)}{self.by_runtimes()}"
+        one, several = "image", "images"
+        seen = f", seen by the encoder {printable(self.encoder)}{self.by_runtimes()}"
         if not self.runtimes:
-            one, seen = "row of features", ""
-        several = one.replace("image", "images").replace("row", "rows")
+            one, several, seen = "row of features", "rows of features", ""
         lines = [
             f"{counted(sum(self.labeled.values()), f'labeled {one}', f'labeled {several}')} of "
             f"{counted(len(self.labeled), 'class', 'classes')}, {strangers}"
