@@ -99,8 +99,8 @@ def guessed_right(tab):
     right = []
     tab.show(".jpg")
     tab.wait("[...document.querySelectorAll('.tile')].every((tile) => tile.title)")
-    for label in tab.page.locator(".tile").evaluate_all(
-        "(tiles) => tiles.map((tile) => tile.getAttribute('aria-label'))"
+    for label in tab.page.evaluate(
+        "[...document.querySelectorAll('.tile')].map((tile) => tile.getAttribute('aria-label'))"
     ):
         kind = kind_of(label)
         right.append((kind if kind in KINDS else "none of these") in label)

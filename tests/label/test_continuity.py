@@ -38,11 +38,11 @@ def corrections(out):
 
 def labels(client):
     """File -> the name of its answer."""
-    state, names = client.state(), client.names()
+    state = client.state()
     said = dict(zip(state["image"], state["said"], strict=True))
     return {
         name: "none" if said[image] == -2 else state["classes"][said[image]][1]
-        for name, image in names.items()
+        for name, image in client.names(state).items()
         if said[image] != -1
     }
 
@@ -53,10 +53,6 @@ def two_are_dotted(client):
     names = client.names()
     client.say(kind="new", name="dotted", images=[names["dots-0.png"], names["dots-1.png"]])
     return names
-
-
-def judged(client):
-    return client.until(lambda state: state["cutoffs"] is not None)
 
 
 def test_classify_continues_from_answers(own):
@@ -115,16 +111,14 @@ def test_the_later_of_an_answer_and_a_written_correction_counts(own):
             row[column] = "cross"
     path.write_text("\n".join(map(",".join, rows)) + "\n")
     with serving(asked) as (_, client):
-        judged(client)
-        assert labels(client)["dots-3.png"] == "cross"
+        client.until(lambda _: labels(client).get("dots-3.png") == "cross")
         names = client.names()
         client.say(kind="answer", set=[[0, [names["dots-3.png"]]]])
     os.utime(path, (1, 1))  # written before the answer
     classify(sort)
     assert corrections(asked.folder) == {"dots-3.png": "stranger"}
     with serving(asked) as (_, client):  # what classify wrote is not news
-        judged(client)
-        assert labels(client)["dots-3.png"] == "none"
+        client.until(lambda _: labels(client).get("dots-3.png") == "none")
         client.say(kind="answer", set=[[-1, [client.names()["dots-3.png"]]]])
     os.utime(path, (1, 1))
     classify(sort)
@@ -144,7 +138,7 @@ def test_label_continues_from_classify(own):
             lambda state: state["rows"] == 57 and state["cutoffs"] and state["event"] > 3
         )
         assert {name for _, name in state["classes"]} == {*MEMBERS, "dotted"}
-        assert labels(client)["dots-4.png"] == "dotted"
+        client.until(lambda _: labels(client).get("dots-4.png") == "dotted")
         assert sum(value != -1 for value in state["said"]) == 10
         assert set(state["flags"]) == {0, 4}
         names = client.names()

@@ -83,9 +83,9 @@ class Client:
         number = self.json("/answer", event)["event"]
         return self.until(lambda state: state["event"] >= number)
 
-    def names(self) -> dict[str, int]:
-        """The image of each file, by its name without folders."""
-        images = self.state()["image"]
+    def names(self, state: dict[str, Any] | None = None) -> dict[str, int]:
+        """The image of each file, by its name without folders, as of this state or now."""
+        images = (state or self.state())["image"]
         found = self.json("/names", {"images": images})
         return {names[0].rsplit("/", 1)[-1]: int(image) for image, names in found.items()}
 

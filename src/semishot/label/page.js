@@ -61,9 +61,9 @@ async function fetchState() {
 }
 
 /** While a button or a finger is down: nothing moves away under it, and a slider stays in the hand. */
-let held = false;
-document.addEventListener("pointerdown", () => { held = true; }, true);
-for (const type of ["pointerup", "pointercancel"]) document.addEventListener(type, () => setTimeout(() => { held = false; }, 60), true); // the click comes after it
+let held = false, releasing = 0;
+document.addEventListener("pointerdown", () => { held = true; clearTimeout(releasing); }, true); // pressed again: not yet released
+for (const type of ["pointerup", "pointercancel"]) document.addEventListener(type, () => { releasing = setTimeout(() => { held = false; }, 60); }, true); // the click comes after it
 document.addEventListener("pointermove", (event) => { if (!event.buttons) held = false; }, true); // released elsewhere
 addEventListener("blur", () => { held = false; });
 
