@@ -31,11 +31,7 @@ SECOND = replace(FIRST, updates=15_000, learning_rate=2e-3)
 WIDER = replace(WIDE, way=30, distractors=5)
 SCALED_HALVINGS = tuple(h // 2 for h in presets.CODE_HALVINGS)
 
-Variants = list[tuple[int, str, Recipe, EpisodeShape]]
-"""A round, what is changed in it, and the recipe and training episode that result."""
-Rows = list[dict[str, Any]]
-
-VARIANTS: Variants = [
+VARIANTS: list[tuple[int, str, Recipe, EpisodeShape]] = [
     (1, "20-way, H = 20, affine 1, cosine, rate 1e-3, 10,000 updates", FIRST, WIDE),
     (1, "H = 5", FIRST, replace(WIDE, distractors=5)),
     (1, "halved as in ren2018", replace(FIRST, cosine=False, halvings=SCALED_HALVINGS), WIDE),
@@ -55,37 +51,39 @@ VARIANTS: Variants = [
     (2, "60-way, 10,000 updates", replace(SECOND, updates=10_000), replace(WIDER, way=60)),
     (2, "rate 4e-3", replace(SECOND, learning_rate=4e-3), WIDER),
 ]
+"""A round, what is changed in it, and the recipe and training episode that result."""
 
 
 def main(runs: Path, out: Path) -> None:
     pool, device = datasets.load("omniglot"), pick_device("auto")
-    found = judge(VARIANTS, pool, published.TABLES["table1"].tests[5], runs, device)
-    write_choice(
-        out,
-        "How the preset `semishot` was chosen",
-        "Masked Soft k-Means trained with distractors, accuracy in % on the 688 validation "
+    choice = {
+        "title": "How the preset `semishot` was chosen",
+        "about": "Masked Soft k-Means trained with distractors, accuracy in % on the 688 validation "
         "classes, M = 5, splits 0 and 1, mean ± half their difference. Each row changes its round's "
         "first row. From round 1 the wider episodes with few distractors, the higher rate and longer "
         "training were taken; round 2 settled on 40-way. With two splits most differences within a "
         "round are noise.",
-        found,
-        device,
-    )
+        "variants": judge(pool, runs, device),
+        "device": device_name(device),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "again": "python experiments/choose_recipe.py",
+    }
+    write_json(out, choice)
 
 
-def judge(
-    variants: Variants, pool: ImagePool, at_test: EpisodeShape, runs: Path, device: torch.device
-) -> Rows:
-    """Train each variant of Masked with distractors; its accuracy on the pool's validation classes."""
+def judge(pool: ImagePool, runs: Path, device: torch.device) -> list[dict[str, Any]]:
+    """Train each variant of Masked with distractors; its accuracy on the validation classes."""
     members = tuple(Member("masked_soft_kmeans", seed) for seed in SEEDS)
     configs = [
         FleetConfig(pool.name, pool.fingerprint, "choice", recipe, shape, members)
-        for _, _, recipe, shape in variants
+        for _, _, recipe, shape in VARIANTS
     ]
     train_all(configs, Site(pool, runs, device), side_by_side=11)
+    at_test = published.TABLES["table1"].tests[5]
     tests = [replace(at_test, distractors=h) for h in published.DISTRACTORS]
     rows = []
-    for (number, change, _, _), config in zip(variants, configs, strict=True):
+    for (number, change, _, _), config in zip(VARIANTS, configs, strict=True):
         model = load_model(run_folder(runs, config), device)[1]
         row = {"round": number, "change": change}
         for test, accuracies in zip(tests, evaluate(model, pool, "val", tests, SEEDS), strict=True):
@@ -95,20 +93,6 @@ def judge(
         print(row, flush=True)
         rows.append(row)
     return rows
-
-
-def write_choice(out: Path, title: str, about: str, rows: Rows, device: torch.device) -> None:
-    """What `semishot results` shows of a choice."""
-    choice = {
-        "title": title,
-        "about": about,
-        "variants": rows,
-        "device": device_name(device),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "again": f"python experiments/{Path(sys.argv[0]).name}",
-    }
-    write_json(out, choice)
 
 
 if __name__ == "__main__":

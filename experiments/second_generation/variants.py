@@ -33,7 +33,7 @@ from semishot.data.splits import all_labeled
 from semishot.network.protonet import ProtoNet
 from semishot.paper import presets, published
 from semishot.paper.jobs import Site, train_all
-from semishot.paper.presets import COSINE, MINI, AtTest, Preset
+from semishot.paper.presets import COSINE, MINI, TIERED, AtTest, Preset
 from semishot.system.devices import device_name, pick_device
 from semishot.training.augment import maps_at_test
 from semishot.training.centering import center
@@ -59,7 +59,7 @@ def variants_of(preset: Preset, dataset: str) -> dict[str, Variant]:
     first = recipe.first
     assert first is not None
     plain = replace(recipe, first=replace(first, rotation_loss=0.0))
-    if dataset == MINI:
+    if dataset in (MINI, TIERED):
         return {
             BASE: Variant(recipe, train),
             "twice the episodes": Variant(replace(recipe, updates=2 * recipe.updates), train),
@@ -89,7 +89,7 @@ Settings = dict[str, Mapping[int, AtTest | None]]
 
 def settings_of(preset: Preset, dataset: str) -> Settings:
     usual = {h: preset.at_test[COSINE, h] for h in published.DISTRACTORS}
-    if dataset != MINI:
+    if dataset not in (MINI, TIERED):
         return drawing_settings(usual)
     grid = [(8.0, None, 5), (10.0, None, 10), (12.0, 0.25, 3), (12.0, 0.3, 3), (12.0, 0.2, 3)]
     grid += [(10.0, 0.25, 3), (16.0, 0.3, 3), (16.0, 0.35, 3), (16.0, 0.4, 5), (24.0, 0.4, 3)]

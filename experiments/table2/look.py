@@ -3,9 +3,10 @@
 PYTHONPATH=src:experiments:benchmarks python -m table2.look OUT.json [--shots 1 5] [--dataset NAME]
     [--runs FOLDER] [--data-root FOLDER] [--device D]
 
-The fleets are those that `semishot reproduce table2` has left below the runs. Measured are the cells of the
-table on the validation classes, the accuracy on validation episodes by update, and for Soft k-Means + Cluster
-the radius and the share of the unlabeled images that its classes get. What OUT.json holds is kept.
+The fleets are those that `semishot reproduce table2` has left below the runs, with the schedule of the
+authors' code and with that of the text. Measured are the cells of the table on the validation classes, the
+accuracy on validation episodes by update, and for Soft k-Means + Cluster the radius and the share of the
+unlabeled images that its classes get. What OUT.json holds is kept.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from semishot.data.splits import ClassImages, all_labeled
 from semishot.network.protonet import ProtoNet, take_run
 from semishot.paper.masks import score_episodes
 from semishot.paper.published import DISTRACTORS, TABLES, TRAINED
+from semishot.report.statistics import unbiased
 from semishot.system.devices import device_name, pick_device
 from semishot.training.config import SUPERVISED, FleetConfig
 from semishot.training.episode_streams import EpisodeStreams, streams_of
@@ -33,7 +35,7 @@ from semishot.training.evaluation import at_test, embed_classes, episode_accurac
 from semishot.training.log import read_log
 from semishot.training.origin import code_state, versions
 
-PRESET, CLUSTER = "ren2018", "distractor_cluster"
+PRESETS, CLUSTER = ("ren2018", "ren2018-text"), "distractor_cluster"
 TEST = TABLES["table2"].tests[20]
 EPISODES, CLUSTER_EPISODES = 600, 100
 
@@ -57,6 +59,7 @@ class Run:
     def name(self) -> dict[str, Any]:
         member, shape = self.fleet.config.members[self.place], self.fleet.config.shape
         return {
+            "preset": self.fleet.config.preset,
             "shot": shape.shot,
             "distractors": shape.distractors,
             "model": member.model,
@@ -110,7 +113,8 @@ class Run:
 def fleets(given: argparse.Namespace) -> Iterator[Fleet]:
     """Of the paper's methods, without options."""
     rows = {SUPERVISED, *TRAINED}
-    for path in sorted((given.runs / given.dataset / PRESET).glob("*/model.safetensors")):
+    places = [(given.runs / given.dataset / preset) for preset in PRESETS]
+    for path in (path for place in places for path in sorted(place.glob("*/model.safetensors"))):
         config, model, pool = open_fleet(path, given.data_root, pick_device(given.device))
         plain = all(m.model in rows and not m.options for m in config.members)
         if plain and config.shape.shot in given.shots:
@@ -144,15 +148,20 @@ def error(values: Any) -> float:
 
 def text_of(held: Mapping[str, Any]) -> str:
     """The table on the validation classes, each cell beside the paper's on the test classes."""
-    by_cell: dict[tuple[str, int, int], list[float]] = {}
+    by_cell: dict[tuple[str, tuple[str, int, int]], list[float]] = {}
     for run in held["runs"]:
         for row, distractors, value in run["cells"]:
-            by_cell.setdefault((row, run["shot"], distractors), []).append(value)
+            cell = row, run["shot"], distractors
+            by_cell.setdefault((run["preset"], cell), []).append(value)
     lines = []
-    for cell, values in sorted(by_cell.items(), key=lambda item: item[0][1:]):
+    for (preset, cell), values in sorted(
+        by_cell.items(), key=lambda item: (item[0][0], item[0][1][1:])
+    ):
         paper, ours = TABLES["table2"].cells[cell], error(values)
-        z = (np.mean(values) - paper.mean) / np.hypot(ours, paper.error)
-        lines.append(f"{cell}: {np.mean(values):.2f} ± {ours:.2f}, paper {paper.mean} (z {z:+.1f})")
+        z = (np.mean(values) - paper.mean) / np.hypot(ours, unbiased(paper.error))
+        lines.append(
+            f"{preset} {cell}: {np.mean(values):.2f} ± {ours:.2f}, paper {paper.mean} (z {z:+.1f})"
+        )
     for name, seen in held["over_time"].items():
         fallen = f"{seen['lost_since']} ± {seen['error']} lost since"
         lines.append(f"{name}: highest at {seen['highest_at']:,} updates, {fallen}")

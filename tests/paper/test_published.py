@@ -108,7 +108,7 @@ def test_r24_r29_photographs_have_their_own_protocol(dataset, fraction):
     assert presets.preset("ren2018-text", dataset).recipe.halvings[:2] == (25_000, 50_000)
     assert preset.recipe.labeled_fraction == fraction
     assert preset.train.sizes == (5, 25, 25)
-    assert presets.preset("semishot", dataset).recipe.labeled_fraction == fraction
+    assert presets.preset("two-stage", dataset).recipe.labeled_fraction == fraction
     (test,) = (
         t
         for table in published.TABLES.values()
@@ -138,3 +138,11 @@ def test_every_preset_says_what_it_is_for():
 def test_an_unknown_preset_lists_the_choices():
     with pytest.raises(InputError, match="unknown preset 'ren2019': choose from ren2018, ren2018-"):
         presets.preset("ren2019")
+
+
+@pytest.mark.parametrize("dataset", ["mini-imagenet", "tiered-imagenet"])
+def test_a_preset_for_drawings_is_refused_for_photographs(dataset):
+    assert presets.exists("semishot", "omniglot")
+    assert not presets.exists("semishot", dataset)
+    with pytest.raises(InputError, match=f"{dataset} has no preset 'semishot'.*, two-stage, demo$"):
+        presets.preset("semishot", dataset)

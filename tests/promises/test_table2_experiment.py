@@ -6,14 +6,17 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.presets import shorten
 
 from semishot.data.episodes import EpisodeShape
 from semishot.paper import reproduce
-from semishot.paper.published import MODELS
+from semishot.paper.published import MODELS, TABLES
 from semishot.paper.requests import TableRequest
+from semishot.report.statistics import unbiased
 from semishot.training.requests import Where
+from semishot.training.result_files import read_records
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
@@ -25,11 +28,39 @@ PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
 
 def test_the_page_shows_the_cells_of_the_log():
     lines = look.text_of(LOG).splitlines()
-    cells = [line for line in lines if line.startswith("(")]
-    assert len(cells) == 18
+    cells = [line for line in lines if line.startswith("ren2018")]
+    assert len(cells) == 18 + 3
     for line in cells:
         value, z = re.fullmatch(r".*: (.*), paper .* \(z (.*)\)", line).groups()
         assert f"{value} | {z} |" in PAGE
+
+
+def test_the_page_shows_the_cells_on_the_test_classes_and_what_the_text_s_rates_gain():
+    code, text = (
+        read_records(ROOT / "results" / "mini-imagenet" / f"table2-{preset}.json")
+        for preset in look.PRESETS
+    )
+    for model, h in [
+        ("supervised", 0),
+        ("semi_supervised_inference", 0),
+        ("semi_supervised_inference", 5),
+    ]:
+        paper = TABLES["table2"].cells[model, 5, h]
+        each = [
+            [
+                100 * r["accuracy"]
+                for r in rows
+                if (r["model"], r["shot"], r["distractors"]) == (model, 5, h)
+            ]
+            for rows in (code, text)
+        ]
+        shown = ""
+        for values in each:
+            mean, error = np.mean(values), look.error(values)
+            z = (mean - paper.mean) / np.hypot(error, unbiased(paper.error))
+            shown += f"| {mean:.2f} ± {error:.2f} | {z:+.1f} "
+        gain = np.subtract(*reversed(each))
+        assert f"{shown}| {gain.mean():+.2f} (t {gain.mean() / look.error(gain):+.1f}) |" in PAGE
 
 
 def test_the_page_shows_how_accuracy_fell():

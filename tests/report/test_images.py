@@ -1,5 +1,7 @@
 """Which images a table was measured on: said everywhere, with the commands that prepare and use them."""
 
+from itertools import product
+
 import pytest
 
 from semishot.data.drawing_preparations import AUTHORS, PREPARATIONS, DrawingPreparation
@@ -106,7 +108,7 @@ def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_wit
     titles = [line + "\n" for line in text.splitlines() if line.startswith("## ")][1:6]
     assert all(each in title for each, title in zip(order, titles, strict=True)), titles
     # paired: a mean of 3 points with an error of 1
-    where = "Against the authors' images on the same splits, M = 5, w/ distractors"
+    where = "Against the authors' images on the same splits, 1-shot, M = 5, w/ distractors"
     said = f"{where}: Masked Soft k-Means +3.00 (t +3.0)"
     assert text.count(said) == text.count("Against the authors' images") == 1
     assert text.index(titles[1].strip()) < text.index(said) < text.index(titles[2].strip())
@@ -114,6 +116,57 @@ def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_wit
         "\n", " "
     )
     assert "| Table 1, omniglot, cubic-warped | ren2018 | 20,000 | 1 (of 10) | 0 | 0 | 1 |" in text
+
+
+def test_a_table_is_compared_at_each_of_its_shots(tmp_path):
+    def records(gap: float, preset: str) -> list[dict]:
+        test = {"dataset": "mini-imagenet", "preset": preset, "query": 20, "unlabeled": 20}
+        return [
+            record(
+                **test, distractors=0, shot=shot, split_seed=seed, accuracy=0.5 + gap * (1 + seed)
+            )
+            for seed, shot in product((0, 1), (1, 5))
+        ]
+
+    publish(records(0.0, "ren2018"), tmp_path / "mini-imagenet" / "table2-a.json")
+    publish(records(0.01, "ren2018-text"), tmp_path / "mini-imagenet" / "table2-b.json")
+    text = results.results_markdown(tmp_path)
+    for shot in (1, 5):
+        where = f"the schedule of the code on the same splits, {shot}-shot, M = 20, no distractors"
+        assert text.count(f"Against {where}: Masked Soft k-Means +1.50 (t +3.0)") == 1
+    assert text.count("Against the schedule of the code") == 2
+
+
+def test_a_table_of_a_preset_that_is_gone_is_still_shown(tmp_path):
+    gone = table1(preset="semishot", dataset="mini-imagenet", query=20, unlabeled=20)
+    publish(gone, tmp_path / "mini-imagenet" / "table2-semishot.json")
+    text = results.results_markdown(tmp_path)
+    assert "preset `semishot`, 20,000 updates\n\nA preset that this version lacks." in text
+    assert "--preset semishot --splits 2 --updates 20000" in text
+
+
+def test_the_schedule_of_the_text_is_compared_with_that_of_the_code_on_the_same_images(tmp_path):
+    def records(gap: float, **changes) -> list[dict]:
+        return [
+            record(
+                split_seed=seed,
+                accuracy=0.9 + gap * (1 + seed),
+                unlabeled=m,
+                query=query,
+                **changes,
+            )
+            for seed, (m, query) in product((0, 1), ((5, 14), (10, 9)))
+        ]
+
+    code, text = records(0.0), records(0.02, preset="ren2018-text", recipe={})
+    elsewhere = [row | ELSEWHERE for row in text]
+    glyphs = [row | {"dataset": "glyphs"} for row in text]
+    for name, rows in {"a": code, "b": text, "c": elsewhere, "d": glyphs}.items():
+        publish(rows, tmp_path / "omniglot" / f"table1-{name}.json")
+    made = results.results_markdown(tmp_path)
+    where = "Against the schedule of the code on the same splits, 1-shot, M = 5, w/ distractors"
+    assert made.count(f"{where}: Masked Soft k-Means +3.00 (t +3.0)") == 1
+    assert made.count("Against the schedule of the code") == 1
 
 
 def test_the_report_shows_the_authors_images_first_and_how_to_prepare_them():

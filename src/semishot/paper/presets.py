@@ -80,7 +80,7 @@ PRESETS = {
         "the schedule as the paper's text has it", Recipe(halvings=TEXT_HALVINGS)
     ),
     "semishot": Preset(
-        "beyond the paper: the same labels, encoder and test, another recipe",
+        "beyond the paper, for drawings: the same labels, encoder and test, another recipe",
         Recipe(updates=20_000, learning_rate=2e-3, cosine=True, augment=1.0),
         train=EpisodeShape(way=40, shot=1, query=1, unlabeled=5),
     ),
@@ -114,7 +114,6 @@ PRESETS = {
 
 _PHOTOS = Recipe(updates=200_000, halvings=PHOTO_HALVINGS)
 _TEXT = replace(_PHOTOS, halvings=(25_000, *PHOTO_HALVINGS))
-_BEYOND = Recipe(updates=30_000, cosine=True, mirror=True, weight_decay=5e-4)
 _STAGES = Recipe(
     updates=14_000,
     cosine=True,
@@ -140,14 +139,6 @@ FOR_DATASET = {
         PRESETS["ren2018-text"], recipe=replace(_TEXT, labeled_fraction=0.4), train=PHOTO_TRAIN
     ),
     ("ren2018-text", TIERED): replace(PRESETS["ren2018-text"], recipe=_TEXT, train=PHOTO_TRAIN),
-    ("semishot", MINI): replace(
-        PRESETS["semishot"],
-        recipe=replace(_BEYOND, labeled_fraction=0.4),
-        train=replace(PHOTO_TRAIN, way=30, query=3),
-    ),
-    ("semishot", TIERED): replace(
-        PRESETS["semishot"], recipe=_BEYOND, train=replace(PHOTO_TRAIN, way=30, query=3)
-    ),
     ("two-stage", MINI): replace(
         PRESETS["two-stage"],
         recipe=replace(_STAGES, labeled_fraction=0.4),
@@ -159,11 +150,19 @@ FOR_DATASET = {
     ),
 }
 """Presets that differ for a data set of the paper."""
+FOR_DRAWINGS = ("semishot",)
+"""Presets that miniImageNet and tieredImageNet do not have."""
+
+
+def exists(name: str, dataset: str) -> bool:
+    return name in PRESETS and not (name in FOR_DRAWINGS and dataset in (MINI, TIERED))
 
 
 def preset(name: str, dataset: str = "omniglot") -> Preset:
-    if name not in PRESETS:
-        raise InputError(f"unknown preset {name!r}: choose from {', '.join(PRESETS)}")
+    if not exists(name, dataset):
+        what = "unknown preset" if name not in PRESETS else f"{dataset} has no preset"
+        known = ", ".join(each for each in PRESETS if exists(each, dataset))
+        raise InputError(f"{what} {name!r}: choose from {known}")
     return FOR_DATASET.get((name, dataset), PRESETS[name])
 
 

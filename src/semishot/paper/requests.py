@@ -24,8 +24,8 @@ class TableRequest:
     dataset: str | None = None
     """A prepared data set, instead of the table's; `semishot data list` shows them."""
     preset: str = "ren2018"
-    """ren2018 is the paper's experiment, ren2018-text follows the schedule in its text, semishot goes
-    beyond it, two-stage classifies the training classes first."""
+    """ren2018 is the paper's experiment, ren2018-text follows the schedule in its text, semishot (for
+    drawings) goes beyond it, two-stage classifies the training classes first."""
     splits: int = 10
     """Labeled/unlabeled splits (seeds 0, 1, ...); the ± is their standard error."""
     shots: tuple[int, ...] = ()

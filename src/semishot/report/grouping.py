@@ -108,7 +108,8 @@ def is_of_table(record: Record, table: published.Table) -> bool:
 
 def is_by_its_preset(record: Record) -> bool:
     """Whether a run was trained by its preset, with no change except the number of updates."""
-    if record["preset"] not in presets.PRESETS or record["options"] or record["split"] != "test":
+    exists = presets.exists(record["preset"], record["dataset"])
+    if not exists or record["options"] or record["split"] != "test":
         return False
     preset = presets.preset(record["preset"], record["dataset"])
     if "trained_as" in record:  # refined at test by another method than in training
@@ -166,7 +167,7 @@ def departures(record: Record) -> str:
     """Options of the method, and where the recipe or the training episode differs from the preset's."""
     changed = dict(record["options"])
     changed |= {f"at test {name}": value for name, value in record.get("at_test", {}).items()}
-    if record["preset"] in presets.PRESETS:
+    if presets.exists(record["preset"], record["dataset"]):
         preset = presets.preset(record["preset"], record["dataset"])
         usual = preset.recipe.with_updates(max(record["updates"], 1)).as_dict()
         changed |= {

@@ -13,12 +13,12 @@ from semishot.report import plots
 from semishot.report.ablation_tables import ablations_section, choice_section
 from semishot.report.baseline_tables import table5_section
 from semishot.report.curves import curves_section
-from semishot.report.images import preparation_of, rank
+from semishot.report.images import rank
 from semishot.report.marked_tables import filled_page
 from semishot.report.mask_tables import masks_section
 from semishot.report.rendering import as_markdown, grid_as_markdown
 from semishot.report.section import Section
-from semishot.report.table_sections import against_authors_images, overview, table_section
+from semishot.report.table_sections import against, overview, table_section
 from semishot.system.files import write_whole
 from semishot.system.open_files import reading
 from semishot.training.recipe_choices import as_choice
@@ -136,15 +136,20 @@ def sections(folder: Path) -> list[Shown]:
 def table_sections_of(
     name: str, table: published.Table, held: Sequence[tuple[Path, list[Record]]]
 ) -> Iterator[tuple[Path, Section]]:
-    """A section for each file; the usual images are compared with the authors', which come first."""
-    on_authors: dict[tuple[str, int], list[Record]] = {}
+    """A section for each file; the usual images are compared with the authors', and the schedule of the text
+    with that of the code, which come first."""
+    earlier: dict[tuple[str, str, int, str], list[Record]] = {}
     for path, records in held:
         with reading(path):
-            section, key = table_section(name, table, records), settings_of(records)
-            if preparation_of(records) == AUTHORS:
-                on_authors[key] = records
-            elif key in on_authors and not section.prepare:
-                section = also(section, against_authors_images(table, records, on_authors[key]))
+            section, dataset = table_section(name, table, records), records[0]["dataset"]
+            (preset, updates), images = settings_of(records), records[0].get("preparation", "")
+            authors = earlier.get((dataset, preset, updates, AUTHORS.name))
+            code = earlier.get((dataset, "ren2018", updates, images))
+            if authors and not section.prepare:
+                section = also(section, against("the authors' images", table, records, authors))
+            if code and preset == "ren2018-text":
+                section = also(section, against("the schedule of the code", table, records, code))
+            earlier[dataset, preset, updates, images] = records
         yield path, section
 
 

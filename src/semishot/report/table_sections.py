@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 
 from semishot.paper import presets
 from semishot.paper import published as paper
@@ -45,7 +46,8 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
     beside_paper = is_beside_paper(table, records)
     others = set(rows_of(records)) - set(paper.MODELS)
     title = table.title if beside_paper else "The five models" + (" and others" if others else "")
-    aim = presets.preset(preset, dataset).about
+    known = presets.exists(preset, dataset)
+    aim = presets.preset(preset, dataset).about if known else "a preset that this version lacks"
     parts, prepared = parts_of(table, records), records[0].get("preparation")
     held = {key for part in parts for key in beside_paper_cells(table, records, *part)}
     at_first_m = [part for part in parts if part[1] == parts[0][1]]
@@ -178,24 +180,22 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
     return said
 
 
-def against_authors_images(
-    table: paper.Table, records: Sequence[Record], authors: Sequence[Record]
+def against(
+    what: str, table: paper.Table, records: Sequence[Record], others: Sequence[Record]
 ) -> list[str]:
-    """How the usual images compare with the authors', split by split, in a table measured on both."""
-    shot, unlabeled = parts_of(table, records)[0]
-    said = []
-    for h in paper.DISTRACTORS:
+    """How a table compares with the same one made with something else, split by split, at its first M."""
+    said, parts = [], parts_of(table, records)
+    at_first_m = [part for part in parts if part[1] == parts[0][1]]
+    for (shot, unlabeled), h in product(at_first_m, paper.DISTRACTORS):
         gaps = {
             model: gap
             for model in rows_of(records)
-            if (
-                gap := paired(*(by_split(r, model, h, shot, unlabeled) for r in (records, authors)))
-            )
+            if (gap := paired(*(by_split(r, model, h, shot, unlabeled) for r in (records, others))))
         }
         if gaps:
             splits = max(gap.splits for gap in gaps.values())
             said.append(
-                f"Against the authors' images on the same splits, M = {unlabeled}, {COLUMNS[h]}: "
+                f"Against {what} on the same splits, {shot}-shot, M = {unlabeled}, {COLUMNS[h]}: "
                 f"{listed(gaps)}; chance exceeds |t| = {chance(splits):.1f} once in 20 times."
             )
     return said

@@ -180,7 +180,8 @@ def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> s
     dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
     which = shlex.join(["--dataset", dataset, "--preset", preset])
     command = f"semishot reproduce {name} {which} --splits {len(split_seeds(records))}"
-    if updates != presets.preset(preset, dataset).recipe.updates:
+    known = presets.exists(preset, dataset)
+    if not known or updates != presets.preset(preset, dataset).recipe.updates:
         command += f" --updates {updates}"
     shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
     if shots < set(table.shots):
