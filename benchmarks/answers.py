@@ -32,8 +32,9 @@ from classifier_page import PAGE, between
 from json_lines import write_lines
 from measurement import about_tasks
 from semishot.estimator.graph_rule import Learned
+from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.next_labels import doubt, varied, worth_asking
-from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
+from semishot.estimator.pile import Pile
 from semishot.system.open_files import read_json
 from speed_tables import markdown
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources

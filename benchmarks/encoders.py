@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from measurement import about_tasks
 from semishot import PrototypeClassifier
 from semishot.data.framing import Framing
-from semishot.estimator.classifier import UNLABELED
+from semishot.estimator.labels import UNLABELED
 from semishot.sorter.packaged_encoders import SIDES
 from semishot.sorter.photo_encoders import efficientnet_lite
 from semishot.system.files import write_json, write_whole_with

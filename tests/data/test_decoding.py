@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from semishot.data.decoding import FORMATS, MOST_PIXELS, decode, header
+from semishot.data.decoding import FORMATS, decode, header
+from semishot.data.picture_limits import MOST_PIXELS
 from semishot.errors import InputError
 from support.images import encoded, handmade_png
 

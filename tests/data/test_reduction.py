@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semishot.data.reduction import REDUCTIONS, reduced, weights
+from semishot.data.reduction import reduced, weights
+from semishot.data.settings import REDUCTIONS
 
 DRAWING = np.array(
     [

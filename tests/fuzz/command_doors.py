@@ -21,8 +21,9 @@ from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.sorter import move_files
 from semishot.sorter.listing import Skipped, from_folders
-from semishot.sorter.move_files import Undone, Wanted
+from semishot.sorter.move_files import Undone
 from semishot.sorter.page import PilePage, write_page
+from semishot.sorter.plan_files import Wanted, plan
 from semishot.sorter.predictions import (
     Decision,
     Prediction,
@@ -191,7 +192,7 @@ def use_names(data: bytes, folder: Path) -> None:
     assert page.count("<script") == 1, "a script in the page"
     wanted = [Wanted(p.item.path, p.label, DIGEST) for p in shown if p.item.path]
     before = {p.name for p in folder.iterdir()} | {p.name for p in pile.iterdir()}
-    move_files.complete(move_files.begin(move_files.plan(out, "move", wanted)))
+    move_files.complete(move_files.begin(plan(out, "move", wanted)))
     inside_sorted = [p.parent.parent for p in (out / "sorted").glob("*/*")]
     assert all(p == out / "sorted" for p in inside_sorted), "outside of its folder"
     assert len(inside_sorted) == len(wanted), "not all were sorted"

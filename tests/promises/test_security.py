@@ -40,8 +40,9 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import load_encoder, open_encoder
 from semishot.sorter.feature_files import gathered
 from semishot.sorter.listing import from_folders
-from semishot.sorter.move_files import Undone, Wanted
+from semishot.sorter.move_files import Undone
 from semishot.sorter.page import PilePage, write_page
+from semishot.sorter.plan_files import Wanted, plan
 from semishot.sorter.predictions import write_text
 from semishot.system import signing
 from semishot.system.npy import map_array
@@ -265,7 +266,7 @@ def test_a_journal_of_another_machine_is_undone_below_the_named_folder(tmp_path,
     (tmp_path / "pile").mkdir()
     (tmp_path / "pile" / "1.png").write_bytes(b"a")
     wanted = [Wanted(tmp_path / "pile/1.png", "cat", hashlib.sha256(b"a").hexdigest())]
-    move_files.complete(move_files.begin(move_files.plan(tmp_path / "out", "move", wanted)))
+    move_files.complete(move_files.begin(plan(tmp_path / "out", "move", wanted)))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another user"))
     with pytest.raises(InputError, match=r"was not written by you .* undo .*out --below FOLDER"):
         move_files.undo(tmp_path / "out")

@@ -9,10 +9,11 @@ import pytest
 
 from semishot.errors import InputError
 from semishot.sorter import journal as journal_file
-from semishot.sorter import move_files, move_one, sorted_files
+from semishot.sorter import move_files, move_one, plan_files, sorted_files
 from semishot.sorter.journal import Sorting, read_journal
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.move_files import Undone, Wanted, begin, complete, undo
+from semishot.sorter.move_files import Undone, begin, complete, undo
+from semishot.sorter.plan_files import Wanted
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system import files, transfer
 from semishot.system.folder_names import folded as fold
@@ -255,7 +256,7 @@ def test_a_journal_of_version_0_1_is_sorted_again(tmp_path):
     """Its strangers are in a folder of another name."""
     wanted = make_pile(tmp_path)
     before = state(tmp_path)
-    planned = move_files.plan(tmp_path / "out", "move", [Wanted(*one) for one in wanted])
+    planned = plan_files.plan(tmp_path / "out", "move", [Wanted(*one) for one in wanted])
     steps = [replace(s, folder=s.folder.replace(STRANGER, "_irrelevant")) for s in planned.steps]
     complete(begin(Sorting(tmp_path / "out", "move", False, tuple(steps))))
     assert (tmp_path / "out/sorted/_irrelevant/d.jpg").exists()

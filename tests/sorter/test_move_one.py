@@ -9,9 +9,10 @@ import pytest
 
 from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.sorter import journal, move_files
+from semishot.sorter import journal, move_files, plan_files
 from semishot.sorter.journal import read_journal, undo_command
-from semishot.sorter.move_files import LOCK, Wanted, begin, complete, undo
+from semishot.sorter.move_files import LOCK, begin, complete, undo
+from semishot.sorter.plan_files import Wanted
 from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, named
 from support.commands import printed, refusal
@@ -422,7 +423,7 @@ def test_where_no_key_can_be_stored_a_killed_sorting_goes_on(capsys, tmp_path):
     files = sorted((tmp_path / "pile").rglob("*.png"))
     wanted = [Wanted(path, path.name.split("-")[0], digest(path)) for path in files]
     Path("out").mkdir()
-    begin(move_files.plan(Path("out"), "move", wanted))
+    begin(plan_files.plan(Path("out"), "move", wanted))
     said = printed(capsys, *command)
     assert "to out/sorted is complete: 6 files moved; `semishot undo out --below" in said
     refused = refusal(capsys, "undo", "out")

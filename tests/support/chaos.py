@@ -173,7 +173,7 @@ def export_once() -> None:
     import torch
 
     from semishot.sorter.export import as_onnx
-    from semishot.sorter.export_check import imported
+    from semishot.sorter.onnx_files import imported
 
     imported("onnxruntime")
 

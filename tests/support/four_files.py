@@ -3,16 +3,17 @@
 import hashlib
 import os
 
-from semishot.sorter import move_files
+from semishot.sorter import plan_files
 from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.move_files import Wanted, begin, undo
+from semishot.sorter.move_files import begin, undo
+from semishot.sorter.plan_files import Wanted
 from semishot.sorter.sorted_files import find_sorted
 
 
 def plan(out, how, wanted, before=()):
     """(path, label, digest) of each file -> the sorting, written as a journal."""
-    return begin(move_files.plan(out, how, [Wanted(*one) for one in wanted], before))
+    return begin(plan_files.plan(out, how, [Wanted(*one) for one in wanted], before))
 
 
 def undone(out):

@@ -38,7 +38,8 @@ from hypothesis.stateful import (
 from semishot.errors import InputError
 from semishot.sorter import move_files, sorted_files
 from semishot.sorter.journal import JOURNAL, Sorting, Step, read_journal
-from semishot.sorter.move_files import LOCK, Outcome, Wanted, begin, complete, plan
+from semishot.sorter.move_files import LOCK, Outcome, begin, complete
+from semishot.sorter.plan_files import Wanted, plan
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.locks import Lock
 

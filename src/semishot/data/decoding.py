@@ -17,7 +17,6 @@ from semishot.data.memory_budget import budget
 from semishot.data.metadata_limits import check_file
 from semishot.data.picture_limits import (
     BITS_PER_SAMPLE,
-    MOST_BYTES,
     MOST_PIXELS,
     ORIENTATION,
     PHOTOMETRIC,
@@ -28,18 +27,6 @@ from semishot.data.picture_limits import (
 )
 from semishot.errors import InputError
 from semishot.system.open_files import reading
-
-__all__ = [
-    "MOST_BYTES",
-    "MOST_PIXELS",
-    "REMEDY",
-    "decode",
-    "header",
-    "opened",
-    "quiet",
-    "resized",
-    "upright",
-]
 
 # fmt: off
 FORMATS = {

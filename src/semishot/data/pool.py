@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from semishot.system.open_files import read_json
 FORMAT = 1
 POOL_FILES = {"images.npy", "pool.json"}
 Indices = NDArray[np.int64]
-Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from semishot.data.settings import REDUCTIONS as REDUCTIONS
-from semishot.data.settings import Reduction as Reduction
+from semishot.data.settings import Reduction
 
 CURVE = -0.75
 """The parameter of OpenCV's cubic kernel; Pillow's has -0.5."""

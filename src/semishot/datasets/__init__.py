@@ -96,8 +96,8 @@ def prepare(
     own_name
         What the pool is called, for `load` and `--dataset`; only for `"folder"`.
     reduction
-        How drawings are made smaller, one of `semishot.data.reduction.REDUCTIONS`; only for
-        `"omniglot"`.
+        How drawings are made smaller: `"antialiased"`, or `"cubic"` as in the authors' code, `"linear"`,
+        `"area"` or `"nearest"`; only for `"omniglot"`.
     rotations
         `"exact"`, or `"warped"` as in the authors' code; only for `"omniglot"`.
     """

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.decoding import EXTENSIONS, MOST_BYTES, REMEDY, decode
+from semishot.data.decoding import EXTENSIONS, decode
 from semishot.data.framing import Whole, is_drawing
 from semishot.data.image_sources import ImageSource, WholeFile
+from semishot.data.picture_limits import MOST_BYTES, REMEDY
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms
@@ -19,8 +20,6 @@ from semishot.errors import InputError
 from semishot.system.open_files import read_regular
 from semishot.system.progress import track
 from semishot.system.real_paths import real_path
-
-__all__ = ["describe", "prepare"]
 
 FRAMING = Whole
 LAYOUTS = "class/image, split/class/image or group/class/image"

@@ -45,8 +45,6 @@ from semishot.system.npy import write_array
 from semishot.system.open_files import open_zip, reading
 from semishot.system.tables import read_rows
 
-__all__ = ["describe", "prepare", "read"]
-
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
 IMAGES = 600  # per class
 SIDE = 84

@@ -19,13 +19,12 @@ from PIL.PngImagePlugin import PngImageFile
 from semishot.data.drawing_preparations import DrawingPreparation, Rotations
 from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
-from semishot.data.reduction import Reduction, reduced
+from semishot.data.reduction import reduced
+from semishot.data.settings import Reduction
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError, reason_of
 from semishot.system.open_files import open_zip, read_member, read_regular, reading
 from semishot.system.progress import track
-
-__all__ = ["describe", "download", "prepare"]
 
 BASE_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
 ARCHIVES = {

@@ -37,8 +37,6 @@ from semishot.errors import InputError
 from semishot.system.npy import read_header
 from semishot.system.open_files import open_regular, open_zip, own_text, read_regular, reading
 
-__all__ = ["class_list", "describe", "is_partial", "prepare", "read"]
-
 CLASSES = Path(__file__).with_name("tiered_imagenet_classes.txt")
 """A line for each category: its split, its WordNet id, and those of its classes (Appendix B)."""
 TABLE4: dict[Split, tuple[int, int]] = {

@@ -34,8 +34,6 @@ from semishot.estimator.settings import GRAPH, checked, fitted_to
 from semishot.estimator.strangers import missed, stranger_probability
 from semishot.estimator.trained import answers_for_rows
 
-__all__ = ["NAMED_STRANGER", "UNLABELED", "PrototypeClassifier"]
-
 FLOATS = [np.float32, np.float64]
 UNKNOWN = (
     "how members of a class score is not known: it takes two labeled examples of some class, or two "

@@ -9,8 +9,6 @@ from torch import Tensor
 from semishot.errors import InputError
 from semishot.estimator.blocks import Array
 
-__all__ = ["as_array", "check_large", "check_small"]
-
 
 def check_small(features: Array, largest: float) -> None:
     smallest = np.finfo(features.dtype).tiny ** 0.25

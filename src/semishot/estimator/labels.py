@@ -15,18 +15,6 @@ from torch import Tensor
 from semishot.errors import InputError
 from semishot.estimator.features import as_array
 
-__all__ = [
-    "NAMED_STRANGER",
-    "UNLABELED",
-    "Labels",
-    "agreement",
-    "check_stranger_label",
-    "checked_weights",
-    "label_weights",
-    "read_labels",
-    "rejected",
-]
-
 UNLABELED = -1
 NAMED_STRANGER = -2
 RESERVED = {

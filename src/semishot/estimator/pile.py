@@ -5,10 +5,8 @@ import numpy as np
 from semishot.estimator.blocks import Array, mean_direction, one_thread
 from semishot.estimator.evidence import EXACT, LANDMARKS, Given
 from semishot.estimator.graph_rule import Learned, Options, learn
-from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
+from semishot.estimator.labels import NAMED_STRANGER
 from semishot.estimator.neighbours import Remembered
-
-__all__ = ["NAMED_STRANGER", "UNLABELED", "Pile"]
 
 
 class Pile:

@@ -25,8 +25,6 @@ from semishot.estimator.lift import lift_of
 from semishot.estimator.saved import is_number
 from semishot.estimator.scaling import MANY_FEATURES
 
-__all__ = ["DEFAULTS", "GRAPH", "Settings", "checked", "fitted_to"]
-
 GRAPH = "graph"
 DEFAULTS: Mapping[str, Any] = {
     "normalize": "auto",

@@ -21,8 +21,6 @@ from semishot.estimator.saved import Saved, not_saved, read_saved, write_saved
 from semishot.estimator.settings import DEFAULTS, checked, fitted_to
 from semishot.estimator.strangers import stranger_probability
 
-__all__ = ["RowAnswers", "Trained", "answers_for_rows", "train"]
-
 
 class RowAnswers(NamedTuple):
     """What is said of P rows; NaN where it is not known."""

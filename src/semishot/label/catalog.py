@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from semishot.sorter.labels_database import Database
 
-__all__ = ["Catalog", "Seen", "Status", "status_of"]
-
 Status = tuple[int, int]
 """Size of a file, and when it was changed, in nanoseconds."""
 

@@ -14,21 +14,19 @@ from semishot.label.pile_reader import PileReader
 from semishot.label.rows import GIVEN
 from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
-from semishot.sorter import move_files
+from semishot.sorter import move_files, plan_files
 from semishot.sorter.answer_state import ConflictError
 from semishot.sorter.corrections import SortedPile
 from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.move_files import LOCK, Undone, Wanted, class_folders
+from semishot.sorter.move_files import LOCK, Undone
 from semishot.sorter.moved_pile import followed
-from semishot.sorter.plan_files import behind_link
+from semishot.sorter.plan_files import Wanted, behind_link, class_folders
 from semishot.sorter.predictions import csv_table, write_text
 from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
-
-__all__ = ["TABLES", "Which", "apply", "plan", "save_model", "sorting_of", "table", "undo_sorting"]
 
 Which = Literal["all", "confirmed"]
 
@@ -194,7 +192,7 @@ def apply(
         planned = plan(session, how, which)
         if shown is not None and planned.version != shown:
             raise ConflictError("there are new answers or files since then; this is the plan now")
-        sorting = move_files.plan(out, how, planned.wanted, files)
+        sorting = plan_files.plan(out, how, planned.wanted, files)
         check_undoable(sorting, pile)
         outcome = move_files.complete(move_files.begin(sorting))
     session.reader.look_again.set()

@@ -1,4 +1,4 @@
-"""Answers -> what the model says of every image of the pile: the one place that knows the estimator.
+"""Answers -> what the model says of every image of the pile, and which images are worth asking about.
 
 Letters: P rows of the pile, N classes, D features.
 """
@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from semishot.estimator.by_graph import held_out_probabilities
 from semishot.estimator.fitted import Doubt, doubts
 from semishot.estimator.next_labels import doubt, varied, worth_asking
-from semishot.estimator.pile import NAMED_STRANGER, UNLABELED, Pile
+from semishot.estimator.pile import Pile
 from semishot.estimator.strangers import Members, StrangerCount
-
-__all__ = ["NAMED_STRANGER", "UNLABELED", "Judge", "Judgement", "doubt_of"]
 
 Array = NDArray[Any]
 SURE = 0.01

@@ -19,8 +19,6 @@ from semishot.sorter.answer_state import State
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.label.judge import Judge
 
-__all__ = ["JudgedPile"]
-
 Array = NDArray[Any]
 SMALLEST = 1e-12
 AT_ONCE = 3000
@@ -98,7 +96,8 @@ class JudgedPile:
         return self._learned(known, used, excluded)
 
     def _learned(self, known: Snapshot, used: Array, excluded: dict[int, list[int]]) -> Snapshot:
-        from semishot.label.judge import NAMED_STRANGER, UNLABELED, doubt_of
+        from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
+        from semishot.label.judge import doubt_of
 
         assert self.judge is not None
         answers, count = known.answers, len(known.answers)

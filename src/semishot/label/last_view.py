@@ -17,8 +17,6 @@ from semishot.label.requests import LabelRequest
 from semishot.system.files import write_whole
 from semishot.system.open_files import read_regular
 
-__all__ = ["COLUMNS", "keep_view", "kept_view", "pack", "unpack"]
-
 FILE = ".label-view"
 MOST_BYTES = 2**28
 COLUMNS = {

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["near_copies"]
-
 Array = NDArray[Any]
 ALIKE, NEARER = 0.97, 0.12
 """Near copies, such as the same shot resized, have at least this cosine, and lie nearer than this share of

@@ -8,8 +8,6 @@ from typing import Any
 
 from semishot.label.session import Session
 
-__all__ = ["OpenTabs"]
-
 BEAT, PAUSE = 15.0, 0.25
 """Seconds between two signs of life to an open tab, and between two looks at whether the server ends."""
 

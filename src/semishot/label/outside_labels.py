@@ -9,8 +9,6 @@ from semishot.sorter.answers import Answers
 from semishot.sorter.labels_database import LostDatabaseError
 from semishot.sorter.listing import STRANGER
 
-__all__ = ["OutsideLabels"]
-
 MOST_SHOWN = 3
 
 

@@ -13,8 +13,6 @@ from semishot.sorter.out_folder import PREDICTIONS
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.real_paths import real_path
 
-__all__ = ["LeftByClassify", "check_folders", "left_by_classify", "list_files"]
-
 
 def check_folders(request: LabelRequest) -> None:
     """Refuse folders that cannot be what they are given as, without looking at what is in them."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.sorter.embedding import ReadFile
     from semishot.sorter.encoders import ImageEncoder
 
-__all__ = ["PileReader", "Progress"]
-
 TAKEN_AT_ONCE, SECONDS_BETWEEN = 64, 0.5
 LOOK_AGAIN, SHARE_OF_TIME = 10.0, 0.02
 """Seconds between two looks at the folder, and the share of time they may take."""
@@ -148,7 +146,8 @@ class PileReader:
             self._ready(listing)
 
     def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
-        from semishot.sorter.encoders import DEFAULT, open_encoder
+        from semishot.sorter.encoder_files import DEFAULT
+        from semishot.sorter.encoders import open_encoder
         from semishot.sorter.out_folder import EMBEDDINGS
 
         if self.encoder is None or self.cache is None:

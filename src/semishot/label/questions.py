@@ -14,8 +14,6 @@ from semishot.label.snapshot import Snapshot
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.label.judge import Judge
 
-__all__ = ["Questions"]
-
 Array = NDArray[Any]
 ASKED, VARIED = 24, 36
 """How many are asked about, later and at first."""

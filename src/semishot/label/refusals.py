@@ -11,8 +11,6 @@ from semishot.label.session import NotReadyError
 from semishot.sorter.answer_state import ConflictError
 from semishot.sorter.labels_database import LostDatabaseError
 
-__all__ = ["REFUSED", "UnknownError", "refuse"]
-
 
 class UnknownError(Exception):
     """No such image or table."""

@@ -27,8 +27,6 @@ from semishot.system.open_files import own_text, read_regular
 from semishot.system.real_paths import real_path
 from semishot.system.tables import MOST_BYTES
 
-__all__ = ["Pages", "app_of"]
-
 T = TypeVar("T")
 FOLDER = Path(__file__).parent
 SCRIPTS = ("page.js", "grid.js", "state.js", "dialogs.js", "outbox.js", "words.js")

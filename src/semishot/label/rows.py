@@ -16,8 +16,6 @@ from semishot.label.requests import LabelRequest
 from semishot.sorter.listing import Item
 from semishot.system.npy import make_room
 
-__all__ = ["CHANGED", "GIVEN", "MISSING", "Rows"]
-
 MISSING, CHANGED, GIVEN = 1, 2, 4
 """Flags of a row: no file of it is left; its file had another content before; it is in --labeled."""
 SCRATCH = ".label-features.npy"

@@ -21,8 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from semishot.sorter.labels_database import Database
 
-__all__ = ["Doorkeeper", "Guard", "TooLargeError", "is_loopback"]
-
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
 MOST_BROWSERS, BROWSER_DAYS, MOST_TOKENS = 32, 30, 8

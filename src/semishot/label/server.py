@@ -28,8 +28,6 @@ from semishot.sorter.labels_database import DATABASE, Database, open_database
 from semishot.sorter.out_folder import make_out
 from semishot.system.locks import holder_of, lock_file, name_holder
 
-__all__ = ["label"]
-
 LOCK = ".label.lock"
 
 

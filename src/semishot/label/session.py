@@ -23,8 +23,6 @@ from semishot.sorter.answer_events import Event, checked, images_in
 from semishot.sorter.answer_state import ConflictError, State
 from semishot.sorter.answers import Answers
 
-__all__ = ["NotReadyError", "Session"]
-
 FIRST = 100
 """Images after which labeling begins."""
 GROWTH, PATIENCE = 1.25, 15.0

@@ -14,16 +14,6 @@ from numpy.typing import NDArray
 from semishot.label.last_view import pack
 from semishot.sorter.answer_state import State
 
-__all__ = [
-    "ANSWERED_NONE",
-    "REJECTS",
-    "Snapshot",
-    "decisions",
-    "for_the_page",
-    "nothing",
-    "of_kept_view",
-]
-
 Array = NDArray[Any]
 ANSWERED_NONE = -2
 """In place of the index of a class: a person said that it is none of them."""

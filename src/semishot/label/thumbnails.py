@@ -11,8 +11,6 @@ from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
 from semishot.system.databases import connect
 
-__all__ = ["Thumbnails", "view"]
-
 DATABASE = "thumbnails.sqlite"
 SIDE, LARGE_SIDE = 320, 2048
 """Pixels of the longer side."""

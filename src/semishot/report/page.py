@@ -20,8 +20,6 @@ from semishot.report.template import FOLDER, PAGE_STYLE, render
 from semishot.system.files import write_whole
 from semishot.system.open_files import reading
 
-__all__ = ["report_on_runs", "write_report"]
-
 MOST_EPISODES = 100
 MOST_CURVES = 24
 """Fleets whose learning curves are shown: a page stays below 5 MB."""

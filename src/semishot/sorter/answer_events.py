@@ -6,8 +6,6 @@ from typing import Any
 
 from semishot.errors import InputError
 
-__all__ = ["NONE", "UNANSWERED", "Event", "checked", "images_in"]
-
 Event = dict[str, Any]
 NONE, UNANSWERED = 0, -1
 """Answers beside the numbers of classes, which begin at 1: none of these; no answer."""

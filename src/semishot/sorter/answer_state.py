@@ -7,8 +7,6 @@ from typing import Any
 from semishot.errors import InputError, counted
 from semishot.sorter.answer_events import UNANSWERED, Event
 
-__all__ = ["MOST_CLASSES", "ConflictError", "State", "Step", "step_of", "take_over"]
-
 MOST_CLASSES = 1000
 REJECT = 0.05
 """The share of true members that may be taken for strangers, until the user moves the slider."""

@@ -11,8 +11,6 @@ from semishot.sorter.labels_database import DATABASE, open_database
 from semishot.sorter.listing import STRANGER
 from semishot.system.real_paths import real_place
 
-__all__ = ["Answered", "answered"]
-
 
 @dataclass(frozen=True)
 class Answered:

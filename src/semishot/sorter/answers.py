@@ -13,8 +13,6 @@ from semishot.sorter.answer_events import Event, checked
 from semishot.sorter.answer_state import ConflictError, State, Step, step_of, take_over
 from semishot.sorter.labels_database import Database
 
-__all__ = ["Answers"]
-
 
 class Answers:
     """The state, and the only way to change it: `add` an event."""

@@ -18,7 +18,8 @@ from semishot.sorter.correction_notes import note_on_absent, notes_on
 from semishot.sorter.corrections import SortedPile, read_corrections
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import DEFAULT, ImageEncoder, open_encoder, save_encoder
+from semishot.sorter.encoder_files import DEFAULT
+from semishot.sorter.encoders import ImageEncoder, open_encoder, save_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.journal import (
     JOURNAL,
@@ -60,8 +61,6 @@ from semishot.system.progress import Seconds, doing
 
 if TYPE_CHECKING:
     from semishot.sorter.fitted_pile import FittedPile
-
-__all__ = ["classify"]
 
 
 @dataclass(frozen=True)

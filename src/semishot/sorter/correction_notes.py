@@ -10,8 +10,6 @@ from semishot.sorter.listing import STRANGER, Item
 from semishot.sorter.out_folder import PREDICTIONS
 from semishot.system.real_paths import real_place
 
-__all__ = ["note_on_absent", "note_on_answers", "notes_on"]
-
 
 def notes_on(items: Sequence[Item]) -> list[str]:
     """How many corrections are used, and which classes they add."""

@@ -9,16 +9,11 @@ from semishot.sorter.answered_files import Answered, answered
 from semishot.sorter.escaped_names import written_path
 from semishot.sorter.journal import Sorting
 from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, Table, as_label, read_table
-from semishot.sorter.move_files import class_folders
 from semishot.sorter.out_folder import PREDICTIONS
+from semishot.sorter.plan_files import class_folders
 from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, RUNNER_UP, unquoted
 from semishot.sorter.sorted_files import SortedFile
 from semishot.system.real_paths import real_path, real_place
-
-__all__ = [
-    *("SortedPile", "absent_corrections", "check_labels", "corrected"),
-    *("from_answers", "from_predictions", "in_order", "is_predictions", "read_corrections"),
-]
 
 STRANGERS_IN_0_1 = "_irrelevant"
 """The folder of strangers in OUT/sorted, as version 0.1 named it."""

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
+from semishot.data.decoding import opened, quiet, upright
 from semishot.data.framing import Middle, Whole, draft
+from semishot.data.picture_limits import MOST_BYTES, REMEDY
 from semishot.data.thumbnails import large_copy, small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
@@ -33,8 +34,6 @@ from semishot.system.progress import Meter, meter
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["Rows", "embed", "in_this_process", "read_image"]
 
 Pixels = NDArray[np.uint8]
 T = TypeVar("T")

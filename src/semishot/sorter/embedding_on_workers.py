@@ -33,8 +33,6 @@ from semishot.workers.engine import Array, Task, run
 from semishot.workers.folder_bytes import Files, pack, unpack
 from semishot.workers.places import OpenPlace
 
-__all__ = ["by_workers"]
-
 MOST_IMAGES, MOST_BYTES = 256, 32 * 2**20
 """The size of a task: photographs take a core about ten seconds, and a few tasks wait in memory."""
 TELL_SECONDS = 1.0

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from semishot.network.protonet import ProtoNet
     from semishot.training.config import FleetConfig
 
-__all__ = ["DEFAULT", "ImageEncoder", "load_encoder", "open_encoder", "save_encoder"]
-
 
 @dataclass(frozen=True)
 class ImageEncoder:

@@ -4,8 +4,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["escaped", "unescaped", "written_path"]
-
 ESCAPE = re.compile(r"\\udc[89a-f][0-9a-f]")
 
 

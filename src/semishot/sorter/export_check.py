@@ -15,8 +15,6 @@ from semishot.estimator.lift import Lift
 from semishot.sorter.encoders import ImageEncoder
 from semishot.sorter.onnx_files import imported
 
-__all__ = ["OUTPUTS", "TOLERANCE", "compare", "feature_trials", "image_trials", "imported"]
-
 OUTPUTS = ["label", "probabilities", "distractor_score", "stranger_probability"]
 TOLERANCE = 1e-3
 """Largest allowed difference of probabilities and scores between onnxruntime and torch."""

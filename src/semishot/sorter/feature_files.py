@@ -18,8 +18,6 @@ from semishot.sorter.listing import STRANGER, Item, Skipped, as_label, table_row
 from semishot.system.npy import make_room, map_array
 from semishot.system.tables import MOST_BYTES, check_rows
 
-__all__ = ["feature_rows", "read_features", "read_labels"]
-
 BLOCK = 4096
 NUMBERS = {"-1": "", "-2": STRANGER}
 """Labels that are numbers: unlabeled, and none of the classes."""

@@ -22,8 +22,6 @@ from semishot.sorter.predictions import Decision, Prediction, predictions_of
 from semishot.sorter.summary import PileSummary
 from semishot.system.folder_names import alike
 
-__all__ = ["FittedPile", "fit_pile", "notes_on_files", "summarize"]
-
 LOOKED_AT = 20
 """How many labeled images are checked for being drawings."""
 NAMED = 10

@@ -16,11 +16,6 @@ from semishot.system.open_files import read_regular
 from semishot.system.real_paths import real_path
 from semishot.system.signing import can_sign, sign, verify
 
-__all__ = [
-    *("JOURNAL", "SORTED", "Sorting", "Step"),
-    *("check_undoable", "read_journal", "trusted", "undo_command", "write_journal"),
-]
-
 FORMAT = 1
 SORTED, JOURNAL = "sorted", "undo.json"
 MOST_BYTES = 2**29

@@ -11,8 +11,6 @@ from typing import Any
 from semishot.errors import InputError
 from semishot.system.databases import connect
 
-__all__ = ["DATABASE", "Database", "LostDatabaseError", "open_database"]
-
 DATABASE = "labels.sqlite"
 FORMAT = 1
 SCHEMA = """

@@ -17,8 +17,6 @@ from semishot.sorter.listing import Item
 from semishot.sorter.out_folder import PICTURES
 from semishot.system.files import without_name, write_whole
 
-__all__ = ["Beforehand", "LargePictures", "link_to"]
-
 MOST, MOST_BYTES = 500, 100_000_000
 """Of pictures in OUT: the page shows the originals of the others, as far as a browser can."""
 MOST_BEFOREHAND, MOST_BYTES_BEFOREHAND = 4000, 500_000_000

@@ -12,11 +12,6 @@ from semishot.sorter.escaped_names import written_path
 from semishot.system.real_paths import real_path
 from semishot.system.tables import read_rows
 
-__all__ = [
-    *("STRANGER", "Item", "Listing", "Skipped", "as_label", "from_folders", "from_table"),
-    *("read_table", "table_rows"),
-]
-
 NUMBERS = {"-1": "unlabeled", "-2": "strangers"}
 """What these numbers mean as labels in Python: they are not the names of classes."""
 STRANGER = "stranger"

@@ -25,14 +25,11 @@ from semishot.sorter.journal import (
     write_journal,
 )
 from semishot.sorter.move_one import check_folder, is_sorted, sort_one, take_back
-from semishot.sorter.plan_files import Wanted, class_folders, plan
 from semishot.sorter.requests import How
 from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import sweep
 from semishot.system.locks import Lock
 from semishot.system.progress import track
-
-__all__ = ["Outcome", "Undone", "Wanted", "begin", "class_folders", "complete", "plan", "undo"]
 
 LOCK = ".lock"
 """The lock file in OUT, while a command works there."""

@@ -17,8 +17,6 @@ from semishot.sorter.requests import How
 from semishot.system.real_paths import real_path, real_place
 from semishot.system.transfer import CHANGED, copy_file, drop, is_file, move_file
 
-__all__ = ["check_folder", "is_sorted", "sort_one", "take_back"]
-
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder of OUT/sorted, or OUT/sorted itself, that is a link."""

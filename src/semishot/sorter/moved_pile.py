@@ -10,8 +10,6 @@ from semishot.sorter.corrections import SortedPile
 from semishot.system.real_paths import real_path, real_place
 from semishot.system.transfer import digest_of
 
-__all__ = ["followed"]
-
 
 def followed(before: SortedPile, pile: Path | None, out: Path) -> SortedPile:
     """The sorting with the originals of its copies and links where they are now, if they were moved.

@@ -9,8 +9,6 @@ from semishot.sorter.onnx_encoders import PIXELS, OnnxModule, output_of
 from semishot.sorter.onnx_preparation import Preparation
 from semishot.sorter.requests import OnnxOptions
 
-__all__ = ["chosen"]
-
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CROP = 0.875
 

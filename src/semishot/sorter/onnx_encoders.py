@@ -16,8 +16,6 @@ from semishot.errors import InputError, reason_of
 from semishot.sorter.onnx_files import imported
 from semishot.sorter.onnx_preparation import Pooling, Preparation, Scaling
 
-__all__ = ["PIXELS", "OnnxModule", "open_onnx", "output_of"]
-
 FLOATS = {
     "tensor(float)": torch.float32,
     "tensor(float16)": torch.float16,

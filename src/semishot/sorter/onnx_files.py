@@ -13,8 +13,6 @@ from typing import Any
 from semishot.errors import InputError, reason_of
 from semishot.system.open_files import open_regular, read_regular
 
-__all__ = ["MOST_BYTES", "imported", "parsed", "read_onnx"]
-
 MOST_BYTES = 2**31 - 1
 """The most that one ONNX file can hold, weights included."""
 

@@ -6,8 +6,6 @@ from semishot.errors import InputError, reason_of
 from semishot.sorter.onnx_encoders import OnnxModule
 from semishot.sorter.onnx_files import imported, parsed
 
-__all__ = ["FOUND", "PIXELS", "merged", "opset_for"]
-
 PIXELS, FOUND = "pixels", "found"
 """The output of what prepares images, and the input of the head."""
 OLDEST = 18

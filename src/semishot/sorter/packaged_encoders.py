@@ -12,8 +12,6 @@ from semishot.errors import InputError
 from semishot.sorter.encoder_files import OMNIGLOT
 from semishot.system.open_files import PACKAGE, read_regular
 
-__all__ = ["Packaged", "framing_of_lite", "packaged", "weights_of_lite"]
-
 PHOTOS = {"photos-lite0": 0, "photos-lite2": 2}
 """EfficientNet-Lite by number; `photos` is `BEST_PHOTOS`, and in models of version 0.1 Lite0."""
 BEST_PHOTOS, PHOTOS_IN_0_1 = "photos-lite2", "photos-lite0"

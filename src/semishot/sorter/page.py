@@ -21,8 +21,6 @@ from semishot.system.real_paths import real_place
 if TYPE_CHECKING:  # it imports torch
     from semishot.sorter.fitted_pile import FittedPile
 
-__all__ = ["PilePage", "write_page", "write_pile_page"]
-
 FOLDER = Path(__file__).parent
 NARROW = "\u202f"
 """A narrow space at which no line is broken."""

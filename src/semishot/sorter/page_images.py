@@ -11,8 +11,6 @@ from semishot.sorter.large_pictures import LargePictures
 from semishot.sorter.listing import Item
 from semishot.system.progress import meter
 
-__all__ = ["Shown"]
-
 LABELED_SHOWN = 6
 """The most labeled examples shown at the head of a class."""
 

@@ -17,8 +17,6 @@ from semishot.sorter.packaged_encoders import framing_of_lite, weights_of_lite
 from semishot.system.open_files import read_regular
 from semishot.system.tensor_files import MOST_BYTES
 
-__all__ = ["LITE_FEATURES", "PixelEncoder", "efficientnet_lite", "timm_network"]
-
 LITE_FEATURES = 1280
 
 

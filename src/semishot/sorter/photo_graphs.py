@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from semishot.sorter.photo_encoders import LastMapsMean, PixelEncoder
 
-__all__ = ["graph_of", "has_graph"]
-
 OPSET, IR = 17, 8
 PIXELS, FEATURES = "pixels", "features"
 MOST = 6.0

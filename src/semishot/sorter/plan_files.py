@@ -12,8 +12,6 @@ from semishot.sorter.sorted_files import SortedFile
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.real_paths import real_place
 
-__all__ = ["Wanted", "behind_link", "class_folders", "plan"]
-
 LONGEST = 255
 """The longest file name, in bytes."""
 

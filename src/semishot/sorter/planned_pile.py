@@ -4,18 +4,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semishot.errors import counted
-from semishot.sorter import move_files
 from semishot.sorter.corrections import SortedPile
 from semishot.sorter.journal import Sorting, check_undoable
-from semishot.sorter.move_files import Wanted
-from semishot.sorter.plan_files import behind_link
+from semishot.sorter.plan_files import Wanted, behind_link, plan
 from semishot.sorter.requests import ClassifyRequest
 from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:  # it imports torch
     from semishot.sorter.fitted_pile import FittedPile
-
-__all__ = ["Planned", "plan_pile"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,6 @@ def plan_pile(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile
     if gone:
         one, several = "file sorted before is gone, or has", "files sorted before are gone, or have"
         notes.append(f"{counted(len(gone), one, several)} changed")
-    sorting = move_files.plan(request.out, how, wanted, files)
+    sorting = plan(request.out, how, wanted, files)
     check_undoable(sorting, request.unlabeled)
     return Planned(sorting, notes)

@@ -22,8 +22,6 @@ from semishot.system.progress import doing
 if TYPE_CHECKING:  # it imports torch
     from semishot.estimator.trained import Trained
 
-__all__ = ["predict", "read_saved_model", "saved_folder"]
-
 
 def saved_folder(given: Path) -> Path:
     """OUT/model, given that folder or OUT."""

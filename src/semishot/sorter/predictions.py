@@ -21,11 +21,6 @@ from semishot.system.files import write_whole
 if TYPE_CHECKING:  # it imports torch
     from semishot.estimator.trained import RowAnswers, Trained
 
-__all__ = [
-    *("Decision", "Prediction", "as_csv", "as_json", "csv_table", "predictions_of"),
-    *("unquoted", "write_skipped", "write_text"),
-]
-
 
 class Decision(StrEnum):
     """What is said of an image of the pile."""

@@ -22,8 +22,6 @@ from semishot.sorter.out_folder import PREDICTIONS, SKIPPED
 from semishot.sorter.requests import ClassifyRequest
 from semishot.system.real_paths import real_path
 
-__all__ = ["check_read", "requested_images"]
-
 
 def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Listing:
     """The images, their labels, and what the user has corrected since the last run."""

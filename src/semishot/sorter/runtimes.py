@@ -18,8 +18,6 @@ from semishot.sorter.onnx_files import imported
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Batches", "OneByOne", "Opening", "Runtime", "open_runtime", "wanted_runtime"]
-
 Pixels = NDArray[np.uint8]
 Row = NDArray[np.float32]
 

@@ -10,8 +10,6 @@ from semishot.sorter.journal import SORTED, Sorting, Step
 from semishot.system.progress import track
 from semishot.system.transfer import digest_of
 
-__all__ = ["SortedFile", "find_sorted"]
-
 
 @dataclass(frozen=True)
 class SortedFile:

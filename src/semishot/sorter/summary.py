@@ -14,8 +14,6 @@ from semishot.sorter.predictions import Prediction
 if TYPE_CHECKING:  # it imports torch
     from semishot.estimator.fitted import HeldOut
 
-__all__ = ["Classified", "Completed", "PileSummary"]
-
 SHOWN_CLASSES = 50
 MOST_NAMED = 20
 """Files that are named one by one; of others the number is said."""

@@ -43,8 +43,6 @@ from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig
 from semishot.training.fleets import find_model, load_model, save_model
 
-__all__ = ["load_by_torch", "open_by_torch", "packaged_module", "save_weights"]
-
 
 class FleetOfOne(nn.Module):
     """uint8 (B, H, W, C) -> (B, D), by the encoder of a run."""

@@ -4,8 +4,6 @@ import multiprocessing
 import os
 import threading
 
-__all__ = ["end_with_parent"]
-
 
 def end_with_parent() -> None:
     """In a worker: end when the parent has ended, killed perhaps, and nobody waits for the work."""

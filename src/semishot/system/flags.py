@@ -5,8 +5,6 @@ from typing import Annotated
 
 import tyro
 
-__all__ = ["Address", "DataRoot", "Device"]
-
 Address = Annotated[
     str | None,
     tyro.conf.arg(

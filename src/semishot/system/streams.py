@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-__all__ = ["discard", "flushed_results", "nobody_reads", "occupy_descriptors"]
-
 STDOUT = "stdout"
 """The name of the file in an error about it."""
 

@@ -19,8 +19,6 @@ from semishot.errors import InputError
 from semishot.system.open_files import FLAGS, NO_FOLLOW, open_regular
 from semishot.system.real_paths import real_place
 
-__all__ = ["CHANGED", "copy_file", "digest_of", "drop", "is_file", "move_file"]
-
 BLOCK = 2**20
 LARGEST = 2**30
 """Bytes of a file that is moved or copied: more are not read to find out which file it is."""
