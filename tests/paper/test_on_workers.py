@@ -199,7 +199,7 @@ def test_wrong_words_end_in_one_line(words, message, tiny_root, tmp_path, capsys
 
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"--engine ray needs Ray: pip install semishot\[ray\]"):
+    with pytest.raises(InputError, match=r"--engine ray needs Ray: pip install 'semishot\[ray\]'"):
         ray_cluster.import_ray()
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 

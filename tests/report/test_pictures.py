@@ -105,7 +105,7 @@ def test_show_by_command_prints_the_name_of_the_picture(
 def test_without_matplotlib_the_message_says_what_to_install(tiny_root, tmp_path, monkeypatch):
     scene = scenes.scene_of(SceneRequest("pixels", "glyphs", SHAPE), tiny_root)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"needs matplotlib: pip install semishot\[plots\]"):
+    with pytest.raises(InputError, match=r"needs matplotlib: pip install 'semishot\[plots\]'"):
         pictures.draw_episode(scene, tmp_path / "e.png")
 
 

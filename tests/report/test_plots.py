@@ -92,5 +92,5 @@ def test_the_kind_of_a_record_is_no_part_of_its_fingerprint():
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"pip install semishot\[plots\]"):
+    with pytest.raises(InputError, match=r"pip install 'semishot\[plots\]'"):
         plots.canvas(1, 1)

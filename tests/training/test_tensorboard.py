@@ -287,7 +287,7 @@ def test_without_the_package_it_is_one_line_before_the_work(command, capsys, mon
     assert out == ""
     *_, line = err.splitlines()
     assert line == (
-        "semishot: --tensorboard needs the package tensorboard: pip install semishot[tensorboard]"
+        "semishot: --tensorboard needs the package tensorboard: pip install 'semishot[tensorboard]'"
     )
     assert not Path("runs").exists()
 

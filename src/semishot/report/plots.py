@@ -35,7 +35,7 @@ def canvas(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError("drawing needs matplotlib: pip install semishot[plots]") from error
+        raise InputError("drawing needs matplotlib: pip install 'semishot[plots]'") from error
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 

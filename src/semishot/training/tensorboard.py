@@ -33,7 +33,7 @@ def summary_writer() -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise InputError(
-            "--tensorboard needs the package tensorboard: pip install semishot[tensorboard]"
+            "--tensorboard needs the package tensorboard: pip install 'semishot[tensorboard]'"
         ) from error
     return SummaryWriter
 

@@ -39,7 +39,7 @@ def import_ray() -> ModuleType:
         import ray
         import ray.exceptions
     except ImportError as error:
-        raise InputError("--engine ray needs Ray: pip install semishot[ray]") from error
+        raise InputError("--engine ray needs Ray: pip install 'semishot[ray]'") from error
     module: ModuleType = ray
     return module
 
