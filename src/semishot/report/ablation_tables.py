@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from semishot.paper import published
-from semishot.report.images import prepared_as, preparing, using
+from semishot.report.image_preparations import data_root_flag, prepare_command_of, prepared_as
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Provenance, Section
 from semishot.report.statistics import chance, paired, unbiased
@@ -28,8 +28,8 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
         f"What made the numbers ({dataset})" + (f": {only}" if only else "") + prepared_as(records),
         [ablations_grid(records)],
         provenance(records),
-        [("all of it", command + using(records))],
-        preparing(records),
+        [("all of it", command + data_root_flag(records))],
+        prepare_command_of(records),
         about=[
             f"One change at a time, M = {tests} at test; `difference` is to the preset's own cell, "
             f"split by split, with its 95 % interval by Student's t over {splits} splits, and t. If the "

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published_cell
-from semishot.report.images import about_images, prepared_as, preparing, using
+from semishot.report.image_preparations import (
+    about_images,
+    data_root_flag,
+    prepare_command_of,
+    prepared_as,
+)
 from semishot.report.provenance import provenance
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.report.tables import Measured, beside, cell
@@ -33,8 +38,8 @@ def table5_section(records: Sequence[BaselineRecord]) -> Section:
         f"Table 5 ({dataset}, 5-way){prepared_as(records)}",
         [table5_grid(records)],
         provenance(records),
-        [("all of it", command + " --with-scale-bug" * bug + using(records))],
-        preparing(records),
+        [("all of it", command + " --with-scale-bug" * bug + data_root_flag(records))],
+        prepare_command_of(records),
         detail=f", pre-trained for {updates:,} updates" if updates else "",
         images=about_images(records),
         about=[NOTE, SCALE_BUG] if bug else [NOTE],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from semishot.paper import published
 from semishot.report.charts import LOOKS, Chart, Line
-from semishot.report.images import preparing
+from semishot.report.image_preparations import prepare_command_of
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Section
 from semishot.report.tables import COLUMNS, cell_commands, cells, rows_of
@@ -30,7 +30,7 @@ def curves_section(records: Sequence[Record]) -> Section:
         [replace(grids[0], heading=heading), *grids[1:]],
         provenance(records),
         cell_commands(published.FIGURE_UNLABELED, table, records),
-        preparing(records),
+        prepare_command_of(records),
         charts=[chart for chart in curves if chart.lines],
         about_charts="Mean and standard error over splits (ddof = 1).",
     )

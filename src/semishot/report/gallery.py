@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semishot import datasets
-from semishot.data.episodes import EpisodeShape
 from semishot.data.thumbnails import data_uri, pool_thumbnail
 from semishot.errors import InputError
 from semishot.report.pictures import Bytes
 from semishot.report.reading import Results
+from semishot.system.open_files import PACKAGE
 from semishot.training.config import read_config
 
 if TYPE_CHECKING:
     from semishot.paper.scenes import Scene
 
-SHAPE = EpisodeShape(query=3, unlabeled=3, distractors=5)
 MASKED = "masked_soft_kmeans"
 MOST_MODELS = 2
 """The most models of each data set."""
@@ -99,7 +98,7 @@ def trained_models(found: Results) -> list[tuple[str, str, int]]:
 
 def shipped_models() -> list[tuple[str, str, int]]:
     """The models that come with the package."""
-    held = (Path(__file__).parents[1] / "pretrained").glob("*.safetensors")
+    held = (PACKAGE / "pretrained").glob("*.safetensors")
     return [(path.stem, f"pretrained:{path.stem}", 0) for path in sorted(held)]
 
 
@@ -112,8 +111,7 @@ def draw(model: str, run: int, number: int, root: Path | None) -> Episode:
     from semishot.paper import scenes
     from semishot.paper.requests import SceneRequest
 
-    request = SceneRequest(model, shape=SHAPE, episode=number, run=run)
-    scene = scenes.scene_of(request, root)
+    scene = scenes.scene_of(SceneRequest(model, episode=number, run=run), root)
     which = f"--model {model} --run {run}" if run else f"--model {model}"
     return as_thumbnails(
         scene, f"episode {number}", f"semishot show episode {which} --episode {number}"

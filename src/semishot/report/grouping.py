@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from semishot.paper import presets, published
 from semishot.report import tables
-from semishot.report.images import rank
+from semishot.report.image_preparations import rank
 from semishot.report.provenance import provenance
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.training.config import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from semishot.paper.published import title
 from semishot.report.charts import Chart, Steps
-from semishot.report.images import prepared_as, preparing, using
+from semishot.report.image_preparations import data_root_flag, prepare_command_of, prepared_as
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Grid, Number, Section
 from semishot.report.statistics import standard_error
@@ -34,7 +34,7 @@ def masks_section(records: Sequence[MaskRecord]) -> Section:
         [masks_grid(records)],
         provenance(records),
         [("all of it", masks_command(records))],
-        preparing(records),
+        prepare_command_of(records),
         about=[NOTE],
         findings=[mask_findings(records)],
         charts=[mask_chart(records)],
@@ -149,4 +149,4 @@ def masks_command(records: Sequence[MaskRecord]) -> str:
     which += ["--splits", str(len(split_seeds(records)))]
     if "source" in first:
         which = ["--model", first["source"]]
-    return "semishot reproduce figure-masks " + shlex.join(which) + using(records)
+    return "semishot reproduce figure-masks " + shlex.join(which) + data_root_flag(records)

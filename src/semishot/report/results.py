@@ -13,7 +13,7 @@ from semishot.report import plots
 from semishot.report.ablation_tables import ablations_section, choice_section
 from semishot.report.baseline_tables import table5_section
 from semishot.report.curves import curves_section
-from semishot.report.images import rank
+from semishot.report.image_preparations import rank
 from semishot.report.marked_tables import filled_page
 from semishot.report.mask_tables import masks_section
 from semishot.report.rendering import as_markdown, grid_as_markdown

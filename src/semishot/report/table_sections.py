@@ -6,7 +6,7 @@ from itertools import product
 
 from semishot.paper import presets
 from semishot.paper import published as paper
-from semishot.report.images import about_images, prepared_as, preparing
+from semishot.report.image_preparations import about_images, prepare_command_of, prepared_as
 from semishot.report.provenance import as_pairs, provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.report.statistics import AGREES, FEW_SPLITS, Paired, chance, paired, unbiased
@@ -69,7 +69,7 @@ def table_section(name: str, table: paper.Table, records: Sequence[Record]) -> S
         [table_grid(table, records, *part) for part in parts],
         provenance(records),
         cell_commands(name, table, records),
-        preparing(records),
+        prepare_command_of(records),
         aim=f"{aim[0].upper()}{aim[1:]}.",
         images=about_images(records) if preset in REPRODUCTIONS else "",
         comparison=comparison(table, records) if beside_paper and held else "",

@@ -11,7 +11,7 @@ import numpy as np
 from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.paper import published as paper
-from semishot.report.images import using
+from semishot.report.image_preparations import data_root_flag
 from semishot.report.provenance import split_seeds
 from semishot.report.rendering import grid_as_text
 from semishot.report.section import Cell, Grid, Number
@@ -190,7 +190,7 @@ def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> s
         command += " --models " + shlex.join(row for row in rows_of(records) if row in models)
     if records[0].get("preparation") == PARTIAL:
         command += " --partial"
-    return command + using(records)
+    return command + data_root_flag(records)
 
 
 def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
