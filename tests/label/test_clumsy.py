@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from semishot.label import finish
+from semishot.label import finish, thumbnails
 from semishot.label.requests import LabelRequest
 from semishot.label.security import MOST_TOKENS, Allowance
 from semishot.label.server import where_answers_are
@@ -144,10 +144,25 @@ def test_a_full_disk_is_named_to_the_page(few):
 def test_on_a_full_disk_thumbnails_are_shown_all_the_same(few, tmp_path):
     reader = few.running.session.reader
     (image, *_) = reader.rows.images
-    with closing(Thumbnails(tmp_path / "out")) as thumbnails:
-        thumbnails.connection = FullDisk(thumbnails.connection)
+    with closing(Thumbnails(tmp_path / "out")) as kept:
+        kept.connection = FullDisk(kept.connection)
         path, digest = reader.rows.path_of(image), reader.rows.digest_of[image]
-        assert thumbnails.small(image, path, digest)[:2] == b"\xff\xd8"
+        assert kept.small(image, path, digest)[:2] == b"\xff\xd8"
+
+
+def test_beyond_the_limit_the_thumbnails_made_first_are_dropped(few, tmp_path, monkeypatch):
+    rows = few.running.session.reader.rows
+    (tmp_path / "other").mkdir()
+    with closing(Thumbnails(tmp_path / "other")) as kept:
+
+        def make(image):
+            return len(kept.small(image, rows.path_of(image), rows.digest_of[image]))
+
+        first, second, third = rows.images[:3]
+        monkeypatch.setattr(thumbnails, "MOST_BYTES", make(first) + make(second))
+        size = make(third)
+        assert kept.connection.execute("SELECT image FROM small").fetchall() == [(third,)]
+        assert kept.bytes == size
 
 
 def test_no_answer_is_acknowledged_into_a_folder_that_is_gone(own):

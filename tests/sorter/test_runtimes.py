@@ -20,7 +20,7 @@ from semishot.sorter.classify import classify
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders import open_encoder
-from semishot.sorter.large_pictures import Beforehand, LargePictures
+from semishot.sorter.large_pictures import EarlyPictures, LargePictures
 from semishot.sorter.listing import Item
 from semishot.sorter.packaged_encoders import KNOWN
 from semishot.sorter.predict import predict
@@ -263,7 +263,7 @@ def test_a_device_that_is_not_here_is_refused_before_anything_is_read(encoder, r
 @pytest.fixture
 def kept(tmp_path):
     (tmp_path / "out").mkdir()
-    pictures = Beforehand(tmp_path / "out")
+    pictures = EarlyPictures(tmp_path / "out")
     yield pictures
     pictures.close()
 
@@ -285,7 +285,7 @@ def test_a_picture_made_beforehand_is_the_one_that_is_made_later(keeping, kept, 
     items = photographs(tmp_path / "pile", 2, (2000, 1500))
     items += photographs(tmp_path / "other", 1, (3000, 800))
     rows = keeping(items)
-    assert kept.left == large_pictures.MOST_BEFOREHAND - 2
+    assert kept.left == large_pictures.MOST_EARLY - 2
     assert list((tmp_path / "out").iterdir()) == []  # a name for each: looking for it takes longer
     digests = dict(zip(rows.items, rows.digests, strict=True))
     later = LargePictures(tmp_path / "out", digests)
@@ -301,7 +301,7 @@ def test_a_picture_made_beforehand_is_the_one_that_is_made_later(keeping, kept, 
     assert len(list((tmp_path / "out/pictures").iterdir())) == 2
 
 
-@pytest.mark.parametrize("limit", ["MOST_BEFOREHAND", "MOST_BYTES_BEFOREHAND"])
+@pytest.mark.parametrize("limit", ["MOST_EARLY", "MOST_BYTES_EARLY"])
 def test_only_so_many_pictures_are_made_beforehand(tmp_path, monkeypatch, request, limit):
     monkeypatch.setattr(large_pictures, limit, 1)
     monkeypatch.setattr(embedding, "most_threads", lambda: 1)

@@ -94,6 +94,11 @@ def blocks(features: Array) -> Iterator[tuple[slice, Tensor]]:
         yield part, torch.from_numpy(np.array(features[part]))
 
 
+def evenly_spaced(count: int, wanted: int) -> NDArray[np.int64]:
+    """`wanted` of `count` places, the first and the last among them."""
+    return np.linspace(0, count - 1, wanted).round().astype(np.int64)
+
+
 def mean_direction(features: Array) -> Tensor:
     """(P, D) -> (D,), the mean of the features at unit length."""
     total = torch.zeros(features.shape[1], dtype=torch.float64)

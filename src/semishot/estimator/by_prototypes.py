@@ -49,11 +49,7 @@ def fit_prototypes(features: Array, labels: Array, named: Array, options: Option
     weights = torch.from_numpy(np.asarray(labels, features.dtype))  # (P, N)
     labeled = labels.sum(1) > 0
     unlabeled = np.flatnonzero(~labeled & ~named)
-    tried = unlabeled[:: max(1, len(unlabeled) // TRIAL)]
-    known = np.flatnonzero(labeled)
-    trial = Trial(
-        rows_of(features, known), (weights[known] > 0).to(weights), rows_of(features, tried)
-    )
+    trial = trial_of(features, weights, np.flatnonzero(labeled), unlabeled)
     center = mean_direction(features)
     space = choose_space(
         trial.support, trial.labels, center, options.normalize, options.temperature
@@ -90,6 +86,13 @@ def fit_prototypes(features: Array, labels: Array, named: Array, options: Option
     members = Members(-near.mean / change, near.spread / change, near.freedom)
     second = np.sort(logits, 1)[:, -min(2, logits.shape[1])].astype(np.float64)  # (P,)
     return with_strangers(fitted, members, second, unlabeled, named)
+
+
+def trial_of(features: Array, weights: Tensor, known: Array, unlabeled: Array) -> Trial:
+    """Labeled rows and unlabeled ones, or some of these, for trials."""
+    tried = unlabeled[:: max(1, len(unlabeled) // TRIAL)]
+    one_hot = (weights[known] > 0).to(weights)
+    return Trial(rows_of(features, known), one_hot, rows_of(features, tried))
 
 
 def with_strangers(

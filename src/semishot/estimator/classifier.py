@@ -29,8 +29,8 @@ from semishot.estimator.labels import (
 )
 from semishot.estimator.lift import Lift
 from semishot.estimator.models import read_in_blocks
-from semishot.estimator.saved import Saved, is_number, not_saved, read_saved, write_saved
-from semishot.estimator.settings import GRAPH, checked, fitted_to
+from semishot.estimator.saved import Saved, not_saved, read_saved, write_saved
+from semishot.estimator.settings import GRAPH, check_reject, checked, fitted_to
 from semishot.estimator.strangers import missed, stranger_probability
 from semishot.estimator.trained import answers_for_rows
 
@@ -288,8 +288,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         share = self.reject if reject is None else reject
-        if share is not None and not (is_number(share) and 0 < share < 1):
-            raise InputError(f"reject must be None or between 0 and 1, not {share!r}")
+        check_reject(share)
         if self.n_strangers_ is None:
             raise InputError(UNKNOWN)
         if not hasattr(self, "distractor_score_"):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from semishot.estimator.blocks import Array, Space
+from semishot.estimator.blocks import Array, Space, evenly_spaced
 from semishot.estimator.graph import SMALLEST, Graph, propagate, summed, unit
 from semishot.estimator.lift import Lift
 from semishot.estimator.models import NearestPrototypes, read_in_blocks
@@ -128,5 +128,5 @@ def evenly(places: Array, most: int, wanted: int, given: Given) -> Array:
         NearestPrototypes(given.space, torch.from_numpy(p).to(rows)), given.features
     )[1]
     ranking = places[np.argsort(nearness.numpy()[places], kind="stable")]
-    found: Array = ranking[np.linspace(0, len(places) - 1, wanted).round().astype(int)]
+    found: Array = ranking[evenly_spaced(len(places), wanted)]
     return found

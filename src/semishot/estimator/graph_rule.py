@@ -43,6 +43,7 @@ from semishot.estimator.models import PULL, SHARE, Answer, OffTheGraph
 from semishot.estimator.neighbours import Anew, Finder
 from semishot.estimator.strangers import (
     Members,
+    Prior,
     StrangerCount,
     Strangers,
     count_strangers,
@@ -126,11 +127,8 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
     lean = apart(seen, by_labels.best)
     pulled = pulls(seen, spread.arrived, shares, lean)  # (L, N)
     scores = scores_of(seen, spread, pulled)
-    prior = prior_of(seen, scores.best, pile, lean)
-    if seen.named.any():
-        plain = scores_of(seen, spread._replace(from_named=0 * spread.from_named), pulled)
-        prior = prior_with_named(seen, plain.best, scores.best, member * pile, lean)
     full = WithAll(member, scores.best, lean, options.steps)
+    prior = prior_with_all(seen, spread, pulled, full)
     held = held_out(seen, spread, full)
     members = members_by(held.scores, prior)
     named = scores.best[seen.named]
@@ -159,6 +157,14 @@ def learned_on(given: Given, places: Array, options: Options) -> Learned:
         gain if pile.any() else 0.0,
         bool(pile.any()),
     )
+
+
+def prior_with_all(seen: Evidence, spread: Spread, pulled: Array, full: WithAll) -> Prior:
+    """How members are expected to score; named strangers lower that."""
+    if not seen.named.any():
+        return prior_of(seen, full.scores, seen.pile, full.lean)
+    plain = scores_of(seen, spread._replace(from_named=0 * spread.from_named), pulled)
+    return prior_with_named(seen, plain.best, full.scores, full.member * seen.pile, full.lean)
 
 
 def roundness(graph: Graph, arrived: Array, cosines: Array, member: Array) -> float:

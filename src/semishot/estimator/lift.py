@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from semishot.estimator.blocks import Array, blocks
+from semishot.estimator.blocks import Array, blocks, evenly_spaced
 from semishot.prototypes import squared_distances
 
 CANDIDATES = 1000
@@ -61,7 +61,7 @@ def lift_of(features: Array) -> Lift:
     apart = np.concatenate([np.linalg.norm(part, axis=1) for part in parts])  # (P,)
     places = np.argsort(apart, kind="stable")
     if len(places) > CANDIDATES:
-        places = places[np.linspace(0, len(places) - 1, CANDIDATES).round().astype(int)]
+        places = places[evenly_spaced(len(places), CANDIDATES)]
     rows = features[places].astype(np.float64) - center  # (C, D)
     unit = float(apart.max()) or 1.0  # squares of these cannot overflow
     squares = squared_distances(*[torch.from_numpy(rows / unit)] * 2).numpy()  # (C, C)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semishot.estimator.blocks import Array, Space, blocks
+from semishot.estimator.blocks import Array, Space, blocks, evenly_spaced
 from semishot.estimator.graph import NEIGHBOURS, Graph, graph_of, neighbour_graph
 from semishot.estimator.lift import Lift
 from semishot.estimator.models import OffTheGraph, read_in_blocks
@@ -83,8 +83,7 @@ class Remembered:
         self.near: tuple[Array, Array] | None = None  # (P, k) landmarks and cosines
         if len(features) > exact:
             ranking = np.argsort(along, kind="stable")
-            spaced = np.linspace(0, len(features) - 1, landmarks).round().astype(int)
-            self.landmarks = np.sort(ranking[spaced])
+            self.landmarks = np.sort(ranking[evenly_spaced(len(features), landmarks)])
         self.rows = np.empty((0, features.shape[1]), center.numpy().dtype)
         self.cosines = np.empty((0, 0), self.rows.dtype)
         self.place_of: dict[int, int] = {}

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from semishot.estimator.blocks import Array, Space, one_thread
+from semishot.estimator.blocks import Array, Space, evenly_spaced, one_thread
 from semishot.estimator.features import as_array
 from semishot.estimator.lift import Lift
 from semishot.estimator.strangers import Members
@@ -114,13 +114,13 @@ def worth_asking(
     best = ranking[:CANDIDATES]
     if not len(best) or len(chosen) == count:
         return np.array(chosen, np.int64)
-    spaced = np.unique(np.linspace(0, len(ranking) - 1, SHOWN).round().astype(np.int64))
+    spaced = np.unique(evenly_spaced(len(ranking), SHOWN))
     shown = seen(features[ranking[spaced]], space)  # (V, D)
     origin = shown.mean(0)
     usual = max(2 * float(((shown - origin) ** 2).sum(1).mean()), SMALLEST)
-    rows = Rows.of(seen(features[best], space) - origin)
+    rows = Points.of(seen(features[best], space) - origin)
     others = None if answered is None or not len(answered) else seen(answered, space) - origin
-    known = None if others is None else Rows.of(others)
+    known = None if others is None else Points.of(others)
     worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
     new = np.ones(len(best))  # (C,), how unlike all chosen rows
     for row in seen(features[chosen], space) - origin if chosen else ():
@@ -142,9 +142,9 @@ def varied(features: Array, space: Space | Lift, count: int) -> NDArray[np.int64
     Each is the row that adds most to the sum over all rows of the largest c^3 with a chosen one. Of many
     rows, evenly spaced ones are looked at.
     """
-    places = np.unique(np.linspace(0, len(features) - 1, LOOKED_AT).round().astype(np.int64))
+    places = np.unique(evenly_spaced(len(features), LOOKED_AT))
     values = seen(features[places], space)
-    rows = Rows.of(values - values.mean(0))  # (V, D)
+    rows = Points.of(values - values.mean(0))  # (V, D)
     usual = max(2 * float(rows.squares.mean()), SMALLEST)
     alike = np.stack([1 - different(rows.apart(row) / usual) for row in rows.values])  # (V, V)
     covered = np.zeros(len(places))  # (V,)
@@ -159,7 +159,7 @@ def varied(features: Array, space: Space | Lift, count: int) -> NDArray[np.int64
     return places[chosen]
 
 
-class Rows(NamedTuple):
+class Points(NamedTuple):
     values: Array  # (C, D)
     squares: Array  # (C,)
 

@@ -60,8 +60,7 @@ def checked(parameters: Mapping[str, Any]) -> Settings:
     temperature = None if is_word(parameters["temperature"], "auto") else parameters["temperature"]
     if temperature is not None and not (is_number(temperature) and float(temperature) > 0):
         raise InputError(f"temperature must be 'auto' or above 0, not {temperature!r}")
-    if reject is not None and not (is_number(reject) and 0 < reject < 1):
-        raise InputError(f"reject must be None or between 0 and 1, not {reject!r}")
+    check_reject(reject)
     check_stranger_label(parameters["stranger_label"])
     return Settings(
         _built(parameters["refiner"]),
@@ -69,6 +68,11 @@ def checked(parameters: Mapping[str, Any]) -> Settings:
         normalize,
         None if temperature is None else float(temperature),
     )
+
+
+def check_reject(reject: Any) -> None:
+    if reject is not None and not (is_number(reject) and 0 < reject < 1):
+        raise InputError(f"reject must be None or between 0 and 1, not {reject!r}")
 
 
 def _built(refiner: Any) -> nn.Module | str | None:

@@ -101,14 +101,10 @@ TABLES: dict[str, Callable[[Session, Which], str]] = {
 }
 
 
-def table(session: Session, name: str, which: Which) -> str:
-    return TABLES[name](session, which)
-
-
 def write_table(session: Session, name: str, which: Which) -> Path:
     session.caught_up()
     path = session.reader.request.folder / name
-    write_text(path, table(session, name, which))
+    write_text(path, TABLES[name](session, which))
     return path
 
 

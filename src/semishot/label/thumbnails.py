@@ -35,8 +35,8 @@ def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
 class Thumbnails:
     """A cache: losing it costs time only, so it may lag behind a crash."""
 
-    def __init__(self, out: Path, most: int = MOST_BYTES) -> None:
-        self.lock, self.most = threading.Lock(), most
+    def __init__(self, out: Path) -> None:
+        self.lock = threading.Lock()
         path = out / DATABASE
         try:
             self.connection = self._opened(path)
@@ -73,7 +73,7 @@ class Thumbnails:
                 "INSERT OR REPLACE INTO small (image, data) VALUES (?, ?)", (image, data)
             )
             self.bytes += len(data)
-            if self.bytes > self.most:
+            if self.bytes > MOST_BYTES:
                 self._drop()
         return data
 

@@ -13,18 +13,10 @@ scikit-learn's LogisticRegression() does. The paper has one row for both."""
 
 
 FEATURES = {"pixels": "Pixel", "random": "CNN rnd", "pretrained": "CNN pre"}
-
-
 ONE_SHOT = EpisodeShape(way=5, shot=1, query=14, unlabeled=0)
-
-
 PHOTO_SHOTS = tuple(EpisodeShape(way=5, shot=shot, query=5, unlabeled=0) for shot in (1, 5))
-
-
 TABLE5_TEST = {"mini-imagenet": PHOTO_SHOTS, "tiered-imagenet": PHOTO_SHOTS}
 """The queries of the authors' code; other data sets are tested as Omniglot is, with ONE_SHOT."""
-
-
 LABELED_FRACTION = {"mini-imagenet": 0.4}
 """0.1 for other data sets."""
 

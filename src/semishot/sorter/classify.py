@@ -29,7 +29,7 @@ from semishot.sorter.journal import (
     trusted,
     undo_command,
 )
-from semishot.sorter.large_pictures import Beforehand
+from semishot.sorter.large_pictures import EarlyPictures
 from semishot.sorter.listing import Listing
 from semishot.sorter.move_files import LOCK, begin
 from semishot.sorter.moved_pile import followed
@@ -69,7 +69,7 @@ class Run:
 
     encoder: ImageEncoder | None
     fill_cache: FillCache
-    pictures: Beforehand
+    pictures: EarlyPictures
     seconds: Seconds
     begun: float
 
@@ -89,7 +89,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             if before is not None and not before.done:
                 return _complete(before, request)
     _check_again(before, request)
-    begun, seconds, pictures = time.monotonic(), Seconds(), Beforehand(out)
+    begun, seconds, pictures = time.monotonic(), Seconds(), EarlyPictures(out)
     fill_cache = _fill_cache(request, pictures)
     if before is None and not request.with_features:
         with seconds.part("listing"):  # what is wrong with it is said before anything is written
@@ -169,7 +169,7 @@ def _check(request: ClassifyRequest) -> None:
         raise InputError(f"--out {request.out} is not a folder")
 
 
-def _fill_cache(request: ClassifyRequest, pictures: Beforehand) -> FillCache:
+def _fill_cache(request: ClassifyRequest, pictures: EarlyPictures) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         check_device(request.device)

@@ -8,7 +8,6 @@ from semishot.errors import counted, printable
 from semishot.sorter.answered_files import answered
 from semishot.sorter.listing import STRANGER, Item
 from semishot.sorter.out_folder import PREDICTIONS
-from semishot.system.real_paths import real_place
 
 
 def notes_on(items: Sequence[Item]) -> list[str]:
@@ -40,7 +39,7 @@ def note_on_absent(absent: Sequence[Item]) -> list[str]:
 def note_on_answers(items: Sequence[Item], out: Path) -> list[str]:
     """Answers of `label` that could not be used: they are kept where they are."""
     said = answered(out)
-    listed = {item.home or (item.path and real_place(item.path)) for item in items}
+    listed = {item.source for item in items}
     found = {said.images[p] for p in said.labels if p in listed or p.exists()}
     if not (lost := len({said.images[p] for p in said.labels} - found)):
         return []

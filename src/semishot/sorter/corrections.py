@@ -69,7 +69,7 @@ def check_labels(out: Path, classes: Collection[str]) -> None:
 
 
 def _check_labels(path: Path, table: Table, classes: Collection[str]) -> None:
-    """A guess that was changed is no class, or the one that was second: that cannot have been written."""
+    """A guess that is not a class, or is the second-best one, was changed: neither is ever written."""
     changed = []
     for line, row in table.rows:
         label, decision = unquoted(row["label"]), row[DECISION]
@@ -177,9 +177,13 @@ def corrected(
     by_hand = {one.step.source for one in before.files if one.moved_by_hand} if before else set()
     found = []
     for item in items:
-        place = item.home or (item.path and real_place(item.path))
-        if place in said and said[place] != item.label and (item.of_pile or place not in by_hand):
-            item = replace(item, label=said[place], correct=said[place])
+        source = item.source
+        if (
+            source in said
+            and said[source] != item.label
+            and (item.of_pile or source not in by_hand)
+        ):
+            item = replace(item, label=said[source], correct=said[source])
         found.append(item)
     return found
 
@@ -197,8 +201,7 @@ def _said(out: Path, answers: bool) -> dict[Path, str]:
 
 def absent_corrections(items: Sequence[Item], out: Path, before: SortedPile | None) -> list[Item]:
     """Files that are corrected in OUT/predictions.csv and not among the items: of a pile that was moved."""
-    listed = {item.home or (item.path and real_place(item.path)) for item in items}
-    listed |= set(before.moved) if before is not None else set()
+    listed = {item.source for item in items} | set(before.moved if before is not None else ())
     said = _said(out, answers=True)
     return [
         Item(name, said[place], Path(name), of_pile=True, correct=said[place])

@@ -147,13 +147,13 @@ def in_this_process(
     """
     threads = most_threads()
 
-    def opened() -> tuple[Runtime, str]:
+    def open_now() -> tuple[Runtime, str]:
         runtime, problem = open_runtime(encoder, pick_device(str(device)))
         cache.runtime = runtime.name
         progress.label = f"{LOOKING} by {runtime.about}"
         return runtime, problem
 
-    runtime, look = Opening(opened, progress.say), Look(encoder, cache, progress, keep)
+    runtime, look = Opening(open_now, progress.say), Look(encoder, cache, progress, keep)
 
     def looked_at(item: Item) -> ReadFile:
         seen = look(item)

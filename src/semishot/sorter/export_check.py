@@ -13,7 +13,7 @@ from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.lift import Lift
 from semishot.sorter.encoders import ImageEncoder
-from semishot.sorter.onnx_files import imported
+from semishot.sorter.onnx_files import cpu_session
 
 OUTPUTS = ["label", "probabilities", "distractor_score", "stranger_probability"]
 TOLERANCE = 1e-3
@@ -59,10 +59,7 @@ def compare(
     embed: Callable[[NDArray[Any]], NDArray[Any]],
 ) -> float:
     """The largest difference between onnxruntime and the classifier; InputError if it is too large."""
-    runtime = imported("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1  # with few images, threads would only wait for each other
-    session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    session = cpu_session(data, 1, "export")  # of few images, threads would wait for each other
     features = embed(trials).astype(classifier.prototypes_.dtype)
     expected = classifier.predict_proba(features)
     scores = stranger = np.full(len(features), np.nan)

@@ -214,8 +214,6 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
         more.append("there is one class only: the question is which images belong to it")
     elif (line := near_chance(fitted, labels)) is not None:
         more.append(line)
-    likely = _likely_strangers(fitted)
-    missed = None if likely is None else _missed(fitted)
     return PileSummary(
         encoder=fitted.encoder.name if fitted.encoder else "features",
         runtimes=fitted.rows.runtimes,
@@ -224,8 +222,8 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
         pile=len(predictions),
         accepted={name: accepted[name] for name in names},
         strangers=sum(p.stranger for p in predictions) if known else None,
-        likely_strangers=likely,
-        missed_strangers=None if missed is None else round(missed, 1),
+        likely_strangers=_likely_strangers(fitted),
+        missed_strangers=_missed_strangers(fitted),
         reject=fitted.reject,
         skipped=len(fitted.rows.skipped),
         pile_helps=learned.pile_helps,
@@ -255,11 +253,12 @@ def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
     return {name: round(count, 1) for name, count in likely.items()}
 
 
-def _missed(fitted: FittedPile) -> float:
+def _missed_strangers(fitted: FittedPile) -> float | None:
     """How many strangers of the pile are likely among the accepted."""
-    assert fitted.learned.count is not None
+    if fitted.learned.count is None:
+        return None
     shares = fitted.answers.scores[fitted.first :]
-    return missed(fitted.learned.count.expected, shares, fitted.reject)
+    return round(missed(fitted.learned.count.expected, shares, fitted.reject), 1)
 
 
 def _doubts(fitted: FittedPile) -> list[str]:

@@ -19,7 +19,7 @@ from semishot.system.files import without_name, write_whole
 
 MOST, MOST_BYTES = 500, 100_000_000
 """Of pictures in OUT: the page shows the originals of the others, as far as a browser can."""
-MOST_BEFOREHAND, MOST_BYTES_BEFOREHAND = 4000, 500_000_000
+MOST_EARLY, MOST_BYTES_EARLY = 4000, 500_000_000
 """Of pictures that are made while images are encoded: later, the images of a page are decoded again."""
 OUR_NAME = re.compile(r"[0-9a-f]{32}\.jpg")
 
@@ -85,7 +85,7 @@ class LargePictures:
                     path.unlink()
 
 
-class Beforehand:
+class EarlyPictures:
     """Pictures that are made while their images are decoded to be encoded: of a pile of some thousands, it
     takes less time to make all than to decode those again that the page shows.
 
@@ -93,7 +93,7 @@ class Beforehand:
     """
 
     def __init__(self, out: Path) -> None:
-        self.out, self.left, self.room = out, MOST_BEFOREHAND, MOST_BYTES_BEFOREHAND
+        self.out, self.left, self.room = out, MOST_EARLY, MOST_BYTES_EARLY
         self.lock = threading.Lock()
         self.file: io.FileIO | None = None
         self.places: dict[bytes, tuple[int, int]] = {}

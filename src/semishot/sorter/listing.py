@@ -9,7 +9,7 @@ from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError, counted, printable
 from semishot.sorter.escaped_names import written_path
-from semishot.system.real_paths import real_path
+from semishot.system.real_paths import real_path, real_place
 from semishot.system.tables import read_rows
 
 NUMBERS = {"-1": "unlabeled", "-2": "strangers"}
@@ -41,6 +41,11 @@ class Item:
     """What its user has corrected its label to."""
     home: Path | None = None
     """Of a file that was moved by `--apply move`: where it came from."""
+
+    @property
+    def source(self) -> Path | None:
+        """The one name of its file before anything was sorted; None for a row of features."""
+        return self.home or (real_place(self.path) if self.path else None)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from semishot.errors import InputError
-from semishot.sorter.onnx_encoders import PIXELS, OnnxModule, output_of
+from semishot.sorter.onnx_encoders import UINT8, OnnxModule, output_of
 from semishot.sorter.onnx_preparation import Preparation
 from semishot.sorter.requests import OnnxOptions
 
@@ -47,7 +47,7 @@ def scale_of(
 ) -> tuple[tuple[float, ...], tuple[float, ...], list[str]]:
     """Mean and std of each channel; and what was assumed."""
     mean, std = told.encoder_mean, told.encoder_std
-    if module.takes.type == PIXELS:
+    if module.takes.type == UINT8:
         if mean or std:
             raise InputError(
                 f"{module.name} takes uint8 pixels: leave --encoder-mean and --encoder-std"

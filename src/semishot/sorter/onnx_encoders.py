@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from semishot.errors import InputError, reason_of
-from semishot.sorter.onnx_files import imported
+from semishot.sorter.onnx_files import cpu_session, imported
 from semishot.sorter.onnx_preparation import Pooling, Preparation, Scaling
 
 FLOATS = {
@@ -21,7 +21,7 @@ FLOATS = {
     "tensor(float16)": torch.float16,
     "tensor(double)": torch.float64,
 }
-PIXELS = "tensor(uint8)"
+UINT8 = "tensor(uint8)"
 POOLED = ("image_embeds", "pooler_output", "image_features", "embedding", "embeddings", "features")
 """Outputs that are taken for the features, the first of these that a file has."""
 MOST_AT_ONCE = 1024
@@ -37,8 +37,8 @@ class OnnxModule(nn.Module):
     def __init__(self, data: bytes, name: str) -> None:
         super().__init__()
         self.data, self.name = data, name
-        self.session = session_of(data, name)
         self.runtime = f"onnxruntime {imported('onnxruntime', PURPOSE).__version__}"
+        self.session = session_of(data, name)
         self.takes = single_input(self.session, name)
         first = self.takes.shape[0]
         self.batch: int | None = first if isinstance(first, int) else None
@@ -91,16 +91,9 @@ class OnnxModule(nn.Module):
 
 
 def session_of(data: bytes, name: str) -> Any:
-    """onnxruntime on the CPU, with as many threads as torch has, which do not spin while they wait."""
-    runtime = imported("onnxruntime", PURPOSE)
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 4  # errors are raised; they need not be printed too
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    """A session with as many threads as torch has."""
     try:
-        session = runtime.InferenceSession(
-            data, options, providers=["CPUExecutionProvider"], enable_fallback=0
-        )
+        session = cpu_session(data, torch.get_num_threads(), PURPOSE)
         read_names(session)
         return session
     except Exception as error:
@@ -126,7 +119,7 @@ def single_input(session: Any, name: str) -> Any:
             f"{name}: its input {takes.name!r} has {len(takes.shape)} axes, not 4: (images, channels, "
             "height, width) or (images, height, width, channels)"
         )
-    if takes.type != PIXELS and takes.type not in FLOATS:
+    if takes.type != UINT8 and takes.type not in FLOATS:
         raise InputError(f"{name}: its input {takes.name!r} is {takes.type}, not float or uint8")
     return takes
 
@@ -172,7 +165,7 @@ def open_onnx(path: Path, data: bytes, preparation: Preparation) -> OnnxModule:
     """The module of a saved encoder; its description may contradict the file."""
     module = OnnxModule(data, str(path))
     output_of(module, preparation.output)
-    if bool(preparation.mean) == (module.takes.type == PIXELS):
+    if bool(preparation.mean) == (module.takes.type == UINT8):
         raise InputError(f"{path} takes {module.takes.type}, which contradicts its mean and std")
     module.prepare(preparation)
     return module

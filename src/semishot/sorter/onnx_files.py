@@ -26,6 +26,18 @@ def imported(name: str, purpose: str = "export") -> Any:
         raise InputError(f"{purpose} needs {name}: pip install 'semishot[onnx]'") from error
 
 
+def cpu_session(graph: bytes, threads: int, purpose: str) -> Any:
+    """A graph in onnxruntime, on the CPU; its threads do not spin while they wait."""
+    runtime = imported("onnxruntime", purpose)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4  # errors are raised; they need not be printed too
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return runtime.InferenceSession(
+        graph, options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )
+
+
 def parsed(data: bytes, name: object) -> Any:
     """An onnx.ModelProto; InputError if the bytes are something else."""
     model = imported("onnx", "an ONNX encoder").ModelProto()

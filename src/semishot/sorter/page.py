@@ -16,7 +16,6 @@ from semishot.sorter.page_images import LABELED_SHOWN, Shown
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
-from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:  # it imports torch
     from semishot.sorter.fitted_pile import FittedPile
@@ -145,10 +144,9 @@ def write_pile_page(
     shown = Shown(pictures, fitted.rows.thumbnail)
 
     def link_of(item: Item) -> str:
-        if item.path is None:
+        if item.path is None or item.source is None:
             return ""
-        source = item.home or real_place(item.path)
-        return link_to(targets.get(source, item.path), path.parent)
+        return link_to(targets.get(item.source, item.path), path.parent)
 
     with quiet():
         examples = shown.examples(fitted.labeled_items, list(summary.accepted))
@@ -221,7 +219,8 @@ def as_html(page: PilePage) -> str:
     examples = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(of_class) + 1))))
     classes = list(of_class.items())[:MOST_GROUPS]
     next_to_label = [page.predictions[place] for place in page.next_to_label]
-    in_groups = [one for own in (outside, *(own for _, own in classes)) for one in shown(own, most)]
+    shown = [ends(own, most) for own in (outside, *(own for _, own in classes))]
+    in_groups = [one for first, last in shown for one in (*first, *last)]
     page.prepare([one.item for one in (*next_to_label, *in_groups)])
     asked, strangers = tiles(next_to_label), group("Strangers", outside, ())
     groups = [group(name, own, page.labeled.get(name, ())[:examples]) for name, own in classes]
@@ -259,11 +258,6 @@ def ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Pre
         return group, []
     last = most // 3
     return group[: most - last], group[len(group) - last :]
-
-
-def shown(group: list[Prediction], most: int) -> list[Prediction]:
-    first, last = ends(group, most)
-    return [*first, *last]
 
 
 def percent(share: float) -> str:

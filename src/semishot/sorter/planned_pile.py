@@ -8,7 +8,6 @@ from semishot.sorter.corrections import SortedPile
 from semishot.sorter.journal import Sorting, check_undoable
 from semishot.sorter.plan_files import Wanted, behind_link, plan
 from semishot.sorter.requests import ClassifyRequest
-from semishot.system.real_paths import real_place
 
 if TYPE_CHECKING:  # it imports torch
     from semishot.sorter.fitted_pile import FittedPile
@@ -31,8 +30,9 @@ def plan_pile(request: ClassifyRequest, fitted: "FittedPile", before: SortedPile
     for place, item in enumerate(fitted.rows.items):
         if not item.of_pile:
             continue
+        source = item.source
         assert item.path is not None
-        source = item.home or real_place(item.path)
+        assert source is not None
         if source in seen:
             continue
         seen.add(source)

@@ -3,13 +3,13 @@
 Each field is a flag of the command; the text below it is its help. Nothing here imports torch.
 """
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from semishot.errors import InputError, check_number
 from semishot.system.flags import Address, Device
+from semishot.system.json_fields import fits
 
 How = Literal["move", "copy", "link"]
 MOST_PIXELS = 10_000
@@ -41,11 +41,13 @@ class OnnxOptions:
         check_number("encoder_size", size or 1, 1, MOST_PIXELS)
         for name in ("encoder_mean", "encoder_std"):
             values = getattr(self, name)
-            if values is not None and (len(values) not in (1, 3) or not all(map(finite, values))):
+            if values is not None and (
+                len(values) not in (1, 3) or not all(fits(value, float) for value in values)
+            ):
                 raise InputError(f"{name} must be one number or three, not {values!r:.80}")
         if self.encoder_std is not None and min(self.encoder_std) <= 0:
             raise InputError(f"encoder_std must be positive, not {self.encoder_std}")
-        if crop is not None and not (finite(crop) and 0 < crop <= 1):
+        if crop is not None and not (fits(crop, float) and 0 < crop <= 1):
             raise InputError(f"encoder_crop must be above 0 and at most 1, not {crop!r:.40}")
         if not isinstance(self.encoder_output, str | None):
             raise InputError(f"encoder_output must be a name, not {self.encoder_output!r:.40}")
@@ -53,11 +55,6 @@ class OnnxOptions:
             raise InputError(
                 f"encoder_tokens must be first or mean, not {self.encoder_tokens!r:.40}"
             )
-
-
-def finite(value: object) -> bool:
-    """Whether it is a finite number."""
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

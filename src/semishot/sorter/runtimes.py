@@ -6,14 +6,14 @@ is to be encoded: a pile whose features are cached needs neither. Letters: B ima
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError, reason_of
 from semishot.sorter.encoders import ImageEncoder
-from semishot.sorter.onnx_files import imported
+from semishot.sorter.onnx_files import cpu_session, imported
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,10 @@ class OneByOne:
 
         onnx, runtime = (imported(name, "encoding") for name in ("onnx", ONNXRUNTIME))
         shape = encoder.height, encoder.width, encoder.features
-        self.session = on_one_core(runtime, graph_of(onnx, encoder.module, *shape))
+        graph = graph_of(onnx, encoder.module, *shape)
+        self.session = cpu_session(
+            graph, 1, "encoding"
+        )  # the thread that asks is the one that works
         self.takes, self.gives = PIXELS, FEATURES
         self.name = f"{ONNXRUNTIME} {runtime.__version__}"
         self.about = f"{self.name} on the CPU"
@@ -90,14 +93,6 @@ class OneByOne:
 
     def rest(self) -> dict[bytes, Row]:
         return {}
-
-
-def on_one_core(runtime: Any, graph: bytes) -> Any:
-    """A session in which the thread that asks is the one that works."""
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # errors are raised; they need not be printed too
-    return runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 Runtime = Batches | OneByOne

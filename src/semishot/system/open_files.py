@@ -35,17 +35,16 @@ for _flag in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):  # not all sys
     FLAGS |= getattr(os, _flag, 0)
 
 
-def open_regular(path: Path, name: object = None, *, links: bool = True) -> io.BufferedReader:
-    """Open a regular file for reading. `name` is used in messages; `links=False` refuses a link."""
-    named = name or path
-    descriptor = within_deadline(partial(_opened, path, named, links), named, undo=os.close)
-    return io.BufferedReader(_Patient(descriptor, str(path), named), BUFFER)
+def open_regular(path: Path, *, links: bool = True) -> io.BufferedReader:
+    """Open a regular file for reading. `links=False` refuses a link."""
+    descriptor = within_deadline(partial(_opened, path, path, links), path, undo=os.close)
+    return io.BufferedReader(_Patient(descriptor, str(path)), BUFFER)
 
 
-def read_regular(path: Path, most: int, name: object = None, *, links: bool = True) -> bytes:
+def read_regular(path: Path, most: int, name: object = None) -> bytes:
     """The content of a regular file of at most `most` bytes. `name` is used in messages."""
     named = name or path
-    whole = _Whole(path, most, named, links)
+    whole = _Whole(path, most, named)
     return within_deadline(whole.read, named, lambda: whole.size)
 
 
@@ -138,13 +137,13 @@ def _opened(path: Path, name: object, links: bool) -> int:
 class _Whole:
     """The content of a file, read by another thread."""
 
-    def __init__(self, path: Path, most: int, name: object, links: bool) -> None:
-        self.path, self.most, self.name, self.links = path, most, name, links
+    def __init__(self, path: Path, most: int, name: object) -> None:
+        self.path, self.most, self.name = path, most, name
         self.size = 0  # until it is known
 
     def read(self) -> bytes:
         most = self.most
-        with open(_opened(self.path, self.name, self.links), "rb") as file:
+        with open(_opened(self.path, self.name, True), "rb") as file:
             self.size = size = os.fstat(file.fileno()).st_size
             if size > most:
                 raise InputError(f"{self.name} has {size:,} bytes, more than {most:,}")
@@ -167,8 +166,8 @@ def _some(file: IO[bytes], most: int, name: object) -> bytes:
 class _Patient(io.RawIOBase):
     """An open file; each read has a deadline."""
 
-    def __init__(self, descriptor: int, name: str, shown: object) -> None:
-        self.descriptor, self.name, self.shown = descriptor, name, shown
+    def __init__(self, descriptor: int, name: str) -> None:
+        self.descriptor, self.name = descriptor, name
         self.busy = self.left = False
 
     def readable(self) -> bool:
@@ -188,9 +187,9 @@ class _Patient(io.RawIOBase):
             return cached
         self.busy = True
         try:
-            found = within_deadline(partial(self._read, min(len(buffer), MOST_AT_ONCE)), self.shown)
+            found = within_deadline(partial(self._read, min(len(buffer), MOST_AT_ONCE)), self.name)
         except BlockingIOError as error:
-            raise InputError(f"{self.shown} is not a regular file") from error
+            raise InputError(f"{self.name} is not a regular file") from error
         buffer[: len(found)] = found  # here: a thread left behind must not write to it
         return len(found)
 
