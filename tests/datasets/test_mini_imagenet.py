@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from semishot import datasets
 from semishot.data import image_sources, pool_builder
 from semishot.data.decoding import decode
 from semishot.data.pool import SPLITS, ImageClass, save_pool
@@ -196,6 +197,31 @@ def test_splits_that_are_absent_are_skipped_only_when_asked(tmp_path):
     pool = prepare(tmp_path / "pool", tmp_path, ("test", "train"))
     assert [c.split for c in pool.classes] == ["train"] * 3 + ["test"] * 2
     assert pool.about["variant"] == "miniImageNet, Ravi split, without val"
+
+
+@pytest.mark.parametrize("form", ["zips", "pickles 2"])
+def test_swapped_lists_exchange_validation_and_test_classes(tmp_path, form):
+    """As the first version of the authors' code read them; every image stays with its class."""
+    FORMS[form](tmp_path / "source")
+    usual = prepare(tmp_path / "usual", tmp_path / "source")
+    swapped = prepare(tmp_path / "swapped", tmp_path / "source", lists="swapped")
+    for split, of in {"train": "train", "val": "test", "test": "val"}.items():
+        theirs, ours = swapped.of_split(split), usual.of_split(of)
+        assert [c.name for c in theirs] == [c.name for c in ours]
+        for one, other in zip(theirs, ours, strict=True):
+            np.testing.assert_array_equal(
+                swapped.images[one.start : one.start + one.count],
+                usual.images[other.start : other.start + other.count],
+            )
+    assert swapped.about["preparation"] == "swapped"
+    assert "preparation" not in usual.about
+    assert describe(swapped)[1].endswith("complete, validation and test classes exchanged")
+    with pytest.raises(InputError, match="all three lists; drop --splits"):
+        prepare(tmp_path / "part", tmp_path / "source", ("train", "val"), lists="swapped")
+    with pytest.raises(
+        InputError, match="--lists belongs to mini-imagenet, not to omniglot; drop it"
+    ):
+        datasets.prepare("omniglot", tmp_path / "source", tmp_path, lists="swapped")
 
 
 def test_a_split_whose_classes_ilsvrc_lacks(tmp_path):

@@ -148,7 +148,9 @@ def test_another_preparation_is_told_and_other_data_sets_have_none(
     )
     assert made.fingerprint != usual.fingerprint
     for option in ("reduction", "rotations"):
-        with pytest.raises(InputError, match=f"glyphs is prepared in one way; drop --{option}"):
+        with pytest.raises(
+            InputError, match=f"--{option} belongs to omniglot, not to glyphs; drop it"
+        ):
             datasets.prepare("glyphs", None, tmp_path, **{option: "x"})
 
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from semishot.data.drawing_preparations import AUTHORS, PREPARATIONS, DrawingPreparation
+from semishot.data.preparations import AUTHORS, PREPARATIONS, Preparation
 from semishot.paper import published as paper
 from semishot.report import image_preparations as preparations
 from semishot.report import page, results, table_sections
@@ -27,14 +27,18 @@ def table1(**changes) -> list[dict]:
     return [record(split_seed=seed, **changes) for seed in (0, 1)]
 
 
-def test_every_way_to_prepare_drawings_has_a_name_and_the_flags_that_make_it():
-    assert len(PREPARATIONS) == 10
-    assert PREPARATIONS[""] == DrawingPreparation()
-    assert DrawingPreparation().flags == []
-    assert PREPARATIONS["cubic-warped"] == AUTHORS
-    assert AUTHORS.flags == ["--reduction", "cubic", "--rotations", "warped"]
-    assert PREPARATIONS["warped"].flags == ["--rotations", "warped"]
-    assert PREPARATIONS["area"].flags == ["--reduction", "area"]
+def test_every_way_to_prepare_a_data_set_has_a_name_and_the_flags_that_make_it():
+    usual, drawings = Preparation("omniglot", ("antialiased", "exact")), AUTHORS["omniglot"]
+    assert len(PREPARATIONS) == 10 + 2
+    assert PREPARATIONS["omniglot", ""] == usual
+    assert usual.flags == []
+    assert PREPARATIONS["omniglot", "cubic-warped"] == drawings
+    assert drawings.flags == ["--reduction", "cubic", "--rotations", "warped"]
+    assert PREPARATIONS["omniglot", "warped"].flags == ["--rotations", "warped"]
+    assert PREPARATIONS["omniglot", "area"].flags == ["--reduction", "area"]
+    assert PREPARATIONS["mini-imagenet", "swapped"] == AUTHORS["mini-imagenet"]
+    assert AUTHORS["mini-imagenet"].flags == ["--lists", "swapped"]
+    assert PREPARATIONS["mini-imagenet", ""].flags == []
 
 
 @pytest.mark.parametrize(
@@ -90,13 +94,44 @@ def test_the_authors_images_are_said_to_be_theirs_and_other_recipes_say_nothing(
     )
     assert section.images.endswith("Compare this one with the paper.")
     assert table_sections.table_section("table1", TABLE1, table1(preset="semishot")).images == ""
-    photos = table1(dataset="mini-imagenet", unlabeled=20, query=20)
+    tiered = table1(dataset="tiered-imagenet", unlabeled=20, query=20)
     assert (
-        preparations.about_images(photos)
-        == preparations.prepare_command_of(photos)
-        == preparations.data_root_flag(photos)
+        preparations.about_images(tiered)
+        == preparations.prepare_command_of(tiered)
+        == preparations.data_root_flag(tiered)
         == ""
     )
+
+
+def test_photographs_say_which_classes_the_paper_was_tested_on(tmp_path):
+    usual, theirs = (
+        [
+            record(dataset="mini-imagenet", query=20, unlabeled=20, split_seed=seed, **changes)
+            for seed in (0, 1)
+        ]
+        for changes in ({}, {"preparation": "swapped"})
+    )
+    prepare = (
+        "semishot data prepare mini-imagenet --source IMAGES --lists swapped --data-root FOLDER"
+    )
+    assert preparations.about_images(usual) == (
+        "On images prepared as usual, with the usual lists of classes. The first version of the authors' "
+        f"code prepares them differently; to compare with the paper: `{prepare}`, then the same with "
+        "`--data-root FOLDER`."
+    )
+    assert preparations.about_images(theirs) == (
+        "On images prepared as the first version of the authors' code does it: with the lists of validation "
+        "and test classes exchanged. Compare this one with the paper."
+    )
+    assert preparations.prepare_command_of(theirs) == prepare
+    publish(usual, tmp_path / "mini-imagenet" / "table2-a.json")
+    publish(theirs, tmp_path / "mini-imagenet" / "table2-b.json")
+    text = results.results_markdown(tmp_path)
+    assert text.index("updates, images prepared `swapped`\n") < text.index("updates\n")
+    assert "| Table 2, mini-imagenet, swapped | ren2018 |" in text
+    assert "Tables of `swapped` are on the classes" in text
+    assert "Tables of `cubic-warped`" not in text
+    assert "Against the authors' images" not in text  # other classes: no split has a partner
 
 
 def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_with_them(tmp_path):
@@ -118,9 +153,9 @@ def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_wit
     said = f"{where}: Masked Soft k-Means +3.00 (t +3.0)"
     assert text.count(said) == text.count("Against the authors' images") == 1
     assert text.index(titles[1].strip()) < text.index(said) < text.index(titles[2].strip())
-    assert "Tables of `cubic-warped` are on images prepared as the authors' code" in text.replace(
-        "\n", " "
-    )
+    said = text.replace("\n", " ")
+    assert "Tables of `cubic-warped` are on images prepared as the authors' code" in said
+    assert "Tables of `swapped`" not in said
     assert "| Table 1, omniglot, cubic-warped | ren2018 | 20,000 | 1 (of 10) | 0 | 0 | 1 |" in text
 
 

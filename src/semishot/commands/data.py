@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from semishot.commands.flags import Flags, Json
-from semishot.data.drawing_preparations import Rotations
+from semishot.data.preparations import Lists, Rotations
 from semishot.data.settings import Reduction
 from semishot.system.flags import DataRoot
 
@@ -38,6 +38,9 @@ class PrepareRequest:
     """Of `omniglot`: how drawings are made smaller; by default antialiased, in the authors' code cubic."""
     rotations: Rotations | None = None
     """Of `omniglot`: how drawings are turned; by default exact, in the authors' code warped."""
+    lists: Lists | None = None
+    """Of `mini-imagenet`: swapped exchanges its validation and test classes, as the first version of the
+    authors' code did."""
 
 
 def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = None) -> None:
@@ -55,6 +58,7 @@ def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = No
         own_name=request.own_name,
         reduction=request.reduction,
         rotations=request.rotations,
+        lists=request.lists,
     )
     verify(request.own_name or name, data_root)
 

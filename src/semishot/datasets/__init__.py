@@ -13,6 +13,7 @@ from typing import Any
 
 from semishot.data.framing import Framing
 from semishot.data.pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
+from semishot.data.preparations import CHOICES
 from semishot.errors import InputError, counted, printable
 from semishot.system.locks import Lock
 from semishot.system.open_files import reading
@@ -74,6 +75,7 @@ def prepare(
     own_name: str | None = None,
     reduction: str | None = None,
     rotations: str | None = None,
+    lists: str | None = None,
 ) -> ImagePool:
     """Build the pool `name` from raw files.
 
@@ -100,6 +102,9 @@ def prepare(
         `"area"` or `"nearest"`; only for `"omniglot"`.
     rotations
         `"exact"`, or `"warped"` as in the authors' code; only for `"omniglot"`.
+    lists
+        `"usual"`, or `"swapped"`: validation and test classes exchanged, as in the first version of the
+        authors' code; only for `"mini-imagenet"`.
     """
     module = _module(name)
     if name != OWN and (size is not None or own_name is not None):
@@ -119,6 +124,7 @@ def prepare(
         "size": size,
         "reduction": reduction,
         "rotations": rotations,
+        "lists": lists,
     }
     options = {option: value for option, value in asked.items() if value is not None}
     _check_options(name, module, options)
@@ -137,8 +143,12 @@ def _check_options(name: str, module: ModuleType, options: Mapping[str, Any]) ->
     """Refuse an option that the data set does not have, and a split that there is not."""
     for option in options:
         if option not in signature(module.prepare).parameters:
-            kind = "in one way" if option in ("reduction", "rotations") else "whole"
-            raise InputError(f"{name} is prepared {kind}; drop --{option}")
+            if option in ("splits", "partial"):
+                raise InputError(f"{name} is prepared whole; drop --{option}")
+            owners = [each for each, flags in CHOICES.items() if option in flags]
+            raise InputError(
+                f"--{option} belongs to {' and '.join(owners)}, not to {name}; drop it"
+            )
     if unknown := [split for split in options.get("splits", ()) if split not in SPLITS]:
         raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
 

@@ -38,6 +38,7 @@ from semishot.data.image_sources import (
 )
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
+from semishot.data.preparations import Lists, Preparation
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import remove
@@ -61,7 +62,10 @@ Listed = dict[Split, dict[str, list[ImageSource]]]
 
 
 def prepare(
-    folder: Path, source: Path | None, splits: tuple[Split, ...] = ("train", "val", "test")
+    folder: Path,
+    source: Path | None,
+    splits: tuple[Split, ...] = ("train", "val", "test"),
+    lists: Lists = "usual",
 ) -> ImagePool:
     """Build the pool in `folder` from any form of miniImageNet in `source`."""
     if source is None:
@@ -71,15 +75,19 @@ def prepare(
     if not splits or set(splits) - set(SPLITS):
         raise InputError(f"--splits is {','.join(splits)!r}; choose from {','.join(SPLITS)}")
     taken = [split for split in SPLITS if split in splits]
+    if lists == "swapped" and len(taken) < len(SPLITS):
+        raise InputError("--lists swapped exchanges classes of all three lists; drop --splits")
     held = [split for split in taken if (source / PICKLE.format(split)).is_file()]
     if held == taken or (held and not any((source / f"{s}.csv").is_file() for s in taken)):
         _check_present(taken, held, f"no {PICKLE} in {source}")
-        return _prepare_pickles(folder, source, taken)
+        return _prepare_pickles(folder, source, taken, lists)
     named = _read_csvs(source, taken)
     pictures = {**_in_zips(source, named), **_in_folder(source / "images", named)}
     if pictures:
-        return _build(folder, _by_name(source, named, pictures), "the image files of the Ravi csv")
-    return _build(folder, _by_rank(source, named), "ILSVRC-12 by rank, see mini_imagenet.py")
+        listed, form = _by_name(source, named, pictures), "the image files of the Ravi csv"
+    else:
+        listed, form = _by_rank(source, named), "ILSVRC-12 by rank, see mini_imagenet.py"
+    return _build(folder, listed, form, lists)
 
 
 def describe(pool: ImagePool) -> list[str]:
@@ -100,7 +108,9 @@ def read(source: ImageSource) -> NDArray[np.uint8]:
     return decode(data, source.name, SIDE)
 
 
-def _build(folder: Path, listed: Listed, form: str) -> ImagePool:
+def _build(folder: Path, listed: Listed, form: str, lists: Lists) -> ImagePool:
+    if lists == "swapped":
+        listed = {"train": listed["train"], "val": listed["test"], "test": listed["val"]}
     planned = [
         PlannedClass(name, name, split, tuple(sources))
         for split, classes in listed.items()
@@ -111,9 +121,12 @@ def _build(folder: Path, listed: Listed, form: str) -> ImagePool:
         "form": form,
         "images": sum(len(p.sources) for p in planned),
         "variant": "miniImageNet, Ravi split, "
-        + (f"without {' and '.join(absent)}" if absent else "complete"),
+        + (f"without {' and '.join(absent)}" if absent else "complete")
+        + (", validation and test classes exchanged" if lists == "swapped" else ""),
         "prepared": "84x84 RGB, Pillow bilinear where it was larger",
     }
+    if unusual := Preparation("mini-imagenet", (lists,)).name:
+        about["preparation"] = unusual
     return build_pool(folder, PoolPlan("mini-imagenet", (3, SIDE, SIDE), planned, read, about))
 
 
@@ -263,7 +276,7 @@ def _ranked(files: Sequence[ImageSource], name: str, label: str, source: Path) -
 # The cached pickles
 
 
-def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> ImagePool:
+def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: Lists) -> ImagePool:
     """Save each pickle as a plain array beside `folder`, for all workers: it is loaded only once."""
     spool = folder.with_name(f".{folder.name}.unpickled")
     remove(spool)  # left by a killed build, or a link
@@ -289,7 +302,7 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split]) -> Imag
             }
             del images
         _check_disjoint(listed, source)
-        return _build(folder, listed, "the cached pickles")
+        return _build(folder, listed, "the cached pickles", lists)
     finally:
         shutil.rmtree(spool)
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-from semishot.data.drawing_preparations import DrawingPreparation, Rotations
 from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
+from semishot.data.preparations import Preparation, Rotations
 from semishot.data.reduction import reduced
 from semishot.data.settings import Reduction
 from semishot.data.walk_folders import is_hidden, walk
@@ -107,7 +107,7 @@ def prepare(
         "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
         "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, {rotations} rotations as classes",
     }
-    if unusual := DrawingPreparation(reduction, rotations).name:
+    if unusual := Preparation("omniglot", (reduction, rotations)).name:
         about["preparation"] = unusual
     return save_pool(folder, "omniglot", images, classes(), about)
 

@@ -3,14 +3,17 @@
 import shlex
 from collections.abc import Sequence
 
-from semishot.data.drawing_preparations import AUTHORS, PREPARATIONS, DrawingPreparation
+from semishot.data.preparations import AUTHORS, PREPARATIONS, Preparation, Way
 from semishot.training.records import Record
 
-DRAWINGS = "omniglot"
-"""The data set whose images can be prepared in several ways."""
 PLACE = "FOLDER"
 """What commands call a data root of its own."""
-MADE = {
+GOT = {"omniglot": "--download", "mini-imagenet": "--source IMAGES"}
+AUTHORS_CODE = {
+    "omniglot": "the authors' code",
+    "mini-imagenet": "the first version of the authors' code",
+}
+MADE: dict[Way, str] = {
     "antialiased": "reduced with antialiasing",
     "cubic": "reduced by OpenCV's cubic filter, without antialiasing",
     "linear": "reduced by OpenCV's linear filter, without antialiasing",
@@ -18,18 +21,19 @@ MADE = {
     "nearest": "reduced to the nearest pixels",
     "exact": "turned exactly",
     "warped": "turned by a warp that also moves them by up to a pixel",
+    "usual": "with the usual lists of classes",
+    "swapped": "with the lists of validation and test classes exchanged",
 }
 
 
-def preparation_of(records: Sequence[Record]) -> DrawingPreparation | None:
-    """None for a data set whose images are prepared in one way."""
-    name = records[0].get("preparation", "")
-    return PREPARATIONS.get(name) if records[0]["dataset"] == DRAWINGS else None
+def preparation_of(records: Sequence[Record]) -> Preparation | None:
+    """None for a data set that is prepared in one way."""
+    return PREPARATIONS.get((records[0]["dataset"], records[0].get("preparation", "")))
 
 
-def prepare_command(preparation: DrawingPreparation) -> str:
-    flags = shlex.join(preparation.flags)
-    return f"semishot data prepare {DRAWINGS} --download {flags} --data-root {PLACE}"
+def prepare_command(preparation: Preparation) -> str:
+    dataset, flags = preparation.dataset, shlex.join(preparation.flags)
+    return f"semishot data prepare {dataset} {GOT[dataset]} {flags} --data-root {PLACE}"
 
 
 def prepared_as(records: Sequence[Record]) -> str:
@@ -54,17 +58,18 @@ def about_images(records: Sequence[Record]) -> str:
     preparation = preparation_of(records)
     if preparation is None:
         return ""
-    made = f"{MADE[preparation.reduction]} and {MADE[preparation.rotations]}"
-    if preparation == AUTHORS:
-        return f"On images prepared as the authors' code does it: {made}. Compare this one with the paper."
+    made, theirs = " and ".join(MADE[way] for way in preparation.ways), AUTHORS[preparation.dataset]
+    code = AUTHORS_CODE[preparation.dataset]
+    if preparation == theirs:
+        return f"On images prepared as {code} does it: {made}. Compare this one with the paper."
     kind = "prepared otherwise" if preparation.name else "prepared as usual"
     return (
-        f"On images {kind}, {made}. The authors' code prepares them differently; to compare with the paper: "
-        f"`{prepare_command(AUTHORS)}`, then the same with `--data-root {PLACE}`."
+        f"On images {kind}, {made}. {code[0].upper()}{code[1:]} prepares them differently; to compare "
+        f"with the paper: `{prepare_command(theirs)}`, then the same with `--data-root {PLACE}`."
     )
 
 
 def rank(record: Record) -> tuple[int, str]:
     """The authors' images first, then the usual ones, then any others."""
-    name = record.get("preparation", "")
-    return [AUTHORS.name, ""].index(name) if name in (AUTHORS.name, "") else 2, name
+    name, theirs = record.get("preparation", ""), AUTHORS.get(record["dataset"])
+    return 0 if theirs and name == theirs.name else 2 if name else 1, name

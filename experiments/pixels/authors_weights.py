@@ -1,0 +1,66 @@
+"""The random network of the paper's Table 5 ("CNN rnd"), weight for weight.
+
+The authors' code draws the weights of each layer with TensorFlow's truncated normal, standard deviation
+0.01 and seed 0, in a graph without a seed of its own. TensorFlow then takes its default for the graph: every
+run has the same network, and the layers of one shape in it are identical. TensorFlow draws from Philox 4x32
+with ten rounds (Salmon et al., 2011), as below; the tests compare with numbers that TensorFlow has drawn.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from semishot.data.pool import ImagePool
+from semishot.network.encoder import ConvEncoder
+from semishot.training import classification
+
+GRAPH_SEED, LAYER_SEED, STD = 87654321, 0, 0.01
+TOGETHER, BLOCKS_EACH = 4, 256
+"""Four weights are drawn from a stretch of 256 blocks of their own; most of it is never needed."""
+PAIRS = 16
+"""Pairs of normal values looked at for each four: the one in 22 that is beyond two deviations is left out."""
+MULTIPLIERS, INCREMENTS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+LOW = np.uint64(0xFFFFFFFF)
+
+Words = NDArray[np.uint64]
+
+
+def authors_encoder(pool: ImagePool) -> ConvEncoder:
+    encoder = classification.untrained(pool, classification.RECIPE, [0])
+    with torch.no_grad():
+        for weight in encoder.weights:
+            filters, channels, height, width = weight.shape[1:]
+            drawn = truncated_normal(weight.numel()).reshape(height, width, channels, filters)
+            weight[0] = torch.from_numpy(drawn.transpose(3, 2, 0, 1).copy())
+    return encoder
+
+
+def truncated_normal(count: int) -> NDArray[np.float32]:
+    """(count,): what TensorFlow draws for a tensor of so many numbers."""
+    groups = -(-count // TOGETHER)
+    words = philox(np.arange(groups)[:, None] * BLOCKS_EACH + np.arange(PAIRS // 2))
+    radius, angle = uniform(words.reshape(groups, PAIRS, 2)).transpose(2, 0, 1)
+    radius = np.sqrt(-2 * np.log(np.maximum(radius, np.float32(1e-7))))
+    angle = np.float32(2 * np.pi) * angle
+    normal = np.stack([radius * np.sin(angle), radius * np.cos(angle)], -1).reshape(groups, -1)
+    near = np.argsort(np.abs(normal) >= 2, axis=1, kind="stable")[:, :TOGETHER]
+    return np.float32(STD) * np.take_along_axis(normal, near, 1).ravel()[:count]
+
+
+def philox(block: NDArray[np.int64]) -> Words:
+    """(...) -> (..., 4): the four random words of each block."""
+    a, c = block.astype(np.uint64) & LOW, np.full(block.shape, LAYER_SEED, np.uint64)
+    b, d = block.astype(np.uint64) >> np.uint64(32), np.zeros(block.shape, np.uint64)
+    keys = [GRAPH_SEED, 0]
+    for _ in range(10):
+        first, second = (np.uint64(m) * x for m, x in zip(MULTIPLIERS, (a, c), strict=True))
+        one, other = (np.uint64(key) for key in keys)
+        a, b = (second >> np.uint64(32)) ^ b ^ one, second & LOW
+        c, d = (first >> np.uint64(32)) ^ d ^ other, first & LOW
+        keys = [(key + more) & 0xFFFFFFFF for key, more in zip(keys, INCREMENTS, strict=True)]
+    return np.stack([a, b, c, d], -1)
+
+
+def uniform(words: Words) -> NDArray[np.float32]:
+    """In [0, 1), from the lower 23 bits."""
+    return ((words & np.uint64(0x7FFFFF)) / np.float64(2**23)).astype(np.float32)
