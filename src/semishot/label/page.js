@@ -513,8 +513,7 @@ function onKey(event) {
   if (event.defaultPrevented || document.querySelector("dialog[open]:not(#large)")) return;
   const inLarge = $("large").open;
   const target = event.target;
-  const typing = target.matches("input[type=text], select, textarea");
-  if (typing || !state) return;
+  if (!state) return;
   const mod = event.ctrlKey || event.metaKey;
   const key = event.key;
   if (mod && key.toLowerCase() === "z") return run(event, () => step(event.shiftKey ? "redo" : "undo"));
