@@ -340,6 +340,14 @@ def test_the_button_back_leads_to_the_place_before_and_closes_what_is_open(tab):
     assert tab.classes() == ["circle", "stripes"]
 
 
+def test_a_key_right_after_a_dialog_has_closed_is_not_lost(tab):
+    """The focus may still be in the closed dialog."""
+    tab.press("/")
+    tab.shut()
+    tab.page.locator("#find-input").dispatch_event("keydown", {"key": "/"})
+    assert tab.page.locator("#find-dialog").is_visible()
+
+
 def test_what_is_not_found_is_said_and_enter_waits_for_a_slow_server(tab):
     """Nothing was said, and Enter before the answer closed the dialog."""
     page, held = tab.page, []

@@ -85,7 +85,7 @@ def test_a18_test_episodes_use_all_twenty_drawings_of_a_class(unlabeled):
 
 @pytest.mark.parametrize("name", ["ren2018", "ren2018-text"])
 def test_presets_of_the_paper_are_its_protocol(name):
-    """PROTOCOL 2.1, 2.8: Adam at 1e-3 for 20K updates, 64 filters of std 0.01, L2 5e-5, 10 % labels."""
+    """Appendix D: Adam at 1e-3 for 20K updates, 64 filters of std 0.01, L2 5e-5, 10 % labels."""
     recipe = presets.preset(name).recipe
     assert recipe.learning_rate == 1e-3
     assert recipe.updates == 20_000
@@ -101,7 +101,7 @@ def test_presets_of_the_paper_are_its_protocol(name):
     ("dataset", "fraction"), [("mini-imagenet", 0.4), ("tiered-imagenet", 0.1)]
 )
 def test_r24_r29_photographs_have_their_own_protocol(dataset, fraction):
-    """200K updates, halved from 50K every 25K (PROTOCOL 2.8); 5 queries in training, 20 at test."""
+    """200K updates, halved from 50K every 25K as in the code; 5 queries in training, 20 at test."""
     preset = presets.preset("ren2018", dataset)
     assert preset.recipe.updates == 200_000
     assert preset.recipe.halvings == (50_000, 75_000, 100_000, 125_000, 150_000, 175_000)

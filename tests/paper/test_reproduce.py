@@ -88,7 +88,7 @@ def test_records_keep_600_episodes_and_how_they_were_trained(finished):
         assert (record["dataset"], record["preset"]) == ("glyphs", "tiny")
         assert record["updates"] == TINY.updates
         assert record["query"] == 19 - record["unlabeled"]
-        if record["model"] in published.TRAINED:  # R28: trained and tested in the same setting
+        if record["model"] in published.TRAINED:  # trained and tested in the same setting
             assert record["train"]["distractors"] == record["distractors"]
 
 

@@ -50,7 +50,7 @@ def table_text(records: list[dict[str, Any]]) -> str:
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """R27: the mean, and the deviation with ddof = 1 over the square root of the number."""
+    """The mean, and the deviation with ddof = 1 over the square root of the number."""
     mean = sum(values) / len(values)
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return mean, variance**0.5 / len(values) ** 0.5

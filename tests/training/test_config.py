@@ -32,7 +32,7 @@ def all_breakpoints(breakpoints: dict[int, float], updates: int) -> list[int]:
 
 
 def test_ren2018_is_the_schedule_of_the_code():
-    """PROTOCOL 2.8: 1e-3 to update 5,999; halved at 6K, 8K, 12K (10K is missing), 14K, 16K, 18K."""
+    """The authors' code: 1e-3 to update 5,999; halved at 6K, 8K, 12K (10K is missing), 14K, 16K, 18K."""
     written = {
         0: 1e-3,
         6_000: 5e-4,
@@ -49,7 +49,7 @@ def test_ren2018_is_the_schedule_of_the_code():
 
 
 def test_ren2018_text_is_halved_every_2k_from_2k():
-    """Appendix D (R29): 5e-4 from 2K, and 1.95e-6 at 18K."""
+    """Appendix D: 5e-4 from 2K, and 1.95e-6 at 18K."""
     recipe = presets.preset("ren2018-text").recipe
     assert recipe.updates == 20_000
     for step in all_breakpoints(dict.fromkeys(range(0, 20_000, 2_000), 0.0), 20_000):

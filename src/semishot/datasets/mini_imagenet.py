@@ -1,4 +1,4 @@
-"""miniImageNet: 100 classes x 600 photographs, 84x84, in the split of Ravi and Larochelle (R22).
+"""miniImageNet: 100 classes x 600 photographs, 84x84, in the split of Ravi and Larochelle.
 
 The images come from the files that the Ravi csv files name, from ILSVRC-12, or from the cached pickles.
 

@@ -1,4 +1,4 @@
-"""tieredImageNet: 608 classes of ILSVRC-12 in 34 categories, 84x84; a category has one split (R23).
+"""tieredImageNet: 608 classes of ILSVRC-12 in 34 categories, 84x84; a category has one split.
 
 The images come from ILSVRC-12, all files of each class, or from the files of the paper's authors:
 

@@ -2,10 +2,10 @@
 
 import { post } from "/outbox.js";
 import { NONE } from "/state.js";
-import { $, counted, element, number, percent, plainText } from "/words.js";
+import { $, badge, colorOf, counted, element, number, percent, plainText } from "/words.js";
 
 export function dialogs(page) {
-  const { badge, className, colorOf, toast, grid, names } = page;
+  const { toast, grid, names } = page;
   const now = () => page.state();
 
   for (const dialog of document.querySelectorAll("dialog")) {
@@ -183,7 +183,7 @@ export function dialogs(page) {
         const line = element("span");
         const dot = element("i");
         dot.style.setProperty("--color", colorOf(index));
-        line.append(dot, element("bdi", "", className(index)), percent(p * 255));
+        line.append(dot, element("bdi", "", state.className(index)), percent(p * 255));
         return line;
       }));
     }
@@ -207,7 +207,7 @@ export function dialogs(page) {
     const state = now(), { kind, where } = page.stateOf(row);
     const chance = percent(where === NONE ? state.stranger[row] : state.sure[row]);
     const before = { said: "✓ confirmed: ", ask: where === -1 ? "? worth asking" : "? worth asking; guessed: ", guess: "guessed: ", open: "not sorted yet" }[kind];
-    $("large-state").replaceChildren(before, ...(where === -1 ? [] : [element("bdi", "", className(where)), kind === "said" ? "" : `, ${chance}`]));
+    $("large-state").replaceChildren(before, ...(where === -1 ? [] : [element("bdi", "", state.className(where)), kind === "said" ? "" : `, ${chance}`]));
     $("large-answers").replaceChildren(...page.answerButtons([big.image], state.isSaid(row) ? where : undefined));
   }
   function largeStep(by) {

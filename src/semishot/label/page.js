@@ -1,17 +1,19 @@
 // The page: places at the side, tiles in the middle, answers by key, click and box; in step with the server.
 
-import { Grid } from "/grid.js";
+import { drawCutoff } from "/cutoff.js";
 import { dialogs } from "/dialogs.js";
+import { Grid } from "/grid.js";
 import { outboxOf, post } from "/outbox.js";
+import { classAt, drawPlaces, headingOf, isGone, placesOf, sectionsOf } from "/places.js";
 import { CHANGED, MISSING, NONE, State, UNKNOWN } from "/state.js";
-import { $, counted, element, number, percent, plainText } from "/words.js";
+import { $, badge, colorOf, counted, element, keyOf, number, percent, plainText } from "/words.js";
 
-const touch = matchMedia("(pointer: coarse)").matches;
-const COLORS = 10, LINES = 2, NAMES_AT_ONCE = 400;
+const NAMES_AT_ONCE = 400;
 
 let state = null, arranged = null, place = "all", least = false, found = null;
 let cursor = { section: null, index: 0 }, anchor = null;
 const selected = new Set(), names = new Map(), asking = new Set();
+const view = () => ({ state, arranged, place, found });
 
 history.replaceState(history.state, "", "/"); // the token is used
 
@@ -108,73 +110,9 @@ function toast(text) {
 
 /* ---- places ---- */
 
-function colorOf(index) {
-  return index === NONE ? "var(--none)" : index < 0 ? "var(--soft)" : `var(--c${index % COLORS})`;
-}
-
-function keyOf(index) {
-  return index < 9 ? String(index + 1) : "";
-}
-
-function className(index) {
-  return index === NONE ? "none of these" : index < 0 ? "not sorted" : state.classes[index][1];
-}
-
-function badge(index) {
-  const made = element("span", "key", index === NONE ? "0" : keyOf(index) || "·");
-  made.style.setProperty("--color", colorOf(index));
-  made.setAttribute("aria-hidden", "true");
-  return made;
-}
-
-function placesNow() {
-  const begun = state.classes.length > 0;
-  const list = begun ? [{ id: "all", name: "Overview" }] : [{ id: "all", name: "Begin" }];
-  if (begun) list.push({ id: "ask", name: "Worth asking", count: arranged.asked.length, ask: true });
-  if (begun) list.push({ heading: "Classes" });
-  state.classes.forEach(([id, name], index) => {
-    const held = arranged.places[index];
-    list.push({ id: `class:${id}`, name, index, said: held.saidFiles, count: held.files });
-  });
-  list.push({ id: "new", name: "New class", isNew: true });
-  if (begun) list.push({ id: "none", name: "None of these", index: NONE, said: arranged.none.saidFiles, count: arranged.none.files });
-  const more = [];
-  if (arranged.unknown.files) more.push({ id: "unknown", name: "Not sorted yet", count: arranged.unknown.files });
-  if (arranged.doubtful.length) more.push({ id: "doubtful", name: "Labels to check", count: arranged.doubtful.length });
-  if (arranged.odd.length) more.push({ id: "odd", name: "Missing or changed", count: arranged.odd.length });
-  if (found) more.push({ id: "find", name: `Found: ${found.text}`, count: found.images.length });
-  if (more.length) list.push({ heading: "More" }, ...more);
-  return list;
-}
-
-function drawPlaces() {
-  const box = $("places");
-  const focused = document.activeElement?.dataset?.place;
-  box.replaceChildren(...placesNow().map((one) => {
-    if (one.heading) return element("h2", "", one.heading);
-    const button = element("button", one.isNew ? "place new" : "place");
-    button.type = "button";
-    button.dataset.place = one.id;
-    if (one.id === place) button.setAttribute("aria-current", "page");
-    if (one.index !== undefined) button.append(badge(one.index));
-    else button.append(Object.assign(element("span", one.ask ? "key ask" : "key plain", one.ask ? "?" : one.isNew ? "n" : one.id === "all" ? "≡" : "·"), { ariaHidden: "true" }));
-    button.append(element("span", "name", one.name));
-    if (one.count !== undefined) {
-      const count = element("span", "count");
-      if (one.said) count.append(element("b", "", `✓${number(one.said)}`), " · ");
-      count.append(number(one.count));
-      button.append(count);
-      const said = one.said === undefined ? "" : `, ${number(one.said)} confirmed`;
-      button.setAttribute("aria-label", `${one.name}: ${counted(one.count, "image")}${said}`);
-    }
-    return button;
-  }));
-  if (focused) box.querySelector(`[data-place="${CSS.escape(focused)}"]`)?.focus();
-}
-
 function go(to) {
   if (to === place) return;
-  if (to.startsWith("class:") && state.index(Number(to.slice(6))) < 0) { toast("This class is gone."); return; }
+  if (isGone(state, to)) { toast("This class is gone."); return; }
   history.pushState({ place: to }, "");
   show(to);
 }
@@ -189,7 +127,7 @@ function back(event) {
   }
   if (!state) return;
   const to = event.state?.place || "all";
-  const gone = to === "find" ? !found : to.startsWith("class:") && state.index(Number(to.slice(6))) < 0;
+  const gone = to === "find" ? !found : isGone(state, to);
   show(gone ? "all" : to);
   focusTiles();
 }
@@ -202,68 +140,16 @@ function show(to) {
   draw(false);
 }
 
-function sectionsNow() {
-  const of = (id) => state.index(Number(id));
-  const mixed = (held) => [...held.guessed, ...held.said];
-  if (place === "all" && !state.classes.length) {
-    const asked = arranged.asked, rest = arranged.unknown.guessed.filter((row) => !state.isAsked.has(state.image[row]));
-    return [{ key: "ask", rows: asked, title: "" }, { key: "unknown", rows: rest, title: rest.length ? "All others" : "" }];
-  }
-  if (place === "all") {
-    return [
-      { key: "ask", rows: arranged.asked, limit: state.classes.length > 1 ? 1 : 0, title: "Worth asking", to: "ask" },
-      ...state.classes.map(([id], index) => ({ key: `class:${id}`, rows: mixed(arranged.places[index]), limit: LINES, index, to: `class:${id}`, held: arranged.places[index] })),
-      { key: "none", rows: mixed(arranged.none), limit: LINES, index: NONE, to: "none", held: arranged.none },
-      { key: "unknown", rows: arranged.unknown.guessed, limit: LINES, title: "Not sorted yet", to: "unknown" },
-    ].filter((one) => one.rows.length || one.index !== undefined);
-  }
-  if (place === "ask") return [{ key: "ask", rows: arranged.asked, title: "" }];
-  if (place === "unknown") return [{ key: "unknown", rows: arranged.unknown.guessed, title: "" }];
-  if (place === "doubtful") return [{ key: "doubtful", rows: arranged.doubtful, title: "" }];
-  if (place === "odd") return [{ key: "odd", rows: arranged.odd, title: "" }];
-  if (place === "find") return [{ key: "find", rows: found.images.map((image) => state.rowOf.get(image)).filter((row) => row !== undefined), title: "" }];
-  const held = place === "none" ? arranged.none : arranged.places[of(place.slice(6))];
-  if (!held) return [];
-  return [
-    { key: `${place} guessed`, rows: held.guessed, title: "Guessed" },
-    { key: `${place} said`, rows: held.said, title: "Confirmed" },
-  ].filter((one) => one.rows.length);
-}
-
-function heading() {
-  const total = state.rows;
-  if (place === "all" && !state.classes.length) {
-    if (!total) return ["Getting ready", "The first images appear as soon as a hundred have been read."];
-    return ["Click images of one kind, then name it", `Here is a varied selection of your pile. Select a few images that belong together, ${touch ? "tap “Name them”" : "press N"} and give them a name. After that, everything else sorts itself.`];
-  }
-  if (place === "all") {
-    const said = state.said.reduce((sum, value) => sum + (value !== UNKNOWN), 0);
-    if (state.classes.length === 1) return ["Overview", touch ? "Now name a second class: select images of another kind and tap New. Images of no class you care about: None." : "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0."];
-    return ["Overview", state.judged ? `${number(said)} of ${counted(total, "image")} confirmed; the others are guessed from them.` : "Label an image, and the others will be guessed."];
-  }
-  if (place === "ask") return ["Worth asking", arranged.asked.length ? touch ? "Your answers to these would teach most. Select some, then tap their class, None, or Accept if the guess is right." : "Your answers to these would teach most. Select and press a class's key, 0 for none of these, or Enter if the guess is right." : "Nothing more to ask: the guesses are sure."];
-  if (place === "unknown") return ["Not sorted yet", "Nothing is guessed for these so far."];
-  if (place === "doubtful") return ["Labels to check", touch ? "The other labels contradict these. Accept takes the suggestion; tapping its own class keeps it as it is." : "The other labels contradict these. Enter takes the suggestion; the key of its own class keeps it as it is."];
-  if (place === "odd") return ["Missing or changed", "The files of these images are gone, or hold something else than when they were read."];
-  if (place === "find") return [`Files with “${found.text}”`, found.images.length ? counted(found.images.length, "image") : "No file has this in its name."];
-  if (place === "none") return ["None of these", "Images that belong to none of your classes. A correction here helps most to tell them apart."];
-  const index = state.index(Number(place.slice(6)));
-  if (index < 0) return ["", ""];
-  const held = arranged.places[index];
-  const sums = held.guessed.length ? touch ? "Accept what is right, and tap the class of what is not." : "Press Enter where the guess is right, another key where it is not." : "";
-  return [state.classes[index][1], `${counted(held.files - held.saidFiles, "image")} guessed, ${number(held.saidFiles)} confirmed. ${sums}`];
-}
-
 /* ---- drawing ---- */
 
 const grid = new Grid($("main"), $("grid"), {
   paint,
   shown: nameTiles,
   head(section) {
-    section.body.setAttribute("aria-label", section.title || (section.index !== undefined ? className(section.index) : heading()[0]) || "Images");
+    section.body.setAttribute("aria-label", section.title || (section.index !== undefined ? state.className(section.index) : headingOf(view())[0]) || "Images");
     const parts = [];
     if (section.index !== undefined || section.title) {
-      const title = element("h3", "", section.index !== undefined ? (section.index === NONE ? "None of these" : className(section.index)) : section.title);
+      const title = element("h3", "", section.index !== undefined ? (section.index === NONE ? "None of these" : state.className(section.index)) : section.title);
       if (section.index !== undefined) parts.push(badge(section.index));
       const held = section.held;
       parts.push(title, element("span", "count", held ? `${held.saidFiles ? `✓${number(held.saidFiles)} · ` : ""}${number(held.files)}` : number(section.rows.length)), element("span", "grow"));
@@ -289,7 +175,7 @@ function editButton(index) {
 
 function editing(button, index) {
   button.dataset.edit = state.classes[index][0];
-  button.setAttribute("aria-label", `Rename, merge or delete ${className(index)}`);
+  button.setAttribute("aria-label", `Rename, merge or delete ${state.className(index)}`);
   return button;
 }
 
@@ -308,12 +194,12 @@ function paint(tile, row, section) {
   const doubt = state.doubts.get(image);
   tile.className = `tile ${kind}${flags & MISSING ? " missing" : ""}${state.stack.has(image) ? " stack" : ""}${tile.classList.contains("broken") ? " broken" : ""}`;
   tile.style.setProperty("--color", colorOf(where));
-  const short = where === UNKNOWN ? "" : where === NONE ? "none" : className(where);
+  const short = where === UNKNOWN ? "" : where === NONE ? "none" : state.className(where);
   const parts = [];
   if (kind === "said") parts.push(element("span", "", "✓"), element("b", "", named || doubt ? short : where === NONE ? "none" : keyOf(where) || short));
   else if (kind === "ask") parts.push(element("span", "", "?"), ...(named && short ? [element("b", "", short)] : []), element("b", "chance", short ? chance : "ask"));
   else if (kind === "guess") parts.push(element("i"), ...(named ? [element("b", "", short)] : []), element("b", "chance", chance));
-  if (section.key === "doubtful" && doubt) parts.push(element("b", "", `→ ${doubt.suggested === NONE ? "none" : className(doubt.suggested)}?`));
+  if (section.key === "doubtful" && doubt) parts.push(element("b", "", `→ ${doubt.suggested === NONE ? "none" : state.className(doubt.suggested)}?`));
   tile.mark.replaceChildren(...parts);
   tile.mark.classList.toggle("two", section.key === "doubtful" && Boolean(doubt));
   tile.mark.hidden = !parts.length;
@@ -323,7 +209,7 @@ function paint(tile, row, section) {
   const here = cursor.section === tile.section && cursor.index === tile.index;
   tile.classList.toggle("cursor", here);
   tile.tabIndex = here ? 0 : -1;
-  const words = { said: `confirmed ${className(where)}`, ask: `worth asking, guessed ${className(where)} ${chance}`, guess: `guessed ${className(where)} ${chance}`, open: "not sorted" }[kind];
+  const words = { said: `confirmed ${state.className(where)}`, ask: `worth asking, guessed ${state.className(where)} ${chance}`, guess: `guessed ${state.className(where)} ${chance}`, open: "not sorted" }[kind];
   const extra = `${flags & MISSING ? ", file is gone" : ""}${flags & CHANGED ? ", file has changed" : ""}${copies > 0 ? `, with ${counted(copies, "copy", "copies")}` : ""}`;
   tile.setAttribute("aria-label", `${names.get(image) || `image ${image}`}, ${words}${extra}`);
   tile.title = names.get(image) || "";
@@ -363,7 +249,7 @@ function take(next) {
   state = next;
   state.overlay(outbox.pending());
   state.rejectNow = outbox.reject() ?? state.reject;
-  if (place.startsWith("class:") && state.index(Number(place.slice(6))) < 0) place = "all";
+  if (isGone(state, place)) place = "all";
   for (const image of selected) if (!state.rowOf.has(image)) selected.delete(image);
   draw(!first, focusedImage);
 }
@@ -371,21 +257,22 @@ function take(next) {
 function draw(glide = true, focusedImage = currentImage()) {
   if (!state) return;
   arranged = state.arrange(least);
-  drawPlaces();
-  const [title, lead] = heading();
+  drawPlaces(view());
+  const [title, lead] = headingOf(view());
   $("title").textContent = title;
   $("lead").textContent = lead;
   const orderable = place === "none" || place.startsWith("class:");
   $("order").hidden = !orderable;
-  const index = place.startsWith("class:") ? state.index(Number(place.slice(6))) : -1;
+  const index = classAt(state, place);
   $("edit").hidden = index < 0;
   if (index >= 0) editing($("edit"), index);
   $("order").textContent = least ? "Least sure first" : "Surest first";
   const hadFocus = document.activeElement?.classList.contains("tile");
-  grid.show(sectionsNow(), state, glide);
+  grid.show(sectionsOf(view()), state, glide);
   settleCursor(focusedImage, hadFocus);
   drawBar();
-  drawCutoff();
+  $("cutoff").hidden = !state.judged || (phone.matches && place !== "none");
+  if (!$("cutoff").hidden) drawCutoff(state);
   drawTools();
   window.semishot = { epoch: state.epoch, version: state.version, event: state.event, rows: state.rows, judged: () => !outbox.waiting.length && state.event >= outbox.last };
   document.dispatchEvent(new CustomEvent("drawn"));
@@ -462,42 +349,6 @@ function drawBar() {
   $("answers").replaceChildren(...(images.length ? answerButtons(images) : []));
 }
 
-function drawCutoff() {
-  const card = $("cutoff");
-  card.hidden = !state.judged || (phone.matches && place !== "none");
-  if (card.hidden) return;
-  const slider = $("cutoff-slider");
-  state.stopsNow ||= state.stops();
-  const at = nearest(state.rejects, state.rejectNow);
-  if (document.activeElement !== slider || slider.value !== String(at)) slider.value = at;
-  slider.max = state.rejects.length - 1;
-  const stop = state.stopsNow[at];
-  const [expected, fewest, greatest] = (state.strangers || [0, 0, 0]).map((value) => number(Math.round(value)));
-  const total = state.strangers ? ` In all, about ${expected} (${fewest} to ${greatest}) belong to none of your classes.` : "";
-  const about = (value) => (value < 0.5 ? "none" : `about ${number(Math.round(value))}`);
-  $("cutoff-text").textContent = `Puts out ${number(stop.out)} of ${number(stop.of)}. Of these, ${about(stop.lost)} likely ${Math.round(stop.lost) === 1 ? "belongs" : "belong"} to a class; among the rest, ${about(stop.missed)} likely ${Math.round(stop.missed) === 1 ? "does" : "do"} not.${total}`;
-  slider.setAttribute("aria-valuetext", $("cutoff-text").textContent);
-  state.bins ||= state.histogram(60);
-  const { counts, low, high } = state.bins;
-  const most = Math.max(...counts, 1), cut = ((state.cutoffAt(state.rejects[at]) - low) / (high - low || 1)) * 240;
-  const bars = counts.map((count, i) => {
-    const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    const height = count ? Math.max(1.5, (count / most) * 54) : 0;
-    for (const [key, value] of Object.entries({ x: i * 4 + 0.4, y: 56 - height, width: 3.2, height })) bar.setAttribute(key, value);
-    bar.setAttribute("class", i * 4 + 2 < cut ? "out" : "kept");
-    return bar;
-  });
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-  for (const [key, value] of Object.entries({ x1: cut, x2: cut, y1: 0, y2: 56, class: "cut" })) line.setAttribute(key, value);
-  $("cutoff-picture").replaceChildren(...bars, line);
-}
-
-function nearest(values, wanted) {
-  let best = 0;
-  values.forEach((value, i) => { if (Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(values[best] / wanted))) best = i; });
-  return best;
-}
-
 /* ---- answers ---- */
 
 function currentImage() {
@@ -535,7 +386,7 @@ function answer(classId, images = chosen()) {
   if (!images.length) return;
   if (classId === 0 && !state.classes.length) { toast("Make a class first: press N."); return; }
   if (classId > 0 && state.index(classId) < 0) { toast("This class is gone."); return; }
-  const name = classId === 0 ? "none of these" : className(state.index(classId));
+  const name = classId === 0 ? "none of these" : state.className(state.index(classId));
   const set = [[classId, images]];
   say({ kind: "answer", set }, set, `${counted(images.length, "image")}: ${name}`);
 }
@@ -562,7 +413,7 @@ function notThis(images = chosen()) {
     if (where >= 0) by.set(where, [...(by.get(where) || []), image]);
   }
   if (!by.size) { toast("This is in no class."); return; }
-  for (const [where, held] of by) say({ kind: "not", class: state.classes[where][0], images: held }, [[-1, held]], `${counted(held.length, "image")}: not ${className(where)}`);
+  for (const [where, held] of by) say({ kind: "not", class: state.classes[where][0], images: held }, [[-1, held]], `${counted(held.length, "image")}: not ${state.className(where)}`);
 }
 
 function clear(images = chosen()) {
@@ -578,10 +429,6 @@ async function step(kind) {
     await outbox.add({ kind });
     toast(`${kind === "undo" ? "Undone" : "Redone"}${title ? `: ${title}` : ""}`);
   } catch (error) { toast(error.message); }
-}
-
-function command(event) {
-  return outbox.add(event);
 }
 
 function does(what, images) {
@@ -639,7 +486,7 @@ function arrow(dx, dy, extend) {
 }
 
 function neighbourPlace(by) {
-  const list = placesNow().filter((one) => one.id && one.id !== "new").map((one) => one.id);
+  const list = placesOf(view()).filter((one) => one.id && one.id !== "new").map((one) => one.id);
   const to = list[list.indexOf(place) + by];
   if (to) { go(to); focusTiles(); }
 }
@@ -666,8 +513,7 @@ function onKey(event) {
   if (event.defaultPrevented || document.querySelector("dialog[open]:not(#large)")) return;
   const inLarge = $("large").open;
   const target = event.target;
-  const typing = target.matches("input[type=text], select, textarea");
-  if (typing || !state) return;
+  if (!state) return;
   const mod = event.ctrlKey || event.metaKey;
   const key = event.key;
   if (mod && key.toLowerCase() === "z") return run(event, () => step(event.shiftKey ? "redo" : "undo"));
@@ -714,7 +560,7 @@ let press = null;
 function onDown(event) {
   if (event.button !== 0 || event.target.closest("button, a, input, .banner")) return;
   const tile = event.target.closest(".tile");
-  press = { x: event.clientX, y: event.clientY, tile, touch: event.pointerType === "touch", extend: event.shiftKey, add: event.ctrlKey || event.metaKey || event.shiftKey, box: null, scroll: $("main").scrollTop };
+  press = { x: event.clientX, y: event.clientY, tile, touch: event.pointerType === "touch", extend: event.shiftKey, box: null, scroll: $("main").scrollTop };
   if (press.touch && tile) press.long = setTimeout(() => { if (press) { press = null; boxes.large(tile.section, tile.index); } }, 480);
   else if (!press.touch) press.base = event.ctrlKey || event.metaKey || event.shiftKey ? new Set(selected) : new Set();
 }
@@ -783,7 +629,7 @@ function tileSize() {
 }
 
 const boxes = dialogs({
-  badge, className, colorOf, toast, answerButtons, answer, does, command, go, stateOf, names, grid, selected, state: () => state, place: () => place,
+  toast, answerButtons, answer, does, command: (event) => outbox.add(event), go, stateOf, names, grid, selected, state: () => state, place: () => place,
   refind(text, images, image) {
     found = { text, images };
     if (place !== "find") history.pushState({ place: "find" }, "");

@@ -29,7 +29,10 @@ from semishot.system.tables import MOST_BYTES
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parent
-SCRIPTS = ("page.js", "grid.js", "state.js", "dialogs.js", "outbox.js", "words.js")
+SCRIPTS = (
+    *("page.js", "places.js", "grid.js", "cutoff.js", "dialogs.js"),
+    *("state.js", "outbox.js", "words.js"),
+)
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),

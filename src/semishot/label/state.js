@@ -1,7 +1,7 @@
 // What the server says of every image, in columns; and what the page makes of it: who lies where.
 
 export const NONE = -2, UNKNOWN = -1;
-export const MISSING = 1, CHANGED = 2, GIVEN = 4;
+export const MISSING = 1, CHANGED = 2;
 const UNANSWERED = -1;
 
 export class State {
@@ -39,6 +39,10 @@ export class State {
 
   index(classId) {
     return this.classes.findIndex(([id]) => id === classId);
+  }
+
+  className(index) {
+    return index === NONE ? "none of these" : index < 0 ? "not sorted" : this.classes[index][1];
   }
 
   /** Answers on their way, shown at once. */

@@ -1,4 +1,8 @@
-// Numbers, names and elements as the page shows them.
+// Numbers, names, colors and elements as the page shows them.
+
+import { NONE } from "/state.js";
+
+const COLORS = 10;
 
 export const $ = (id) => document.getElementById(id);
 export const number = (value) => value.toLocaleString("en");
@@ -14,5 +18,20 @@ export function element(tag, className = "", text = "") {
   const made = document.createElement(tag);
   if (className) made.className = className;
   if (text) made.textContent = text;
+  return made;
+}
+
+export function colorOf(index) {
+  return index === NONE ? "var(--none)" : index < 0 ? "var(--soft)" : `var(--c${index % COLORS})`;
+}
+
+export function keyOf(index) {
+  return index < 9 ? String(index + 1) : "";
+}
+
+export function badge(index) {
+  const made = element("span", "key", index === NONE ? "0" : keyOf(index) || "·");
+  made.style.setProperty("--color", colorOf(index));
+  made.setAttribute("aria-hidden", "true");
   return made;
 }
