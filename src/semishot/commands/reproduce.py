@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from semishot.commands.changed_methods import tell_of_changed
 from semishot.commands.flags import FigureOutput, Flags, Json, Output, Tensorboard, TrainingOutput
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
 from semishot.system.flags import DataRoot
@@ -131,6 +132,7 @@ def hand_out(
     from semishot.report.page import report_on_runs
     from semishot.training.result_files import publish
 
+    tell_of_changed((r["model"], r["training"]["date"]) for r in records if "training" in r)
     print(text)
     for folder in folders:
         if folder is not None:
