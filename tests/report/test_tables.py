@@ -395,6 +395,16 @@ def test_records_as_text_names_both_kinds_of_error():
 def test_one_run_has_no_standard_error_over_splits():
     text = tables.records_as_text([run("soft_kmeans", 0, 5, 0, 0.8)])
     assert "standard error" not in text
+    rows = [run("supervised", 0, 5, 0, 0.8)]
+    found = json.loads(tables.table_as_json(TABLE1, rows))
+    assert [cell["standard_error_over_splits"] for cell in found] == [None, None]
+    assert not any("z" in cell for cell in found)
+
+
+def test_one_episode_has_no_interval_over_episodes():
+    lone = run("soft_kmeans", 0, 5, 0, 0.8) | {"episodes": 1, "accuracy_ci95": 0.0}
+    line = tables.records_as_text([lone]).splitlines()[2]
+    assert re.split(r"\s{2,}", line) == ["soft_kmeans", "0", "80.00", "-"]
 
 
 def test_the_highest_row_is_compared_with_the_next_on_the_splits_of_both():

@@ -41,10 +41,11 @@ class Measured:
         """Of the difference to another mean with its standard error, as it is shown; one split has none."""
         return round(z_score(self.mean - mean, self.error, error), 1) if self.splits > 1 else None
 
-    def as_json(self) -> dict[str, float]:
+    def as_json(self) -> dict[str, float | None]:
+        """As fractions; one split has no standard error."""
         return {
             "accuracy": self.mean / 100,
-            "standard_error_over_splits": self.error / 100,
+            "standard_error_over_splits": self.error / 100 if self.splits > 1 else None,
             "mean_ci95_over_episodes": self.interval / 100,
             "splits": self.splits,
         }
@@ -224,7 +225,7 @@ def records_as_text(records: Sequence[Record]) -> str:
             r["model"],
             r["split_seed"],
             Number(100 * r["accuracy"]),
-            Number(100 * r["accuracy_ci95"]),
+            Number(100 * r["accuracy_ci95"]) if r["episodes"] > 1 else None,
         ]
         for r in records
     ]
