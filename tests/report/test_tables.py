@@ -348,6 +348,19 @@ def test_methods_are_compared_with_inference_alone_split_by_split():
         assert "chance exceeds |t| = 12.7 (2 splits) and |t| = 4.3 (3 splits) once in 20" in said
 
 
+def test_what_is_gained_is_told_on_the_splits_that_both_have():
+    base, lucky = "supervised", 0.90
+    rows = [run(base, 0, 5, seed, share) for seed, share in enumerate((lucky, 0.70))]
+    rows += [run("masked_soft_kmeans", 0, 5, 0, 0.85)]
+    (said,) = table_sections.findings(rows, 1, 5)
+    assert said == (
+        "5 unlabeled images per class gain nothing: Masked Soft k-Means, the highest, has 85.0 % and the "
+        "supervised model 90.0 % (one split, no error)."
+    )
+    rows[-1] |= {"split_seed": 2}
+    assert table_sections.findings(rows, 1, 5) == []
+
+
 def test_json_has_every_cell_beside_the_papers_as_fractions():
     cells = json.loads(tables.table_as_json(TABLE1, all_records()))
     assert len(cells) == 10 * 2
