@@ -100,7 +100,8 @@ def figure_masks(
     words = rendering.as_text(mask_tables.masks_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     folders = [where.runs, output.publish]  # the report reads the first
-    file = f"{records[0]['dataset']}/figure-masks{_suffix(records)}.json"
+    updates = None if request.model else request.updates
+    file = f"{records[0]['dataset']}/figure-masks{_suffix(records, updates)}.json"
     hand_out(text, records, where, folders, file)
 
 

@@ -178,12 +178,9 @@ def cell_commands(
 
 def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> str:
     """The command that measures these records of a table, which may be incomplete."""
-    dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
-    which = shlex.join(["--dataset", dataset, "--preset", preset])
+    which = shlex.join(["--dataset", records[0]["dataset"], "--preset", records[0]["preset"]])
     command = f"semishot reproduce {name} {which} --splits {len(split_seeds(records))}"
-    known = presets.exists(preset, dataset)
-    if not known or updates != presets.preset(preset, dataset).recipe.updates:
-        command += f" --updates {updates}"
+    command += "".join(f" {word}" for word in updates_of(records[0]))
     shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
     if shots < set(table.shots):
         command += " --shots " + " ".join(str(shot) for shot in table.shots if shot in shots)
@@ -192,6 +189,17 @@ def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> s
     if records[0].get("preparation") == PARTIAL:
         command += " --partial"
     return command + using(records)
+
+
+def updates_of(record: Record) -> list[str]:
+    """The flag for the number of updates, if it is not the preset's."""
+    dataset, preset, updates = record["dataset"], record["preset"], record["updates"]
+    if (
+        presets.exists(preset, dataset)
+        and updates == presets.preset(preset, dataset).recipe.updates
+    ):
+        return []
+    return ["--updates", str(updates)]
 
 
 def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
