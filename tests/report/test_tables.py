@@ -414,6 +414,19 @@ def test_one_run_has_no_standard_error_over_splits():
     assert not any("z" in cell for cell in found)
 
 
+def test_runs_of_one_method_with_other_options_are_other_lines():
+    twice = {"options": {"mask_power": 2}}
+    rows = [run("masked_soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
+    rows += [run("masked_soft_kmeans", 0, 5, s, 0.6) | twice for s in range(2)]
+    lines = tables.records_as_text(rows).splitlines()
+    assert [line.partition("  ")[0] for line in lines[2:6]] == [
+        *["masked_soft_kmeans"] * 2,
+        *["masked_soft_kmeans, mask_power 2"] * 2,
+    ]
+    assert lines[6].startswith("masked_soft_kmeans: mean 85.00 ± 5.00")
+    assert lines[7].startswith("masked_soft_kmeans, mask_power 2: mean 60.00 ± 0.00")
+
+
 def test_one_episode_has_no_interval_over_episodes():
     lone = run("soft_kmeans", 0, 5, 0, 0.8) | {"episodes": 1, "accuracy_ci95": 0.0}
     line = tables.records_as_text([lone]).splitlines()[2]

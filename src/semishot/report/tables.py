@@ -226,21 +226,24 @@ def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
 
 
 def records_as_text(records: Sequence[Record]) -> str:
-    """One line per run, then the mean; both kinds of ± are named."""
+    """One line per run, then the mean of each method with its options; both kinds of ± are named."""
     header = ["model", "split seed", "accuracy %", "± 95 % over episodes"]
+    methods = [
+        ", ".join([r["model"], *(f"{k} {v}" for k, v in r["options"].items())]) for r in records
+    ]
     rows: list[list[Cell]] = [
         [
-            r["model"],
+            method,
             r["split_seed"],
             Number(100 * r["accuracy"]),
             Number(100 * r["accuracy_ci95"]) if r["episodes"] > 1 else None,
         ]
-        for r in records
+        for method, r in zip(methods, records, strict=True)
     ]
     lines = [grid_as_text(Grid("", header, rows))]
-    for model in dict.fromkeys(r["model"] for r in records):
-        mean = cell(r for r in records if r["model"] == model)
+    for method in dict.fromkeys(methods):
+        mean = cell(r for own, r in zip(methods, records, strict=True) if own == method)
         if mean and mean.splits > 1:
             error = f"{mean.error:.2f} (standard error over {mean.splits} splits)"
-            lines.append(f"{model}: mean {mean.mean:.2f} ± {error}")
+            lines.append(f"{method}: mean {mean.mean:.2f} ± {error}")
     return "\n".join(lines)
