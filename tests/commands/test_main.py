@@ -105,6 +105,11 @@ def test_help_names_every_command(capsys):
         (["train", "--options", "mask_power", "3"], "mask_power must be 1"),
         (["train", "--options", "mask_powder", "2"], "does not take these options"),
         (["train", "--options", "mask_power", "two"], "neither a number nor true or false"),
+        (["train", "--split-seeds", "1", "2", "1"], "--split-seeds has 1 twice"),
+        (
+            ["train", "--model", "supervised", "--options", "mask_power", "2"],
+            "supervised refines nothing and has no options",
+        ),
         (["evaluate", "--model", "nowhere"], "no trained model in nowhere"),
         (["reproduce", "table1", "--dataset", "glyphs", "--splits", "0"], "--splits must be at"),
         (["reproduce", "table1"], "semishot data prepare"),

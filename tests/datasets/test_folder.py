@@ -351,6 +351,14 @@ def test_another_source_does_not_replace_a_pool(tmp_path):
         datasets.prepare("folder", second, tmp_path / "old")
 
 
+def test_the_name_of_ones_own_images_is_not_what_prepares_them(tmp_path):
+    files = {path: encoded(pixels) for path, pixels in small_tree().items()}
+    source, root = write(tmp_path / "mine", files), tmp_path / "root"
+    datasets.prepare("folder", source, root, own_name="crows")
+    with pytest.raises(InputError, match="data prepare folder --source FOLDER --name crows`"):
+        datasets.prepare("crows", source, root)
+
+
 @pytest.mark.parametrize("name", ["omniglot", "../up", "", ".hidden", "downloads", "a/b", "x" * 65])
 def test_a_name_that_a_pool_cannot_have_is_refused(name, tmp_path):
     with pytest.raises(InputError, match="cannot be the name of a pool"):

@@ -21,6 +21,7 @@ from semishot.training.config import Member, Recipe
 from semishot.training.evaluation import open_fleet
 from semishot.training.requests import Where
 from support.fleets import CPU, add_noise, fleet_config, save_untrained
+from support.records import masks as mask_record
 
 SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=2, distractors=4)
 RECIPE = Recipe(updates=2, filters=4, init_std=0.1)
@@ -136,6 +137,21 @@ def test_the_summary_is_the_mean_and_standard_error_over_splits(fleet, tiny_root
     pair = [r["tells_distractors"]["mask"]["auroc"] for r in found if "mask_histogram" in r]
     assert np.isclose(told[0].auroc.value, sum(pair) / 2)
     assert np.isclose(told[0].auroc.error, abs(pair[0] - pair[1]) / 2)  # ddof = 1
+
+
+def test_runs_of_other_settings_are_no_further_splits():
+    kinds = [{}, {"updates": 7}, {"updates": 7, "recipe": {"filters": 4}}]
+    found = [mask_record(**kind, split_seed=seed) for kind in kinds for seed in (0, 1)]
+    assert [t.splits for t in mask_tables.score_summaries(found)] == [2, 2, 2]
+    first, second, third = (t.preset for t in mask_tables.score_summaries(found))
+    assert first == "ren2018, 20,000 updates"
+    assert second.startswith("ren2018, 7 updates")
+    assert "filters 4" in third
+    assert [t.preset for t in mask_tables.score_summaries(found[:2])] == ["ren2018"]
+    assert mask_tables.masks_command(found[:2]).endswith("--preset ren2018 --splits 2")
+    assert mask_tables.masks_command(found[2:4]).endswith("--splits 2 --updates 7")
+    assert mask_tables.masks_section(found[2:4]).title.endswith("tells distractors, 7 updates")
+    assert mask_tables.masks_section(found[:2]).title.endswith("tells distractors")
 
 
 def test_figure_masks_by_command_draws_prints_and_publishes(

@@ -1,7 +1,9 @@
 """Methods that are not the paper's: trained in episodes, as rows of tables, and read again."""
 
 import json
+import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,6 +214,23 @@ def test_a_method_of_the_users_is_a_row_in_a_fleet_of_its_own(own, tiny_pool, tm
     forget(own)  # the paper's rows are found again without that code
     assert len(table1(tiny_pool, tmp_path / "runs", "masked_soft_kmeans")) == 4
     assert not Path("imported").exists()
+
+
+def test_numbers_of_a_method_that_was_saved_later_are_told_to_be_old(own, tiny_root, capsys):
+    size = ["--preset", "tiny", "--data-root", str(tiny_root), "--device", "cpu"]
+    train = ["train", "--model", f"{own}:Halved", "--out", "fleet", *size]
+    row = ["reproduce", "table1", "--models", f"{own}:Halved", "--dataset", "glyphs", *size]
+    commands = (train, [*row, "--splits", "1"])
+    for command in (*commands, *commands):
+        main(command)
+    assert "saved later" not in capsys.readouterr().err
+    later = time.time() + 5
+    os.utime(f"{own}.py", (later, later))
+    for command in commands:
+        main(command)
+        said = capsys.readouterr().err
+        assert f"{own}:Halved was trained on 2" in said
+        assert f"and {own}.py was saved later: if the method is another one now, delete" in said
 
 
 @pytest.fixture

@@ -150,6 +150,17 @@ def test_a_row_that_was_measured_at_one_shot_stays_in_its_columns():
     assert "1-NN CNN rnd" in as_markdown(baseline_tables.table5_section([*both, alone]))
 
 
+def test_the_command_of_a_table_measures_that_table():
+    assert classification.RECIPE.updates == baseline_tables.USUAL_UPDATES
+    kinds = [("pixels", 0), ("random", 0), ("pretrained", 4000)]
+    whole = [baseline(features=f, updates=u, split_seed=s) for f, u in kinds for s in range(10)]
+    assert baseline_tables.table5_command(whole) == "semishot reproduce table5 --dataset omniglot"
+    short = [baseline(features="pretrained", updates=7, split_seed=s) for s in range(2)]
+    assert baseline_tables.table5_command(short) == (
+        "semishot reproduce table5 --dataset omniglot --features pretrained --splits 2 --updates 7"
+    )
+
+
 def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
     monkeypatch.chdir(tmp_path)

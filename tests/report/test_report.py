@@ -184,6 +184,20 @@ def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
     assert "How the preset `semishot` was chosen" in titles
 
 
+def test_what_a_training_leaves_beside_results_is_no_result(tiny_root, tmp_path):
+    runs, out = tmp_path / "runs", tmp_path / "page.html"
+    sizes = ["--updates", "2", "--filters", "4", "--data-root", str(tiny_root), "--device", "cpu"]
+    main(["train", "--way", "3", "--out", str(runs / "mine"), *sizes])
+    sessions = (runs / "mine" / "training.json").read_text()
+    written(runs / "glyphs" / "pretrained-classifiers" / "seed0.json", sessions)
+    written(runs / "evaluated.json", [record(preset="mine", model="first")])
+    written(runs / "mine" / "result.json", [record(preset="mine", model="second")])
+    written(runs / "glyphs" / "table1.json", [record(preset="mine", model="third")])
+    assert "3 records of" in report(runs, out, "--episodes", "0")
+    for folder, name in (("mine", "Second"), ("glyphs", "Third")):
+        assert name in report(runs / folder, out, "--episodes", "0")
+
+
 # demo and reproduce
 
 

@@ -348,6 +348,19 @@ def test_methods_are_compared_with_inference_alone_split_by_split():
         assert "chance exceeds |t| = 12.7 (2 splits) and |t| = 4.3 (3 splits) once in 20" in said
 
 
+def test_what_is_gained_is_told_on_the_splits_that_both_have():
+    base, lucky = "supervised", 0.90
+    rows = [run(base, 0, 5, seed, share) for seed, share in enumerate((lucky, 0.70))]
+    rows += [run("masked_soft_kmeans", 0, 5, 0, 0.85)]
+    (said,) = table_sections.findings(rows, 1, 5)
+    assert said == (
+        "5 unlabeled images per class gain nothing: Masked Soft k-Means, the highest, has 85.0 % and the "
+        "supervised model 90.0 % (one split, no error)."
+    )
+    rows[-1] |= {"split_seed": 2}
+    assert table_sections.findings(rows, 1, 5) == []
+
+
 def test_json_has_every_cell_beside_the_papers_as_fractions():
     cells = json.loads(tables.table_as_json(TABLE1, all_records()))
     assert len(cells) == 10 * 2
@@ -395,6 +408,29 @@ def test_records_as_text_names_both_kinds_of_error():
 def test_one_run_has_no_standard_error_over_splits():
     text = tables.records_as_text([run("soft_kmeans", 0, 5, 0, 0.8)])
     assert "standard error" not in text
+    rows = [run("supervised", 0, 5, 0, 0.8)]
+    found = json.loads(tables.table_as_json(TABLE1, rows))
+    assert [cell["standard_error_over_splits"] for cell in found] == [None, None]
+    assert not any("z" in cell for cell in found)
+
+
+def test_runs_of_one_method_with_other_options_are_other_lines():
+    twice = {"options": {"mask_power": 2}}
+    rows = [run("masked_soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
+    rows += [run("masked_soft_kmeans", 0, 5, s, 0.6) | twice for s in range(2)]
+    lines = tables.records_as_text(rows).splitlines()
+    assert [line.partition("  ")[0] for line in lines[2:6]] == [
+        *["masked_soft_kmeans"] * 2,
+        *["masked_soft_kmeans, mask_power 2"] * 2,
+    ]
+    assert lines[6].startswith("masked_soft_kmeans: mean 85.00 ± 5.00")
+    assert lines[7].startswith("masked_soft_kmeans, mask_power 2: mean 60.00 ± 0.00")
+
+
+def test_one_episode_has_no_interval_over_episodes():
+    lone = run("soft_kmeans", 0, 5, 0, 0.8) | {"episodes": 1, "accuracy_ci95": 0.0}
+    line = tables.records_as_text([lone]).splitlines()[2]
+    assert re.split(r"\s{2,}", line) == ["soft_kmeans", "0", "80.00", "-"]
 
 
 def test_the_highest_row_is_compared_with_the_next_on_the_splits_of_both():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from semishot.commands.changed_methods import tell_of_changed
 from semishot.commands.flags import FigureOutput, Flags, Json, Output, Tensorboard, TrainingOutput
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
 from semishot.system.flags import DataRoot
@@ -99,7 +100,8 @@ def figure_masks(
     words = rendering.as_text(mask_tables.masks_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     folders = [where.runs, output.publish]  # the report reads the first
-    file = f"{records[0]['dataset']}/figure-masks{_suffix(records)}.json"
+    updates = None if request.model else request.updates
+    file = f"{records[0]['dataset']}/figure-masks{_suffix(records, updates)}.json"
     hand_out(text, records, where, folders, file)
 
 
@@ -131,6 +133,7 @@ def hand_out(
     from semishot.report.page import report_on_runs
     from semishot.training.result_files import publish
 
+    tell_of_changed((r["model"], r["training"]["date"]) for r in records if "training" in r)
     print(text)
     for folder in folders:
         if folder is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from semishot.commands.changed_methods import tell_of_changed
 from semishot.commands.flags import DataAndDevice, Flags, Printing, Tensorboard
 from semishot.training.requests import EvaluationRequest, FleetRequest, PickRequest, Where
 
@@ -26,8 +27,13 @@ def train(
 ) -> None:
     """Train a fleet: one method, one run per split seed, side by side. Prints the run folder."""
     from semishot.paper.reproduce import train_fleet
+    from semishot.training.origin import TRAINING_FILE, read_sessions
 
-    print(train_fleet(request, where, output.out, output.tensorboard))
+    folder = train_fleet(request, where, output.out, output.tensorboard)
+    if ":" in request.model:
+        sessions = read_sessions(folder / TRAINING_FILE)
+        tell_of_changed((request.model, session["date"]) for session in sessions)
+    print(folder)
 
 
 def evaluate(

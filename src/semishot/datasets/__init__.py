@@ -106,6 +106,11 @@ def prepare(
         `"usual"`, or `"swapped"`: validation and test classes exchanged, as in the first version of the
         authors' code; only for `"mini-imagenet"`.
     """
+    if _checked(name, root) not in names():
+        raise InputError(
+            f"{name} is the name of your own images: prepare them by `semishot data prepare {OWN} "
+            f"--source FOLDER --name {name}`"
+        )
     module = _module(name)
     if name != OWN and (size is not None or own_name is not None):
         raise InputError(f"{name} has a name and a size: --name and --size belong to `{OWN}`")

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from semishot.paper.published_baselines import CLASSIFIERS, FEATURES, published_cell
+from semishot.paper.requests import Table5Request
 from semishot.report.image_preparations import (
     about_images,
     data_root_flag,
     prepare_command_of,
     prepared_as,
 )
-from semishot.report.provenance import provenance
+from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Cell, Grid, Number, Section
 from semishot.report.tables import Measured, beside, cell
 from semishot.training.records import BaselineRecord
 
+USUAL_UPDATES = 4_000
+"""Of the pre-training."""
 NOTE = (
     "Accuracy in %, mean over split seeds ± half the 95 % interval over the 600 episodes of a split, on "
     "average; `over splits` is the standard error over the seeds (ddof = 1). The paper does not say what its "
@@ -33,17 +36,31 @@ SCALE_BUG = (
 def table5_section(records: Sequence[BaselineRecord]) -> Section:
     dataset, bug = records[0]["dataset"], any(r["options"] for r in records)
     updates = max(r["updates"] for r in records)
-    command = f"semishot reproduce table5 --dataset {shlex.quote(dataset)}"
     return Section(
         f"Table 5 ({dataset}, 5-way){prepared_as(records)}",
         [table5_grid(records)],
         provenance(records),
-        [("all of it", command + " --with-scale-bug" * bug + data_root_flag(records))],
+        [("all of it", table5_command(records))],
         prepare_command_of(records),
         detail=f", pre-trained for {updates:,} updates" if updates else "",
         images=about_images(records),
         about=[NOTE, SCALE_BUG] if bug else [NOTE],
     )
+
+
+def table5_command(records: Sequence[BaselineRecord]) -> str:
+    """The command that measures these records, with what is not its default."""
+    usual, words = Table5Request(), ["--dataset", records[0]["dataset"]]
+    seen = {r["features"] for r in records}
+    if seen != set(usual.features):
+        words += ["--features", *(features for features in usual.features if features in seen)]
+    if any(r["options"] for r in records):
+        words.append("--with-scale-bug")
+    if (splits := len(split_seeds(records))) != usual.splits:
+        words += ["--splits", str(splits)]
+    if (updates := max(r["updates"] for r in records)) not in (0, USUAL_UPDATES):
+        words += ["--updates", str(updates)]
+    return f"semishot reproduce table5 {shlex.join(words)}" + data_root_flag(records)
 
 
 def table5_grid(records: Sequence[BaselineRecord]) -> Grid:

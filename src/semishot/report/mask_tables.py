@@ -1,6 +1,7 @@
 """Mask values, and how well scores separate distractors (Figure 7): records -> a section and its chart."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,10 +9,12 @@ import numpy as np
 
 from semishot.paper.published import title
 from semishot.report.charts import Chart, Steps
+from semishot.report.grouping import departures
 from semishot.report.image_preparations import data_root_flag, prepare_command_of, prepared_as
 from semishot.report.provenance import provenance, split_seeds
 from semishot.report.section import Grid, Number, Section
 from semishot.report.statistics import standard_error
+from semishot.report.tables import updates_of
 from semishot.training.records import MaskRecord, Separation
 
 SCORES = {
@@ -28,9 +31,11 @@ NOTE = (
 
 
 def masks_section(records: Sequence[MaskRecord]) -> Section:
-    dataset = records[0]["dataset"]
+    first = records[0]
+    other = f", {first['updates']:,} updates" if updates_of(first) else ""
+    measured = f"mask values, and what tells distractors{other}{prepared_as(records)}"
     return Section(
-        f"Figure 7 ({dataset}): mask values, and what tells distractors{prepared_as(records)}",
+        f"Figure 7 ({first['dataset']}): {measured}",
         [masks_grid(records)],
         provenance(records),
         [("all of it", masks_command(records))],
@@ -46,6 +51,7 @@ class ScoreSummary:
     """How well a score separates distractors from other images: means over splits, as fractions."""
 
     preset: str
+    """With what else distinguishes these runs, if there are several kinds."""
     model: str
     score: str
     splits: int
@@ -55,12 +61,13 @@ class ScoreSummary:
 
 
 def score_summaries(records: Sequence[MaskRecord]) -> list[ScoreSummary]:
-    """Each score of each model over its splits, the masks first."""
+    """Each score of each model over its splits, the masks first. Other settings are another row."""
     groups: dict[tuple[str, str, str], list[Separation]] = {}
+    settings = settings_of_runs(records)
     for score in SCORES:
-        for record in records:
+        for record, preset in zip(records, settings, strict=True):
             if score in record["tells_distractors"]:
-                key = record["preset"], record["model"], score
+                key = preset, record["model"], score
                 groups.setdefault(key, []).append(record["tells_distractors"][score])
 
     def number(values: list[float]) -> Number:
@@ -76,6 +83,19 @@ def score_summaries(records: Sequence[MaskRecord]) -> list[ScoreSummary]:
             number([run["auroc_within_episode"] for run in runs]),
         )
         for key, runs in groups.items()
+    ]
+
+
+def settings_of_runs(records: Sequence[MaskRecord]) -> list[str]:
+    """The preset of each record, and if runs of that preset differ, its updates and changes."""
+    said = [
+        f"{r['updates']:,} updates" + f", {departures(r)}" * bool(departures(r)) for r in records
+    ]
+    kinds = {(r["preset"], more) for r, more in zip(records, said, strict=True)}
+    several = Counter(preset for preset, _ in kinds)
+    return [
+        f"{r['preset']}, {more}" if several[r["preset"]] > 1 else r["preset"]
+        for r, more in zip(records, said, strict=True)
     ]
 
 
@@ -147,6 +167,7 @@ def masks_command(records: Sequence[MaskRecord]) -> str:
     first = records[0]
     which = ["--dataset", first["dataset"], "--preset", first["preset"]]
     which += ["--splits", str(len(split_seeds(records)))]
+    which += updates_of(first)
     if "source" in first:
         which = ["--model", first["source"]]
     return "semishot reproduce figure-masks " + shlex.join(which) + data_root_flag(records)

@@ -10,6 +10,9 @@ from semishot.training.recipe_choices import Choice, as_choice
 from semishot.training.records import Record, as_records
 from semishot.training.result_files import read_result_file
 
+NOT_RESULTS = {"benchmark", "sessions"}
+"""Fields of files that lie beside results: of the speed, and of who trained a run or a classifier."""
+
 
 @dataclass(frozen=True)
 class Results:
@@ -35,7 +38,7 @@ def read_results(*sources: Path) -> Results:
             content = read_result_file(path)
             if isinstance(content, dict) and "variants" in content:
                 found.choices.append(as_choice(content, path))
-            elif not (isinstance(content, dict) and "benchmark" in content):
+            elif not (isinstance(content, dict) and NOT_RESULTS & content.keys()):
                 found.files[_name(path, source, found.files)] = as_records(content, path)
         for log in sorted(source.rglob("log.jsonl")):  # none below a file
             if (log.parent / "config.json").exists() and real_path(log.parent) not in seen:

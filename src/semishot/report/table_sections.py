@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from statistics import fmean
 
 from semishot.paper import presets
 from semishot.paper import published as paper
@@ -139,24 +140,25 @@ def by_split(
 
 
 def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
-    """What unlabeled images gain and distractors cost, as far as it was measured."""
+    """What unlabeled images gain and distractors cost, on the splits that both sides have."""
     means = {k: ours.mean for k, ours in cells(records, shot, unlabeled).items() if ours}
     methods = [model for model in rows_of(records) if model != "supervised"]
     gained = {model: means[model, 0] for model in methods if (model, 0) in means}
     kept = {model: means[model, 5] for model in methods if (model, 5) in means}
     said = []
 
-    def compared(model: str, h: int, base: str, base_h: int) -> Paired | None:
-        ours, theirs = (
-            by_split(records, m, c, shot, unlabeled) for m, c in ((model, h), (base, base_h))
-        )
-        return paired(ours, theirs)
+    def on_both(*places: tuple[str, int]) -> tuple[list[float], Paired | None]:
+        """The means of two cells over the splits that both have, if there are any, and their difference."""
+        ours, theirs = (by_split(records, model, h, shot, unlabeled) for model, h in places)
+        shared = [seed for seed in ours if seed in theirs]
+        both = [fmean(cell[seed] for seed in shared) for cell in (ours, theirs) if shared]
+        return both, paired(ours, theirs)
 
-    if gained and unlabeled and ("supervised", 0) in means:
-        base, best = means["supervised", 0], max(gained, key=lambda model: gained[model])
-        gap = compared(best, 0, "supervised", 0)
+    best = max(gained, key=lambda model: gained[model], default="")
+    both, gap = on_both((best, 0), ("supervised", 0))
+    if unlabeled and both:
         known = f"paired t {gap.t:+.1f} over {gap.splits} splits" if gap else "one split, no error"
-        gain = gained[best] - base
+        gain = both[0] - both[1]
         if gain <= 0:
             verb = "gain nothing"
         elif gap and gap.verdict > 0:
@@ -165,16 +167,16 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
             verb = f"gain {gain:.1f} points, which may be chance"
         said.append(
             f"{unlabeled} unlabeled images per class {verb}: {paper.title(best)}, the highest, has "
-            f"{gained[best]:.1f} % and the supervised model {base:.1f} % ({known})."
+            f"{both[0]:.1f} % and the supervised model {both[1]:.1f} % ({known})."
         )
     plain = "soft_kmeans"
-    if kept and unlabeled and plain in kept and plain in gained:
+    both, gap = on_both((plain, 5), (plain, 0))
+    if unlabeled and both:
         robust = max(kept, key=lambda model: kept[model])
-        gap = compared(plain, 5, plain, 0)
-        known = f" (paired t {gap.t:+.1f})" if gap else ""
+        known = f"paired t {gap.t:+.1f}" if gap else "one split, no error"
         said.append(
             f"With as many distractors in the pile, Soft k-Means changes by "
-            f"{kept[plain] - gained[plain]:+.1f} points to {kept[plain]:.1f} %{known}; "
+            f"{both[0] - both[1]:+.1f} points to {both[0]:.1f} % ({known}); "
             f"{paper.title(robust)}, the highest there, has {kept[robust]:.1f} %."
         )
     return said

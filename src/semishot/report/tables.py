@@ -41,10 +41,11 @@ class Measured:
         """Of the difference to another mean with its standard error, as it is shown; one split has none."""
         return round(z_score(self.mean - mean, self.error, error), 1) if self.splits > 1 else None
 
-    def as_json(self) -> dict[str, float]:
+    def as_json(self) -> dict[str, float | None]:
+        """As fractions; one split has no standard error."""
         return {
             "accuracy": self.mean / 100,
-            "standard_error_over_splits": self.error / 100,
+            "standard_error_over_splits": self.error / 100 if self.splits > 1 else None,
             "mean_ci95_over_episodes": self.interval / 100,
             "splits": self.splits,
         }
@@ -177,12 +178,9 @@ def cell_commands(
 
 def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> str:
     """The command that measures these records of a table, which may be incomplete."""
-    dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
-    which = shlex.join(["--dataset", dataset, "--preset", preset])
+    which = shlex.join(["--dataset", records[0]["dataset"], "--preset", records[0]["preset"]])
     command = f"semishot reproduce {name} {which} --splits {len(split_seeds(records))}"
-    known = presets.exists(preset, dataset)
-    if not known or updates != presets.preset(preset, dataset).recipe.updates:
-        command += f" --updates {updates}"
+    command += "".join(f" {word}" for word in updates_of(records[0]))
     shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
     if shots < set(table.shots):
         command += " --shots " + " ".join(str(shot) for shot in table.shots if shot in shots)
@@ -191,6 +189,17 @@ def table_command(name: str, table: paper.Table, records: Sequence[Record]) -> s
     if records[0].get("preparation") == PARTIAL:
         command += " --partial"
     return command + data_root_flag(records)
+
+
+def updates_of(record: Record) -> list[str]:
+    """The flag for the number of updates, if it is not the preset's."""
+    dataset, preset, updates = record["dataset"], record["preset"], record["updates"]
+    if (
+        presets.exists(preset, dataset)
+        and updates == presets.preset(preset, dataset).recipe.updates
+    ):
+        return []
+    return ["--updates", str(updates)]
 
 
 def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
@@ -217,21 +226,24 @@ def table_as_json(table: paper.Table, records: Sequence[Record]) -> str:
 
 
 def records_as_text(records: Sequence[Record]) -> str:
-    """One line per run, then the mean; both kinds of ± are named."""
+    """One line per run, then the mean of each method with its options; both kinds of ± are named."""
     header = ["model", "split seed", "accuracy %", "± 95 % over episodes"]
+    methods = [
+        ", ".join([r["model"], *(f"{k} {v}" for k, v in r["options"].items())]) for r in records
+    ]
     rows: list[list[Cell]] = [
         [
-            r["model"],
+            method,
             r["split_seed"],
             Number(100 * r["accuracy"]),
-            Number(100 * r["accuracy_ci95"]),
+            Number(100 * r["accuracy_ci95"]) if r["episodes"] > 1 else None,
         ]
-        for r in records
+        for method, r in zip(methods, records, strict=True)
     ]
     lines = [grid_as_text(Grid("", header, rows))]
-    for model in dict.fromkeys(r["model"] for r in records):
-        mean = cell(r for r in records if r["model"] == model)
+    for method in dict.fromkeys(methods):
+        mean = cell(r for own, r in zip(methods, records, strict=True) if own == method)
         if mean and mean.splits > 1:
             error = f"{mean.error:.2f} (standard error over {mean.splits} splits)"
-            lines.append(f"{model}: mean {mean.mean:.2f} ± {error}")
+            lines.append(f"{method}: mean {mean.mean:.2f} ± {error}")
     return "\n".join(lines)

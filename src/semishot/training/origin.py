@@ -1,6 +1,7 @@
 """Where a number comes from: the state of the code, versions, the sessions that trained a fleet, the data."""
 
 import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ PARTIAL = "partial"
 """The preparation of a pool that lacks classes of its data set: no published number refers to it."""
 TRAINING_FILE = "training.json"
 """In a run folder: a `Session` for each process that trained it."""
+DATE = "%Y-%m-%dT%H:%M:%SZ"
 ROOMS = ("network", "paper", "refine", "training")
 DATA_FILES = ("data/episodes.py", "data/settings.py", "data/splits.py", "prototypes.py")
 DESCRIBE = {
@@ -64,7 +66,16 @@ def versions() -> dict[str, str]:
 
 
 def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime(DATE)
+
+
+def saved_after(method: str, date: str) -> Path | None:
+    """The file of an imported method MODULE:CLASS, if it was saved after this second, as in `now()`."""
+    file = getattr(sys.modules.get(method.partition(":")[0]), "__file__", None)
+    if file is None or not Path(file).is_file():
+        return None
+    saved = datetime.fromtimestamp(Path(file).stat().st_mtime, UTC).strftime(DATE)
+    return Path(file) if saved > date else None
 
 
 def data_state(pool: ImagePool) -> dict[str, str]:

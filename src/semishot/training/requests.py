@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from semishot.data.settings import EpisodeShape, Split
+from semishot.errors import InputError
 from semishot.system.flags import DataRoot, Device
 
 EPISODES = 600
@@ -75,6 +76,18 @@ class FleetRequest:
     and is slower."""
     options: Mapping[str, str] | None = None
     """Options of the method, as NAME VALUE pairs: `--options mask_power 2`."""
+
+    def __post_init__(self) -> None:
+        twice = [seed for seed in self.split_seeds if self.split_seeds.count(seed) > 1]
+        if twice:
+            raise InputError(
+                f"--split-seeds has {twice[0]} twice: runs of one seed are the same; give each once"
+            )
+        if self.options and self.model in ("supervised", "basic"):
+            raise InputError(
+                f"--options {' '.join(self.options)}: {self.model} refines nothing and has no options; "
+                "drop --options, or choose another --model"
+            )
 
 
 @dataclass(frozen=True)
