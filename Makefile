@@ -1,6 +1,8 @@
 # make demo | make quick | make test | make check | make docs | make chaos | make fuzz | make clean: each sets up .venv by itself.
 PYTHON ?= python3
 BIN = .venv/bin
+# what is imported is compiled then, and most of it never is: a minute less
+INSTALL = $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo quick test check docs chaos fuzz clean
 
@@ -40,18 +42,18 @@ clean:
 # torch alone first, by its exact version: a range would fetch gigabytes of GPU packages
 .venv/demo-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(INSTALL) torch==2.13.0
+	$(INSTALL) -e .
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev,docs,plots,tensorboard,photos,heic,onnx,ray,label]
+	$(INSTALL) -e .[dev,docs,plots,tensorboard,photos,heic,onnx,ray,label]
 	touch $@
 
 .venv/docs-ready: .venv/demo-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[docs]
+	$(INSTALL) -e .[docs]
 	touch $@
 
 .venv/fuzz-ready: .venv/dev-ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .[fuzz]
+	$(INSTALL) -e .[fuzz]
 	touch $@

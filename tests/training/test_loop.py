@@ -253,7 +253,10 @@ def test_the_log_is_cut_to_the_checkpoint(tmp_path, step, kept):
 
 
 @pytest.mark.thorough
-def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tiny_pool, tmp_path):
+@pytest.mark.parametrize("moments", [5, pytest.param(12, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(
+    moments, tiny_root, tiny_pool, tmp_path
+):
     """SIGKILL at moments spread over all our calls and over those of torch.save; then repeatedly."""
     config = fleet(tiny_pool, recipe=replace(RECIPE, updates=10, halvings=(4, 8)))
     arguments = {
@@ -261,7 +264,7 @@ def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tin
         "work": str(tmp_path),
         "config": config.to_json(),
         "watched": ["ours", "saving"],
-        "moments": 12,
+        "moments": moments,
     }
     script = Path(__file__).parents[1] / "support" / "killed_training.py"
     found = subprocess.run(
@@ -271,7 +274,7 @@ def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tin
         text=True,
     )
     assert int(found.stdout) >= 3
-    assert len(list(tmp_path.glob("killed-*"))) >= 24
+    assert len(list(tmp_path.glob("killed-*"))) >= 2 * moments
     for folder in tmp_path.iterdir():
         assert left(folder) == left(tmp_path / "whole-ours"), folder.name
 
