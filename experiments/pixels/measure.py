@@ -79,12 +79,13 @@ def accuracies(
     kind, images = FeatureKind(FEATURES[features], training), all_labeled(pool.of_split(split))
     tests = {test.shot: test for test in paper.TABLE5_TEST.get(pool.name, (paper.ONE_SHOT,))}
     slow = classifier == ADAM and features == "pixels" and pool.name != "omniglot"
+    of_one_network = None
+    if features == AUTHORS:
+        of_one_network = embed_classes(ProtoNet(authors_encoder(pool)), pool, images)[0]
     found = []
     for seed in range(SLOW_SPLITS if slow else SPLITS):
-        if features != AUTHORS:
-            seen = features_of(kind, images, seed, Path())
-        elif not found:  # one network, whatever the seed
-            seen = embed_classes(ProtoNet(authors_encoder(pool)), pool, images)[0]
+        own = of_one_network is None
+        seen = features_of(kind, images, seed, Path()) if own else of_one_network
         stream = streams_of(images, [seed], tests[shot], split)
         rate = ADAM_RATE[kind.name]
         found.append(baseline_accuracies(seen, stream, classifier, rate, EPISODES))
