@@ -14,6 +14,7 @@ from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.paper import published_baselines, table5
+from semishot.paper.authors_network import authors_network
 from semishot.paper.requests import Table5Request
 from semishot.paper.table5 import FeatureKind
 from semishot.report import baseline_tables
@@ -58,6 +59,9 @@ def test_the_published_cells_are_the_papers():
             for name in {classifier, classifier.replace("logistic", "adam_logistic")}:
                 cell = published_baselines.published_cell(*column, name, features)
                 assert (cell.mean, cell.error) == (float(mean), float(error))
+                if features == "random":
+                    own = published_baselines.published_cell(*column, name, "authors_random")
+                    assert own == cell
 
 
 def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
@@ -102,6 +106,31 @@ def test_every_row_is_measured_once_and_found_again(short, tiny_root, tmp_path, 
     monkeypatch.setattr(table5, "features_of", None)  # nothing is measured again
     assert table5.table5(all_rows, where) == found
     assert table5.table5(Table5Request("glyphs", ("pixels",), splits=1), where) == found
+
+
+def test_the_authors_random_network_is_one_for_all_splits(
+    short, tiny_root, tiny_pool, tmp_path, monkeypatch
+):
+    embedded = []
+
+    def embed(model, pool, images):
+        embedded.append([w.detach().clone() for w in model.encoder.weights])
+        return torch.randn(1, len(images.order), 5, generator=torch.Generator().manual_seed(0))
+
+    monkeypatch.setattr(table5, "embed_classes", embed)
+    request = Table5Request("glyphs", ("authors_random", "random"), splits=3)
+    found = table5.table5(request, Where(tmp_path, tiny_root, "cpu"))
+    *by_split, theirs = embedded  # in the order of the table: one for each split, one for all
+    assert len(by_split) == 3
+    assert not by_split[0][0].equal(by_split[1][0])
+    expected = authors_network(tiny_pool.images.shape[1], classification.RECIPE.filters).weights
+    assert all(w.equal(e) for w, e in zip(theirs, expected, strict=True))
+    rows = {(r["model"], r["features"], r["split_seed"]) for r in found}
+    assert len(rows) == len(found) == 3 * 2 * 3
+    section = as_markdown(baseline_tables.table5_section(found))
+    assert "| 1-NN CNN rnd, the authors' |" in section
+    assert "the one random network that the authors' code draws" in section
+    assert "--features random authors_random --splits 3" in section
 
 
 def test_photographs_have_two_shots_and_four_tenths_labeled(
@@ -181,7 +210,9 @@ def test_wrong_numbers_come_before_the_work(tiny_root, tmp_path):
     where = Where(tmp_path, tiny_root, "cpu")
     with pytest.raises(InputError, match="--splits must be at least 1, not 0"):
         table5.table5(Table5Request("glyphs", ("pixels",), splits=0), where)
-    with pytest.raises(InputError, match="--features takes at least one of pixels, random, pre"):
+    with pytest.raises(
+        InputError, match="--features takes at least one of pixels, random, authors"
+    ):
         table5.table5(Table5Request("glyphs", (), splits=1), where)
     with pytest.raises(InputError, match="updates must be at least 1, not 0"):
         table5.table5(Table5Request("glyphs", ("pretrained",), splits=1, updates=0), where)

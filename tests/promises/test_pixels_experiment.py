@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot.data.pool import ImageClass, ImagePool, save_pool
+from semishot.data.pool import ImageClass, save_pool
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
 measure = import_module("pixels.measure")
-authors_weights = import_module("pixels.authors_weights")
 FOLDER = ROOT / "experiments" / "pixels"
 CELLS = json.loads((FOLDER / "log.json").read_text(encoding="utf-8"))["cells"]
 
@@ -30,30 +29,6 @@ def test_every_cell_of_the_page_is_in_the_log_with_its_own_z():
         assert (
             f"{shown} {cell['paper']:.2f} ± {cell['paper_error']:.2f} | {cell['z']:+.1f} |" in page
         )
-
-
-def test_the_authors_weights_are_those_that_tensorflow_draws():
-    """TensorFlow 2.21, `truncated_normal_initializer(stddev=0.01, seed=0)` in a graph of version 1."""
-    drawn = authors_weights.truncated_normal(3 * 3 * 64 * 64)
-    first = [-0.00399158, 0.00171072, 0.00546518, 0.00422554, -0.01194501, -0.0026633]
-    np.testing.assert_allclose(drawn[:6], first, atol=1e-8)
-    np.testing.assert_allclose(drawn[-3:], [0.00350084, -0.00452537, 0.0030343], atol=1e-8)
-    assert drawn.sum() == pytest.approx(0.29176748, abs=1e-4)
-    np.testing.assert_array_equal(drawn[:1726], authors_weights.truncated_normal(1726))
-
-
-def test_layers_of_one_shape_are_identical_in_the_authors_network():
-    images = np.zeros((20, 3, 16, 16), np.uint8)
-    pool = ImagePool("own", images, (ImageClass("c", "all", "test", 0, 20),))
-    first, second, third, fourth = authors_weights.authors_encoder(pool).weights
-    assert first.shape[2] == 3
-    assert second.equal(third)
-    assert second.equal(fourth)
-    # TensorFlow has (height, width, channels, filters)
-    assert second[0, :2, 0, 0, 0].tolist() == first[0, :2, 0, 0, 0].tolist()
-    assert second[0, 0, 1, 0, 0].item() == pytest.approx(
-        authors_weights.truncated_normal(65)[64], abs=1e-9
-    )
 
 
 def test_the_script_measures_what_its_log_lacks(tmp_path, monkeypatch):

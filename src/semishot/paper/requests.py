@@ -10,7 +10,7 @@ from semishot.data.settings import EpisodeShape
 from semishot.errors import check_number
 from semishot.training.requests import WITH_DISTRACTORS, Allow, Shape
 
-Features = Literal["pixels", "random", "pretrained"]
+Features = Literal["pixels", "random", "authors_random", "pretrained"]
 EPISODE_PICTURE = EpisodeShape(query=3, unlabeled=3, distractors=5)
 MOST_SPLITS = 1000
 MOST_EPISODES = 10**9
@@ -71,7 +71,8 @@ class Table5Request:
     dataset: str = "omniglot"
     """A prepared data set; `semishot data list` shows them."""
     features: tuple[Features, ...] = ("pixels", "random", "pretrained")
-    """What the classifiers see; pre-training is the only part that takes long."""
+    """What the classifiers see; pre-training is the only part that takes long. `authors_random`: the one
+    random network of the authors' code instead of another one for each split."""
     with_scale_bug: bool = False
     """Also pre-train on pixels from 0 to 255, as the authors' code does."""
     splits: int = 10

@@ -1,4 +1,4 @@
-"""The random network of the paper's Table 5 ("CNN rnd"), weight for weight.
+"""The random network of the paper's Table 5 ("CNN rnd"), weight for weight (Appendix C).
 
 The authors' code draws the weights of each layer with TensorFlow's truncated normal, standard deviation
 0.01 and seed 0, in a graph without a seed of its own. TensorFlow then takes its default for the graph: every
@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from semishot.data.pool import ImagePool
 from semishot.network.encoder import ConvEncoder
-from semishot.training import classification
 
 GRAPH_SEED, LAYER_SEED, STD = 87654321, 0, 0.01
 TOGETHER, BLOCKS_EACH = 4, 256
@@ -25,14 +23,14 @@ LOW = np.uint64(0xFFFFFFFF)
 Words = NDArray[np.uint64]
 
 
-def authors_encoder(pool: ImagePool) -> ConvEncoder:
-    encoder = classification.untrained(pool, classification.RECIPE, [0])
+def authors_network(channels: int, filters: int) -> ConvEncoder:
+    encoder = ConvEncoder(channels, filters)
     with torch.no_grad():
         for weight in encoder.weights:
-            filters, channels, height, width = weight.shape[1:]
-            drawn = truncated_normal(weight.numel()).reshape(height, width, channels, filters)
+            outputs, inputs, height, width = weight.shape[1:]
+            drawn = truncated_normal(weight.numel()).reshape(height, width, inputs, outputs)
             weight[0] = torch.from_numpy(drawn.transpose(3, 2, 0, 1).copy())
-    return encoder
+    return encoder.eval()
 
 
 def truncated_normal(count: int) -> NDArray[np.float32]:
