@@ -4,6 +4,7 @@ Letters: E episodes, I images of the test classes, D features, S support, Q quer
 """
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semishot import datasets
-from semishot.data.episodes import check_enough
+from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.splits import ClassImages, all_labeled
 from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
@@ -31,6 +32,7 @@ from semishot.paper.requests import Table5Request
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
+from semishot.system.progress import meter
 from semishot.training import classification, pretraining
 from semishot.training.batches import BATCH
 from semishot.training.classification import Pretraining
@@ -47,6 +49,8 @@ from semishot.training.records import (
 from semishot.training.requests import EPISODES, Where
 
 ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "authors_random": 1e-2, "pretrained": 1e-2}
+Advance = Callable[[int], object]
+"""Told how many episodes more are done."""
 NUMBERS_AT_A_TIME = 20_000_000
 """The most features of episodes that are processed at a time."""
 
@@ -77,20 +81,31 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
         held = [r for r in records_so_far(path) if r["kind"] == "baseline"]
         for kind in variants:
             missing = [s for s in range(splits) if not any(kind.holds(r, s) for r in held)]
-            if (
-                kind.name == "pretrained"
-            ):  # all of them before the tests: on a GPU they train together
-                pretraining.pretrained_encoders(kind.training, missing, where.runs)
-            seen: Tensor | None = None
-            for seed in missing:
-                if seen is None or kind.differs_by_split:
-                    seen = features_of(kind, images, seed, where.runs)
-                for test in tests:
-                    held += baseline_records(
-                        kind, seen, streams_of(images, [seed], test), where.runs
-                    )
+            for records in measured(kind, missing, images, tests, where.runs):
+                held += records
                 write_json(path, held)
     return held
+
+
+def measured(
+    kind: "FeatureKind",
+    seeds: Sequence[int],
+    images: ClassImages,
+    tests: Sequence[EpisodeShape],
+    runs: Path,
+) -> Iterator[list[BaselineRecord]]:
+    """The records of each split. All encoders are pre-trained before the first test: on a GPU, together."""
+    if kind.name == "pretrained":
+        pretraining.pretrained_encoders(kind.training, seeds, runs)
+    seen: Tensor | None = None
+    episodes = len(seeds) * len(tests) * len(CLASSIFIERS) * EPISODES
+    with meter(f"testing {FEATURES[kind.name]}", episodes, "episodes") as progress:
+        for seed in seeds:
+            if seen is None or kind.differs_by_split:
+                seen = features_of(kind, images, seed, runs)
+            streams = [streams_of(images, [seed], test) for test in tests]
+            of_stream = (baseline_records(kind, seen, s, runs, progress.advance) for s in streams)
+            yield [record for records in of_stream for record in records]
 
 
 @dataclass(frozen=True)
@@ -126,7 +141,7 @@ def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -
 
 
 def baseline_records(
-    kind: FeatureKind, seen: Tensor, stream: EpisodeStreams, runs: Path
+    kind: FeatureKind, seen: Tensor, stream: EpisodeStreams, runs: Path, advance: Advance
 ) -> list[BaselineRecord]:
     """One record per classifier."""
     found, training, (seed,) = [], kind.training, stream.seeds
@@ -135,7 +150,8 @@ def baseline_records(
         trained = pretraining.training_of_encoder(training, seed, runs)
     for classifier in CLASSIFIERS:
         begun = time.monotonic()
-        right = baseline_accuracies(seen, stream, classifier, ADAM_RATE[kind.name], EPISODES)
+        rate = ADAM_RATE[kind.name]
+        right = baseline_accuracies(seen, stream, classifier, rate, EPISODES, advance)
         seconds, device = time.monotonic() - begun, device_name(training.device)
         baseline = Baseline(training.pool.name, classifier, kind.name, seed, training.scale_bug)
         if kind.name == "pretrained":
@@ -148,7 +164,12 @@ def baseline_records(
 
 @torch.inference_mode()
 def baseline_accuracies(
-    features: Tensor, stream: EpisodeStreams, classifier: str, adam_rate: float, episodes: int
+    features: Tensor,
+    stream: EpisodeStreams,
+    classifier: str,
+    adam_rate: float,
+    episodes: int,
+    advance: Advance = lambda _: None,
 ) -> NDArray[np.float64]:
     """(E,): the share of queries right in each episode, on the same episodes as every other table."""
     shape, device = stream.shape, features.device
@@ -162,6 +183,7 @@ def baseline_accuracies(
         support, queries = as_numbers(features[of_support]), as_numbers(features[of_query])
         predicted = classify(classifier, support, labels, queries, adam_rate)  # (E, Q)
         parts.append((predicted == truth).double().mean(-1).cpu())
+        advance(len(rows))
     return torch.cat(parts).numpy()
 
 
