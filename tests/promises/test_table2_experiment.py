@@ -1,7 +1,9 @@
 """experiments/table2: its script runs on tiny fleets, and its page shows the numbers of its log."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from tests.support.presets import shorten
 
 from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImageClass, save_pool
 from semishot.paper import reproduce
 from semishot.paper.published import MODELS, TABLES
 from semishot.paper.requests import TableRequest
@@ -103,3 +106,18 @@ def test_the_script_measures_every_cell_once(runs, tiny_root, tmp_path, monkeypa
     assert capsys.readouterr().out.count("paper") == len(cells)
     monkeypatch.setattr(look, "embed_classes", lambda *_: pytest.fail("measured again"))
     look.main(words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["authors-code", "tf32"])
+def test_the_parts_for_a_gpu_that_train_run_on_tiny_data(part, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (24 * 60, 3, 16, 16)).astype(np.uint8)
+    splits = ["train"] * 12 + ["val"] * 12
+    classes = [ImageClass(f"c{i}", "all", s, 60 * i, 60) for i, s in enumerate(splits)]
+    save_pool(tmp_path / "data" / "mini-imagenet", "mini-imagenet", images, classes, {})
+    places = {"SEMISHOT_DATA": "data", "RUNS": "runs", "OUT": "out"}
+    env = {**os.environ, **{name: str(tmp_path / place) for name, place in places.items()}}
+    env |= {"PYTHON": sys.executable, "DEVICE": "cpu", "SMALL": "1"}
+    subprocess.run([FOLDER / "on_gpu.sh", part], env=env, check=True, timeout=600)
+    (model,) = (tmp_path / "runs").rglob("model.safetensors")
+    assert model.stat().st_size > 0
