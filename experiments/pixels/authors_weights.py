@@ -26,7 +26,7 @@ Words = NDArray[np.uint64]
 
 
 def authors_encoder(pool: ImagePool) -> ConvEncoder:
-    encoder = classification.untrained(pool, classification.RECIPE, [0])
+    encoder = classification.untrained(pool, classification.AUTHORS_RECIPE, [0])
     with torch.no_grad():
         for weight in encoder.weights:
             filters, channels, height, width = weight.shape[1:]

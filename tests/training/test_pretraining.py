@@ -20,7 +20,7 @@ from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
 from semishot.system.progress import Meter
 from semishot.training import batches, classification, loop, pretraining
-from semishot.training.classification import Pretraining
+from semishot.training.classification import ClassificationRequest
 from semishot.training.config import Recipe
 
 CPU = torch.device("cpu")
@@ -30,7 +30,9 @@ SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
 def encoders(
     pool: ImagePool, recipe: Recipe, seeds: list[int], runs: Path, scale_bug: bool = False
 ) -> list[ConvEncoder]:
-    return pretraining.pretrained_encoders(Pretraining(pool, recipe, CPU, scale_bug), seeds, runs)
+    return pretraining.pretrained_encoders(
+        ClassificationRequest(pool, recipe, CPU, scale_bug), seeds, runs
+    )
 
 
 def result_of(training):
@@ -103,7 +105,7 @@ def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
 ):
     observer = pretraining.MeterObserver(Meter("", 1), 1)
     training = pretraining.train_classifiers(
-        Pretraining(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, observer
+        ClassificationRequest(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, observer
     )
     fleet = result_of(training)
     for run, seed in enumerate([4, 1]):
@@ -200,7 +202,7 @@ def pretrain(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter
     meter = meter or Meter("", LONGER.updates * IMAGES)
     files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
     observer = pretraining.MeterObserver(meter, IMAGES)
-    for _ in pretraining.train_together(Pretraining(pool, LONGER, CPU), files, observer):
+    for _ in pretraining.train_together(ClassificationRequest(pool, LONGER, CPU), files, observer):
         pass
     return meter
 

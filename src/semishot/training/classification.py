@@ -43,13 +43,16 @@ from semishot.training.update import (
     plain_chunk,
 )
 
-RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
-"""As in the authors' code; the paper does not specify it."""
+AUTHORS_RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
+"""Of the linear classifiers of Table 5, as in the authors' code; the paper does not specify it."""
 
 
 @dataclass(frozen=True)
-class Pretraining:
-    """The settings of a pre-training, apart from its seeds."""
+class ClassificationRequest:
+    """Train encoders to classify the training classes of this pool, by this recipe, on this device.
+
+    Which split seeds, and where to keep them, is said apart: their files are named after these settings.
+    """
 
     pool: ImagePool
     recipe: Recipe
@@ -82,7 +85,7 @@ def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEnco
 
 
 def train_classifiers(
-    request: Pretraining,
+    request: ClassificationRequest,
     seeds: Sequence[int],
     folder: Path,
     observer: loop.Observer,
@@ -128,7 +131,9 @@ def deterministic(run_chunk: RunChunk) -> RunChunk:
     return run
 
 
-def classifier(request: Pretraining, seeds: Sequence[int]) -> LinearClassifier | TurnedClassifier:
+def classifier(
+    request: ClassificationRequest, seeds: Sequence[int]
+) -> LinearClassifier | TurnedClassifier:
     """Untrained, as the request wants it."""
     pool, first = request.pool, request.first
     encoder = untrained(pool, request.recipe, seeds)
@@ -147,7 +152,7 @@ def classifier(request: Pretraining, seeds: Sequence[int]) -> LinearClassifier |
     )
 
 
-def labeled_batches(request: Pretraining, seeds: Sequence[int]) -> Draw:
+def labeled_batches(request: ClassificationRequest, seeds: Sequence[int]) -> Draw:
     """Batches of each run's labeled images, their classes, and for a cosine classifier their maps."""
     pool, recipe, batch = request.pool, request.recipe, request.batch
     classes, fraction = pool.of_split("train"), recipe.labeled_fraction

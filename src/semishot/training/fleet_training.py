@@ -35,7 +35,7 @@ from semishot.training.chunks import (
     training_episodes,
     updates_that_fit,
 )
-from semishot.training.classification import Pretraining
+from semishot.training.classification import ClassificationRequest
 from semishot.training.config import FleetConfig, Recipe, read_config
 from semishot.training.fleet_table import Row
 from semishot.training.fleets import build_fleet, load_model, save_model
@@ -146,7 +146,7 @@ def start_from_classifiers(
     assert first is not None
     recipe = config.recipe.of_classification(first)
     seconds = request.checkpoint_seconds
-    classifiers = Pretraining(request.pool, recipe, request.device, False, first, seconds)
+    classifiers = ClassificationRequest(request.pool, recipe, request.device, False, first, seconds)
     seeds = list(dict.fromkeys(member.split_seed for member in config.members))
     kept = request.classifiers or request.folder / CLASSIFIERS
     files = {seed: file_of(classifiers, seed, kept) for seed in seeds}

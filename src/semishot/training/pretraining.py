@@ -21,7 +21,7 @@ from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop
 from semishot.training.checkpoints import LOCK_FILE
-from semishot.training.classification import Pretraining, train_classifiers, untrained
+from semishot.training.classification import ClassificationRequest, train_classifiers, untrained
 from semishot.training.loop import Event
 from semishot.training.origin import TRAINING_FILE, Session, Training, read_sessions, training_of
 
@@ -30,7 +30,7 @@ CLASSIFIERS = "pretrained-classifiers"
 
 
 def pretrained_encoders(
-    request: Pretraining, seeds: Sequence[int], runs: Path
+    request: ClassificationRequest, seeds: Sequence[int], runs: Path
 ) -> list[ConvEncoder]:
     """One encoder per split seed, read from the files below `runs`, or trained now and saved there."""
     folder = runs / request.pool.name / CLASSIFIERS
@@ -49,7 +49,7 @@ def pretrained_encoders(
 
 
 def train_together(
-    request: Pretraining,
+    request: ClassificationRequest,
     files: Mapping[int, Path],
     observer: loop.Observer,
     images: Tensor | None = None,
@@ -98,7 +98,9 @@ class MeterObserver:
         """There is no log."""
 
 
-def training_of_encoder(request: Pretraining, seed: int, runs: Path) -> dict[str, Training]:
+def training_of_encoder(
+    request: ClassificationRequest, seed: int, runs: Path
+) -> dict[str, Training]:
     """`training` of a record with the encoder of this seed."""
     folder = runs / request.pool.name / CLASSIFIERS
     return training_of(file_of(request, seed, folder).with_suffix(".json"))
@@ -110,7 +112,7 @@ def sessions_of(files: Iterable[Path]) -> list[Session]:
     return [session for place, session in enumerate(held) if session not in held[:place]]
 
 
-def file_of(request: Pretraining, seed: int, folder: Path) -> Path:
+def file_of(request: ClassificationRequest, seed: int, folder: Path) -> Path:
     """The file of a seed, named after all settings of the training."""
     recipe, first = request.recipe, request.first
     settings: dict[str, Any] = {
@@ -141,7 +143,7 @@ def _unfinished(files: Sequence[Path]) -> bool:
     return leftovers or not all(map(is_whole, files))
 
 
-def load_encoder(request: Pretraining, path: Path) -> ConvEncoder:
+def load_encoder(request: ClassificationRequest, path: Path) -> ConvEncoder:
     """A fleet of one run."""
     encoder = untrained(request.pool, request.recipe, [0])
     encoder.load_state_dict(read_tensors(path)[0])
