@@ -92,7 +92,7 @@ def test_a_fleet_of_them_is_evaluated_picked_and_drawn(together, tiny_root, tmp_
     assert "label_propagation: mean" in shown
     for name in ("oslo", "label_propagation"):
         out = tmp_path / f"{name}.safetensors"
-        main(["pick", str(together), str(out), "--model", name, *EVALUATED, *data])
+        main(["pick", str(together), str(out), "--model", name, "--json", *EVALUATED, *data])
         assert json.loads(capsys.readouterr().out)["model"] == name
         config, model = load_model(out, CPU)
         assert [member.model for member in config.members] == [name]
@@ -272,7 +272,7 @@ def test_allowed_it_is_evaluated_and_picked(fleet_of_own, own, tiny_root, tmp_pa
     records = json.loads(capsys.readouterr().out)
     assert {(r["model"], "trained_as" in r) for r in records} == {(name, False)}
     forget(own)
-    main(["pick", str(fleet_of_own), "best.safetensors", "--model", name, *where])
+    main(["pick", str(fleet_of_own), "best.safetensors", "--model", name, "--json", *where])
     assert json.loads(capsys.readouterr().out)["model"] == name
     forget(own)
     main(["evaluate", "--model", "best.safetensors", "--refiner", name, "--json", *where])
