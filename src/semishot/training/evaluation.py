@@ -28,6 +28,7 @@ from semishot.training.fleets import find_model, load_model
 from semishot.training.origin import TRAINING_FILE, Training, data_state, training_of
 from semishot.training.records import AccuracyRecord, Measurement, accuracy_records
 from semishot.training.requests import EPISODES, EvaluationRequest, Where
+from semishot.training.trial import try_scoring
 
 MOST_EPISODES = 10**6
 EMBED_BATCH = 256
@@ -53,7 +54,7 @@ def embed_classes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> Tens
 
 @torch.inference_mode()
 def episode_accuracies(
-    model: ProtoNet, embeddings: Tensor, streams: EpisodeStreams, episodes: int = EPISODES
+    model: ProtoNet, embeddings: Tensor, streams: EpisodeStreams, episodes: int
 ) -> NDArray[np.float64]:
     """(R, E): the share of an episode's queries that run r gets right, from the embeddings (R, I, D)
     of the images that all streams draw from."""
@@ -117,6 +118,9 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
     if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
         name, other = at_test(config, refiner)
         model = model.refined_by(other)
+        if ":" in name:
+            _, _, *size = pool.images.shape
+            try_scoring(model, shape, embedding_features(config.recipe.filters, size))
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
     (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes=request.episodes)
