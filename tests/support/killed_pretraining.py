@@ -32,7 +32,7 @@ def main(pool: Path, work: Path) -> None:
         pair = {seed: folder / f"{seed}.safetensors" for seed in (4, 1)}
         bug = ClassificationRequest(opened, RECIPE, CPU, scale_bug=True)
         observer = pretraining.MeterObserver(Meter("", 1), 1)
-        for _ in pretraining.train_together(bug, pair, observer):
+        for _ in pretraining.train_together(bug, pair, observer, None):
             pass
 
     events = attempt(lambda: pretrained(work / "whole"), WATCHED)

@@ -3,10 +3,9 @@
 Letters: R runs, E updates, B images of a batch, I labeled images.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,13 @@ from torch import Tensor
 from semishot.data.pool import ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
-from semishot.network.classifier import CosineHead, LinearClassifier, LinearHead, TurnedClassifier
+from semishot.network.classifier import (
+    QUARTERS,
+    CosineHead,
+    LinearClassifier,
+    LinearHead,
+    TurnedClassifier,
+)
 from semishot.network.encoder import ConvEncoder, embedding_features
 from semishot.system.devices import device_name
 from semishot.training import loop
@@ -28,7 +33,6 @@ from semishot.training.chunks import (
     changes_images,
     draw_chunks,
     image_maps,
-    images_on,
     updates_that_fit,
 )
 from semishot.training.config import Classification, Recipe
@@ -89,11 +93,12 @@ def train_classifiers(
     seeds: Sequence[int],
     folder: Path,
     observer: loop.Observer,
-    images: Tensor | None = None,
+    images: Tensor | None,
 ) -> Generator[Event, None, ConvEncoder]:
     """The cross-entropy over all training classes, each run on its own labeled split.
 
-    It resumes from the checkpoint in `folder`, if there is one, and saves others there.
+    It resumes from the checkpoint in `folder`, if there is one, and saves others there. `images` are the
+    pool's, on the device; if None, each chunk brings its own.
     """
     pool, recipe, device = request.pool, request.recipe, request.device
     model = classifier(request, seeds).to(device).train()
@@ -101,7 +106,6 @@ def train_classifiers(
     optimizer = loop.build_optimizer(recipe, model.encoder, model, captured)
     step = loop.resume(folder, model, optimizer, recipe.updates)
     every = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    images = images_on(pool, device) if images is None else images
     together = len(seeds) * request.images
     pace = Pace(every, every if images is not None else updates_that_fit(every, together, pool))
     names = [f"split seed {seed}" for seed in seeds]
@@ -124,7 +128,7 @@ def train_classifiers(
 
 
 def deterministic(run_chunk: RunChunk) -> RunChunk:
-    def run(chunk: Chunk) -> Any:
+    def run(chunk: Chunk) -> Callable[[], Tensor]:
         with deterministic_cudnn():
             return run_chunk(chunk)
 
@@ -142,7 +146,7 @@ def classifier(
     if first is None:
         head = LinearHead(features, classes, seeds)
         return LinearClassifier(encoder, head, 1 if request.scale_bug else 255)
-    quarters = CosineHead(features, 4, seeds, first.scale) if first.rotation_loss else None
+    quarters = CosineHead(features, QUARTERS, seeds, first.scale) if first.rotation_loss else None
     return TurnedClassifier(
         encoder,
         CosineHead(features, classes, seeds, first.scale),

@@ -21,6 +21,7 @@ from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop
 from semishot.training.checkpoints import LOCK_FILE
+from semishot.training.chunks import images_on
 from semishot.training.classification import ClassificationRequest, train_classifiers, untrained
 from semishot.training.loop import Event
 from semishot.training.origin import TRAINING_FILE, Session, Training, read_sessions, training_of
@@ -38,12 +39,13 @@ def pretrained_encoders(
     together = max(1, len(seeds)) if request.device.type == "cuda" else 1
     groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
     groups = [group for group in groups if _unfinished([files[seed] for seed in group])]
-    images = sum(map(len, groups)) * request.recipe.updates * request.images
-    with meter("pre-training", images, "images") as progress:
+    total = sum(map(len, groups)) * request.recipe.updates * request.images
+    images = images_on(request.pool, request.device) if groups else None
+    with meter("pre-training", total, "images") as progress:
         for group in groups:
             own = {seed: files[seed] for seed in group}
             observer = MeterObserver(progress, len(group) * request.images)
-            for _ in train_together(request, own, observer):
+            for _ in train_together(request, own, observer, images):
                 pass
     return [load_encoder(request, files[seed]) for seed in seeds]
 
@@ -52,12 +54,12 @@ def train_together(
     request: ClassificationRequest,
     files: Mapping[int, Path],
     observer: loop.Observer,
-    images: Tensor | None = None,
+    images: Tensor | None,
 ) -> Iterator[Event]:
     """Train these seeds as one network and save a file for each, unless another process has done so.
 
     If only some are missing, all are trained again: they share their checkpoints. It yields while the device
-    works, and while another process trains these seeds. `images` are the pool's, if they are on the device.
+    works, and while another process trains these seeds. `images` are as in `train_classifiers`.
     """
     seeds, folder = list(files), checkpoint_folder(list(files.values()))
     if not _unfinished(list(files.values())):  # they may be on a read-only disk
