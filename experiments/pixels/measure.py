@@ -23,7 +23,7 @@ from semishot.data.splits import all_labeled
 from semishot.paper import published_baselines as paper
 from semishot.paper.table5 import ADAM_RATE, FeatureKind, baseline_accuracies, features_of
 from semishot.training import classification
-from semishot.training.classification import Pretraining
+from semishot.training.classification import ClassificationRequest
 from semishot.training.episode_streams import streams_of
 
 SPLITS, EPISODES = 10, 600
@@ -71,7 +71,7 @@ def accuracies(
     pool: ImagePool, split: str, features: str, classifier: str, shot: int
 ) -> NDArray[np.float64]:
     """(splits, episodes), as `semishot reproduce table5` tests them."""
-    training = Pretraining(pool, classification.RECIPE, torch.device("cpu"))
+    training = ClassificationRequest(pool, classification.AUTHORS_RECIPE, torch.device("cpu"))
     kind, images = FeatureKind(FEATURES[features], training), all_labeled(pool.of_split(split))
     tests = {test.shot: test for test in paper.TABLE5_TEST.get(pool.name, (paper.ONE_SHOT,))}
     slow = classifier == ADAM and features == "pixels" and pool.name != "omniglot"

@@ -337,7 +337,7 @@ def test_too_few_labeled_images():
     images = labeled_split(image_classes(30, 20, 40), 0.1, seed=0)
     line = complaint(images, EpisodeShape(way=2, shot=1, query=2))
     assert "class 'class1' has 2 labeled images but an episode needs 1 support + 2 query;" in line
-    assert "raise --labeled-fraction (now 0.1)" in line
+    assert "lower --shot or --query, or raise --labeled-fraction (now 0.1)" in line
     check_enough(images, EpisodeShape(way=2, shot=1, query=1))
 
 
@@ -345,9 +345,10 @@ def test_too_few_images_for_all_three_parts():
     images = all_labeled(image_classes(30, 40, 20))
     line = complaint(images, EpisodeShape(way=2, shot=1, query=14, unlabeled=6))
     assert (
-        "class 'class2' has 20 labeled images but an episode needs "
+        "class 'class2' has 20 images but an episode needs "
         "1 support + 14 query + 6 unlabeled; lower --shot, --query or --unlabeled" in line
     )
+    assert "--labeled-fraction" not in line  # all its images are labeled
     check_enough(images, EpisodeShape(way=2, shot=1, query=14, unlabeled=5))
 
 

@@ -7,7 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from PIL import Image
 from semishot.data import image_sources, safe_pickles
 from semishot.data.decoding import decode, header, opened, quiet
 from semishot.data.framing import Ink, Middle
+from semishot.data.image_pickles import read_image_pickle
 from semishot.data.thumbnails import thumbnail
 from semishot.datasets import mini_imagenet, omniglot, tiered_imagenet
 from semishot.sorter.embedding import read_image
@@ -173,7 +174,7 @@ def open_pickle(data: bytes, folder: Path) -> None:
     path = folder / "it.pkl"
     path.write_bytes(data)
     safe_pickles.load(path)
-    for read in (mini_imagenet._unpickled, tiered_imagenet._labels):
+    for read in (partial(read_image_pickle, side=84), tiered_imagenet._labels):
         try:
             read(path)
         except ValueError as error:  # most are not of this kind

@@ -260,7 +260,7 @@ def known_names() -> set[str]:
 
 
 def held(path: Path) -> None:
-    jobs.matching(records_so_far(path), None, SHAPE, 1)
+    jobs.matching(records_so_far(path), None, SHAPE, 1, {})
 
 
 def logs() -> Sequence[bytes]:

@@ -154,6 +154,16 @@ def test_runs_of_other_settings_are_no_further_splits():
     assert mask_tables.masks_section(found[:2]).title.endswith("tells distractors")
 
 
+def test_whose_mask_values_are_counted_together_is_said():
+    kinds = [{}, {"updates": 7}]
+    found = [mask_record(**kind, split_seed=seed) for kind in kinds for seed in (0, 1)]
+    section = mask_tables.masks_section(found[:2])
+    assert section.findings[0].startswith("Counted together over 2 runs of ren2018, ")
+    assert section.charts[0].title == "Mask values, 2 runs of ren2018 together"
+    both = mask_tables.masks_section(found[:3]).charts[0].title
+    assert "2 runs of ren2018, 20,000 updates and 1 run of ren2018, 7 updates" in both
+
+
 def test_figure_masks_by_command_draws_prints_and_publishes(
     fleet, tiny_root, tmp_path, monkeypatch, capsys
 ):

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +91,7 @@ def test_a_fleet_of_them_is_evaluated_picked_and_drawn(together, tiny_root, tmp_
     assert "label_propagation: mean" in shown
     for name in ("oslo", "label_propagation"):
         out = tmp_path / f"{name}.safetensors"
-        main(["pick", str(together), str(out), "--model", name, *EVALUATED, *data])
+        main(["pick", str(together), str(out), "--model", name, "--json", *EVALUATED, *data])
         assert json.loads(capsys.readouterr().out)["model"] == name
         config, model = load_model(out, CPU)
         assert [member.model for member in config.members] == [name]
@@ -272,7 +271,7 @@ def test_allowed_it_is_evaluated_and_picked(fleet_of_own, own, tiny_root, tmp_pa
     records = json.loads(capsys.readouterr().out)
     assert {(r["model"], "trained_as" in r) for r in records} == {(name, False)}
     forget(own)
-    main(["pick", str(fleet_of_own), "best.safetensors", "--model", name, *where])
+    main(["pick", str(fleet_of_own), "best.safetensors", "--model", name, "--json", *where])
     assert json.loads(capsys.readouterr().out)["model"] == name
     forget(own)
     main(["evaluate", "--model", "best.safetensors", "--refiner", name, "--json", *where])
@@ -305,8 +304,70 @@ def test_its_encoder_is_used_without_its_code(fleet_of_own, own, tmp_path):
     assert open_encoder(f"{fleet_of_own}#1").identity == encoder.identity
 
 
-def test_a_report_of_its_runs_imports_nothing(own, tiny_root, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(presets.PRESETS, "tiny", replace(PRESET, distractors=5))
+WRONG = """from torch import nn
+from semishot.prototypes import class_log_probs
+
+class Wrong(nn.Module):
+    def __init__(self, runs=None):
+        super().__init__()
+
+    def forward(self, unlabeled, prototypes):
+        weights = class_log_probs(unlabeled, prototypes).exp()
+        return {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("weights.mT", "weights_wrong:Wrong returned weights (1, 5, 50), not (1, 50, 5)"),
+        ("weights.double()", "weights_wrong:Wrong returned weights of torch.float64"),
+        ("weights / 0 * 0", "weights_wrong:Wrong returned NaN or infinity: 250 of 250 weights"),
+        (
+            "weights.to('meta')",
+            "weights_wrong:Wrong returned weights on meta; its inputs are on cpu",
+        ),
+        (
+            "weights @ weights",
+            "weights_wrong:Wrong fails on a random episode at weights_wrong.py, line 10 (RuntimeError:",
+        ),
+        (
+            "weights.clamp_max(1) + (0 * weights.detach() - 0 * weights).sqrt()",
+            "weights_wrong:Wrong fails on a random episode (ArithmeticError: its gradient is NaN",
+        ),
+    ],
+)
+def test_a_method_that_does_not_work_is_one_line_before_anything_is_trained(
+    returned, message, tiny_root, tmp_path, capsys
+):
+    size = ["--preset", "tiny", "--data-root", str(tiny_root), "--device", "cpu"]
+    with own_module(tmp_path, "weights_wrong", WRONG.format(returned)):
+        name = "weights_wrong:Wrong"
+        train = ["train", "--model", name, "--distractors", "5", "--out", "fleet", *size]
+        assert message in refusal(capsys, *train)
+        assert not Path("fleet").exists()
+
+
+def test_a_table_with_a_method_that_does_not_work_trains_nothing(tiny_root, tmp_path, capsys):
+    with own_module(tmp_path, "weights_wrong", WRONG.format("weights.mT")):
+        table = ["reproduce", "table1", "--models", "supervised", "weights_wrong:Wrong"]
+        size = ["--preset", "tiny", "--dataset", "glyphs", "--splits", "1", "--device", "cpu"]
+        with pytest.raises(SystemExit) as ended:
+            main([*table, *size, "--data-root", str(tiny_root)])
+        assert ended.value.code == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "weights_wrong:Wrong returned weights (1, 5, 25), not (1, 25, 5): one for each" in said
+        assert not Path("runs").exists()
+
+
+def test_a_method_that_does_not_work_at_test_is_one_line(together, tiny_root, tmp_path, capsys):
+    with own_module(tmp_path, "weights_wrong", WRONG.format("weights.mT")):
+        command = ["evaluate", "--model", str(together), "--refiner", "weights_wrong:Wrong"]
+        message = "weights_wrong:Wrong returned weights (6, 3, 15), not (6, 15, 3)"
+        assert message in refusal(capsys, *command, *EVALUATED, "--data-root", str(tiny_root))
+
+
+def test_a_report_of_its_runs_imports_nothing(own, tiny_root, tmp_path, capsys):
     data = ("--data-root", str(tiny_root))
     row = ["reproduce", "table1", "--dataset", "glyphs", "--preset", "tiny", "--splits", "1"]
     main([*row, "--models", f"{own}:Halved", *data, "--device", "cpu"])

@@ -292,8 +292,8 @@ def test_records_within_a_group_are_others_and_older_ones_are_across_groups():
     about = {"model": "soft_kmeans", "episodes": EPISODES}
     held = [{**about, **shape.as_dict()}, {**about, **within.as_dict()}]
     assert "within_group" not in held[0]
-    assert jobs.matching(held, None, shape, 1) == held[:1]
-    assert jobs.matching(held, None, within, 1) == held[1:]
+    assert jobs.matching(held, None, shape, 1, {}) == held[:1]
+    assert jobs.matching(held, None, within, 1, {}) == held[1:]
 
 
 def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, monkeypatch):
@@ -332,6 +332,23 @@ def test_shots_that_a_table_has_not_and_unknown_models_are_refused(
 ):
     with pytest.raises(InputError, match=message):
         table1(tiny_pool, tmp_path, 1, **choice)
+
+
+@pytest.mark.parametrize(
+    ("train", "lacking"),
+    [
+        (EpisodeShape(query=5), r"has 2 labeled images but an episode needs 1 support \+ 5 query; "),
+        (EpisodeShape(unlabeled=19), "has 18 unlabeled images but an episode needs 19; "),
+        (EpisodeShape(way=1000), r"classes but an episode needs 1000 \+ 0 distractor classes; "),
+    ],
+)
+def test_no_flags_are_advised_that_a_table_does_not_have(
+    train, lacking, tiny_pool, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(presets.PRESETS, "tiny", replace(PRESET, train=train))
+    with pytest.raises(InputError, match=f"{lacking}the episodes and .* are fixed: take") as raised:
+        table1(tiny_pool, tmp_path, 1, models=("soft_kmeans",))
+    assert "--" not in str(raised.value)
 
 
 def test_figure_4_is_measured_on_the_fleets_of_the_table(finished, tiny_pool, monkeypatch):

@@ -22,7 +22,7 @@ from semishot.report import baseline_tables
 from semishot.report.rendering import as_markdown, shown
 from semishot.system import progress
 from semishot.training import classification
-from semishot.training.classification import Pretraining
+from semishot.training.classification import ClassificationRequest
 from semishot.training.episode_streams import streams_of
 from semishot.training.requests import Where
 from semishot.training.result_files import read_records
@@ -50,8 +50,8 @@ COLUMNS = [
 def short(monkeypatch):
     """Few episodes and a narrow encoder: the plan is what is tested."""
     monkeypatch.setattr(table5, "EPISODES", 7)
-    recipe = replace(classification.RECIPE.with_updates(2), filters=4)
-    monkeypatch.setattr(classification, "RECIPE", recipe)
+    recipe = replace(classification.AUTHORS_RECIPE.with_updates(2), filters=4)
+    monkeypatch.setattr(classification, "AUTHORS_RECIPE", recipe)
 
 
 def test_the_published_cells_are_the_papers():
@@ -68,7 +68,9 @@ def test_the_published_cells_are_the_papers():
 
 def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
     images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
-    pixels = FeatureKind("pixels", Pretraining(tiny_pool, classification.RECIPE, CPU))
+    pixels = FeatureKind(
+        "pixels", ClassificationRequest(tiny_pool, classification.AUTHORS_RECIPE, CPU)
+    )
     seen = table5.features_of(pixels, images, 0, Path())
     stream = streams_of(images, [5], shape)
     found = table5.baseline_accuracies(seen, stream, "nearest_neighbor", 0.1, episodes=4)
@@ -85,7 +87,9 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
 @pytest.mark.parametrize("classifier", published_baselines.CLASSIFIERS)
 def test_how_many_episodes_are_taken_together_changes_nothing(tiny_pool, monkeypatch, classifier):
     images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
-    random = FeatureKind("random", Pretraining(tiny_pool, classification.RECIPE, CPU))
+    random = FeatureKind(
+        "random", ClassificationRequest(tiny_pool, classification.AUTHORS_RECIPE, CPU)
+    )
     seen = table5.features_of(random, images, 1, Path())
     arguments = (seen, streams_of(images, [2], shape), classifier, 1e-2, 5)
     together = table5.baseline_accuracies(*arguments)
@@ -182,7 +186,7 @@ def test_a_row_that_was_measured_at_one_shot_stays_in_its_columns():
 
 
 def test_the_command_of_a_table_measures_that_table():
-    assert classification.RECIPE.updates == baseline_tables.USUAL_UPDATES
+    assert classification.AUTHORS_RECIPE.updates == baseline_tables.USUAL_UPDATES
     kinds = [("pixels", 0), ("random", 0), ("pretrained", 4000)]
     whole = [baseline(features=f, updates=u, split_seed=s) for f, u in kinds for s in range(10)]
     assert baseline_tables.table5_command(whole) == "semishot reproduce table5 --dataset omniglot"

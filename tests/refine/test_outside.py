@@ -1,10 +1,12 @@
 """Methods outside the package: imported when a person names them, and only then."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from semishot import refine
 from semishot.errors import InputError
@@ -82,6 +84,49 @@ def test_a_module_that_fails_is_one_line(tmp_path):
         pytest.raises(InputError, match=r"'fails_for_a_test' for .*\(ValueError: one two\)"),
     ):
         refine.add("fails_for_a_test:A")
+
+
+class Returns(nn.Module):
+    """A method whose weights are what it was given."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, unlabeled, prototypes):
+        return self.weights
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (None, "returned NoneType, not weights (2, 7, 3)"),
+        (
+            torch.zeros(2, 3, 7),
+            "weights (2, 3, 7), not (2, 7, 3): one for each of 7 unlabeled exam",
+        ),
+        (torch.zeros(7, 3), "weights (7, 3), not (2, 7, 3)"),
+        (torch.zeros(2, 7, 4), "weights (2, 7, 4), not (2, 7, 3)"),
+        (torch.zeros(2, 7, 3).double(), "weights of torch.float64; its inputs are torch.float32"),
+        (torch.zeros(2, 7, 3, device="meta"), "weights on meta; its inputs are on cpu"),
+        (torch.zeros(2, 7, 3).log(), "NaN or infinity: 42 of 42 weights (2, 7, 3)"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_one_line_with_the_name_of_the_method(weights, message):
+    u, p = torch.zeros(2, 7, 4), torch.ones(2, 3, 4)
+    labels = torch.eye(3).expand(2, 3, 3)
+    with pytest.raises(InputError, match=re.escape(message)) as raised:
+        refine.refined_prototypes(Returns(weights), p, labels, u)
+    assert f"the refiner {__name__}:Returns returned" in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float16])
+def test_weights_of_a_narrower_type_are_widened(kind):
+    u, p = randn(2, 7, 4), randn(2, 3, 4, seed=1)
+    weights = torch.ones(2, 7, 3, dtype=kind)
+    found = refine.refined_prototypes(Returns(weights), p, torch.eye(3).double().expand(2, 3, 3), u)
+    expected = (p + u.sum(-2, keepdim=True)) / 8
+    assert torch.allclose(found, expected)
 
 
 def test_options_that_it_does_not_take_are_named(own):

@@ -160,7 +160,7 @@ def import_all(device: str = "cpu") -> None:
         torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()
     loop.CHUNK = loop.CPU_CHUNK = 5
     loop.CHECKPOINT_SECONDS = 0.0
-    classification.RECIPE = replace(classification.RECIPE, filters=8)
+    classification.AUTHORS_RECIPE = replace(classification.AUTHORS_RECIPE, filters=8)
     table5.EPISODES = 30
     pool_builder.BATCH = 16
     embedding_cache.MOST_ROWS = 8

@@ -9,7 +9,7 @@ from semishot.data.pool import open_pool
 from semishot.system import files, locks
 from semishot.system.progress import Meter
 from semishot.training import checkpoints, chunks, classification, loop, origin, pretraining
-from semishot.training.classification import Pretraining
+from semishot.training.classification import ClassificationRequest
 from semishot.training.config import Recipe
 from support.killing import attempt
 
@@ -28,11 +28,11 @@ def main(pool: Path, work: Path) -> None:
 
     def pretrained(folder: Path) -> None:
         """A seed alone, and two side by side, as on a GPU."""
-        pretraining.pretrained_encoders(Pretraining(opened, RECIPE, CPU), [3], folder)
+        pretraining.pretrained_encoders(ClassificationRequest(opened, RECIPE, CPU), [3], folder)
         pair = {seed: folder / f"{seed}.safetensors" for seed in (4, 1)}
-        bug = Pretraining(opened, RECIPE, CPU, scale_bug=True)
+        bug = ClassificationRequest(opened, RECIPE, CPU, scale_bug=True)
         observer = pretraining.MeterObserver(Meter("", 1), 1)
-        for _ in pretraining.train_together(bug, pair, observer):
+        for _ in pretraining.train_together(bug, pair, observer, None):
             pass
 
     events = attempt(lambda: pretrained(work / "whole"), WATCHED)

@@ -1,7 +1,9 @@
 """One run out of a fleet, and the one that is best on the validation classes."""
 
 import json
+import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,8 +12,9 @@ from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.network.protonet import take_run
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.evaluation import evaluate, evaluate_folder, pick_best
+from semishot.training.evaluation import evaluate, evaluate_folder
 from semishot.training.fleets import load_model
+from semishot.training.pick import lead_of, pick_best
 from semishot.training.requests import EvaluationRequest, PickRequest, Where
 from support.fleets import train_fleet
 
@@ -51,20 +54,49 @@ def test_the_best_on_validation_is_saved_with_its_test_record(
 ):
     _, fleet = load_model(folder, CPU)
     (val,) = evaluate(fleet, tiny_pool, "val", [SHAPE], [m.split_seed for m in MEMBERS])
-    masked = {m.split_seed: val[r].mean() for r, m in enumerate(MEMBERS) if "masked" in m.model}
-    out = tmp_path / "best.safetensors"
-    record = pick_best(
-        folder, out, PickRequest(shape=SHAPE), Where(data_root=tiny_root, device="cpu")
-    )
-    assert record["split_seed"] == max(masked, key=masked.__getitem__)
-    (again,) = evaluate_folder(
-        EvaluationRequest(str(out), shape=SHAPE), Where(data_root=tiny_root, device="cpu")
-    )
-    assert again["accuracy"] == record["accuracy"]
+    where = Where(data_root=tiny_root, device="cpu")
+    for model, runs in (("masked_soft_kmeans", [0, 2, 3]), (None, range(len(MEMBERS)))):
+        out = tmp_path / f"{model}.safetensors"
+        picked = pick_best(folder, out, PickRequest(model, SHAPE), where)
+        best, *others = sorted(runs, key=lambda run: -val[run].mean())
+        assert [each.run for each in picked.candidates] == [best, *others]
+        assert picked.record["split_seed"] == MEMBERS[best].split_seed
+        for each in picked.candidates:
+            assert (each.model, each.split_seed) == (
+                MEMBERS[each.run].model,
+                MEMBERS[each.run].split_seed,
+            )
+            assert each.accuracy == val[each.run].mean()
+            error = 1.96 * np.std(val[each.run]) / math.sqrt(val.shape[1])
+            assert each.accuracy_ci95 == pytest.approx(error)
+        assert picked.lead is not None
+        assert picked.lead.difference == val[best].mean() - val[others[0]].mean()
+        (again,) = evaluate_folder(EvaluationRequest(str(out), shape=SHAPE), where)
+        assert again["accuracy"] == picked.record["accuracy"]
+
+
+def test_the_error_of_a_lead_is_that_of_pairs_where_episodes_are_the_same():
+    best, other = np.array([0.9, 0.5, 0.8, 0.4]), np.array([0.8, 0.4, 0.7, 0.3])
+    paired, apart = lead_of(best, other, True), lead_of(best, other, False)
+    assert paired.difference == apart.difference == pytest.approx(0.1)
+    assert paired.ci95 == pytest.approx(0, abs=1e-12)
+    variance = sum((x - best.mean()) ** 2 for x in best) / 4
+    variance += sum((x - other.mean()) ** 2 for x in other) / 4
+    assert apart.ci95 == pytest.approx(1.96 * math.sqrt(variance / 4))
+
+
+def test_one_run_leads_nobody(folder, tiny_root, tmp_path, capsys):
+    shape = ["--way", "3", "--query", "4", "--distractors", "2", "--device", "cpu"]
+    only = ["--model", "soft_kmeans", "--data-root", str(tiny_root)]
+    main(["pick", str(folder), str(tmp_path / "best.safetensors"), *shape, *only])
+    shown = capsys.readouterr().out
+    assert "Saved: Soft k-Means of split seed 0." in shown
+    assert "above the next" not in shown
 
 
 def test_a_method_the_fleet_does_not_hold_is_named(folder, tiny_root, tmp_path):
-    with pytest.raises(InputError, match="has no run of 'supervised'"):
+    held = "masked_soft_kmeans, soft_kmeans, distractor_cluster"
+    with pytest.raises(InputError, match=f"has no run of 'supervised': choose from {held}"):
         pick_best(
             folder,
             tmp_path / "x.safetensors",
@@ -73,9 +105,26 @@ def test_a_method_the_fleet_does_not_hold_is_named(folder, tiny_root, tmp_path):
         )
 
 
-def test_the_command_prints_the_record(folder, tiny_root, tmp_path, capsys):
+def test_the_command_prints_the_runs_and_how_sure_the_choice_is(
+    folder, tiny_root, tmp_path, capsys
+):
     out = tmp_path / "best.safetensors"
     shape = ["--way", "3", "--query", "4", "--distractors", "2", "--device", "cpu"]
-    main(["pick", str(folder), str(out), *shape, "--data-root", str(tiny_root)])
-    assert json.loads(capsys.readouterr().out)["model"] == "masked_soft_kmeans"
+    command = ["pick", str(folder), str(out), *shape, "--data-root", str(tiny_root)]
+    main([*command, "--json"])
+    found = json.loads(capsys.readouterr().out)
     assert out.exists()
+    assert len(found["candidates"]) == len(MEMBERS)
+    assert found["val_accuracy"] == found["candidates"][0]["accuracy"]
+    assert found["val_accuracy_ci95"] == found["candidates"][0]["accuracy_ci95"]
+    main(command)
+    header, _, first, *rest = capsys.readouterr().out.splitlines()
+    assert header.split("  ")[0] == "method"
+    best, error = 100 * found["val_accuracy"], 100 * found["val_accuracy_ci95"]
+    assert f"{best:.2f} ± {error:.2f}" in first
+    saved, lead = rest[-2:]
+    tested = f"{100 * found['accuracy']:.2f} ± {100 * found['accuracy_ci95']:.2f} %"
+    assert f"of split seed {found['split_seed']}. On the test classes: {tested}." in saved
+    difference, error = 100 * found["lead"]["difference"], 100 * found["lead"]["ci95"]
+    assert f"it is {difference:.2f} ± {error:.2f} points above the next" in lead
+    assert lead.endswith("no more than chance." if difference <= error else ": more than chance.")

@@ -20,7 +20,8 @@ from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
 from semishot.system.progress import Meter
 from semishot.training import batches, classification, loop, pretraining
-from semishot.training.classification import Pretraining
+from semishot.training.chunks import images_on
+from semishot.training.classification import ClassificationRequest
 from semishot.training.config import Recipe
 
 CPU = torch.device("cpu")
@@ -30,7 +31,9 @@ SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
 def encoders(
     pool: ImagePool, recipe: Recipe, seeds: list[int], runs: Path, scale_bug: bool = False
 ) -> list[ConvEncoder]:
-    return pretraining.pretrained_encoders(Pretraining(pool, recipe, CPU, scale_bug), seeds, runs)
+    return pretraining.pretrained_encoders(
+        ClassificationRequest(pool, recipe, CPU, scale_bug), seeds, runs
+    )
 
 
 def result_of(training):
@@ -57,11 +60,11 @@ def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
 def test_every_epoch_takes_every_image_once_and_the_next_in_another_order():
     images = 230  # no multiple of the batch: an update may end one epoch and begin the next
     steps = range(3 * images // batches.BATCH)
-    taken = np.concatenate([batches.batch_places(images, 5, step) for step in steps])
+    taken = np.concatenate([batches.batch_places(images, 5, step, batches.BATCH) for step in steps])
     first, second = taken[:images], taken[images : 2 * images]
     assert sorted(first) == sorted(second) == list(range(images))
     assert not np.array_equal(first, second)
-    other = batches.batch_places(images, 6, 0)
+    other = batches.batch_places(images, 6, 0, batches.BATCH)
     assert not np.array_equal(other, taken[: batches.BATCH])
 
 
@@ -88,7 +91,7 @@ def reference(pool, seed, updates, scale):
     for step in range(updates):
         for group in optimizer.param_groups:
             group["lr"] = 1e-3 if step < 2 else 5e-4
-        place = batches.batch_places(len(images), seed, step)
+        place = batches.batch_places(len(images), seed, step, batches.BATCH)
         pixels = torch.from_numpy(pool.images[images[place]]).float() / scale
         optimizer.zero_grad()
         truth = torch.from_numpy(labels[place])
@@ -103,7 +106,7 @@ def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
 ):
     observer = pretraining.MeterObserver(Meter("", 1), 1)
     training = pretraining.train_classifiers(
-        Pretraining(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, observer
+        ClassificationRequest(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, observer, None
     )
     fleet = result_of(training)
     for run, seed in enumerate([4, 1]):
@@ -200,7 +203,8 @@ def pretrain(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter
     meter = meter or Meter("", LONGER.updates * IMAGES)
     files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
     observer = pretraining.MeterObserver(meter, IMAGES)
-    for _ in pretraining.train_together(Pretraining(pool, LONGER, CPU), files, observer):
+    request = ClassificationRequest(pool, LONGER, CPU)
+    for _ in pretraining.train_together(request, files, observer, images_on(pool, CPU)):
         pass
     return meter
 

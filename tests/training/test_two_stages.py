@@ -17,7 +17,7 @@ from semishot.errors import InputError
 from semishot.training import loop, pretraining
 from semishot.training.centering import center
 from semishot.training.chunks import episode_maps, images_on, training_episodes
-from semishot.training.classification import Pretraining, labeled_batches
+from semishot.training.classification import ClassificationRequest, labeled_batches
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, begin_or_resume, training
@@ -274,9 +274,9 @@ def test_the_trained_model_is_centered_and_found_again(whole, tiny_pool):
 # What is drawn
 
 
-def request_of(pool: ImagePool, **changes) -> Pretraining:
+def request_of(pool: ImagePool, **changes) -> ClassificationRequest:
     first = replace(FIRST, **changes)
-    return Pretraining(pool, RECIPE.of_classification(first), CPU, first=first)
+    return ClassificationRequest(pool, RECIPE.of_classification(first), CPU, first=first)
 
 
 def test_a_batch_is_seen_upright_first_then_turned(tiny_pool):

@@ -54,6 +54,7 @@ def pick(
     out: tyro.conf.Positional[Path],
     request: Flags[PickRequest],
     place: Flags[DataAndDevice],
+    printing: Flags[Printing],
 ) -> None:
     """Save the run of a fleet that is best on the validation classes as one small file.
 
@@ -61,7 +62,8 @@ def pick(
         run: A folder left by `semishot train` or `reproduce`.
         out: The file to write, NAME.safetensors.
     """
-    from semishot.training.evaluation import pick_best
+    from semishot.report.picked_run import picked_as_text
+    from semishot.training.pick import pick_best
 
-    where = Where(data_root=place.data_root, device=place.device)
-    print(json.dumps(pick_best(run, out, request, where), indent=1))
+    picked = pick_best(run, out, request, Where(data_root=place.data_root, device=place.device))
+    print(json.dumps(picked.as_json(), indent=1) if printing.as_json else picked_as_text(picked))

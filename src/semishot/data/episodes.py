@@ -119,45 +119,56 @@ def distinct(u: NDArray[np.float64], among: Indices | int, taken: Indices | None
     return drawn
 
 
-def check_enough(images: ClassImages, *shapes: EpisodeShape) -> None:
-    """Raise an error early if a class has fewer images than an episode may draw from it."""
+def check_enough(images: ClassImages, *shapes: EpisodeShape, advice: str | None = None) -> None:
+    """Raise an error early if a class has fewer images than an episode may draw from it.
+
+    `advice` says what to do, for a command without the flags of an episode.
+    """
     for shape in shapes:
-        _check_enough(images, shape)
+        if (found := _shortage(images, shape)) is not None:
+            lacking, flags = found
+            raise InputError(f"{lacking}; {advice or flags}")
 
 
-def _check_enough(images: ClassImages, shape: EpisodeShape) -> None:
+def _shortage(images: ClassImages, shape: EpisodeShape) -> tuple[str, str] | None:
+    """What an episode lacks, and the flags that change it."""
     have, need = len(images.size), shape.way + shape.distractors
     if have < need:
-        raise InputError(
+        return (
             f"the split has {have} classes but an episode needs {shape.way} + {shape.distractors} "
-            "distractor classes; lower --way or --distractors"
+            "distractor classes",
+            "lower --way or --distractors",
         )
     if shape.within_group:
         group, have = Counter(c.group for c in images.classes).most_common(1)[0]
         if have < need:
-            raise InputError(
+            return (
                 f"the largest group, {group!r}, has {have} classes but an episode within a group needs "
-                f"{shape.way} + {shape.distractors} distractor classes; lower --way or --distractors, "
-                "or drop --within-group"
+                f"{shape.way} + {shape.distractors} distractor classes",
+                "lower --way or --distractors, or drop --within-group",
             )
-    wanted = shape.shot + shape.query + (shape.unlabeled if images.shared else 0)
-    poorest = int(images.labeled.argmin())
-    if images.labeled[poorest] < wanted:
-        name, count = images.classes[poorest].name, images.labeled[poorest]
-        pile = f" + {shape.unlabeled} unlabeled" if images.shared else ""
-        raise InputError(
-            f"class {name!r} has {count} labeled images but an episode needs {shape.shot} support + "
-            f"{shape.query} query{pile}; lower --shot, --query or --unlabeled, or raise "
-            f"--labeled-fraction (now {images.labeled_fraction:g})"
+    poorest, fraction = int(images.labeled.argmin()), f"(now {images.labeled_fraction:g})"
+    name, labeled = images.classes[poorest].name, images.labeled[poorest]
+    needed = f"an episode needs {shape.shot} support + {shape.query} query"
+    if images.shared and labeled < shape.shot + shape.query + shape.unlabeled:
+        return (
+            f"class {name!r} has {labeled} images but {needed} + {shape.unlabeled} unlabeled",
+            "lower --shot, --query or --unlabeled",
+        )
+    if labeled < shape.shot + shape.query:
+        return (
+            f"class {name!r} has {labeled} labeled images but {needed}",
+            f"lower --shot or --query, or raise --labeled-fraction {fraction}",
         )
     unlabeled = images.size - images.labeled
     if not images.shared and unlabeled.min() < shape.unlabeled:
         poorest = int(unlabeled.argmin())
-        raise InputError(
+        return (
             f"class {images.classes[poorest].name!r} has {unlabeled[poorest]} unlabeled images but an "
-            f"episode needs {shape.unlabeled}; lower --unlabeled or --labeled-fraction "
-            f"(now {images.labeled_fraction:g})"
+            f"episode needs {shape.unlabeled}",
+            f"lower --unlabeled or --labeled-fraction {fraction}",
         )
+    return None
 
 
 def _unlabeled(

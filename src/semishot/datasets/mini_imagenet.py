@@ -12,19 +12,17 @@ How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds
   wrong, a class gets 600 other images of the same class: a valid data set, but a different one.
 """
 
-import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data import safe_pickles
 from semishot.data.decoding import decode
 from semishot.data.framing import Whole
+from semishot.data.image_pickles import read_image_pickle
 from semishot.data.image_sources import (
     ILSVRC_TAR,
     REMEDY,
@@ -42,7 +40,6 @@ from semishot.data.preparations import Lists, Preparation
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import remove
-from semishot.system.npy import write_array
 from semishot.system.open_files import open_zip, reading
 from semishot.system.tables import read_rows
 
@@ -277,7 +274,7 @@ def _ranked(files: Sequence[ImageSource], name: str, label: str, source: Path) -
 
 
 def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: Lists) -> ImagePool:
-    """Save each pickle as a plain array beside `folder`, for all workers: it is loaded only once."""
+    """The arrays are beside `folder` while workers read them: a pickle is loaded only once."""
     spool = folder.with_name(f".{folder.name}.unpickled")
     remove(spool)  # left by a killed build, or a link
     spool.mkdir(parents=True)
@@ -285,47 +282,11 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: 
         listed: Listed = {}
         for split in taken:
             path = source / PICKLE.format(split)
-            state = path.stat()  # in the name, so that a build is never resumed with another file
-            rows = spool / f"{split}-{state.st_size}-{state.st_mtime_ns}.npy"
-            images, classes = _unpickled(path)
-            _check_counts(split, classes, path)
-            write_array(rows, np.ascontiguousarray(images))  # rows side by side
-            times = state.st_atime_ns, state.st_mtime_ns
-            os.utime(rows, ns=times)  # a build recognizes files by them
-            start, size = rows.stat().st_size - images.nbytes, SIDE * SIDE * 3
-            listed[split] = {
-                label: [
-                    ByteRange(str(rows), f"image {row}", start + row * size, size, "rgb")
-                    for row in indices
-                ]
-                for label, indices in classes.items()
-            }
-            del images
+            pickled = read_image_pickle(path, SIDE)
+            _check_counts(split, pickled.classes, path)
+            listed[split] = pickled.laid_out(spool / split)
+            del pickled  # before the next is read
         _check_disjoint(listed, source)
         return _build(folder, listed, "the cached pickles", lists)
     finally:
         shutil.rmtree(spool)
-
-
-def _unpickled(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
-    """`image_data` (I, 84, 84, 3) and `class_dict` {class: indices}, checked."""
-    held: Any = safe_pickles.load(path)
-    if not isinstance(held, dict) or not {"image_data", "class_dict"} <= held.keys():
-        keys = ", ".join(map(str, held)) if isinstance(held, dict) else type(held).__name__
-        raise InputError(f"{path} holds {keys[:100]}, not image_data and class_dict")
-    images, classes = held["image_data"], held["class_dict"]
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
-        raise InputError(f"{path}: image_data is not an array (I, {SIDE}, {SIDE}, 3) of uint8")
-    if images.shape[1:] != (SIDE, SIDE, 3):
-        raise InputError(f"{path}: image_data is {images.shape}, not (I, {SIDE}, {SIDE}, 3)")
-    with reading(path, REMEDY):
-        indices = {str(label): [int(i) for i in rows] for label, rows in classes.items()}
-    for label, rows in indices.items():
-        if not all(0 <= row < len(images) for row in rows):
-            raise InputError(f"{path}: class {label} has an image beyond the {len(images):,} there")
-    every = [row for rows in indices.values() for row in rows]
-    if len(set(every)) < len(every):
-        raise InputError(
-            f"{path}: two entries of class_dict are the same image; get the file again"
-        )
-    return images, indices

@@ -16,6 +16,7 @@ from semishot.prototypes import unit_length
 __all__ = ["CosineHead", "LinearClassifier", "LinearHead", "TurnedClassifier"]
 
 QUARTERS = 4
+"""How far an image may be turned: by 0 to 3 of them."""
 
 
 class LinearClassifier(nn.Module):

@@ -112,9 +112,7 @@ class ProtoNet(nn.Module):
             embeddings = self.embed(images)
         return self.losses(embeddings, shape, distractors)
 
-    def losses(
-        self, embeddings: Tensor, shape: EpisodeShape, distractors: Tensor | None = None
-    ) -> Tensor:
+    def losses(self, embeddings: Tensor, shape: EpisodeShape, distractors: Tensor | None) -> Tensor:
         """Embedded episodes (R, S + U + Q, D) -> (R,)."""
         present = None if distractors is None else present_images(shape, distractors)
         log_probs = self.score(embeddings, shape, present)  # (R, Q, N)

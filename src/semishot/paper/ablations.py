@@ -117,7 +117,7 @@ class AblationCell:
         chosen = presets.preset(self.variant.preset, self.dataset)
         if self.variant.model == SUPERVISED:
             return replace(chosen.train, unlabeled=0)
-        shape = replace(chosen.train, distractors=chosen.distractors if self.column else 0)
+        shape = replace(chosen.train, distractors=self.column)
         return replace(shape, **self.variant.train) if self.departs else shape
 
     @property

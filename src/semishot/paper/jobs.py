@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 
@@ -31,6 +30,11 @@ from semishot.training.requests import EPISODES
 from semishot.training.tensorboard import announce
 
 DONE = object()
+FIXED = (
+    "the episodes and the labeled share of a table are fixed: take a data set with more, or `semishot train` "
+    "and `semishot evaluate`, which have flags for both"
+)
+"""What to do about a data set that is too small for a table."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,8 @@ def check_jobs(jobs: Iterable[Job], site: Site) -> None:
     """Raise errors before the work begins."""
     test_images = all_labeled(site.pool.of_split("test"))
     for job in jobs:
-        check_enough(test_images, *job.tests)
-        check_fleet(job.config, site.pool, site.folder(job.config))
+        check_enough(test_images, *job.tests, advice=FIXED)
+        check_fleet(job.config, site.pool, site.folder(job.config), FIXED)
 
 
 def collect(jobs: list[Job], site: Site) -> list[Record]:
@@ -173,7 +177,7 @@ def matching(
     row: str | None,
     test: EpisodeShape,
     runs: int,
-    refined: Mapping[str, float | bool] = MappingProxyType({}),
+    refined: Mapping[str, float | bool],
 ) -> list[Record]:
     """The records of one row at one test shape, refined so at test; none if the row is not complete."""
     shape = vars(test).items()
@@ -183,7 +187,7 @@ def matching(
         for record in held
         if (record.get("model") == inference) == (row == inference)
         and record.get("episodes") == EPISODES
-        and record.get("at_test", {}) == dict(refined)
+        and record.get("at_test", {}) == refined
         and all(record.get(key, False) == value for key, value in shape)
     ]
     return rows if len(rows) == runs else []

@@ -20,7 +20,7 @@ from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import support_labels, take_run
 from semishot.paper import plan, published
-from semishot.paper.jobs import Site, train_all
+from semishot.paper.jobs import FIXED, Site, train_all
 from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
@@ -84,7 +84,8 @@ def mask_records(
         )
     found = []
     for source in sources:
-        config, fleet, pool = open_fleet(find_model(str(source)), root, device)
+        path = find_model(str(source))
+        config, fleet, pool = open_fleet(path, root, device)
         images = all_labeled(pool.of_split("test"))
         check_enough(images, shape)
         begun = time.monotonic()
@@ -93,7 +94,7 @@ def mask_records(
         streams = streams_of(images, seeds, shape)
         accuracies = episode_accuracies(fleet, embeddings, streams, episodes)
         seconds = time.monotonic() - begun
-        origin = origin_of(find_model(str(source)), pool)
+        origin = origin_of(path, pool)
         measurement = Measurement(shape, "test", seconds, device_name(device), *origin)
         rows = accuracy_records(config, None, measurement, accuracies)
         for run, (member, row) in enumerate(zip(config.members, rows, strict=True)):
@@ -172,6 +173,6 @@ def fleets_with_distractors(request: MasksRequest, site: Site) -> list[Path]:
     jobs = plan.table_jobs(published.TABLES["table1"], wanted, site.pool, site.runs)
     configs = [config for config in plan.configs_of(jobs) if config.shape.distractors]
     for config in configs:
-        check_fleet(config, site.pool, site.folder(config))
+        check_fleet(config, site.pool, site.folder(config), FIXED)
     train_all(configs, site, side_by_side=1)
     return [site.folder(config) for config in configs]

@@ -42,8 +42,6 @@ class Preset:
     recipe: Recipe
     train: EpisodeShape = OMNIGLOT_TRAIN
     """The training episode of 1-shot columns, without distractors."""
-    distractors: int = 5
-    """Distractor classes in the training episode of the column with distractors."""
     one_training: bool = False
     """`train`, with the distractors it has, is the training episode of all columns."""
     models: tuple[str, ...] = ()
@@ -52,10 +50,11 @@ class Preset:
     """By method and distractor classes at test; such a method has a fleet of its own."""
 
     def episode(self, shot: int, distractors: int, refines: bool = True) -> EpisodeShape:
-        """The training episode of a table's column, or of the supervised model in it."""
+        """The training episode of a table's column, or of the supervised model in it: it has the distractor
+        classes that the column has at test."""
         shape = self.train
         if not self.one_training:
-            shape = replace(shape, shot=shot, distractors=self.distractors if distractors else 0)
+            shape = replace(shape, shot=shot, distractors=distractors)
         return shape if refines else replace(shape, unlabeled=0, distractors=0)
 
     def refined_at_test(self, model: str, distractors: int) -> dict[str, float | bool]:

@@ -35,7 +35,7 @@ from semishot.system.locks import Lock
 from semishot.system.progress import meter
 from semishot.training import classification, pretraining
 from semishot.training.batches import BATCH
-from semishot.training.classification import Pretraining
+from semishot.training.classification import ClassificationRequest
 from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.evaluation import embed_classes
 from semishot.training.origin import data_state
@@ -64,7 +64,9 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     pool, device = datasets.load(request.dataset, where.data_root), pick_device(where.device)
     if not features and not request.with_scale_bug:
         raise InputError(f"--features takes at least one of {', '.join(FEATURES)}")
-    recipe = replace(classification.RECIPE, labeled_fraction=LABELED_FRACTION.get(pool.name, 0.1))
+    recipe = replace(
+        classification.AUTHORS_RECIPE, labeled_fraction=LABELED_FRACTION.get(pool.name, 0.1)
+    )
     recipe = recipe if request.updates is None else recipe.with_updates(request.updates)
     images = all_labeled(pool.of_split("test"))
     tests = TABLE5_TEST.get(pool.name, (ONE_SHOT,))
@@ -73,7 +75,7 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
         classification.check_labeled(pool, recipe)
     name = f"{pool.fingerprint[:8]}-{recipe.updates}updates.json"
     path = where.runs / pool.name / "table5" / name
-    plain = Pretraining(pool, recipe, device)
+    plain = ClassificationRequest(pool, recipe, device)
     variants = [FeatureKind(kind, plain) for kind in FEATURES if kind in features]
     if request.with_scale_bug:
         variants.append(FeatureKind("pretrained", replace(plain, scale_bug=True)))
@@ -113,7 +115,7 @@ class FeatureKind:
     """What the classifiers see: pixels, or features of encoders before or after pre-training."""
 
     name: str
-    training: Pretraining
+    training: ClassificationRequest
 
     def holds(self, record: BaselineRecord, seed: int) -> bool:
         bug = record["options"].get("scale_bug", False)

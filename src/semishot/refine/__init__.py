@@ -15,12 +15,8 @@ configuration or a saved model that names a module does not import it.
 import difflib
 import math
 import pkgutil
-import re
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module, invalidate_caches
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -29,6 +25,7 @@ from torch.nn import functional as F
 
 from semishot.errors import InputError
 from semishot.prototypes import class_log_probs, class_prototypes
+from semishot.system.named_classes import import_named
 
 __all__ = [
     "SideBySide",
@@ -50,9 +47,8 @@ ALIASES = {
     "kmeans-refine-mask": "masked_soft_kmeans",
 }
 """The authors' names; `basic` is the supervised model, which refines nothing."""
-OUTSIDE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
-"""The name of a method outside this folder: MODULE:CLASS."""
 _ADDED: dict[str, type[nn.Module]] = {}
+"""Methods outside this folder by their names MODULE:CLASS."""
 
 
 def names() -> list[str]:
@@ -77,44 +73,14 @@ def add(name: str) -> str:
     str
         The same name.
     """
-    if ":" not in name or name in _ADDED:
-        return name
-    if (parts := OUTSIDE.fullmatch(name)) is None:
-        raise InputError(f"{name!r} is not a name of the form MODULE:CLASS")
-    try:
-        with _working_folder_last():
-            module = import_module(parts[1])
-    except Exception as error:
-        said = " ".join(str(error).split())
-        raise InputError(
-            f"cannot import {parts[1]!r} for {name!r} ({type(error).__name__}: {said}); it must be "
-            "installed, or in the working folder"
-        ) from error
-    refiner = getattr(module, parts[2], None)
-    if not (isinstance(refiner, type) and issubclass(refiner, nn.Module)):
-        raise InputError(
-            f"{name!r}: {parts[2]} is not a class of {parts[1]} derived from nn.Module"
-        )
-    _ADDED[name] = refiner
+    if ":" in name and name not in _ADDED:
+        _ADDED[name] = import_named(name, "nn.Module", nn.Module)
     return name
 
 
 def added() -> list[str]:
     """The names that `add` has made known in this process."""
     return list(_ADDED)
-
-
-@contextmanager
-def _working_folder_last() -> Iterator[None]:
-    """Only while the module is imported, and after all others: nothing installed is hidden by it."""
-    folder = str(Path.cwd())
-    sys.path.append(folder)
-    invalidate_caches()
-    try:
-        yield
-    finally:
-        if sys.path[-1:] == [folder]:  # unless the module has changed it
-            sys.path.pop()
 
 
 def resolve(name: str) -> str:
@@ -161,10 +127,44 @@ def weights_of(
     """(..., U, D) -> (..., U, N): what a method says, with the labeled examples if it needs them.
 
     The prototypes are (..., N, D), the labeled examples (..., S, D), their one-hot classes (..., S, N).
+    Weights that cannot be used raise `InputError`.
     """
     more = (support, labels) if getattr(refiner, "needs_support", False) else ()
     weights: Tensor = refiner(unlabeled, prototypes, *more)
+    check_weights(refiner, weights, unlabeled, prototypes)
     return weights
+
+
+def check_weights(
+    refiner: nn.Module, weights: object, unlabeled: Tensor, prototypes: Tensor
+) -> None:
+    """Raise an error that names the method if its weights do not fit its inputs, or are not finite.
+
+    Values are not looked at while gradients are recorded: training checks the loss instead.
+    """
+    lead = torch.broadcast_shapes(unlabeled.shape[:-2], prototypes.shape[:-2])
+    count, classes = unlabeled.shape[-2], prototypes.shape[-2]
+    needed = (*lead, count, classes)
+    told = f"the refiner {type(refiner).__module__}:{type(refiner).__qualname__} returned"
+    if not isinstance(weights, Tensor):
+        raise InputError(f"{told} {type(weights).__name__}, not weights {needed}")
+    if weights.shape != needed:
+        raise InputError(
+            f"{told} weights {tuple(weights.shape)}, not {needed}: one for each of {count} unlabeled "
+            f"examples and {classes} classes"
+        )
+    if torch.promote_types(weights.dtype, prototypes.dtype) != prototypes.dtype:
+        raise InputError(f"{told} weights of {weights.dtype}; its inputs are {prototypes.dtype}")
+    if weights.device != prototypes.device:
+        raise InputError(
+            f"{told} weights on {weights.device}; its inputs are on {unlabeled.device}"
+        )
+    if unlabeled.requires_grad or torch.compiler.is_compiling():
+        return
+    if wrong := int((~weights.isfinite()).sum()):
+        raise InputError(
+            f"{told} NaN or infinity: {wrong:,} of {weights.numel():,} weights {needed}"
+        )
 
 
 def refined_prototypes(

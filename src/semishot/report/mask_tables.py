@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from semishot.errors import counted
 from semishot.paper.published import title
 from semishot.report.charts import Chart, Steps
 from semishot.report.grouping import departures
@@ -121,12 +122,19 @@ def masks_grid(records: Sequence[MaskRecord]) -> Grid:
 
 
 def mask_counts(records: Sequence[MaskRecord]) -> dict[str, list[int]]:
-    """Images of all runs by mask value: of the episode's classes (`others`), and distractors."""
+    """Images of all runs together by mask value: of the episode's classes (`others`), and distractors."""
     histograms = [r["mask_histogram"] for r in records if "mask_histogram" in r]
     return {
         "others": np.sum([histogram["others"] for histogram in histograms], 0).tolist(),
         "distractors": np.sum([histogram["distractors"] for histogram in histograms], 0).tolist(),
     }
+
+
+def counted_together(records: Sequence[MaskRecord]) -> str:
+    """The runs whose images `mask_counts` counts: `10 runs of ren2018`."""
+    settings = zip(records, settings_of_runs(records), strict=True)
+    kinds = Counter(setting for record, setting in settings if "mask_histogram" in record)
+    return " and ".join(f"{counted(runs, 'run')} of {setting}" for setting, runs in kinds.items())
 
 
 def mask_findings(records: Sequence[MaskRecord]) -> str:
@@ -137,9 +145,10 @@ def mask_findings(records: Sequence[MaskRecord]) -> str:
     high = sum(counts["others"][-tenth:]) / sum(counts["others"])
     coefficient = np.mean([r["bimodality"] for r in records if "bimodality" in r])
     return (
-        f"{low:.1%} of the distractors have a mask below 0.1 and {high:.1%} of the other images one "
-        f"above 0.9; Sarle's bimodality coefficient is {coefficient:.2f} (0.33 for a normal "
-        "distribution, 0.56 for a uniform one, 1 for two points)."
+        f"Counted together over {counted_together(records)}, {low:.1%} of the distractors have a mask below "
+        f"0.1 and {high:.1%} of the other images one above 0.9; the mean of Sarle's bimodality coefficient "
+        f"of a run is {coefficient:.2f} (0.33 for a normal distribution, 0.56 for a uniform one, 1 for two "
+        "points)."
     )
 
 
@@ -154,7 +163,7 @@ def mask_chart(records: Sequence[MaskRecord]) -> Chart:
         )
     ]
     return Chart(
-        "Mask values",
+        f"Mask values, {counted_together(records)} together",
         "mask of an unlabeled image (largest over the classes)",
         "% of the images of its kind",
         lines,

@@ -99,6 +99,7 @@ def draw_masks(records: Sequence[MaskRecord], out: Path) -> None:
         assert isinstance(line, Steps)
         style = {"alpha": 0.45, "edgecolor": color, "facecolor": color, "hatch": hatch}
         left.stairs(line.heights, line.edges, fill=True, label=line.label, **style)
+    left.set_title(chart.title, fontsize=12)
     left.set_xlabel(chart.x_label, fontsize=12)
     left.set_ylabel(chart.y_label, fontsize=12)
     left.legend(fontsize=12, frameon=False, loc="upper center")

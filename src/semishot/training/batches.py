@@ -22,7 +22,7 @@ def labeled_images(images: ClassImages) -> Indices:
     return np.stack([images.order[labeled], label[labeled]])
 
 
-def batch_places(images: int, seed: int, step: int, batch: int = BATCH) -> Indices:
+def batch_places(images: int, seed: int, step: int, batch: int) -> Indices:
     """(B,), which labeled images update `step` takes: epoch after epoch, each in its own order."""
     position = np.arange(step * batch, (step + 1) * batch)
     orders = {

@@ -3,10 +3,9 @@
 Letters: R runs, E updates, B images of a batch, I labeled images.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,13 @@ from torch import Tensor
 from semishot.data.pool import ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
-from semishot.network.classifier import CosineHead, LinearClassifier, LinearHead, TurnedClassifier
+from semishot.network.classifier import (
+    QUARTERS,
+    CosineHead,
+    LinearClassifier,
+    LinearHead,
+    TurnedClassifier,
+)
 from semishot.network.encoder import ConvEncoder, embedding_features
 from semishot.system.devices import device_name
 from semishot.training import loop
@@ -28,7 +33,6 @@ from semishot.training.chunks import (
     changes_images,
     draw_chunks,
     image_maps,
-    images_on,
     updates_that_fit,
 )
 from semishot.training.config import Classification, Recipe
@@ -43,13 +47,16 @@ from semishot.training.update import (
     plain_chunk,
 )
 
-RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
-"""As in the authors' code; the paper does not specify it."""
+AUTHORS_RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
+"""Of the linear classifiers of Table 5, as in the authors' code; the paper does not specify it."""
 
 
 @dataclass(frozen=True)
-class Pretraining:
-    """The settings of a pre-training, apart from its seeds."""
+class ClassificationRequest:
+    """Train encoders to classify the training classes of this pool, by this recipe, on this device.
+
+    Which split seeds, and where to keep them, is said apart: their files are named after these settings.
+    """
 
     pool: ImagePool
     recipe: Recipe
@@ -82,15 +89,16 @@ def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEnco
 
 
 def train_classifiers(
-    request: Pretraining,
+    request: ClassificationRequest,
     seeds: Sequence[int],
     folder: Path,
     observer: loop.Observer,
-    images: Tensor | None = None,
+    images: Tensor | None,
 ) -> Generator[Event, None, ConvEncoder]:
     """The cross-entropy over all training classes, each run on its own labeled split.
 
-    It resumes from the checkpoint in `folder`, if there is one, and saves others there.
+    It resumes from the checkpoint in `folder`, if there is one, and saves others there. `images` are the
+    pool's, on the device; if None, each chunk brings its own.
     """
     pool, recipe, device = request.pool, request.recipe, request.device
     model = classifier(request, seeds).to(device).train()
@@ -98,7 +106,6 @@ def train_classifiers(
     optimizer = loop.build_optimizer(recipe, model.encoder, model, captured)
     step = loop.resume(folder, model, optimizer, recipe.updates)
     every = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    images = images_on(pool, device) if images is None else images
     together = len(seeds) * request.images
     pace = Pace(every, every if images is not None else updates_that_fit(every, together, pool))
     names = [f"split seed {seed}" for seed in seeds]
@@ -121,14 +128,16 @@ def train_classifiers(
 
 
 def deterministic(run_chunk: RunChunk) -> RunChunk:
-    def run(chunk: Chunk) -> Any:
+    def run(chunk: Chunk) -> Callable[[], Tensor]:
         with deterministic_cudnn():
             return run_chunk(chunk)
 
     return run
 
 
-def classifier(request: Pretraining, seeds: Sequence[int]) -> LinearClassifier | TurnedClassifier:
+def classifier(
+    request: ClassificationRequest, seeds: Sequence[int]
+) -> LinearClassifier | TurnedClassifier:
     """Untrained, as the request wants it."""
     pool, first = request.pool, request.first
     encoder = untrained(pool, request.recipe, seeds)
@@ -137,7 +146,7 @@ def classifier(request: Pretraining, seeds: Sequence[int]) -> LinearClassifier |
     if first is None:
         head = LinearHead(features, classes, seeds)
         return LinearClassifier(encoder, head, 1 if request.scale_bug else 255)
-    quarters = CosineHead(features, 4, seeds, first.scale) if first.rotation_loss else None
+    quarters = CosineHead(features, QUARTERS, seeds, first.scale) if first.rotation_loss else None
     return TurnedClassifier(
         encoder,
         CosineHead(features, classes, seeds, first.scale),
@@ -147,7 +156,7 @@ def classifier(request: Pretraining, seeds: Sequence[int]) -> LinearClassifier |
     )
 
 
-def labeled_batches(request: Pretraining, seeds: Sequence[int]) -> Draw:
+def labeled_batches(request: ClassificationRequest, seeds: Sequence[int]) -> Draw:
     """Batches of each run's labeled images, their classes, and for a cosine classifier their maps."""
     pool, recipe, batch = request.pool, request.recipe, request.batch
     classes, fraction = pool.of_split("train"), recipe.labeled_fraction

@@ -1,11 +1,8 @@
 """A trained fleet -> per-episode accuracies -> records. Every test image is embedded once per run."""
 
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +14,7 @@ from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool, Split
 from semishot.data.splits import ClassImages, all_labeled
 from semishot.errors import InputError, check_number
-from semishot.network.encoder import BLOCKS
+from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
 from semishot.training.config import (
@@ -27,15 +24,11 @@ from semishot.training.config import (
     FleetConfig,
 )
 from semishot.training.episode_streams import EpisodeStreams, streams_of
-from semishot.training.fleets import find_model, load_model, save_model
+from semishot.training.fleets import find_model, load_model
 from semishot.training.origin import TRAINING_FILE, Training, data_state, training_of
-from semishot.training.records import (
-    AccuracyRecord,
-    Measurement,
-    accuracy_records,
-    without_episodes,
-)
-from semishot.training.requests import EPISODES, EvaluationRequest, PickRequest, Where
+from semishot.training.records import AccuracyRecord, Measurement, accuracy_records
+from semishot.training.requests import EPISODES, EvaluationRequest, Where
+from semishot.training.trial import try_scoring
 
 MOST_EPISODES = 10**6
 EMBED_BATCH = 256
@@ -61,7 +54,7 @@ def embed_classes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> Tens
 
 @torch.inference_mode()
 def episode_accuracies(
-    model: ProtoNet, embeddings: Tensor, streams: EpisodeStreams, episodes: int = EPISODES
+    model: ProtoNet, embeddings: Tensor, streams: EpisodeStreams, episodes: int
 ) -> NDArray[np.float64]:
     """(R, E): the share of an episode's queries that run r gets right, from the embeddings (R, I, D)
     of the images that all streams draw from."""
@@ -106,9 +99,9 @@ def evaluate(
 
 
 def embedding_bytes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> int:
-    encoder = model.encoder
-    cells = np.prod([side // 2**BLOCKS for side in pool.images.shape[-2:]])
-    return int(encoder.runs * len(images.order) * encoder.filters * cells * 4)
+    """In float32, of all runs."""
+    features = embedding_features(model.encoder.filters, pool.images.shape[-2:])
+    return model.encoder.runs * len(images.order) * features * 4
 
 
 def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRecord]:
@@ -125,6 +118,9 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
     if refiner is not None and trained != {refine.ALIASES.get(refiner) or refiner}:
         name, other = at_test(config, refiner)
         model = model.refined_by(other)
+        if ":" in name:
+            _, _, *size = pool.images.shape
+            try_scoring(model, shape, embedding_features(config.recipe.filters, size))
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
     (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes=request.episodes)
@@ -168,31 +164,3 @@ def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
         )
     inference = supervised and name == "soft_kmeans"  # the paper's second row
     return SEMI_SUPERVISED_INFERENCE if inference else name, module
-
-
-def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> dict[str, Any]:
-    """Save the run of one method that is best on the validation classes, with its test record."""
-    model, shape, device = request.model, request.shape, pick_device(where.device)
-    if out.suffix != ".safetensors":
-        raise InputError(f"the file to write must end in .safetensors, not {out.name!r}")
-    for method in (*request.allow, model):
-        refine.add(method)
-    config, fleet, pool = open_fleet(folder, where.data_root, device)
-    runs = [run for run, member in enumerate(config.members) if member.model == model]
-    if not runs:
-        raise InputError(f"{folder} has no run of {model!r}")
-    seeds = [member.split_seed for member in config.members]
-    (accuracies,) = evaluate(fleet, pool, "val", [shape], seeds)
-    best = max(runs, key=lambda run: accuracies[run].mean())
-    member = config.members[best]
-    alone = replace(config, members=(member,))
-    single = take_run(fleet, best)
-    begun = time.monotonic()
-    (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
-    measurement = Measurement(
-        shape, "test", time.monotonic() - begun, device_name(device), *origin_of(folder, pool)
-    )
-    (record,) = accuracy_records(alone, None, measurement, tested)
-    about = {**without_episodes(record), "val_accuracy": float(accuracies[best].mean())}
-    save_model(out, alone, single, {"result": json.dumps(about)})
-    return about

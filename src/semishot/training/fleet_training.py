@@ -35,7 +35,7 @@ from semishot.training.chunks import (
     training_episodes,
     updates_that_fit,
 )
-from semishot.training.classification import Pretraining
+from semishot.training.classification import ClassificationRequest
 from semishot.training.config import FleetConfig, Recipe, read_config
 from semishot.training.fleet_table import Row
 from semishot.training.fleets import build_fleet, load_model, save_model
@@ -51,6 +51,7 @@ from semishot.training.pretraining import (
     train_together,
 )
 from semishot.training.tensorboard import EventFile
+from semishot.training.trial import try_training
 from semishot.training.update import Chunk, RunChunk, can_fuse, chunk_runner
 from semishot.training.validation import fixed_episodes
 
@@ -146,7 +147,7 @@ def start_from_classifiers(
     assert first is not None
     recipe = config.recipe.of_classification(first)
     seconds = request.checkpoint_seconds
-    classifiers = Pretraining(request.pool, recipe, request.device, False, first, seconds)
+    classifiers = ClassificationRequest(request.pool, recipe, request.device, False, first, seconds)
     seeds = list(dict.fromkeys(member.split_seed for member in config.members))
     kept = request.classifiers or request.folder / CLASSIFIERS
     files = {seed: file_of(classifiers, seed, kept) for seed in seeds}
@@ -188,8 +189,11 @@ def fleet_optimizer(recipe: Recipe, fleet: ProtoNet) -> torch.optim.Optimizer:
     return build_optimizer(recipe, fleet.encoder, fleet, captured)
 
 
-def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
-    """Raise errors early: the folder of another training, or episodes the pool is too small for."""
+def check_fleet(
+    config: FleetConfig, pool: ImagePool, folder: Path, advice: str | None = None
+) -> None:
+    """Raise errors early: the folder of another training, episodes the pool is too small for, a method
+    outside the package that does not work. `advice` is that of `check_enough`."""
     written = folder / "config.json"
     if written.exists() and read_config(written) != config:
         raise InputError(
@@ -198,4 +202,7 @@ def check_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> None:
     for seed in {member.split_seed for member in config.members}:
         check_seed(seed)
     split = labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0)
-    check_enough(split, config.shape)
+    check_enough(split, config.shape, advice=advice)
+    if any(":" in member.model for member in config.members) and unfinished(folder):
+        _, channels, *size = pool.images.shape
+        try_training(config, channels, embedding_features(config.recipe.filters, size))

@@ -63,9 +63,9 @@ class Learner:
     run_names: Sequence[str]
     folder: Path
     pace: Pace
-    checkpoint_seconds: float | None = None
+    checkpoint_seconds: float | None
     """The least time from one checkpoint to the next; None is CHECKPOINT_SECONDS."""
-    sessions: Sessions | None = None
+    sessions: Sessions
     """Where the training is written down, before each of its checkpoints and at its end."""
 
 
@@ -105,12 +105,10 @@ def learn(
         recent.clear()
         seconds = learner.checkpoint_seconds
         if time.monotonic() - saved > (CHECKPOINT_SECONDS if seconds is None else seconds):
-            if learner.sessions is not None:
-                learner.sessions.save()  # first: a checkpoint must not be of a session nobody knows
+            learner.sessions.save()  # first: a checkpoint must not be of a session nobody knows
             save_checkpoint(learner, step)
             saved, event = time.monotonic(), Event.SAVED
-    if learner.sessions is not None:
-        learner.sessions.save()
+    learner.sessions.save()
 
 
 def check_weights(learner: Learner, step: int) -> None:

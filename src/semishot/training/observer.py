@@ -20,7 +20,7 @@ class FleetObserver:
     row: Row
     validation: Validation | None
     event_file: EventFile | None
-    before: int = 0
+    before: int
     """Updates of the classification before the episodes."""
 
     def begin(self, step: int) -> None:

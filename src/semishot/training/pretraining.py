@@ -21,7 +21,8 @@ from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop
 from semishot.training.checkpoints import LOCK_FILE
-from semishot.training.classification import Pretraining, train_classifiers, untrained
+from semishot.training.chunks import images_on
+from semishot.training.classification import ClassificationRequest, train_classifiers, untrained
 from semishot.training.loop import Event
 from semishot.training.origin import TRAINING_FILE, Session, Training, read_sessions, training_of
 
@@ -30,7 +31,7 @@ CLASSIFIERS = "pretrained-classifiers"
 
 
 def pretrained_encoders(
-    request: Pretraining, seeds: Sequence[int], runs: Path
+    request: ClassificationRequest, seeds: Sequence[int], runs: Path
 ) -> list[ConvEncoder]:
     """One encoder per split seed, read from the files below `runs`, or trained now and saved there."""
     folder = runs / request.pool.name / CLASSIFIERS
@@ -38,26 +39,27 @@ def pretrained_encoders(
     together = max(1, len(seeds)) if request.device.type == "cuda" else 1
     groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
     groups = [group for group in groups if _unfinished([files[seed] for seed in group])]
-    images = sum(map(len, groups)) * request.recipe.updates * request.images
-    with meter("pre-training", images, "images") as progress:
+    total = sum(map(len, groups)) * request.recipe.updates * request.images
+    images = images_on(request.pool, request.device) if groups else None
+    with meter("pre-training", total, "images") as progress:
         for group in groups:
             own = {seed: files[seed] for seed in group}
             observer = MeterObserver(progress, len(group) * request.images)
-            for _ in train_together(request, own, observer):
+            for _ in train_together(request, own, observer, images):
                 pass
     return [load_encoder(request, files[seed]) for seed in seeds]
 
 
 def train_together(
-    request: Pretraining,
+    request: ClassificationRequest,
     files: Mapping[int, Path],
     observer: loop.Observer,
-    images: Tensor | None = None,
+    images: Tensor | None,
 ) -> Iterator[Event]:
     """Train these seeds as one network and save a file for each, unless another process has done so.
 
     If only some are missing, all are trained again: they share their checkpoints. It yields while the device
-    works, and while another process trains these seeds. `images` are the pool's, if they are on the device.
+    works, and while another process trains these seeds. `images` are as in `train_classifiers`.
     """
     seeds, folder = list(files), checkpoint_folder(list(files.values()))
     if not _unfinished(list(files.values())):  # they may be on a read-only disk
@@ -98,7 +100,9 @@ class MeterObserver:
         """There is no log."""
 
 
-def training_of_encoder(request: Pretraining, seed: int, runs: Path) -> dict[str, Training]:
+def training_of_encoder(
+    request: ClassificationRequest, seed: int, runs: Path
+) -> dict[str, Training]:
     """`training` of a record with the encoder of this seed."""
     folder = runs / request.pool.name / CLASSIFIERS
     return training_of(file_of(request, seed, folder).with_suffix(".json"))
@@ -110,7 +114,7 @@ def sessions_of(files: Iterable[Path]) -> list[Session]:
     return [session for place, session in enumerate(held) if session not in held[:place]]
 
 
-def file_of(request: Pretraining, seed: int, folder: Path) -> Path:
+def file_of(request: ClassificationRequest, seed: int, folder: Path) -> Path:
     """The file of a seed, named after all settings of the training."""
     recipe, first = request.recipe, request.first
     settings: dict[str, Any] = {
@@ -141,7 +145,7 @@ def _unfinished(files: Sequence[Path]) -> bool:
     return leftovers or not all(map(is_whole, files))
 
 
-def load_encoder(request: Pretraining, path: Path) -> ConvEncoder:
+def load_encoder(request: ClassificationRequest, path: Path) -> ConvEncoder:
     """A fleet of one run."""
     encoder = untrained(request.pool, request.recipe, [0])
     encoder.load_state_dict(read_tensors(path)[0])

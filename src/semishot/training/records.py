@@ -151,7 +151,7 @@ class Measurement:
             "episodes": len(accuracies),
             **({"at_test": dict(self.at_test)} if self.at_test else {}),
             "accuracy": float(accuracies.mean()),
-            "accuracy_ci95": float(1.96 * accuracies.std() / len(accuracies) ** 0.5),
+            "accuracy_ci95": half_width(accuracies),
             "episode_accuracies": [round(float(a), 5) for a in accuracies],
         }
 
@@ -166,6 +166,11 @@ class Measurement:
             **({"command": command} if (command := running.command()) else {}),
             **self.training,
         }
+
+
+def half_width(values: NDArray[np.float64]) -> float:
+    """Of the 95 % interval of their mean."""
+    return float(1.96 * values.std() / len(values) ** 0.5)
 
 
 def accuracy_records(

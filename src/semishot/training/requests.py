@@ -111,8 +111,8 @@ class EvaluationRequest:
 class PickRequest:
     """Choose the run of a fleet that is best on the validation classes."""
 
-    model: str = "masked_soft_kmeans"
-    """Which of the fleet's methods."""
+    model: str | None = None
+    """Only runs of this one of the fleet's methods, instead of all."""
     shape: Shape = WITH_DISTRACTORS
     """The episode to judge by."""
     allow: Allow = ()

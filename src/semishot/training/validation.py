@@ -123,7 +123,7 @@ def fixed_episodes(
         most = max(IMAGES, shape.shot + shape.unlabeled + shape.query)
         spread = [classes[i] for i in np.linspace(0, len(classes) - 1, count).astype(int)]
         images = all_labeled([replace(c, count=min(c.count, most)) for c in spread])
-        check_enough(images, shape)
+        check_enough(images, shape, advice="the training is not affected")
     except InputError as error:
         print(f"no accuracy on validation episodes while training: {error}", file=sys.stderr)
         return None
