@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from semishot.data import pool_builder
 from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, save_pool
 from semishot.system.signing import sign
 from support.browser import CHROMIUM, Browser
@@ -25,7 +26,15 @@ TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
 TESTS = str(Path(__file__).parent)
 THOROUGH_FILES = {
-    *("fuzz", "workers", "promises", "test_export", "test_extremes", "test_glyphs", "test_results"),
+    *(
+        "fuzz",
+        "workers",
+        "promises",
+        "test_export",
+        "test_extremes",
+        "test_glyphs",
+        "test_ablations",
+    ),
     *("test_on_workers", "test_embedding_on_workers", "test_pool_builder", "test_reproduce"),
     "test_tensorboard",
 }
@@ -138,6 +147,17 @@ def tiny_pool(tiny_root: Path) -> ImagePool:
     return open_pool(tiny_root / "glyphs")
 
 
+@pytest.fixture
+def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools are built in this process: another one takes most of a second to begin."""
+
+    def read_batches(read: Any, sources: Any, batches: Any, workers: Any) -> Iterator[Any]:
+        for first in batches:
+            yield first, pool_builder._read_batch(read, sources[first : first + pool_builder.BATCH])
+
+    monkeypatch.setattr(pool_builder, "_read_batches", read_batches)
+
+
 @contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
     with lock.open("w") as held:
@@ -166,11 +186,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         made.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests; each opens a context of its own."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
-    opened = Browser(tmp_path_factory.mktemp("profile"))
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Any) -> Iterator[Browser]:
+    opened = Browser(chromium)
     yield opened
     opened.close()
 

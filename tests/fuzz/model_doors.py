@@ -31,6 +31,8 @@ from semishot.sorter.encoders import load_encoder, open_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
+from semishot.system import tensor_files
+from semishot.system.tensor_files import CHECKSUM
 from semishot.training import checkpoints
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate
@@ -78,16 +80,16 @@ def home() -> Path:
     return folder
 
 
-def reseal(data: bytes) -> bytes:
+def with_checksum(data: bytes) -> bytes:
     """The checksum of a safetensors file of ours, where its header can still be read."""
     try:
-        header, rest = checkpoints._parts(data)
-        if checkpoints.SEAL in header.get("__metadata__", {}):
-            del header["__metadata__"][checkpoints.SEAL]
-            header["__metadata__"][checkpoints.SEAL] = checkpoints._digest(header, rest)
-        text = json.dumps(header).encode()
-    except (ValueError, AttributeError, TypeError, RecursionError):
+        header, rest = tensor_files._parts(data)
+    except (ValueError, RecursionError):
         return data
+    about = header.get("__metadata__") if isinstance(header, dict) else None
+    if isinstance(about, dict) and about.pop(CHECKSUM, None):
+        about[CHECKSUM] = tensor_files._digest(header, rest)
+    text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + rest
 
 
@@ -388,8 +390,8 @@ def open_segment(data: bytes, folder: Path) -> None:
 
 
 MODEL_DOORS = [
-    Door("saved classifiers", classifiers, open_classifier, odd_header, reseal),
-    Door("trained models", models, open_run, odd_header, reseal),
+    Door("saved classifiers", classifiers, open_classifier, odd_header, with_checksum),
+    Door("trained models", models, open_run, odd_header, with_checksum),
     Door("checkpoints", states, open_state, odd_zip, mend_state),
     Door("embedding caches", segments, open_segment, odd_header),
     Door("npy features", features, open_features, odd_npy),

@@ -25,8 +25,6 @@ from semishot.estimator.strangers import Members, StrangerCount, Strangers
 from semishot.system.tensor_files import read_tensors, write_tensors
 
 FORMAT = "semishot.PrototypeClassifier"
-
-
 GRAPH = ("rows", "passed", "best", "answers", "scoring")
 """Tensors of a graph, beside its prototypes."""
 
@@ -152,9 +150,9 @@ def _model(about: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: int
         answers,
         scoring,
         prototypes,
-        field(about, "graph_weight", "a positive number", is_positive),
-        field(about, "pull", "a number from 0", lambda n: is_number(n) and n >= 0),
-        field(about, "share", "a number from 0 to 1", lambda n: is_number(n) and 0 <= n <= 1),
+        number(about, "graph_weight", "a positive number", is_positive),
+        number(about, "pull", "a number from 0", lambda n: is_number(n) and n >= 0),
+        number(about, "share", "a number from 0 to 1", lambda n: is_number(n) and 0 <= n <= 1),
     )
 
 
@@ -162,7 +160,7 @@ def _space(about: Mapping[str, Any], tensors: Mapping[str, Tensor], width: int) 
     """`width`: the number of coordinates in the space."""
     choices = f"one of {', '.join(NORMALIZATIONS)}"
     normalization = field(about, "normalization", choices, NORMALIZATIONS.__contains__)
-    length = field(about, "length", "a positive number", is_positive)
+    length = number(about, "length", "a positive number", is_positive)
     if "width" not in about:
         return Space(normalization, _shaped(tensors, "center", (width,)), length)
     center = _tensor(tensors, "center")
@@ -172,7 +170,7 @@ def _space(about: Mapping[str, Any], tensors: Mapping[str, Tensor], width: int) 
         center,
         _shaped(tensors, "pivots", (width - 1, len(center))),
         _shaped(tensors, "mix", (width - 1, width - 1)),
-        field(about, "width", "a positive number", is_positive),
+        number(about, "width", "a positive number", is_positive),
     )
 
 
@@ -181,25 +179,25 @@ def _members(about: Mapping[str, Any]) -> Members | None:
     key = "member_scores" if "member_scores" in about else "members"
     if (saved := about.get(key)) is None:
         return None
-    mean = field(saved, "mean", "a number", is_number, key)
-    spread = field(saved, "spread", "a positive number", is_positive, key)
-    freedom = field(saved, "freedom", "a positive number", is_positive, key)
+    mean = number(saved, "mean", "a number", is_number, key)
+    spread = number(saved, "spread", "a positive number", is_positive, key)
+    freedom = number(saved, "freedom", "a positive number", is_positive, key)
     if key == "members":
         return Members(-mean, spread, freedom)
-    skew = field(saved, "skew", "a positive number", is_positive, key)
+    skew = number(saved, "skew", "a positive number", is_positive, key)
     held_out = field(saved, "held_out", "a list of numbers", is_list_of(int, float), key)
     if not all(is_number(each) for each in held_out) or sorted(held_out) != held_out:
         raise InputError(f"{key}.held_out must be ascending numbers")
-    return Members(mean, spread, freedom, skew, tuple(held_out))
+    return Members(mean, spread, freedom, skew, tuple(map(float, held_out)))
 
 
 def _strangers(saved: Any) -> Strangers | None:
     if saved is None:
         return None
     return Strangers(
-        field(saved, "mean", "a number", is_number, "strangers"),
-        field(saved, "variance", "a positive number", is_positive, "strangers"),
-        field(saved, "share", "between 0 and 1", lambda n: is_share(n) and 0 < n < 1, "strangers"),
+        number(saved, "mean", "a number", is_number, "strangers"),
+        number(saved, "variance", "a positive number", is_positive, "strangers"),
+        number(saved, "share", "between 0 and 1", lambda n: is_share(n) and 0 < n < 1, "strangers"),
     )
 
 
@@ -207,7 +205,7 @@ def _count(saved: Any) -> StrangerCount | None:
     if saved is None:
         return None
     return StrangerCount(
-        *(field(saved, name, "a number", is_number, "count") for name in StrangerCount._fields)
+        *(number(saved, name, "a number", is_number, "count") for name in StrangerCount._fields)
     )
 
 
@@ -216,8 +214,8 @@ def _held_out(saved: Any) -> HeldOut | None:
         return None
     return HeldOut(
         field(saved, "examples", "a count", lambda n: type(n) is int and n > 0, "held_out"),
-        field(saved, "accuracy", "from 0 to 1", is_share, "held_out"),
-        field(saved, "probability", "from 0 to 1", is_share, "held_out"),
+        number(saved, "accuracy", "from 0 to 1", is_share, "held_out"),
+        number(saved, "probability", "from 0 to 1", is_share, "held_out"),
     )
 
 
@@ -260,6 +258,13 @@ def field(
     if not is_valid(value := saved.get(name)):
         raise InputError(f"{shown} must be {must}, not {value!r:.40}")
     return value
+
+
+def number(
+    saved: Any, name: str, must: str, is_valid: Callable[[Any], bool], within: str = ""
+) -> float:
+    """The same as a float: a whole number of any size would be one of Python's own."""
+    return float(field(saved, name, must, is_valid, within))
 
 
 def is_a(*kinds: type) -> Callable[[Any], bool]:
