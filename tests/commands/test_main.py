@@ -373,11 +373,13 @@ def test_demo_prints_table1_and_what_its_numbers_say(capsys, monkeypatch):
     assert "glyphs, 5-way 1-shot, M = 5" in out
     assert "standard error (ddof = 1) over 2 splits" in out
     *_, gained, cost, without, against, highest = out.strip().splitlines()
-    assert highest.startswith("The highest row against the next, M = 5: 1-shot, no distractors: ")
-    assert gained.startswith("5 unlabeled images per class gain ")
-    assert cost.startswith("With as many distractors")
+    assert highest.startswith(
+        "The highest row compared with the next, M = 5: 1-shot, no distractors: "
+    )
+    assert gained.startswith("With 5 unlabeled images per class, ")
+    assert cost.startswith("With an equal number of distractors")
     assert without.startswith(
-        "Against Semi-Supervised Inference on the same splits, no distractors: "
+        "Compared with Semi-Supervised Inference on the same splits, no distractors: "
     )
     assert "w/ distractors: " in against
     assert "2 splits, 3 updates, 3 filters" in err  # what it cost is no result

@@ -268,7 +268,7 @@ def test_no_source(tmp_path):
         prepare(tmp_path / "pool", None)
     with pytest.raises(InputError, match="absent is not a folder; --source"):
         prepare(tmp_path / "pool", tmp_path / "absent")
-    with pytest.raises(InputError, match="nothing of miniImageNet in .* it needs"):
+    with pytest.raises(InputError, match="no files of miniImageNet in .* it needs"):
         prepare(tmp_path / "pool", tmp_path)
     with pytest.raises(InputError, match="--splits is 'train,dev'; choose from train,val,test"):
         prepare(tmp_path / "pool", tmp_path, ("train", "dev"))

@@ -294,7 +294,7 @@ def test_no_source(small, tmp_path):
     with pytest.raises(InputError, match="absent is not a folder; --source is a folder with an"):
         prepare(tmp_path / "pool", tmp_path / "absent")
     small.mkdir()
-    fails(small, "nothing of tieredImageNet in .*source: it needs an ILSVRC-12 training tree")
+    fails(small, "no files of tieredImageNet in .*source: it needs an ILSVRC-12 training tree")
 
 
 def test_a_damaged_image_is_named(small):

@@ -189,7 +189,7 @@ def test_more_classes_than_there_may_be(few):
     for number in range(5):
         session.outside_labels._answer_by(f"more {number}", [1])
     said = session.outside_labels.problem
-    assert said.count("1,000 classes are the most; merge or delete some") == 3
+    assert said.count("1,000 classes are the maximum; merge or delete some") == 3
     assert said.endswith(" and 2 more")
 
 

@@ -70,7 +70,7 @@ def test_stopping_says_where_the_answers_are(asked, sent, code):
         said = server.stderr.read()
         assert server.wait(60) == code
     assert said.splitlines() == [
-        f"Answers are kept in {asked.folder}. Ctrl-C ends this; nothing is lost.",
+        f"Answers are kept in {asked.folder}. Press Ctrl-C to stop; nothing is lost.",
         f"stopped; answers are in {asked.folder}",
     ]
 

@@ -150,8 +150,8 @@ def test_runs_of_other_settings_are_no_further_splits():
     assert [t.preset for t in mask_tables.score_summaries(found[:2])] == ["ren2018"]
     assert mask_tables.masks_command(found[:2]).endswith("--preset ren2018 --splits 2")
     assert mask_tables.masks_command(found[2:4]).endswith("--splits 2 --updates 7")
-    assert mask_tables.masks_section(found[2:4]).title.endswith("tells distractors, 7 updates")
-    assert mask_tables.masks_section(found[:2]).title.endswith("tells distractors")
+    assert mask_tables.masks_section(found[2:4]).title.endswith("finds distractors, 7 updates")
+    assert mask_tables.masks_section(found[:2]).title.endswith("finds distractors")
 
 
 def test_whose_mask_values_are_counted_together_is_said():

@@ -229,7 +229,7 @@ def test_numbers_of_a_method_that_was_saved_later_are_told_to_be_old(own, tiny_r
         main(command)
         said = capsys.readouterr().err
         assert f"{own}:Halved was trained on 2" in said
-        assert f"and {own}.py was saved later: if the method is another one now, delete" in said
+        assert f"and {own}.py was saved later: if the method has changed, delete" in said
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_what_was_measured_on_other_images_is_measured_again_on_them(section, co
     for _, each in section.commands:
         assert each.startswith(f"semishot reproduce {command} ")
         assert each.endswith(" --data-root FOLDER")
-    again = f"Again: `{PREPARE}`, then `{section.commands[0][1]}`."
+    again = f"To run it again: `{PREPARE}`, then `{section.commands[0][1]}`."
     assert as_markdown(section).splitlines()[-1].endswith(again)
 
 
@@ -76,13 +76,13 @@ def test_the_usual_images_say_in_a_line_that_the_authors_code_makes_others():
     ):
         (line,) = [line for line in as_text(section).splitlines() if "differently; to" in line]
         assert line == (
-            "On images prepared as usual, reduced with antialiasing and turned exactly. The authors' code "
-            f"prepares them differently; to compare with the paper: `{PREPARE}`, then the same with "
+            "On images prepared as usual, reduced with antialiasing and rotated exactly. The authors' code "
+            f"prepares them differently; to compare with the paper: `{PREPARE}`, then the same command with "
             "`--data-root FOLDER`."
         )
     other = preparations.about_images(table1(preparation="nearest"))
     assert other.startswith(
-        "On images prepared otherwise, reduced to the nearest pixels and turned exactly."
+        "On images prepared in another way, reduced to the nearest pixels and rotated exactly."
     )
     assert PREPARE in other
 
@@ -90,9 +90,9 @@ def test_the_usual_images_say_in_a_line_that_the_authors_code_makes_others():
 def test_the_authors_images_are_said_to_be_theirs_and_other_recipes_say_nothing():
     section = table_sections.table_section("table1", TABLE1, table1(**ELSEWHERE))
     assert section.images.startswith(
-        "On images prepared as the authors' code does it: reduced by OpenCV's"
+        "On images prepared as in the authors' code: reduced by OpenCV's"
     )
-    assert section.images.endswith("Compare this one with the paper.")
+    assert section.images.endswith("Compare this table with the paper.")
     assert table_sections.table_section("table1", TABLE1, table1(preset="semishot")).images == ""
     tiered = table1(dataset="tiered-imagenet", unlabeled=20, query=20)
     assert (
@@ -116,12 +116,12 @@ def test_photographs_say_which_classes_the_paper_was_tested_on(tmp_path):
     )
     assert preparations.about_images(usual) == (
         "On images prepared as usual, with the usual lists of classes. The first version of the authors' "
-        f"code prepares them differently; to compare with the paper: `{prepare}`, then the same with "
+        f"code prepares them differently; to compare with the paper: `{prepare}`, then the same command with "
         "`--data-root FOLDER`."
     )
     assert preparations.about_images(theirs) == (
-        "On images prepared as the first version of the authors' code does it: with the lists of validation "
-        "and test classes exchanged. Compare this one with the paper."
+        "On images prepared as in the first version of the authors' code: with the lists of validation "
+        "and test classes exchanged. Compare this table with the paper."
     )
     assert preparations.prepare_command_of(theirs) == prepare
     publish(usual, tmp_path / "mini-imagenet" / "table2-a.json")
@@ -131,7 +131,7 @@ def test_photographs_say_which_classes_the_paper_was_tested_on(tmp_path):
     assert "| Table 2, mini-imagenet, swapped | ren2018 |" in text
     assert "Tables of `swapped` are on the classes" in text
     assert "Tables of `cubic-warped`" not in text
-    assert "Against the authors' images" not in text  # other classes: no split has a partner
+    assert "Compared with the authors' images" not in text  # other classes: no split has a partner
 
 
 def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_with_them(tmp_path):
@@ -149,12 +149,12 @@ def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_wit
     titles = [line + "\n" for line in text.splitlines() if line.startswith("## ")][1:6]
     assert all(each in title for each, title in zip(order, titles, strict=True)), titles
     # paired: a mean of 3 points with an error of 1
-    where = "Against the authors' images on the same splits, 1-shot, M = 5, w/ distractors"
+    where = "Compared with the authors' images on the same splits, 1-shot, M = 5, w/ distractors"
     said = f"{where}: Masked Soft k-Means +3.00 (t +3.0)"
-    assert text.count(said) == text.count("Against the authors' images") == 1
+    assert text.count(said) == text.count("Compared with the authors' images") == 1
     assert text.index(titles[1].strip()) < text.index(said) < text.index(titles[2].strip())
     said = text.replace("\n", " ")
-    assert "Tables of `cubic-warped` are on images prepared as the authors' code" in said
+    assert "Tables of `cubic-warped` are on images prepared as in the authors' code" in said
     assert "Tables of `swapped`" not in said
     assert "| Table 1, omniglot, cubic-warped | ren2018 | 20,000 | 1 (of 10) | 0 | 0 | 1 |" in text
 
@@ -174,8 +174,8 @@ def test_a_table_is_compared_at_each_of_its_shots(tmp_path):
     text = results.results_markdown(tmp_path)
     for shot in (1, 5):
         where = f"the schedule of the code on the same splits, {shot}-shot, M = 20, no distractors"
-        assert text.count(f"Against {where}: Masked Soft k-Means +1.50 (t +3.0)") == 1
-    assert text.count("Against the schedule of the code") == 2
+        assert text.count(f"Compared with {where}: Masked Soft k-Means +1.50 (t +3.0)") == 1
+    assert text.count("Compared with the schedule of the code") == 2
 
 
 def test_a_table_of_a_preset_that_is_gone_is_still_shown(tmp_path):
@@ -205,9 +205,11 @@ def test_the_schedule_of_the_text_is_compared_with_that_of_the_code_on_the_same_
     for name, rows in {"a": code, "b": text, "c": elsewhere, "d": glyphs}.items():
         publish(rows, tmp_path / "omniglot" / f"table1-{name}.json")
     made = results.results_markdown(tmp_path)
-    where = "Against the schedule of the code on the same splits, 1-shot, M = 5, w/ distractors"
+    where = (
+        "Compared with the schedule of the code on the same splits, 1-shot, M = 5, w/ distractors"
+    )
     assert made.count(f"{where}: Masked Soft k-Means +3.00 (t +3.0)") == 1
-    assert made.count("Against the schedule of the code") == 1
+    assert made.count("Compared with the schedule of the code") == 1
 
 
 def test_the_report_shows_the_authors_images_first_and_how_to_prepare_them():
@@ -228,8 +230,9 @@ def test_settings_of_their_own_for_each_column_at_test_are_said():
     plain, told = {"steps": 10, "cluster": False}, {"steps": 2, "threshold": 0.3}
     both = [record(distractors=h, at_test=own) for h, own in ((0, plain), (5, told))]
     assert table_sections.settings_at_test(both) == [
-        "Masked Soft k-Means has settings of its own for each column at test (no distractors: steps 10, "
-        "cluster no; w/ distractors: steps 2, threshold 0.3): it is told whether there are distractors."
+        "Masked Soft k-Means has another setting at test in each column (no distractors: steps 10, "
+        "cluster no; w/ distractors: steps 2, threshold 0.3), so it uses the knowledge of whether there are "
+        "distractors."
     ]
     assert table_sections.settings_at_test(both[:1]) == []
     assert table_sections.settings_at_test([r | {"at_test": plain} for r in both]) == []

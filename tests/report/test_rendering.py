@@ -82,7 +82,7 @@ def test_text_is_headings_grids_and_findings():
 
 def test_markdown_is_title_words_tables_conclusions_and_origin():
     table = rendering.grid_as_markdown(GRID)
-    origin = "Split seeds 0 to 2; a, b; torch 1; 2026-11-15, 2026-11-16. Again: `semishot again`."
+    origin = "Split seeds 0 to 2; a, b; torch 1; 2026-11-15, 2026-11-16. To run it again: `semishot again`."
     assert rendering.as_markdown(section()) == f"## Title\n\n{table}\n\n{origin}"
     captioned = Grid(GRID.caption, GRID.header, GRID.rows, captioned=True)
     words = section(

@@ -407,7 +407,7 @@ def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "name result files, or folders of them"),
+        ([], "give result files, or folders of them"),
         (["nowhere"], "no results in nowhere: there is no such file or folder"),
         (["."], "no results in ."),
         ([str(TABLE1), "--episodes", "-1"], "--episodes must be at least 0, not -1"),

@@ -238,11 +238,11 @@ def near_the_paper(model: str, h: int, off: float) -> list[dict[str, Any]]:
 def test_a_table_of_the_paper_says_how_it_compares_and_what_was_not_run():
     section = table_sections.table_section("table1", TABLE1, all_records())
     said = [
-        f"1-shot, M = {m}: 0 of 10 cells agree with the paper's (|z| <= 2), 0 above and 10 below it; z is "
+        f"1-shot, M = {m}: 0 of 10 cells agree with the paper's (|z| <= 2), 0 above and 10 below; z ranges "
         f"from {min(scores(m).values()):+.1f} to {max(scores(m).values()):+.1f}."
         for m in (5, 10)
     ]
-    few = "With 3 splits our errors are rough: chance alone exceeds |t| = 4.3 once in 20 times."
+    few = "With 3 splits our errors are rough: by chance alone, |t| exceeds 4.3 once in 20 times."
     assert section.comparison == " ".join([*said, few])
     assert section.conclusions == [section.comparison, *section.findings]
     words = ["Table 1, omniglot", "ren2018", "20,000", "10 (of 10)", "0", "0", "10"]
@@ -266,13 +266,13 @@ def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
     ]
     section = table_sections.table_section("table1", TABLE1, records)
     assert section.comparison.startswith(
-        "1-shot, M = 5: 2 of 4 cells agree with the paper's (|z| <= 2), 1 above and 1 below it;"
+        "1-shot, M = 5: 2 of 4 cells agree with the paper's (|z| <= 2), 1 above and 1 below;"
     )
     (_, _, _, gap, *_), _, (*_, up, _, _, down), *_ = section.grids[0].rows
     assert (shown(gap), tone(gap)) == ("+0.20 (z +1.8)", "")
     assert (tone(up), tone(down)) == ("above", "below")
     alone = table_sections.table_section("table1", TABLE1, [records[0]])
-    assert "1-shot, M = 5: 2 cells of one split each, which has no error." in alone.comparison
+    assert "1-shot, M = 5: 2 cells with one split each, so without an error." in alone.comparison
     assert shown(alone.grids[0].rows[0][3]).startswith("+0.10")
     assert "z" not in shown(alone.grids[0].rows[0][3])
 
@@ -305,16 +305,16 @@ def test_findings_say_what_unlabeled_images_gain_and_distractors_cost_with_t():
     gain = mean("distractor_cluster", 0) - mean("supervised", 0)
     t = paired_t(values("distractor_cluster", 0), values("supervised", 0))
     assert gained == (
-        f"5 unlabeled images per class gain {gain:.1f} points: Soft k-Means + Cluster, the highest, has "
-        f"{mean('distractor_cluster', 0):.1f} % and the supervised model {mean('supervised', 0):.1f} % "
-        f"(paired t {t:+.1f} over 3 splits)."
+        "With 5 unlabeled images per class, Soft k-Means + Cluster, the highest row, has "
+        f"{mean('distractor_cluster', 0):.1f} % and the supervised model {mean('supervised', 0):.1f} %: "
+        f"{gain:+.1f} points (paired t {t:+.1f} over 3 splits)."
     )
     change = mean("soft_kmeans", 5) - mean("soft_kmeans", 0)
     t = paired_t(values("soft_kmeans", 5), values("soft_kmeans", 0))
     assert cost == (
-        f"With as many distractors in the pile, Soft k-Means changes by {change:+.1f} points to "
-        f"{mean('soft_kmeans', 5):.1f} % (paired t {t:+.1f}); Masked Soft k-Means, the highest there, has "
-        f"{mean('masked_soft_kmeans', 5):.1f} %."
+        f"With an equal number of distractors in the pile, Soft k-Means changes by {change:+.1f} points to "
+        f"{mean('soft_kmeans', 5):.1f} % (paired t {t:+.1f}); Masked Soft k-Means, the highest row "
+        f"there, has {mean('masked_soft_kmeans', 5):.1f} %."
     )
 
 
@@ -326,9 +326,9 @@ def test_what_gains_nothing_or_perhaps_by_chance_is_said_so():
         ]
         return table_sections.findings(changed, 1, 5)[0]
 
-    assert "per class gain nothing: " in gained([0.8, 0.8, 0.8])
-    assert "gain 1.0 points, which may be chance: " in gained([0.9, 0.9, 0.93])
-    assert "gain 1.0 points: " in gained([0.909, 0.91, 0.911])
+    assert " %: no gain (" in gained([0.8, 0.8, 0.8])
+    assert " %: +1.0 points, which may be chance (" in gained([0.9, 0.9, 0.93])
+    assert " %: +1.0 points (" in gained([0.909, 0.91, 0.911])
     one = [r for r in all_records() if r["split_seed"] == 0]
     assert table_sections.findings(one, 1, 5)[0].endswith("(one split, no error).")
 
@@ -340,12 +340,12 @@ def test_methods_are_compared_with_inference_alone_split_by_split():
         ours, theirs = ([100 * noisy(m, h, s) for s in range(SPLITS)] for m in (model, base))
         mean, _ = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
         assert f"Masked Soft k-Means {mean:+.2f} (t {paired_t(ours, theirs):+.1f})" in said
-        assert "chance exceeds |t| = 4.3 once in 20 times" in said
+        assert "by chance, |t| exceeds 4.3 once in 20 times" in said
     assert "no distractors: " in without
     assert table_sections.against_inference(all_records()[:3], 1, 5) == []
     fewer = [r for r in noisy_records() if (r["model"], r["split_seed"]) != (model, 2)]
     for said in table_sections.against_inference(fewer, 1, 5):
-        assert "chance exceeds |t| = 12.7 (2 splits) and |t| = 4.3 (3 splits) once in 20" in said
+        assert "by chance, |t| exceeds 12.7 (2 splits) and 4.3 (3 splits) once in 20" in said
 
 
 def test_what_is_gained_is_told_on_the_splits_that_both_have():
@@ -354,8 +354,8 @@ def test_what_is_gained_is_told_on_the_splits_that_both_have():
     rows += [run("masked_soft_kmeans", 0, 5, 0, 0.85)]
     (said,) = table_sections.findings(rows, 1, 5)
     assert said == (
-        "5 unlabeled images per class gain nothing: Masked Soft k-Means, the highest, has 85.0 % and the "
-        "supervised model 90.0 % (one split, no error)."
+        "With 5 unlabeled images per class, Masked Soft k-Means, the highest row, has 85.0 % and the "
+        "supervised model 90.0 %: no gain (one split, no error)."
     )
     rows[-1] |= {"split_seed": 2}
     assert table_sections.findings(rows, 1, 5) == []
@@ -440,8 +440,8 @@ def test_the_highest_row_is_compared_with_the_next_on_the_splits_of_both():
     rows += [run("soft_kmeans", 5, 5, 0, 0.3)]  # alone in its column
     # over splits 0 and 1: 10 and 9 points, 9.5 with an error of 0.5; one degree of freedom
     assert table_sections.the_highest(rows, [(1, 5)]) == [
-        "The highest row against the next, M = 5: 1-shot, no distractors: Soft k-Means +9.50 against Masked "
-        "Soft k-Means (t +19.0, 2 splits)."
+        "The highest row compared with the next, M = 5: 1-shot, no distractors: Soft k-Means +9.50 over "
+        "Masked Soft k-Means (t +19.0, 2 splits)."
     ]
     near = [run("soft_kmeans", 0, 5, seed, 0.8 + 0.1 * seed) for seed in (0, 1)]
     near += [run("supervised", 0, 5, seed, 0.8) for seed in (0, 1)]

@@ -249,8 +249,8 @@ def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
     assert f"out holds a pile sorted by --apply {how}: pass that to sort it again, or" in refused
     done = {
         "move": "24 files moved back",
-        "copy": "24 copies removed; your files are where they were",
-        "link": "24 links removed; your files are where they were",
+        "copy": "24 copies removed; your files stayed where they were",
+        "link": "24 links removed; your files stayed where they were",
     }
     assert printed(capsys, "undo", "out") == f"{done[how]}\n"
     assert {p: p.read_bytes() for p in pile.rglob("*.png")} == before
@@ -689,7 +689,7 @@ def test_an_undo_that_cannot_be_whole_says_so(capsys, tmp_path):
         main(["undo", "out"])
     assert caught.value.code == 1
     out, err = capsys.readouterr()
-    assert out == "5 copies removed; your files are where they were\n"
+    assert out == "5 copies removed; your files stayed where they were\n"
     assert f"not undone: {changed}: it has changed since it was sorted" in err
     assert "semishot: 1 of 6 could not be undone; put them back and undo again, or delete" in err
     assert changed.read_text() == "edited"

@@ -151,7 +151,7 @@ def test_corrections_sort_again_without_undo(capsys, given, how):
     )
     save(draw("cross", 200), Path("pile/late/cross-9.png"))
     looked = printed(capsys, *given)
-    assert "out/sorted is as it was: pass --apply to sort it again." in looked
+    assert "out/sorted is unchanged: pass --apply to sort it again." in looked
     assert "circle/circle-0.png" in sorted_files()
     said = printed(capsys, *given, "--apply", how)
     assert "again to out/sorted: 25 files in their folders; `semishot undo out` undoes it" in said
@@ -320,7 +320,7 @@ def test_an_encoder_near_chance_is_warned_about(capsys):
         np.save("labels.npy", labels)
         given = ["classify", "--labeled", "known.npy", "--labels", "labels.npy"]
         said = printed(capsys, *given, "--unlabeled", "pile.npy", "--out", f"out{seed}")
-        warned.append("are predicted right, hardly more than by chance: these features" in said)
+        warned.append("are predicted right, hardly better than by chance: these features" in said)
     assert sum(warned[:5]) >= 4
     assert not warned[5]
 
@@ -509,7 +509,7 @@ def test_a_pile_that_was_moved_after_it_was_linked_is_linked_where_it_is(capsys,
 def test_links_of_a_moved_pile_stay_unless_it_is_sorted_again(capsys, linked):
     said = printed(capsys, *linked)
     assert "Note: 1 correction is used." in said
-    assert "out/sorted is as it was: pass --apply to sort it again" in said
+    assert "out/sorted is unchanged: pass --apply to sort it again" in said
     assert set(links().values()) == {"pile"}
     assert printed(capsys, "undo", "out").startswith("23 links removed")
 

@@ -171,7 +171,7 @@ def test_an_encoder_that_is_not_there_is_one_line(run_folder, monkeypatch):
     ):
         open_encoder("photo")
     for place in ("", "#2", "#x", "#-1"):
-        with pytest.raises(InputError, match="holds 2 runs: name one, as in .*#1"):
+        with pytest.raises(InputError, match="holds 2 runs: choose one, as in .*#1"):
             open_encoder(f"{run_folder}{place}")
     for missing in ("efficientnet_lite_pytorch", "timm"):
         monkeypatch.setitem(sys.modules, missing, None)

@@ -268,8 +268,10 @@ def test_a_journal_of_version_0_1_is_sorted_again(tmp_path):
 
 def test_what_undo_did_is_said():
     assert Undone("move", 1, []).line() == "1 file moved back"
-    assert Undone("copy", 1, []).line() == "1 copy removed; your files are where they were"
-    assert Undone("link", 1200, []).line() == "1,200 links removed; your files are where they were"
+    assert Undone("copy", 1, []).line() == "1 copy removed; your files stayed where they were"
+    assert (
+        Undone("link", 1200, []).line() == "1,200 links removed; your files stayed where they were"
+    )
 
 
 def test_nothing_is_overwritten(how, tmp_path):
@@ -312,7 +314,7 @@ def test_what_has_changed_is_left_and_named(tmp_path):
     count, problems = undone(tmp_path / "out")
     assert count == 0
     assert any("it has changed since it was sorted" in line for line in problems)
-    assert any("is there again, with another content" in line for line in problems)
+    assert any("exists again, with different content" in line for line in problems)
     assert len(problems) == 2  # what was not sorted is not undone
     assert (tmp_path / "out/sorted/dog/c.jpg").read_text() == "edited after it"
     assert wanted[1][0].read_text() == "another one in the old place"
@@ -336,7 +338,7 @@ def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch, er
         with pytest.raises(OSError, match=os.strerror(error)) as caught:
             complete(ready)
     assert caught.value.filename == str(tmp_path / "out/sorted/dog/c.jpg")
-    assert "(2 of 4 files copied, the others are where they were)" in str(caught.value)
+    assert "(2 of 4 files copied, the others stayed where they were)" in str(caught.value)
     assert not read_journal(tmp_path / "out").done
     assert sorted_names(tmp_path) == {"cat/x.jpg", "cat/x~2.jpg"}
     assert complete(read_journal(tmp_path / "out")).problems == []

@@ -206,7 +206,7 @@ def test_a_forbidden_file_is_its_own_problem(error, tmp_path, forbid):
     source = wanted[1][0]
     forbid(source, error)
     outcome = complete(plan(tmp_path / "out", "move", wanted))
-    assert outcome.counts() == "3 files moved, 1 is where it was"
+    assert outcome.counts() == "3 files moved, 1 stayed where it was"
     assert outcome.problems == [f"{source}: {os.strerror(error)}"]
     assert source.stat().st_nlink == 1
     assert sorted_names(tmp_path) == {"cat/x.jpg", "dog/c.jpg", "stranger/d.jpg"}
@@ -234,7 +234,7 @@ def test_after_a_kill_a_forbidden_file_has_one_name_again(tmp_path, forbid):
     target.parent.mkdir(parents=True)
     os.link(wanted[2][0], target)
     forbid(wanted[2][0], calls=("unlink",))
-    assert complete(sorting).counts() == "3 files moved, 1 is where it was"
+    assert complete(sorting).counts() == "3 files moved, 1 stayed where it was"
     assert not target.exists()
     assert wanted[2][0].stat().st_nlink == 1
     forbid(None)
@@ -254,7 +254,7 @@ def test_sorted_again_a_forbidden_file_stays_in_its_class(tmp_path, forbid):
     again = resort(tmp_path, "move", CHANGED)
     forbid(again.earlier(again.steps[1]))
     outcome = complete(again)
-    assert outcome.counts(again=True) == "3 files in their folders, 1 is where it was"
+    assert outcome.counts(again=True) == "3 files in their folders, 1 stayed where it was"
     forbid(None)
     assert undone(tmp_path / "out") == (4, [])
     assert state(tmp_path) == before
@@ -381,16 +381,16 @@ def test_a_command_says_what_is_where_and_tries_again(capsys, tmp_path, monkeypa
     forbidden = tmp_path / "pile/more/cross-0.png"
     forbid(forbidden)
     said = failed(capsys, *command, "--apply", "move")
-    where = "to out/sorted: 5 files moved, 1 is where it was; `semishot undo out` undoes it."
+    where = "to out/sorted: 5 files moved, 1 stayed where it was; `semishot undo out` undoes it."
     assert where in said.out
     assert f"Not sorted: {forbidden}: Operation not permitted" in said.out
-    line = (
-        "semishot: 1 of 6 files could not be sorted (5 files moved, 1 is where it was); the same "
-    )
+    line = "semishot: 1 of 6 files could not be sorted (5 files moved, 1 stayed where it was); the same "
     assert said.err.splitlines()[-1] == f"{line}command tries again"
     assert forbidden.exists()
     again = failed(capsys, *command, "--apply", "move")
-    assert "sorted again to out/sorted: 5 files in their folders, 1 is where it was" in again.out
+    assert (
+        "sorted again to out/sorted: 5 files in their folders, 1 stayed where it was" in again.out
+    )
     forbid(None)
     assert "6 files in their folders;" in printed(capsys, *command, "--apply", "move")
     assert printed(capsys, "undo", "out") == "6 files moved back\n"
@@ -440,7 +440,7 @@ def test_where_no_key_can_be_stored_what_could_not_be_undone_is_refused(capsys, 
     table = ["classify", "--labeled", "table.csv", "--out", "out", *DRAWN]
     refused = refusal(capsys, *table, "--apply", "move")
     assert "a sorting without --unlabeled could not be undone" in refused
-    assert "set XDG_DATA_HOME to a folder" in refused
+    assert "set XDG_DATA_HOME to a writable folder" in refused
     assert not Path("out").exists()
     Path("few").mkdir()
     refused = refusal(capsys, *table, "--unlabeled", "few", "--apply", "move")

@@ -167,7 +167,7 @@ def test_uint8_pixels_are_given_as_they_are(tmp_path):
     given = images(4)
     encoder = open_encoder(f"onnx:{path}")
     torch.testing.assert_close(encoder.module(given), given.float().mean((1, 2)))
-    with pytest.raises(InputError, match="takes uint8 pixels: leave --encoder-mean and"):
+    with pytest.raises(InputError, match="takes uint8 pixels: drop --encoder-mean and"):
         open_encoder(f"onnx:{path}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.5,)))
 
 
@@ -376,7 +376,7 @@ def test_flags_that_contradict_the_file_or_another_encoder_are_one_line(tmp_path
     given = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", tmp_path / "out"]
     path = means(tmp_path / "m.onnx")
     said = refusal(capsys, *given, "--encoder", f"onnx:{path}", "--encoder-size", 30)
-    assert "takes images of 20 pixels, not 30: leave --encoder-size" in said
+    assert "takes images of 20 pixels, not 30: drop --encoder-size" in said
     said = refusal(capsys, *given, "--encoder", "omniglot", "--encoder-size", 30)
     assert "--encoder-size, -mean, -std, -crop, -output and -tokens are for onnx:FILE" in said
 

@@ -76,7 +76,7 @@ def test_who_waits_says_once_for_whom_and_comes_next(tmp_path, capsys):
             assert path.exists()
         said = capsys.readouterr().err
         assert said.startswith(f"waiting for process {holder.pid} on ")
-        assert said.endswith(f", which is at work in {tmp_path}\n")
+        assert said.endswith(f", which is working in {tmp_path}\n")
         assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -94,7 +94,7 @@ def test_a_holder_is_given_a_moment_to_write_its_name(tmp_path, capsys, monkeypa
         while not lock.announced:
             assert not lock.acquire()
     who = name or "another process"
-    assert capsys.readouterr().err == f"waiting for {who}, which is at work in {tmp_path}\n"
+    assert capsys.readouterr().err == f"waiting for {who}, which is working in {tmp_path}\n"
 
 
 def test_the_lock_of_a_killed_process_is_no_obstacle(tmp_path, capsys):

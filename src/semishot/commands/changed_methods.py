@@ -15,7 +15,7 @@ def tell_of_changed(trained: Iterable[tuple[str, str]]) -> None:
     for method, date in first.items():
         if file := saved_after(method, date):
             print(
-                f"{method} was trained on {date}, and {file.name} was saved later: if the method is another "
-                "one now, delete its run folders, or choose another --runs or --out, to train it again",
+                f"{method} was trained on {date}, and {file.name} was saved later: if the method has "
+                "changed, delete its run folders, or choose another --runs or --out, to train it again",
                 file=sys.stderr,
             )

@@ -15,7 +15,7 @@ Flags = Annotated[T, tyro.conf.arg(name="")]
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON.")]
 Picture = Annotated[Path, tyro.conf.arg(help="The picture: .png, .pdf or .svg.")]
 Tensorboard = Annotated[
-    bool, tyro.conf.arg(help="Leave event files in the run folders too, for TensorBoard.")
+    bool, tyro.conf.arg(help="Also write event files for TensorBoard to the run folders.")
 ]
 
 

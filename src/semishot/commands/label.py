@@ -8,7 +8,7 @@ from semishot.label.requests import LabelRequest
 
 
 def label(request: tyro.conf.PositionalRequiredArgs[Flags[LabelRequest]]) -> None:
-    """Label a pile of images in the browser: click a few, the rest sorts itself, correct, done."""
+    """Label a pile of images in the browser: click a few, and semishot sorts the rest."""
     try:
         from semishot.label.server import label
     except ModuleNotFoundError as error:

@@ -17,7 +17,7 @@ def results(
     """Write the results page and its figures from published result files.
 
     Args:
-        folder: Where `reproduce --publish` has put them.
+        folder: The folder of published result files, as `reproduce --publish` writes them.
         out: The page.
         fill: Other pages, whose marked tables are made from these files too.
     """
@@ -44,6 +44,6 @@ def report(
     from semishot.report.page import write_report
 
     if not sources:
-        raise InputError("name result files, or folders of them")
+        raise InputError("give result files, or folders of them")
     write_report(sources, out, data_root, episodes)
     print(out)

@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "export": sort.export,
     "undo": sort.undo,
     "reproduce": Group(
-        "Train and test whatever a table or figure still lacks; print it beside the paper's.",
+        "Train and test what a table or figure lacks; print it beside the paper's.",
         {
             "table1": reproduce.table_command("table1", "Table 1 (Omniglot)"),
             "table2": reproduce.table_command("table2", "Table 2 (miniImageNet)"),

@@ -59,7 +59,7 @@ def pick(
     """Save the run of a fleet that is best on the validation classes as one small file.
 
     Args:
-        run: A folder left by `semishot train` or `reproduce`.
+        run: A folder written by `semishot train` or `reproduce`.
         out: The file to write, NAME.safetensors.
     """
     from semishot.report.picked_run import picked_as_text

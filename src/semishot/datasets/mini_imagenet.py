@@ -130,7 +130,7 @@ def _build(folder: Path, listed: Listed, form: str, lists: Lists) -> ImagePool:
 def _read_csvs(source: Path, taken: Sequence[Split]) -> Named:
     held = [split for split in taken if (source / f"{split}.csv").is_file()]
     if not held:
-        raise InputError(f"nothing of miniImageNet in {source}: it needs {ACCEPTED}")
+        raise InputError(f"no files of miniImageNet in {source}: it needs {ACCEPTED}")
     _check_present(taken, held, f"no {{}}.csv in {source}")
     named: Named = {split: _read_csv(source / f"{split}.csv") for split in taken}
     for split, classes in named.items():
@@ -162,7 +162,7 @@ def _check_counts(split: Split, classes: Mapping[str, Sequence[object]], path: P
     if len(classes) != CLASSES[split]:
         raise InputError(
             f"{path} has {len(classes)} classes, not the {CLASSES[split]} of the Ravi split; "
-            "the split of Vinyals et al. is another one"
+            "the split of Vinyals et al. is different"
         )
     for name, images in classes.items():
         if len(images) != IMAGES or len(set(images)) != IMAGES:

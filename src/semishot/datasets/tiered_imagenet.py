@@ -73,7 +73,7 @@ def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePo
     del files
     missing = [c for c in known if c.name not in {p.name for p in planned}]
     if not planned:
-        raise InputError(f"nothing of tieredImageNet in {source}: it needs {ACCEPTED}")
+        raise InputError(f"no files of tieredImageNet in {source}: it needs {ACCEPTED}")
     if missing and not partial:
         raise InputError(
             f"{source} lacks {len(missing)} of tieredImageNet's {len(known)} classes, first "

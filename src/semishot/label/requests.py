@@ -12,7 +12,7 @@ from semishot.system.real_paths import real_path
 
 @dataclass(frozen=True)
 class LabelRequest:
-    """Label a pile of images in the browser: click a few, the rest sorts itself."""
+    """Label a pile of images in the browser: click a few, and semishot sorts the rest."""
 
     pile: Path
     """The folder of the pile, which may have subfolders."""
@@ -22,7 +22,7 @@ class LabelRequest:
     """The folder for answers, features, exports and sorted files; by default PILE-labels, beside PILE."""
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
-    onnx:FILE, timm:NAME, or a folder left by `semishot train`."""
+    onnx:FILE, timm:NAME, or a folder written by `semishot train`."""
     cache: Path | None = None
     """Keep features here, for other runs too; by default in OUT/embeddings."""
     port: int = 0

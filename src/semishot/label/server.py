@@ -150,7 +150,7 @@ def announce(request: LabelRequest, address: str) -> None:
             "whoever has the address below can see and sort these images",
             file=sys.stderr,
         )
-    print(f"Answers are kept in {out}. Ctrl-C ends this; nothing is lost.", file=sys.stderr)
+    print(f"Answers are kept in {out}. Press Ctrl-C to stop; nothing is lost.", file=sys.stderr)
     print(address, flush=True)
     if not request.no_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -164,7 +164,7 @@ def alone_in(out: Path) -> Iterator[None]:
     if descriptor is None:
         holder = printable(holder_of(path)) or "another process"
         raise InputError(
-            f"{holder} is labeling in {out}: use its page, or end it, or choose another --out"
+            f"{holder} is labeling in {out}: use its page, stop it, or choose another --out"
         )
     try:
         name_holder(descriptor)

@@ -89,7 +89,7 @@ class Session:
         if unknown and not (self.early and np.isin(unknown, self.snapshot.images).all()):
             if self.reader.progress.phase in ("listing", "reading"):
                 raise NotReadyError("this image has not been read yet")
-            raise ConflictError("this image is not of the pile")
+            raise ConflictError("this image is not in the pile")
         event = self._with_copies(event)
         if self.answers.add(event, key):
             self.outside_labels.answered_since.update(images_in(event))
@@ -195,7 +195,7 @@ class Session:
         with self.published:
             self.published.wait_for(judged, SLOWEST)
         if self.snapshot.event < wanted:
-            raise NotReadyError(self.problem or "the pile is still being judged; try again")
+            raise NotReadyError(self.problem or "the pile is still being sorted; try again")
         return self.snapshot
 
     def _grown(self, rows: int) -> bool:

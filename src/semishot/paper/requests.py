@@ -34,7 +34,7 @@ class TableRequest:
     """Only these rows, as in `--models supervised oslo`: the paper's, any other method by name, or one of
     your own as MODULE:CLASS, imported from the working folder or where it is installed."""
     updates: int | None = None
-    """Training updates instead of the preset's; the schedule is stretched with them."""
+    """Training updates instead of the preset's; the schedule is stretched accordingly."""
     finished: bool = False
     """Train nothing: show what earlier runs have finished."""
     partial: bool = False
@@ -78,7 +78,7 @@ class Table5Request:
     splits: int = 10
     """Seeds 0, 1, ... of the labeled split, the weights and the test episodes."""
     updates: int | None = None
-    """Of the pre-training, instead of 4,000; the schedule is stretched with them."""
+    """Of the pre-training, instead of 4,000; the schedule is stretched accordingly."""
 
     def __post_init__(self) -> None:
         check_number("--splits", self.splits, 1, MOST_SPLITS)

@@ -31,10 +31,10 @@ def ablations_section(records: Sequence[AblationRecord]) -> Section:
         [("all of it", command + data_root_flag(records))],
         prepare_command_of(records),
         about=[
-            f"One change at a time, M = {tests} at test; `difference` is to the preset's own cell, "
+            f"One change at a time, M = {tests} at test. `difference` is from the preset's own cell, "
             f"split by split, with its 95 % interval by Student's t over {splits} splits, and t. If the "
-            "interval holds zero, the change may be worth nothing. `from the paper` is how far it is "
-            "from the paper's cell, with z."
+            "interval contains zero, no effect is established. `from the paper` is the difference from "
+            "the paper's cell, with z."
         ],
     )
 

@@ -15,12 +15,12 @@ AUTHORS_CODE = {
 }
 MADE: dict[Setting, str] = {
     "antialiased": "reduced with antialiasing",
-    "cubic": "reduced by OpenCV's cubic filter, without antialiasing",
-    "linear": "reduced by OpenCV's linear filter, without antialiasing",
+    "cubic": "reduced by OpenCV's cubic filter without antialiasing",
+    "linear": "reduced by OpenCV's linear filter without antialiasing",
     "area": "reduced to means of areas",
     "nearest": "reduced to the nearest pixels",
-    "exact": "turned exactly",
-    "warped": "turned by a warp that also moves them by up to a pixel",
+    "exact": "rotated exactly",
+    "warped": "rotated by a warp that also shifts them by up to a pixel",
     "usual": "with the usual lists of classes",
     "swapped": "with the lists of validation and test classes exchanged",
 }
@@ -64,11 +64,11 @@ def about_images(records: Sequence[Record]) -> str:
     )
     code = AUTHORS_CODE[preparation.dataset]
     if preparation == theirs:
-        return f"On images prepared as {code} does it: {made}. Compare this one with the paper."
-    kind = "prepared otherwise" if preparation.name else "prepared as usual"
+        return f"On images prepared as in {code}: {made}. Compare this table with the paper."
+    kind = "prepared in another way" if preparation.name else "prepared as usual"
     return (
         f"On images {kind}, {made}. {code[0].upper()}{code[1:]} prepares them differently; to compare "
-        f"with the paper: `{prepare_command(theirs)}`, then the same with `--data-root {PLACE}`."
+        f"with the paper: `{prepare_command(theirs)}`, then the same command with `--data-root {PLACE}`."
     )
 
 

@@ -25,7 +25,7 @@ SCORES = {
 }
 """Scores of an unlabeled image: the largest mask over the classes, a probability, a squared distance."""
 NOTE = (
-    "How well a score tells distractors among the unlabeled images of all test episodes; "
+    "How well a score separates distractors from the other unlabeled images of all test episodes; "
     "`within episode` compares a distractor only with images of its own episode. Mean ± standard "
     "error over splits."
 )
@@ -34,7 +34,7 @@ NOTE = (
 def masks_section(records: Sequence[MaskRecord]) -> Section:
     first = records[0]
     other = f", {first['updates']:,} updates" if updates_of(first) else ""
-    measured = f"mask values, and what tells distractors{other}{prepared_as(records)}"
+    measured = f"mask values, and which score finds distractors{other}{prepared_as(records)}"
     return Section(
         f"Figure 7 ({first['dataset']}): {measured}",
         [masks_grid(records)],
@@ -103,7 +103,7 @@ def settings_of_runs(records: Sequence[MaskRecord]) -> list[str]:
 def masks_grid(records: Sequence[MaskRecord]) -> Grid:
     header = ["preset", "model", "score", "splits", "AUROC", "average precision", "within episode"]
     return Grid(
-        "What tells distractors",
+        "Which score finds distractors",
         header,
         [
             [

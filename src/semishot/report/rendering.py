@@ -125,4 +125,4 @@ def origin(section: Section, with_seeds: bool) -> str:
     parts += [provenance.code] if provenance.code else []
     commands = [command for command in (section.prepare, section.commands[0][1]) if command]
     again = ", then ".join(f"`{command}`" for command in commands)
-    return "; ".join([*parts, ", ".join(sorted(provenance.dates))]) + f". Again: {again}."
+    return "; ".join([*parts, ", ".join(sorted(provenance.dates))]) + f". To run it again: {again}."

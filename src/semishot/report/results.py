@@ -30,17 +30,19 @@ LEAD = """# Results
 Generated from the files in `results/` by `semishot results`; do not edit.
 
 Accuracies in %, mean ± standard error over labeled/unlabeled splits (ddof = 1), 600 test episodes per split.
-The paper's ± is as printed: the deviation with ddof = 0 over the square root of 10 splits. z is a difference
-over the errors of both sides, the paper's with ddof = 1 too: a cell agrees with the paper's where |z| <= 2,
-and is above or below it otherwise. t is of a difference between our own splits, paired split by split."""
+The paper's ± is as printed: the deviation with ddof = 0 divided by the square root of 10 splits. z is the
+difference divided by the error of both, the paper's converted to ddof = 1. A cell agrees with the paper's if
+|z| <= 2, and is above or below it otherwise; of 20 cells without any difference, about one exceeds 2 by
+chance. The supervised model has one number for both columns and is counted in both. t belongs to a difference
+between our own runs, paired split by split."""
 DRAWINGS, PHOTOGRAPHS = "omniglot", "mini-imagenet"
 PREPARED = {
-    DRAWINGS: f"""Preset `ren2018` is the paper's recipe; which images it sees is decided by `semishot data
-prepare omniglot`. Tables of `{AUTHORS[DRAWINGS].name}` are on images prepared as the authors' code does it:
-these are the reproduction and stand first. The usual preparation is the default because accuracies are higher
-on its images: the table on them says by how much.""",
+    DRAWINGS: f"""Preset `ren2018` is the paper's recipe; `semishot data prepare omniglot` decides
+which images it sees. Tables of `{AUTHORS[DRAWINGS].name}` are on images prepared as in the authors' code:
+these are the reproduction and come first. The usual preparation is the default because accuracies are higher
+on its images; its table says by how much.""",
     PHOTOGRAPHS: f"""Tables of `{AUTHORS[PHOTOGRAPHS].name}` are on the classes of miniImageNet that the first
-version of the authors' code tested, the usual validation classes: these are the reproduction and stand
+version of the authors' code tested on, the usual validation classes: these are the reproduction and come
 first.""",
 }
 """Said where there are tables of images that were not prepared as usual."""

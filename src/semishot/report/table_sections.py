@@ -37,7 +37,7 @@ OVERVIEW = ["table", "preset", "updates", "cells measured", *VERDICTS]
 
 
 def overview(made: Iterable[Section]) -> Grid:
-    caption = "Cells beside the paper's at the first M: |z| <= 2 agree"
+    caption = "Cells that the paper has too, at the first M; |z| <= 2 agrees"
     return Grid(caption, OVERVIEW, [section.summary for section in made if section.summary])
 
 
@@ -110,17 +110,17 @@ def comparison(table: paper.Table, records: Sequence[Record]) -> str:
         count = verdicts_of(table, records, shot, m)
         where = f"{shot}-shot, M = {m}: "
         if not known:
-            said.append(f"{where}{len(scores)} cells of one split each, which has no error.")
+            said.append(f"{where}{len(scores)} cells with one split each, so without an error.")
             continue
         said.append(
             f"{where}{count['agree']} of {len(known)} cells agree with the paper's (|z| <= 2), "
-            f"{count['above']} above and {count['below']} below it; z is from {min(known):+.1f} to "
+            f"{count['above']} above and {count['below']} below; z ranges from {min(known):+.1f} to "
             f"{max(known):+.1f}."
         )
     splits = len(split_seeds(records))
     if 1 < splits < FEW_SPLITS:
         said.append(
-            f"With {splits} splits our errors are rough: chance alone exceeds |t| = "
+            f"With {splits} splits our errors are rough: by chance alone, |t| exceeds "
             f"{chance(splits):.1f} once in 20 times."
         )
     return " ".join(said)
@@ -160,14 +160,14 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
         known = f"paired t {gap.t:+.1f} over {gap.splits} splits" if gap else "one split, no error"
         gain = both[0] - both[1]
         if gain <= 0:
-            verb = "gain nothing"
+            verb = "no gain"
         elif gap and gap.verdict > 0:
-            verb = f"gain {gain:.1f} points"
+            verb = f"{gain:+.1f} points"
         else:
-            verb = f"gain {gain:.1f} points, which may be chance"
+            verb = f"{gain:+.1f} points, which may be chance"
         said.append(
-            f"{unlabeled} unlabeled images per class {verb}: {paper.title(best)}, the highest, has "
-            f"{both[0]:.1f} % and the supervised model {both[1]:.1f} % ({known})."
+            f"With {unlabeled} unlabeled images per class, {paper.title(best)}, the highest row, has "
+            f"{both[0]:.1f} % and the supervised model {both[1]:.1f} %: {verb} ({known})."
         )
     plain = "soft_kmeans"
     both, gap = on_both((plain, 5), (plain, 0))
@@ -175,9 +175,9 @@ def findings(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
         robust = max(kept, key=lambda model: kept[model])
         known = f"paired t {gap.t:+.1f}" if gap else "one split, no error"
         said.append(
-            f"With as many distractors in the pile, Soft k-Means changes by "
+            f"With an equal number of distractors in the pile, Soft k-Means changes by "
             f"{both[0] - both[1]:+.1f} points to {both[0]:.1f} % ({known}); "
-            f"{paper.title(robust)}, the highest there, has {kept[robust]:.1f} %."
+            f"{paper.title(robust)}, the highest row there, has {kept[robust]:.1f} %."
         )
     return said
 
@@ -197,8 +197,8 @@ def against(
         if gaps:
             splits = max(gap.splits for gap in gaps.values())
             said.append(
-                f"Against {what} on the same splits, {shot}-shot, M = {unlabeled}, {COLUMNS[h]}: "
-                f"{listed(gaps)}; chance exceeds |t| = {chance(splits):.1f} once in 20 times."
+                f"Compared with {what} on the same splits, {shot}-shot, M = {unlabeled}, {COLUMNS[h]}: "
+                f"{listed(gaps)}; by chance, |t| exceeds {chance(splits):.1f} once in 20 times."
             )
     return said
 
@@ -219,11 +219,13 @@ def the_highest(records: Sequence[Record], parts: Sequence[tuple[int, int]]) -> 
             if gap:
                 chanced = "" if gap.verdict > 0 else ", which may be chance"
                 said.append(
-                    f"{shot}-shot, {COLUMNS[h]}: {paper.title(order[0])} {gap.mean:+.2f} against "
+                    f"{shot}-shot, {COLUMNS[h]}: {paper.title(order[0])} {gap.mean:+.2f} over "
                     f"{paper.title(order[1])} (t {gap.t:+.1f}, {gap.splits} splits){chanced}"
                 )
     return (
-        [f"The highest row against the next, M = {parts[0][1]}: {'; '.join(said)}."] if said else []
+        [f"The highest row compared with the next, M = {parts[0][1]}: {'; '.join(said)}."]
+        if said
+        else []
     )
 
 
@@ -237,8 +239,8 @@ def settings_at_test(records: Sequence[Record]) -> list[str]:
             continue
         shown = "; ".join(f"{COLUMNS[h]}: {as_pairs(own)}" for h, own in columns.items())
         said.append(
-            f"{paper.title(model)} has settings of its own for each column at test ({shown}): it is told "
-            "whether there are distractors."
+            f"{paper.title(model)} has another setting at test in each column ({shown}), so it uses "
+            "the knowledge of whether there are distractors."
         )
     return said
 
@@ -253,8 +255,8 @@ def by_chance(gaps: Mapping[str, Paired]) -> str:
     """|t| that chance exceeds, for each number of splits if there are several."""
     counts = sorted({gap.splits for gap in gaps.values()})
     if len(counts) == 1:
-        return f"|t| = {chance(counts[0]):.1f}"
-    return " and ".join(f"|t| = {chance(count):.1f} ({count} splits)" for count in counts)
+        return f"{chance(counts[0]):.1f}"
+    return " and ".join(f"{chance(count):.1f} ({count} splits)" for count in counts)
 
 
 def against_inference(records: Sequence[Record], shot: int, unlabeled: int) -> list[str]:
@@ -270,7 +272,7 @@ def against_inference(records: Sequence[Record], shot: int, unlabeled: int) -> l
         }
         if gaps:
             said.append(
-                f"Against Semi-Supervised Inference on the same splits, {COLUMNS[h]}: {listed(gaps)}; "
-                f"chance exceeds {by_chance(gaps)} once in 20 times."
+                f"Compared with Semi-Supervised Inference on the same splits, {COLUMNS[h]}: "
+                f"{listed(gaps)}; by chance, |t| exceeds {by_chance(gaps)} once in 20 times."
             )
     return said

@@ -93,7 +93,7 @@ def _exclude(state: State, event: Event) -> tuple[str, dict[str, Any]]:
 def _new(state: State, event: Event) -> tuple[str, dict[str, Any]]:
     name, number = _free_name(state, event["name"]), event["class"]
     if len(state.classes) >= MOST_CLASSES:
-        raise ConflictError(f"{MOST_CLASSES:,} classes are the most; merge or delete some")
+        raise ConflictError(f"{MOST_CLASSES:,} classes are the maximum; merge or delete some")
     answers = dict.fromkeys(event["images"], number)
     return f"new class {name}", {"classes": {**state.classes, number: name}, "answers": answers}
 

@@ -160,7 +160,7 @@ def _check(request: ClassifyRequest) -> None:
         raise InputError(f"--reject must be between 0 and 1, not {reject}")
     if features and (request.apply or request.encoder or request.engine):
         raise InputError(
-            "features have no files to sort and are embedded already: leave --apply, --encoder and "
+            "features have no files to sort and are embedded already: drop --apply, --encoder and "
             "--engine"
         )
     if request.labels is not None and not features:

@@ -135,7 +135,7 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
         )
     if encoder.identity != saved.identity:
         raise InputError(
-            f"the encoder {name!r} is not the one of {folder}: its weights or its way to prepare images "
+            f"the encoder {name!r} is not the one of {folder}: its weights or how it prepares images "
             f"have changed; {AGAIN}"
         )
     return encoder

@@ -85,6 +85,6 @@ def compare(
     if worst > TOLERANCE or alone > TOLERANCE or wrong.any() or not (close | agree).all():
         raise InputError(
             f"the ONNX graph and torch disagree by {worst:.2g}, more than {TOLERANCE}, on {takes}: "
-            "nothing was written; please report it with the encoder's name"
+            "nothing was written; please report this with the encoder's name"
         )
     return worst

@@ -289,7 +289,7 @@ def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
         return None
     name = printable(fitted.encoder.name) if fitted.encoder else "these features"
     return (
-        f"of {held.examples:,} held-out labeled images {right:,} are predicted right, hardly more than "
-        f"by chance: {name} may not show what tells your classes apart; try another --encoder, or check "
+        f"of {held.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "
+        f"by chance: {name} may not separate your classes; try another --encoder, or check "
         "the labels"
     )

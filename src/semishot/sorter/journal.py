@@ -117,7 +117,7 @@ def check_undoable(sorting: Sorting, pile: Path | None) -> None:
 def _no_key(what: str) -> NoReturn:
     raise InputError(
         f"a sorting {what} could not be undone: semishot keeps the key that signs {JOURNAL} in your data "
-        "folder, which cannot be written here; set XDG_DATA_HOME to a folder that can"
+        "folder, which cannot be written here; set XDG_DATA_HOME to a writable folder"
     )
 
 

@@ -60,7 +60,7 @@ class Outcome:
     count: int
     """Files, copies or links that are in their folders of OUT/sorted now."""
     left: int
-    """Files that could not be sorted, and are where they were."""
+    """Files that could not be sorted, and stayed where they were."""
     gone: int
     """Files that are neither where they were nor in OUT/sorted."""
     problems: list[str]
@@ -69,11 +69,11 @@ class Outcome:
     """Whether there is something to undo."""
 
     def counts(self, again: bool = False) -> str:
-        """`36 files moved, 1 is where it was`; `again`: some of them were there already."""
+        """`36 files moved, 1 stayed where it was`; `again`: some of them were there already."""
         done = "in their folders" if again else DONE[self.how]
         parts = [f"{counted(self.count, 'file')} {done}"]
         if self.left:
-            parts.append(counted(self.left, "is where it was", "are where they were"))
+            parts.append(counted(self.left, "stayed where it was", "stayed where they were"))
         if self.gone:
             parts.append(counted(self.gone, "is gone", "are gone"))
         return ", ".join(parts)
@@ -94,7 +94,9 @@ def complete(sorting: Sorting) -> Outcome:
             sort_one(sorting, step)
         except (OSError, InputError) as error:
             done, of = place - len(failed), len(sorting.steps)
-            said = f"{done:,} of {of:,} files {DONE[sorting.how]}, the others are where they were"
+            said = (
+                f"{done:,} of {of:,} files {DONE[sorting.how]}, the others stayed where they were"
+            )
             _raise_if_of_all(error, said)
             failed[place] = said_of(step.source, error)
     return _finish(sorting, failed)
@@ -176,7 +178,7 @@ class Undone:
         if self.how == "move":
             return f"{counted(self.count, 'file')} moved back"
         words = {"copy": ("copy", "copies"), "link": ("link", "links")}[self.how]
-        return f"{counted(self.count, *words)} removed; your files are where they were"
+        return f"{counted(self.count, *words)} removed; your files stayed where they were"
 
 
 def undo(out: Path, below: Path | None = None) -> Undone:

@@ -191,7 +191,7 @@ def _put_back(source: Path, step: Step, target: Path) -> bool:
         source.parent.mkdir(parents=True, exist_ok=True)
         move_file(target, source, _part(source, step.digest), step.digest)
     elif not is_file(source, step.digest):
-        raise OSError(f"{source} is there again, with another content")
+        raise OSError(f"{source} exists again, with different content")
     else:
         try:
             drop(target, source, step.digest)

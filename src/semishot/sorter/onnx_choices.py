@@ -34,7 +34,7 @@ def side_of(module: OnnxModule, side: int | str | None, wanted: int | None) -> i
     if isinstance(side, int):
         if wanted not in (None, side):
             raise InputError(
-                f"{module.name} takes images of {side} pixels, not {wanted}: leave --encoder-size"
+                f"{module.name} takes images of {side} pixels, not {wanted}: drop --encoder-size"
             )
         return side
     if wanted is None:
@@ -50,7 +50,7 @@ def scale_of(
     if module.takes.type == UINT8:
         if mean or std:
             raise InputError(
-                f"{module.name} takes uint8 pixels: leave --encoder-mean and --encoder-std"
+                f"{module.name} takes uint8 pixels: drop --encoder-mean and --encoder-std"
             )
         return (), (), []
     if (mean is None) != (std is None):

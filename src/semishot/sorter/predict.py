@@ -48,7 +48,7 @@ def read_saved_model(folder: Path) -> "tuple[Trained, ImageEncoder | None]":
 def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     """Predict image files and folders of them, or .npy features if the model was given features."""
     if not request.images:
-        raise InputError("name the images, or a folder of them")
+        raise InputError("give images, or folders of them")
     check_device(request.device)
     wanted_runtime()
     with doing("loading torch"):

@@ -17,17 +17,17 @@ MOST_PIXELS = 10_000
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """What `--encoder onnx:FILE` is told beside the file, which may hold the same names as metadata."""
+    """Settings of `--encoder onnx:FILE`; the file may hold the same names as metadata."""
 
     encoder_size: int | None = None
     """onnx:FILE: the pixels of a side of its images, if the file takes any size."""
     encoder_mean: tuple[float, ...] | None = None
-    """onnx:FILE: what is subtracted from pixels of 0 to 1, one number or one per channel; by default
+    """onnx:FILE: the mean subtracted from pixels of 0 to 1, one number or one per channel; by default
     ImageNet's 0.485 0.456 0.406."""
     encoder_std: tuple[float, ...] | None = None
-    """onnx:FILE: what they are divided by then; by default ImageNet's 0.229 0.224 0.225."""
+    """onnx:FILE: the std they are then divided by, likewise; by default ImageNet's 0.229 0.224 0.225."""
     encoder_crop: float | None = None
-    """onnx:FILE: the share of an image's shorter side that it sees, in the middle; by default 0.875."""
+    """onnx:FILE: the share of an image's shorter side that is seen, in the middle; by default 0.875."""
     encoder_output: str | None = None
     """onnx:FILE: the output with the features, if there are several."""
     encoder_tokens: Literal["first", "mean"] | None = None
@@ -73,7 +73,7 @@ class ClassifyRequest:
     """The labels of .npy features: a .csv with the column label, or .npy; empty or -1 means unlabeled."""
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
-    onnx:FILE, timm:NAME, or a folder left by `semishot train` (FOLDER#2 is its third run)."""
+    onnx:FILE, timm:NAME, or a folder written by `semishot train` (FOLDER#2 is its third run)."""
     onnx: OnnxOptions = OnnxOptions()
     reject: float = 0.05
     """The share of true members that may be taken for strangers."""

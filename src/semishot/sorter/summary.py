@@ -189,7 +189,7 @@ class Classified:
             again = "again " if self.sorted_before else ""
             lines += self.applied.lines(f"The pile was sorted {again}to {out}/{SORTED}")
         elif self.sorted_before:
-            lines.append(f"{out}/{SORTED} is as it was: pass --apply to sort it again.")
+            lines.append(f"{out}/{SORTED} is unchanged: pass --apply to sort it again.")
         return lines
 
 

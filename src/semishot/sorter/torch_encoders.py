@@ -70,7 +70,7 @@ def open_by_torch(name: str, onnx: OnnxOptions) -> ImageEncoder:
     if not path.exists():
         raise InputError(
             f"no encoder {name!r}: choose photos, photos-lite0, omniglot, onnx:FILE, timm:NAME, or a folder "
-            "that `semishot train` has left"
+            "written by `semishot train`"
         )
     config, fleet = load_model(path, torch.device("cpu"), refiners=False)
     run = _chosen_run(name, place, len(config.members))
@@ -84,7 +84,7 @@ def _chosen_run(name: str, place: str, runs: int) -> int:
     if not (place.isascii() and place.isdigit() and int(place) < runs):
         folder = name.partition("#")[0]
         raise InputError(
-            f"{folder} holds {runs} runs: name one, as in {folder}#{runs - 1}, counted from 0, or save "
+            f"{folder} holds {runs} runs: choose one, as in {folder}#{runs - 1}, counted from 0, or save "
             "the best by `semishot pick`"
         )
     return int(place)
@@ -184,5 +184,5 @@ def packaged_module(name: str, identity: str) -> nn.Module:
     """The network of an encoder that was opened without it."""
     loaded = open_by_torch(name, OnnxOptions())
     if loaded.identity != identity:
-        raise InputError(f"the weights of {name} have changed meanwhile; run it again")
+        raise InputError(f"the weights of {name} have changed in the meantime; run it again")
     return loaded.module

@@ -40,7 +40,7 @@ def pick_device(name: str) -> "torch.device":
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"no device {name!r} here ({reason}); `semishot doctor` lists what there is"
+            f"no device {name!r} here ({reason}); `semishot doctor` lists those available"
         ) from error
     return device
 

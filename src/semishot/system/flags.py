@@ -8,7 +8,7 @@ import tyro
 Address = Annotated[
     str | None,
     tyro.conf.arg(
-        help="The Ray cluster's, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."
+        help="The Ray cluster's address, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."
     ),
 ]
 DataRoot = Annotated[

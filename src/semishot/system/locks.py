@@ -59,7 +59,7 @@ class Lock:
             return
         if holder or self.attempts > MOST_ATTEMPTS:
             shown = printable(holder) or "another process"
-            print(f"waiting for {shown}, which is at work in {self.path.parent}", file=sys.stderr)
+            print(f"waiting for {shown}, which is working in {self.path.parent}", file=sys.stderr)
             self.announced = True
 
     def __enter__(self) -> Self:

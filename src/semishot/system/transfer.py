@@ -44,7 +44,7 @@ def is_file(path: Path, digest: str, *, links: bool = False) -> bool:
 
 
 def move_file(source: Path, target: Path, part: Path, digest: str) -> None:
-    """Move a file of this content to a free name; if that fails, it is where it was, under one name.
+    """Move a file of this content to a free name; if that fails, it stays where it was, under one name.
 
     part: a name beside the target for an unfinished copy.
     """

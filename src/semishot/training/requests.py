@@ -23,7 +23,7 @@ Allow = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         help="Methods outside the package that the model may import, as MODULE:CLASS: its file names them, "
-        "but only you can allow that their code runs."
+        "but only you can let their code run."
     ),
 ]
 WITH_DISTRACTORS = EpisodeShape(query=14, distractors=5)
@@ -66,13 +66,13 @@ class FleetRequest:
     within_group: bool = False
     """Draw all classes of an episode from one group: an alphabet, a category."""
     updates: int | None = None
-    """Instead of the preset's; the schedule is stretched with them."""
+    """Training updates instead of the preset's; the schedule is stretched accordingly."""
     filters: int | None = None
     """Encoder width instead of the preset's."""
     labeled_fraction: float | None = None
     """Share of each class's images that is labeled, instead of the preset's."""
     precision: Precision | None = None
-    """Of the encoder in training on a GPU, instead of the preset's: tf32 keeps activations in float32,
+    """Precision of the encoder in training on a GPU: tf32 keeps activations in float32,
     and is slower."""
     options: Mapping[str, str] | None = None
     """Options of the method, as NAME VALUE pairs: `--options mask_power 2`."""
@@ -95,7 +95,7 @@ class EvaluationRequest:
     """Test a trained model on episodes of any shape."""
 
     model: str
-    """A folder left by `semishot train` or `reproduce`, or pretrained:omniglot."""
+    """A folder written by `semishot train` or `reproduce`, or pretrained:omniglot."""
     refiner: str | None = None
     """Refine with this method at test instead of the trained one, or with `none`."""
     split: Split = "test"
@@ -103,7 +103,7 @@ class EvaluationRequest:
     shape: Shape = TABLE1_TEST
     """The test episode."""
     episodes: int = EPISODES
-    """How many."""
+    """Number of test episodes."""
     allow: Allow = ()
 
 
