@@ -277,6 +277,13 @@ def test_strangers_are_counted_by_their_probabilities_and_by_the_median_of_membe
     assert count.low < 100 < count.high
 
 
+def test_a_pile_without_a_score_above_the_median_may_still_hold_a_member():
+    members = Members(3.0, 2.0, 1e9)
+    assert count_strangers(np.array([-6.0]), np.array([1.0]), members, 0.0) == (1, 0, 1)
+    few = count_strangers(np.full(9, -6.0), np.ones(9), members, 0.0)
+    assert few == (9, pytest.approx(9 - 1.645), 9)
+
+
 # Promises
 
 

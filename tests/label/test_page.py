@@ -414,6 +414,27 @@ def test_the_cutoff_shows_at_once_what_it_would_do(tab):
     assert counts[0] < counts[1]
 
 
+def test_the_cutoff_counts_what_goes_out_between_two_stops_too(tab):
+    """--reject 0.05 is not a stop of the slider; four scores, and of 0.04 and 0.06 the latter is nearer."""
+    said = tab.page.evaluate(
+        """async () => {
+          const { State } = await import("/state.js");
+          const { drawCutoff } = await import("/cutoff.js");
+          const state = Object.assign(Object.create(State.prototype), {
+            rejects: [0.04, 0.06], cutoffs: [0, 2], rejectNow: 0.05, judged: true, rows: 4,
+            score: [-1, 0.5, 1.5, 3], said: [-1, -1, -1, -1], guess: [0, 0, 0, 0],
+            stranger: [255, 0, 0, 255],
+          });
+          drawCutoff(state);
+          return document.getElementById("cutoff-text").textContent;
+        }"""
+    )
+    assert said == (
+        "Puts out 2 of 4. Of these, about 1 likely belongs to a class; "
+        "among the rest, about 1 likely does not."
+    )
+
+
 def test_a_killed_server_loses_nothing_and_the_page_goes_on(chromium, asked):
     """What is answered while it is away is sent when it is back."""
     context = chromium.new_context(viewport={"width": 1280, "height": 2200})
@@ -461,7 +482,9 @@ def test_a_phone_can_label_by_touch(chromium, client):
     for place in ("class:1", "none", "ask", "all"):
         tab.page.locator(f'.place[data-place="{place}"]').first.tap()
         page.wait_for_selector(f'.place[data-place="{place}"][aria-current]')
-        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        for width in (320, 360, 390):
+            page.set_viewport_size({"width": width, "height": 844})
+            assert page.evaluate("document.documentElement.scrollWidth") == width
     page.locator(".tile").first.dblclick()
     page.wait_for_selector("#large[open]")
     assert page.locator("#large figure").bounding_box()["width"] == 390
@@ -480,7 +503,9 @@ def violations(page):
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is not installed"
     )
-    found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
+    found = axe.Axe().run(
+        page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    )
     return [
         (each["id"], node["html"][:160])
         for each in found.response["violations"]

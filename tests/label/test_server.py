@@ -27,6 +27,7 @@ def test_a_second_process_is_refused_with_the_name_of_the_first(asked):
 def test_wrong_folders_are_refused_before_anything_is_written(tmp_path, drawings, asked):
     for request, reason in [
         (replace(asked, pile=tmp_path / "none"), "is not a folder; it holds the images"),
+        (replace(asked, pile=tmp_path / "pile.zip"), "but an archive: unpack it first; it holds"),
         (replace(asked, out=drawings[1]), "holds your images"),
         (replace(asked, labeled=tmp_path / "none"), "--labeled .* is not a folder"),
     ]:

@@ -600,6 +600,7 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
         (["--labeled", labeled], "is a folder: pass --unlabeled"),
         (["--labeled", "all.csv"], "no images to sort in all.csv"),
         (["--labeled", "all.csv", "--unlabeled", "file"], "--unlabeled file is not a folder"),
+        (["--labeled", "all.csv", "--unlabeled", "p.zip"], "p.zip is not a folder, but an archive"),
         (["--labeled", labeled, "--unlabeled", "empty"], "no images to sort in empty"),
         (["--labeled", "empty", "--unlabeled", pile], "no labeled images in empty"),
         (["--labeled", "classes", "--unlabeled", pile], "no labeled images in classes"),

@@ -58,6 +58,7 @@ def test_what_is_no_image_is_named_with_its_reason(tree, monkeypatch):
     touch(tree / "labeled/.DS_Store")
     touch(tree / "pile/notes.txt")
     touch(tree / "pile/IMG_1.HEIC")
+    touch(tree / "pile/more.ZIP")
     touch(tree / "pile/.hidden/6.jpg")
     touch(tree / "pile/__MACOSX/6.jpg")
     (tree / "pile/gone.jpg").symlink_to(tree / "nowhere")
@@ -68,6 +69,7 @@ def test_what_is_no_image_is_named_with_its_reason(tree, monkeypatch):
         "pile/notes.txt": "the file name has no image extension",
         "pile/IMG_1.HEIC": ".heic files cannot be read; convert it to JPEG or PNG, or pip install "
         "'semishot[heic]'",
+        "pile/more.ZIP": "is not an image, but an archive: unpack it first",
         "pile/gone.jpg": "cannot be opened (No such file or directory)",
         "pile/pipe.jpg": "not a regular file",
     }
@@ -144,7 +146,13 @@ def test_folders_that_are_none_are_refused(tree):
             tree / "pile",
             "is not a folder; it holds one folder of images per class",
         ),
-        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is not a folder"),
+        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is not a folder$"),
+        (
+            tree / "all.zip",
+            tree / "pile",
+            "all.zip is not a folder, but an archive: unpack it first;",
+        ),
+        (tree / "labeled", tree / "all.tar.gz", "not a folder, but an archive: unpack it first$"),
         (tree / "pile", tree / "pile", "they must be two folders"),
     ]:
         with pytest.raises(InputError, match=message):

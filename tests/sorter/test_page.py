@@ -120,6 +120,15 @@ def test_a_million_images_make_a_page_below_10_mb_and_few_are_read(tmp_path):
         assert len(asked) < 1500
 
 
+def test_one_image_that_is_left_out_of_a_group_is_one(tmp_path):
+    images = [
+        predicted(f"{i}.jpg", "ant", 0.9, "bee", 0.5, stranger=False)
+        for i in range(MOST_IN_GROUP + 1)
+    ]
+    show(tmp_path / "page.html", images, {"ant": []}, [], lambda i: None, {})
+    assert "1 more lies between;" in (tmp_path / "page.html").read_text("utf-8")
+
+
 def test_no_image_and_no_label_still_make_a_page(tmp_path):
     show(tmp_path / "page.html", [], {}, [], lambda i: None, {})
     assert "0 unlabeled images, 0 classes." in (tmp_path / "page.html").read_text("utf-8")

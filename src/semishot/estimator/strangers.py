@@ -160,7 +160,8 @@ def count_strangers(
 
     Two estimates, and the mean of both: the sum of the probabilities; and what is left of the pile if as
     many members score below their median as above it, where strangers are few. The second one's interval
-    adds in quadrature what chance does and what the error of the mean does.
+    adds in quadrature what chance does and what the error of the mean does. Where no score is above the
+    median there may still be a member: chance is that of one.
     """
 
     def beyond_the_median(shift: float) -> float:
@@ -169,7 +170,7 @@ def count_strangers(
 
     by_mixture, by_median = float(stranger.sum()), beyond_the_median(0.0)
     ends = [beyond_the_median(sign * NORMAL_90 * error) for sign in (-1, 1)]
-    chance = NORMAL_90 * (len(scores) - by_median) ** 0.5
+    chance = NORMAL_90 * max(1.0, len(scores) - by_median) ** 0.5
     low = by_median - float(np.hypot(chance, by_median - min(ends)))
     high = by_median + float(np.hypot(chance, max(ends) - by_median))
     return StrangerCount(

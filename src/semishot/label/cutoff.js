@@ -1,22 +1,21 @@
-// The slider of the cutoff: how many go out at each stop, in words and as a histogram of scores.
+// The slider of the cutoff: how many go out, in words and as a histogram of scores.
 
 import { $, number } from "/words.js";
 
 export function drawCutoff(state) {
   const slider = $("cutoff-slider");
-  state.stopsNow ||= state.stops();
   const at = nearest(state.rejects, state.rejectNow);
   if (document.activeElement !== slider || slider.value !== String(at)) slider.value = at;
   slider.max = state.rejects.length - 1;
-  const stop = state.stopsNow[at];
+  const now = state.putOut(); // at the cutoff itself, which may lie between two stops
   const [expected, fewest, greatest] = (state.strangers || [0, 0, 0]).map((value) => number(Math.round(value)));
   const total = state.strangers ? ` In all, about ${expected} (${fewest} to ${greatest}) belong to none of your classes.` : "";
   const about = (value) => (value < 0.5 ? "none" : `about ${number(Math.round(value))}`);
-  $("cutoff-text").textContent = `Puts out ${number(stop.out)} of ${number(stop.of)}. Of these, ${about(stop.lost)} likely ${Math.round(stop.lost) === 1 ? "belongs" : "belong"} to a class; among the rest, ${about(stop.missed)} likely ${Math.round(stop.missed) === 1 ? "does" : "do"} not.${total}`;
+  $("cutoff-text").textContent = `Puts out ${number(now.out)} of ${number(now.of)}. Of these, ${about(now.lost)} likely ${Math.round(now.lost) === 1 ? "belongs" : "belong"} to a class; among the rest, ${about(now.missed)} likely ${Math.round(now.missed) === 1 ? "does" : "do"} not.${total}`;
   slider.setAttribute("aria-valuetext", $("cutoff-text").textContent);
   state.bins ||= state.histogram(60);
   const { counts, low, high } = state.bins;
-  const most = Math.max(...counts, 1), cut = ((state.cutoffAt(state.rejects[at]) - low) / (high - low || 1)) * 240;
+  const most = Math.max(...counts, 1), cut = ((state.cutoff() - low) / (high - low || 1)) * 240;
   const bars = counts.map((count, i) => {
     const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
     const height = count ? Math.max(1.5, (count / most) * 54) : 0;

@@ -369,7 +369,7 @@ function say(event, set, text) {
   document.dispatchEvent(new CustomEvent("answered", { detail: performance.now() }));
   const promise = outbox.add(event, overlay);
   state.overlay(overlay);
-  state.stopsNow = state.bins = null;
+  state.bins = null;
   selected.clear();
   anchor = null;
   draw();

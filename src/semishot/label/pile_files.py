@@ -7,7 +7,7 @@ from semishot.errors import InputError
 from semishot.label.requests import LabelRequest
 from semishot.sorter.corrections import SortedPile, corrected, from_predictions
 from semishot.sorter.journal import read_journal, trusted
-from semishot.sorter.listing import Item, Listing, from_folders
+from semishot.sorter.listing import Item, Listing, from_folders, to_unpack
 from semishot.sorter.moved_pile import followed
 from semishot.sorter.out_folder import PREDICTIONS
 from semishot.sorter.sorted_files import find_sorted
@@ -18,7 +18,7 @@ def check_folders(request: LabelRequest) -> None:
     """Refuse folders that cannot be what they are given as, without looking at what is in them."""
     out, pile = request.folder, request.pile
     if not pile.is_dir():
-        raise InputError(f"{pile} is not a folder; it holds the images to label")
+        raise InputError(f"{pile} is not a folder{to_unpack(pile)}; it holds the images to label")
     inside = {real_path(folder) for folder in (pile, request.labeled) if folder is not None}
     if real_path(out) in inside:
         raise InputError(f"--out {out} holds your images: choose a folder of its own")

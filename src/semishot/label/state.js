@@ -110,24 +110,18 @@ export class State {
     return { places, none, unknown, odd, doubtful, asked };
   }
 
-  /** At each stop of the slider: how many go out, members likely lost, strangers likely kept. */
-  stops() {
-    const open = [];
+  /** What the cutoff does: how many go out, of how many, members likely lost, strangers likely kept. */
+  putOut() {
+    const cutoff = this.cutoff(), found = { out: 0, of: 0, lost: 0, missed: 0 };
     for (let row = 0; row < this.rows; row++) {
-      if (this.said[row] === UNKNOWN && this.guess[row] >= 0) open.push(row);
+      if (this.said[row] !== UNKNOWN || this.guess[row] < 0) continue;
+      const out = this.score[row] < cutoff, stranger = this.stranger[row] / 255;
+      found.of++;
+      found.out += out;
+      found.lost += out ? 1 - stranger : 0;
+      found.missed += out ? 0 : stranger;
     }
-    open.sort((a, b) => this.score[a] - this.score[b]);
-    const strangers = new Float64Array(open.length + 1);
-    open.forEach((row, i) => { strangers[i + 1] = strangers[i] + this.stranger[row] / 255; });
-    const total = strangers[open.length];
-    return this.cutoffs.map((cutoff) => {
-      let low = 0, high = open.length;
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (this.score[open[middle]] < cutoff) low = middle + 1; else high = middle;
-      }
-      return { out: low, of: open.length, lost: low - strangers[low], missed: total - strangers[low] };
-    });
+    return found;
   }
 
   /** Counts of scores in bins, and the range they cover. */

@@ -21,6 +21,7 @@ HEIC = {".heic", ".heif"}
 # fmt: off
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
+ARCHIVES = {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z", ".rar"}
 USED = {"path", "label", "runner_up", "decision", "correct"}
 """The columns of tables that are kept in memory."""
 
@@ -93,15 +94,20 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
     return listing
 
 
+def to_unpack(path: Path) -> str:
+    """What to do if this is an archive of images, to be said after what is wrong."""
+    return ", but an archive: unpack it first" if path.suffix.lower() in ARCHIVES else ""
+
+
 def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
     if not labeled.is_dir():
         raise InputError(
-            f"--labeled {labeled} is not a folder; it holds one folder of images per class, or is a "
-            ".csv of path,label, or .npy features"
+            f"--labeled {labeled} is not a folder{to_unpack(labeled)}; it holds one folder of images per "
+            "class, or is a .csv of path,label, or .npy features"
         )
     for place in pile:
         if not place.is_dir():
-            raise InputError(f"--unlabeled {place} is not a folder")
+            raise InputError(f"--unlabeled {place} is not a folder{to_unpack(place)}")
         if real_path(place) == real_path(labeled):
             raise InputError(
                 f"--labeled and --unlabeled are both {labeled}; they must be two folders"
@@ -138,6 +144,8 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
     if ending in TO_CONVERT - EXTENSIONS:
         install = ", or pip install 'semishot[heic]'" if ending in HEIC else ""
         reason = f"{ending} files cannot be read; convert it to JPEG or PNG{install}"
+    elif ending in ARCHIVES:
+        reason = f"is not an image{to_unpack(path)}"
     elif ending and ending not in EXTENSIONS:  # without an extension, it may be an image
         reason = "the file name has no image extension"
     if reason:

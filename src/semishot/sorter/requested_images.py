@@ -17,7 +17,14 @@ from semishot.sorter.corrections import (
 )
 from semishot.sorter.embedding import Rows
 from semishot.sorter.labels_database import DATABASE
-from semishot.sorter.listing import STRANGER, Listing, from_folders, from_table, read_table
+from semishot.sorter.listing import (
+    STRANGER,
+    Listing,
+    from_folders,
+    from_table,
+    read_table,
+    to_unpack,
+)
 from semishot.sorter.out_folder import PREDICTIONS, SKIPPED
 from semishot.sorter.requests import ClassifyRequest
 from semishot.system.real_paths import real_path
@@ -69,7 +76,7 @@ def _from_csv(table: Path, pile: Sequence[Path], apart: Sequence[Path]) -> Listi
     """The images of a table, or of predictions.csv, and those of the pile that it does not name."""
     for folder in pile:
         if not folder.is_dir():
-            raise InputError(f"--unlabeled {folder} is not a folder")
+            raise InputError(f"--unlabeled {folder} is not a folder{to_unpack(folder)}")
     predicted = is_predictions(read_table(table), table)
     listing = from_predictions(table) if predicted else from_table(table)
     known = {real_path(item.path) for item in listing.items if item.path} if predicted else set()
