@@ -356,7 +356,9 @@ def test_a_table_with_a_method_that_does_not_work_trains_nothing(tiny_root, tmp_
             main([*table, *size, "--data-root", str(tiny_root)])
         assert ended.value.code == 2
         said = capsys.readouterr().err.splitlines()[-1]
-        assert "weights_wrong:Wrong returned weights (1, 5, 25), not (1, 25, 5): one for each" in said
+        assert (
+            "weights_wrong:Wrong returned weights (1, 5, 25), not (1, 25, 5): one for each" in said
+        )
         assert not Path("runs").exists()
 
 

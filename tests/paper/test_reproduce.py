@@ -337,7 +337,10 @@ def test_shots_that_a_table_has_not_and_unknown_models_are_refused(
 @pytest.mark.parametrize(
     ("train", "lacking"),
     [
-        (EpisodeShape(query=5), r"has 2 labeled images but an episode needs 1 support \+ 5 query; "),
+        (
+            EpisodeShape(query=5),
+            r"has 2 labeled images but an episode needs 1 support \+ 5 query; ",
+        ),
         (EpisodeShape(unlabeled=19), "has 18 unlabeled images but an episode needs 19; "),
         (EpisodeShape(way=1000), r"classes but an episode needs 1000 \+ 0 distractor classes; "),
     ],
