@@ -90,6 +90,18 @@ def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
     assert open_pool(folder).fingerprint == in_memory.fingerprint
 
 
+@pytest.fixture
+def read_here(monkeypatch):
+    """Batches are read in this process: a new one takes most of a second."""
+
+    def read_batches(read, sources, batches, workers):
+        for first in batches:
+            yield first, pool_builder._read_batch(read, sources[first : first + pool_builder.BATCH])
+
+    monkeypatch.setattr(pool_builder, "_read_batches", read_batches)
+
+
+@pytest.mark.usefixtures("read_here")
 def test_another_plan_begins_anew(tmp_path, in_memory):
     building = tmp_path / ".built.building"
     building.mkdir()
@@ -99,6 +111,7 @@ def test_another_plan_begins_anew(tmp_path, in_memory):
     assert built.fingerprint == in_memory.fingerprint
 
 
+@pytest.mark.usefixtures("read_here")
 def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_memory, monkeypatch):
     """`2` of a torn `20` and a later `4` must not become batch 24, which nobody has done."""
     monkeypatch.setattr(pool_builder, "BATCH", 4)
@@ -107,16 +120,14 @@ def test_a_line_cut_short_by_a_full_disk_does_not_join_the_next(tmp_path, in_mem
     pool_builder._begin_building(building, PoolPlan("made", SHAPE, CLASSES, read))
     (building / "done.txt").write_text("2")
     written = []
-    monkeypatch.setattr(
-        pool_builder,
-        "write_description",
-        lambda place, pool: written.append((place / "done.txt").read_text()) or 1 / 0,
-    )
-    with pytest.raises(ZeroDivisionError):
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(
+            pool_builder,
+            "write_description",
+            lambda place, pool: written.append((place / "done.txt").read_text()) or 1 / 0,
+        )
         build_pool(folder, PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert written == ["0\n4\n8\n12\n16\n20\n"]
-    monkeypatch.undo()
-    monkeypatch.setattr(pool_builder, "BATCH", 4)
     built = build_pool(folder, PoolPlan("made", SHAPE, CLASSES, read), workers=1)
     assert built.fingerprint == in_memory.fingerprint
 
@@ -148,6 +159,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_beginning_is_started_over_and_that_is_printed(
     tmp_path, in_memory, damage, capsys
@@ -159,6 +171,7 @@ def test_a_damaged_beginning_is_started_over_and_that_is_printed(
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 @pytest.mark.parametrize("name", ["done.txt", "plan.txt", "images.npy"])
 def test_links_in_a_beginning_are_not_written_through(tmp_path, in_memory, name, link):
@@ -172,6 +185,7 @@ def test_links_in_a_beginning_are_not_written_through(tmp_path, in_memory, name,
     assert mine.read_bytes() == before
 
 
+@pytest.mark.usefixtures("read_here")
 def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
     begun(tmp_path).rename(tmp_path / "mine")
     before = {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()}
@@ -181,6 +195,7 @@ def test_a_beginning_that_is_itself_a_link_is_not_followed(tmp_path, in_memory):
     assert {p.name: p.read_bytes() for p in (tmp_path / "mine").iterdir()} == before
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("kind", [WholeFile, lambda path: ByteRange(path, "a part", 0, 1)])
 def test_a_build_continues_only_with_the_files_it_started_from(tmp_path, kind):
     """Edited under the same name, with as many bytes, they are other files."""
