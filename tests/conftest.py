@@ -25,7 +25,15 @@ TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
 TESTS = str(Path(__file__).parent)
 THOROUGH_FILES = {
-    *("fuzz", "workers", "promises", "test_export", "test_extremes", "test_glyphs", "test_results"),
+    *(
+        "fuzz",
+        "workers",
+        "promises",
+        "test_export",
+        "test_extremes",
+        "test_glyphs",
+        "test_ablations",
+    ),
     *("test_on_workers", "test_embedding_on_workers", "test_pool_builder", "test_reproduce"),
     "test_tensorboard",
 }

@@ -1,4 +1,4 @@
-"""Published records, the page made of them, and the ablations behind its last table."""
+"""Published records, and the page made of them."""
 
 import json
 import math
@@ -7,37 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from semishot.commands import reproduce as reproduce_command
 from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.paper import ablations, reproduce
 from semishot.paper import published as paper
-from semishot.paper.requests import AblationRequest, TableRequest
 from semishot.report import plots, provenance, results, table_sections
-from semishot.report.ablation_tables import ablations_grid, ablations_section, cell_of
+from semishot.report.ablation_tables import ablations_grid, ablations_section
 from semishot.report.rendering import shown
 from semishot.training.config import Recipe
 from semishot.training.fleets import find_model
-from semishot.training.requests import Where
 from semishot.training.result_files import publish, read_records
 from support.presets import shorten
 from support.records import ablation, record
 
 REPOSITORY = Path(__file__).parents[2]
-CPU = torch.device("cpu")
-
-
-def table1(root: Path, runs: Path, splits: int) -> list[dict]:
-    return reproduce.table(
-        "table1", TableRequest("glyphs", splits=splits), Where(runs, root, "cpu")
-    )
-
-
-def all_ablations(root: Path, runs: Path, splits: int, only: str = "") -> list[dict]:
-    return ablations.ablations(AblationRequest("glyphs", splits, only), Where(runs, root, "cpu"))
 
 
 def test_the_results_page_is_up_to_date():
@@ -64,83 +49,8 @@ def test_published_files_are_small_and_say_what_they_were_run_with():
                 assert Recipe(**r["recipe"]).updates == r["updates"]
 
 
-@pytest.fixture
-def short_presets(monkeypatch):
-    shorten(monkeypatch, "ren2018", "semishot")
-    monkeypatch.setattr(ablations, "UPDATES", {})
-
-
-@pytest.fixture
-def records(short_presets, tiny_root, tmp_path):
-    return all_ablations(tiny_root, tmp_path / "runs", 2)
-
-
-def test_every_variant_and_the_cells_they_depart_from_are_measured(records):
-    found = {(r["preset"], r["model"], r["variant"], r["distractors"]) for r in records}
-    for variant in ablations.VARIANTS:
-        for column in variant.columns:
-            assert (variant.preset, variant.model, variant.name, column) in found
-            assert (variant.preset, variant.model, "", column) in found
-    keys = [
-        (r["preset"], r["model"], r["variant"], r["distractors"], r["split_seed"]) for r in records
-    ]
-    assert len(keys) == len(set(keys))
-
-
-def test_a_variant_changes_what_it_says_and_nothing_else(records):
-    base = {cell_of(r): r for r in records if not r["variant"]}
-    for each in records:
-        if each["variant"]:
-            own = base[cell_of(each)]
-            changed = {k for k in ("options", "recipe", "train") if each[k] != own[k]}
-            assert len(changed) == 1, each["variant"]
-    by_name = {r["variant"]: r for r in records}
-    assert by_name["mask applied twice"]["options"] == {"mask_power": 2}
-    assert by_name["float32 (TF32) instead of bf16"]["recipe"]["precision"] == "tf32"
-    assert by_name["trained 5-way"]["train"]["way"] == 5
-    assert by_name["no augmentation"]["recipe"].get("augment", 0.0) == 0.0
-
-
-def test_some_ablations_alone_and_none_by_that_name(short_presets, tiny_root, tmp_path):
-    some = all_ablations(tiny_root, tmp_path, 1, only="mask")
-    assert {(r["kind"], r["only"]) for r in some} == {("ablation", "mask")}
-    assert {r["variant"] for r in some} == {"", "mask applied twice"}
-    with pytest.raises(
-        InputError, match="no ablation's name contains 'masks'; there are: schedule"
-    ):
-        all_ablations(tiny_root, tmp_path, 1, only="masks")
-
-
-def test_ablations_use_the_fleets_table1_has_left(short_presets, tiny_root, tmp_path):
-    table1(tiny_root, tmp_path, 1)
-    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
-    all_ablations(tiny_root, tmp_path, 1)
-    assert before == {p: p.stat().st_mtime_ns for p in before}
-
-
-def test_runs_that_others_left_stay_out_of_a_table(short_presets, tiny_root, tmp_path):
-    """Ablations and single trainings leave runs of the same settings in the same folder."""
-    all_ablations(tiny_root, tmp_path, 2)
-    records = table1(tiny_root, tmp_path, 2)
-    keys = [(r["model"], r["distractors"], r["unlabeled"], r["split_seed"]) for r in records]
-    assert len(keys) == len(set(keys)) == 2 * 2 * 9  # five rows, two columns, one cell shared
-    assert not any(r["options"] for r in records)
-
-
-def test_photographs_have_ablations_under_their_own_protocol():
-    cells = ablations.chosen_cells("mini-imagenet", "")
-    assert {c.variant.model for c in cells if c.column} == set(paper.TRAINED)
-    assert {c.variant.model for c in cells if not c.column} == {ablations.MASKED}
-    assert len({(c.recipe, c.train) for c in cells}) == 2, "a fleet for each column"
-    for cell in cells:
-        assert cell.recipe.updates == 200_000
-        assert bool(cell.options) == cell.departs
-        assert cell.train.sizes == (5, 50 if cell.column else 25, 25)
-        assert (cell.test.query, cell.test.unlabeled) == (20, 20)
-
-
-def test_a_table_that_was_not_run_says_so_and_how(records, tmp_path):
-    publish(records, tmp_path / "glyphs" / "ablations.json")
+def test_a_table_that_was_not_run_says_so_and_how(tmp_path):
+    publish([*changed("", [0.5]), *changed("x", [0.6])], tmp_path / "omniglot" / "ablations.json")
     page = results.results_markdown(tmp_path)
     for name in ("table2", "table3"):
         dataset = paper.TABLES[name].dataset
@@ -274,7 +184,9 @@ def test_another_preparation_of_the_images_has_its_own_file_and_title(tmp_path):
     assert "20,000 updates, images prepared `cubic-warped`\n" in results.results_markdown(tmp_path)
 
 
-def test_publish_and_results_commands(short_presets, tiny_pool, tiny_root, tmp_path, capsys):
+@pytest.mark.thorough
+def test_publish_and_results_commands(tiny_root, tmp_path, monkeypatch, capsys):
+    shorten(monkeypatch, "ren2018")
     common = ["--dataset", "glyphs", "--splits", "1", "--device", "cpu"]
     folders = ["--runs", str(tmp_path / "runs"), "--publish", str(tmp_path / "results")]
     main(["reproduce", "table1", *common, *folders, "--data-root", str(tiny_root)])
