@@ -20,7 +20,7 @@ Name = Annotated[
 
 @dataclass(frozen=True)
 class PrepareRequest:
-    """Where the files of a data set come from, and which of them are used."""
+    """Where the files of a data set come from, and which of them are used: see `datasets.prepare`."""
 
     source: Path | None = None
     """The folder that holds its published files."""
@@ -47,19 +47,8 @@ def prepare(name: Name, request: Flags[PrepareRequest], data_root: DataRoot = No
     """Turn raw files into an image pool below the data root."""
     from semishot import datasets
 
-    datasets.prepare(
-        name,
-        request.source,
-        data_root,
-        download=request.download,
-        splits=request.splits.split(",") if request.splits else None,
-        partial=request.partial,
-        size=request.size,
-        own_name=request.own_name,
-        reduction=request.reduction,
-        rotations=request.rotations,
-        lists=request.lists,
-    )
+    splits = request.splits.split(",") if request.splits else None
+    datasets.prepare(name, root=data_root, **{**vars(request), "splits": splits})
     verify(request.own_name or name, data_root)
 
 

@@ -9,19 +9,19 @@ from semishot.data.settings import REDUCTIONS, Reduction
 
 Rotations = Literal["exact", "warped"]
 Lists = Literal["usual", "swapped"]
-Way = Reduction | Rotations | Lists
+Setting = Reduction | Rotations | Lists
 
-CHOICES: dict[str, dict[str, Sequence[Way]]] = {
+CHOICES: dict[str, dict[str, Sequence[Setting]]] = {
     "omniglot": {"reduction": REDUCTIONS, "rotations": get_args(Rotations)},
     "mini-imagenet": {"lists": get_args(Lists)},
 }
-"""Flags of `semishot data prepare` that change images or classes of a data set; the first way is usual."""
+"""Flags of `semishot data prepare` that change images or classes of a data set; the first is usual."""
 
 
 @dataclass(frozen=True)
 class Preparation:
     dataset: str
-    ways: tuple[Way, ...]
+    settings: tuple[Setting, ...]
     """One for each flag of `CHOICES`."""
 
     @property
@@ -32,13 +32,13 @@ class Preparation:
     @property
     def flags(self) -> list[str]:
         """Of `semishot data prepare`; none for the usual one."""
-        return [word for flag, way in self.unusual.items() for word in (f"--{flag}", way)]
+        return [word for flag, chosen in self.unusual.items() for word in (f"--{flag}", chosen)]
 
     @property
-    def unusual(self) -> dict[str, Way]:
+    def unusual(self) -> dict[str, Setting]:
         choices = CHOICES[self.dataset].items()
-        chosen = zip(choices, self.ways, strict=True)
-        return {flag: way for (flag, possible), way in chosen if way != possible[0]}
+        pairs = zip(choices, self.settings, strict=True)
+        return {flag: chosen for (flag, possible), chosen in pairs if chosen != possible[0]}
 
 
 AUTHORS = {
@@ -52,5 +52,5 @@ AUTHORS = {
 PREPARATIONS = {
     (dataset, each.name): each
     for dataset, flags in CHOICES.items()
-    for each in (Preparation(dataset, ways) for ways in product(*flags.values()))
+    for each in (Preparation(dataset, chosen) for chosen in product(*flags.values()))
 }

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from semishot.data.preparations import AUTHORS, PREPARATIONS, Preparation, Way
+from semishot.data.preparations import AUTHORS, PREPARATIONS, Preparation, Setting
 from semishot.training.records import Record
 
 PLACE = "FOLDER"
@@ -13,7 +13,7 @@ AUTHORS_CODE = {
     "omniglot": "the authors' code",
     "mini-imagenet": "the first version of the authors' code",
 }
-MADE: dict[Way, str] = {
+MADE: dict[Setting, str] = {
     "antialiased": "reduced with antialiasing",
     "cubic": "reduced by OpenCV's cubic filter, without antialiasing",
     "linear": "reduced by OpenCV's linear filter, without antialiasing",
@@ -58,7 +58,10 @@ def about_images(records: Sequence[Record]) -> str:
     preparation = preparation_of(records)
     if preparation is None:
         return ""
-    made, theirs = " and ".join(MADE[way] for way in preparation.ways), AUTHORS[preparation.dataset]
+    made, theirs = (
+        " and ".join(MADE[each] for each in preparation.settings),
+        AUTHORS[preparation.dataset],
+    )
     code = AUTHORS_CODE[preparation.dataset]
     if preparation == theirs:
         return f"On images prepared as {code} does it: {made}. Compare this one with the paper."
