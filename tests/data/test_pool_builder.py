@@ -90,17 +90,6 @@ def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
     assert open_pool(folder).fingerprint == in_memory.fingerprint
 
 
-@pytest.fixture
-def read_here(monkeypatch):
-    """Batches are read in this process: a new one takes most of a second."""
-
-    def read_batches(read, sources, batches, workers):
-        for first in batches:
-            yield first, pool_builder._read_batch(read, sources[first : first + pool_builder.BATCH])
-
-    monkeypatch.setattr(pool_builder, "_read_batches", read_batches)
-
-
 @pytest.mark.usefixtures("read_here")
 def test_another_plan_begins_anew(tmp_path, in_memory):
     building = tmp_path / ".built.building"

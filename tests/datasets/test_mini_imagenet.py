@@ -15,7 +15,7 @@ from PIL import Image
 from semishot import datasets
 from semishot.data import image_sources, pool_builder
 from semishot.data.decoding import decode
-from semishot.data.pool import SPLITS, ImageClass, save_pool
+from semishot.data.pool import SPLITS
 from semishot.datasets import mini_imagenet
 from semishot.datasets.mini_imagenet import describe, prepare, read
 from semishot.errors import InputError
@@ -37,22 +37,13 @@ ILSVRC_NUMBERS = [3, 6, 26, 27, 100, 1000, 20001]
 CHOSEN = [3, 6, 27, 1000]
 
 
+BY_PROCESSES = pool_builder._read_batches
+
+
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def small(monkeypatch, read_here):
     monkeypatch.setattr(mini_imagenet, "CLASSES", CLASSES)
     monkeypatch.setattr(mini_imagenet, "IMAGES", IMAGES)
-    monkeypatch.setattr(mini_imagenet, "build_pool", built_here)
-
-
-def built_here(folder, plan):
-    """As `build_pool`, in this process."""
-    images, placed = [], []
-    for planned in plan.classes:
-        row = (planned.name, planned.group, planned.split)
-        placed.append(ImageClass(*row, len(images), len(planned.sources)))
-        images += [plan.read(source) for source in planned.sources]
-    assert images[0].shape == plan.image_shape
-    return save_pool(folder, plan.name, np.stack(images), placed, plan.about)
 
 
 def jpeg(label: str, number: int) -> bytes:
@@ -185,7 +176,7 @@ def test_every_form_is_the_same_pool(tmp_path, form):
 def test_workers_read_what_this_process_reads(tmp_path, monkeypatch, form):
     FORMS[form](tmp_path / "source")
     here = prepare(tmp_path / "here", tmp_path / "source")
-    monkeypatch.setattr(mini_imagenet, "build_pool", partial(pool_builder.build_pool, workers=1))
+    monkeypatch.setattr(pool_builder, "_read_batches", BY_PROCESSES)
     assert prepare(tmp_path / "there", tmp_path / "source").fingerprint == here.fingerprint
 
 

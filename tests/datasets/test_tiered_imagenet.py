@@ -43,16 +43,17 @@ IMAGES = {"n01": 4, "n02": 2, "n03": 3, "n04": 5, "n05": 1, "n06": 2}
 NUMBERS = [7, 26, 100, 1000, 20001]
 
 
+BY_PROCESSES = pool_builder._read_batches
+
+
 @pytest.fixture
-def small(tmp_path, monkeypatch):
-    """Six classes, built by one worker."""
+def small(tmp_path, monkeypatch, read_here):
+    """Six classes."""
     listed = tmp_path / "classes.txt"
     listed.write_text(CLASSES)
     monkeypatch.setattr(tiered_imagenet, "CLASSES", listed)
     table = {"train": (3, 9), "val": (1, 5), "test": (2, 3)}
     monkeypatch.setattr(tiered_imagenet, "TABLE4", table)
-    one_worker = partial(pool_builder.build_pool, workers=1)
-    monkeypatch.setattr(tiered_imagenet, "build_pool", one_worker)
     return tmp_path / "source"
 
 
@@ -175,7 +176,6 @@ FORMS = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_the_same_pool(small, tmp_path, form):
     make, named = FORMS[form]
@@ -199,6 +199,14 @@ def test_every_form_is_the_same_pool(small, tmp_path, form):
     assert sorted(small.rglob("*")) == before, "nothing is extracted"
     left = sorted(p.name for p in tmp_path.iterdir())
     assert left == ["classes.txt", "pool", "source"]
+
+
+@pytest.mark.thorough
+def test_workers_read_what_this_process_reads(small, tmp_path, monkeypatch):
+    make_npz(small)
+    here = prepare(tmp_path / "here", small)
+    monkeypatch.setattr(pool_builder, "_read_batches", BY_PROCESSES)
+    assert prepare(tmp_path / "there", small).fingerprint == here.fingerprint
 
 
 def test_photographs_are_resized_bicubically_and_not_cropped(small, tmp_path):
