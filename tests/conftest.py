@@ -186,11 +186,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         made.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests; each opens a context of its own."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
-    opened = Browser(tmp_path_factory.mktemp("profile"))
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Any) -> Iterator[Browser]:
+    opened = Browser(chromium)
     yield opened
     opened.close()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from semishot.label.requests import LabelRequest
-from support.browser import CHROMIUM
 from support.labeling import Client, serving
 from support.own_images import folders
 
@@ -47,13 +46,3 @@ def client(asked) -> Iterator[Client]:
     with serving(asked) as (_, opened_client):
         opened_client.until(lambda state: state["rows"] == 48)
         yield opened_client
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """One browser for all tests; each opens a context of its own."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()

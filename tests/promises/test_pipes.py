@@ -13,10 +13,9 @@ from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.system.databases import connect
 from support.commands import printed, refusal
-from support.own_images import folders
+from support.own_images import DRAWN, folders
 from support.presets import shorten
 
-DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
 SECONDS = 60
 """After which a command hangs; it takes two."""
 

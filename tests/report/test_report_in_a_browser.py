@@ -50,7 +50,7 @@ def test_the_page_is_quiet_alone_and_no_wider_than_the_screen(browser, page, wid
     browser.open(page)
     browser.assert_quiet(page)
     assert browser.run("document.documentElement.scrollWidth") == width
-    with Image.open(io.BytesIO(browser.picture())) as image:
+    with Image.open(io.BytesIO(browser.page.screenshot())) as image:
         pixels = np.array(image.convert("L"))
     assert (np.median(pixels) < 60) == dark
     assert pixels.max() - pixels.min() > 180  # ink that can be told from paper
@@ -96,11 +96,11 @@ def test_tables_sort_by_mouse_and_by_keyboard(browser, page):
     assert browser.run(COLUMN) == gaps
     assert browser.run(f"{HEADING}.getAttribute('aria-sort')") == "ascending"
     browser.run(f"{HEADING}.querySelector('button').focus()")
-    browser.press("Enter", 13, "\r")
+    browser.press("Enter")
     assert browser.run(COLUMN) == gaps[::-1]
     assert browser.run(f"{HEADING}.getAttribute('aria-sort')") == "descending"
-    browser.press("Tab", 9)
-    browser.press("Enter", 13, "\r")
+    browser.press("Tab")
+    browser.press("Enter")
     assert browser.run(f"{HEADING}.getAttribute('aria-sort')") is None
     assert browser.run("document.querySelectorAll('#section-1 [aria-sort]').length") == 1
     browser.assert_quiet(page)
@@ -122,12 +122,11 @@ def test_on_paper_everything_is_open_and_the_list_of_sections_is_gone(browser, p
     browser.size(1280, 900, dark=True)
     browser.open(page)
     assert browser.run("document.querySelectorAll('main details[open]').length") == 0
-    browser.call("Page.printToPDF")
+    browser.page.pdf()
     assert browser.run("document.querySelectorAll('main details:not([open])').length") == 0
-    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.page.emulate_media(media="print")
     assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    browser.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_a_hostile_record_runs_nothing(browser, tmp_path):

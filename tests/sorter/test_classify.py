@@ -25,13 +25,12 @@ from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item
 from semishot.sorter.predictions import Decision, Prediction, as_csv, unquoted
 from semishot.system.locks import Lock
-from support.commands import printed, refusal
-from support.own_images import MEMBERS, STRANGER, draw, folders, save
+from support.commands import classified, printed, refusal
+from support.own_images import DRAWN, MEMBERS, STRANGER, draw, folders, save
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ["path", "label", "probability", "stranger_probability"]
 COLUMNS += ["runner_up", "distractor_score", "decision"]
-DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
 
 
 @pytest.fixture(autouse=True)
@@ -80,9 +79,7 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     labeled, pile = folders(tmp_path)
     (pile / "notes.txt").write_text("no image")
     (pile / "broken.png").write_bytes(b"no image either")
-    said = printed(
-        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
-    )
+    said = classified(capsys, labeled, pile)
     check_predictions(table("out/predictions.csv"))
     assert "9 labeled images of 3 classes, 24 images in the pile" in said
     counts = dict(re.findall(r"^  (\w+) +(\d+)$", said, re.M))
@@ -146,7 +143,7 @@ def agreeing(first, again):
 
 def test_predict_says_what_classify_said(capsys, tmp_path):
     labeled, pile = folders(tmp_path)
-    printed(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN)
+    classified(capsys, labeled, pile)
     (pile / "broken.jpg").write_bytes(b"")
     main(["predict", "out/model", str(pile), "--device", "cpu"])
     out, err = capsys.readouterr()
@@ -437,9 +434,7 @@ def test_copies_conflicts_and_empty_classes_are_noted(capsys, tmp_path):
     (labeled / "nothing").mkdir()
     (labeled / "broken").mkdir()
     (labeled / "broken/a.jpg").write_text("x")
-    said = printed(
-        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
-    )
+    said = classified(capsys, labeled, pile)
     for note in (
         "class nothing has no images: left out",
         "class broken has no readable image: left out",
@@ -457,9 +452,7 @@ def test_one_class_is_a_question_of_belonging(capsys, tmp_path):
     labeled, pile = folders(tmp_path, shots=4)
     shutil.rmtree(labeled / "cross")
     shutil.rmtree(labeled / "stripes")
-    said = printed(
-        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
-    )
+    said = classified(capsys, labeled, pile)
     assert "there is one class only" in said
     rows = pile_rows("out/predictions.csv")
     assert {(row["label"], row["runner_up"]) for row in rows} == {("circle", "")}
@@ -472,9 +465,7 @@ def test_one_class_is_a_question_of_belonging(capsys, tmp_path):
 def test_one_shot_and_one_image(capsys, tmp_path):
     labeled, pile = folders(tmp_path, shots=1, pile=0, strangers=0)
     save(draw("cross", 77), pile / "cross-0.png")
-    said = printed(
-        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
-    )
+    said = classified(capsys, labeled, pile)
     assert "Calibration: not known" in said
     (row,) = pile_rows("out/predictions.csv")
     assert (row["label"], row["decision"]) == ("cross", "accept")
@@ -484,9 +475,7 @@ def test_one_shot_and_one_image(capsys, tmp_path):
 
 def test_one_shot_says_that_nothing_tells_whether_the_pile_helps(capsys, tmp_path):
     labeled, pile = folders(tmp_path, shots=1)
-    said = printed(
-        capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN
-    )
+    said = classified(capsys, labeled, pile)
     assert "every class has one example, so nothing tells whether the pile helps" in said
 
 
@@ -651,7 +640,7 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
 
 def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
     labeled, pile = folders(tmp_path, shots=2, pile=1, strangers=0)
-    printed(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN)
+    classified(capsys, labeled, pile)
     (tmp_path / "bad.png").write_text("x")
     assert "no model in nowhere" in refusal(capsys, "predict", "nowhere", pile)
     assert "no file or folder gone.png" in refusal(capsys, "predict", "out", "gone.png")

@@ -13,10 +13,8 @@ from semishot.sorter.embedding import Rows
 from semishot.sorter.fitted_pile import fit_pile
 from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item
-from support.commands import printed, refusal
-from support.own_images import draw, folders, save
-
-DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
+from support.commands import classified, printed, refusal
+from support.own_images import DRAWN, draw, folders, save
 
 
 @pytest.fixture(autouse=True)
@@ -295,7 +293,7 @@ def test_what_is_labeled_is_not_suggested_and_of_copies_one(capsys, tmp_path):
             shutil.copy(path, path.with_stem(f"{path.stem}-copy{number}"))
     for kind in ("circle", "cross"):
         shutil.copy(pile / f"more/{kind}-0.png", labeled / kind / "known.png")
-    printed(capsys, "classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN)
+    classified(capsys, labeled, pile)
     asked = [Path(path) for path in result()["next_to_label"]]
     assert asked
     contents = [path.read_bytes() for path in asked]

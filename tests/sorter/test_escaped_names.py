@@ -9,9 +9,8 @@ from semishot.label.requests import LabelRequest
 from semishot.sorter.escaped_names import escaped, unescaped, written_path
 from support.commands import printed
 from support.labeling import serving
-from support.own_images import folders
+from support.own_images import DRAWN, folders
 
-DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
 GIVEN = ["classify", "--labeled", "labeled", "--unlabeled", "pile", "--out", "out", *DRAWN]
 ODD, OTHER = "dots-\udce9.png", "circle-\udcff\udcfe.png"
 

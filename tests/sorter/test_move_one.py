@@ -17,10 +17,9 @@ from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, named
 from support.commands import printed, refusal
 from support.four_files import CHANGED, digest, make_pile, plan, resort, sorted_names, state, undone
-from support.own_images import folders
+from support.own_images import DRAWN, folders
 
 FORBIDDEN = [errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.ETIMEDOUT]
-DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.sorter.out_folder import check_out
 from support.commands import refusal
-from support.own_images import draw, folders, save
-
-DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
+from support.own_images import DRAWN, draw, folders, save
 
 
 def content(root):

@@ -167,10 +167,10 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
         key=lambda i: -i.sure,
     )[1]
     browser.run("document.querySelector('#group-2 .tile').focus()")
-    browser.press("Enter", 13, "\r")
+    browser.press("Enter")
     assert browser.run(OPEN)
-    browser.press("ArrowLeft", 37)  # at the end nothing happens
-    browser.press("ArrowRight", 39)
+    browser.press("ArrowLeft")  # at the end nothing happens
+    browser.press("ArrowRight")
     fields = browser.run(FIELDS)
     assert fields["path"] == second.item.shown
     assert fields["label"] == "bee"
@@ -179,7 +179,7 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     assert fields["conditional"] == percent(second.probability)
     assert fields["score"] == f"{second.distractor_score:.3f}"
     assert fields["verdict"] == "one of the classes"
-    browser.press("Escape", 27)
+    browser.press("Escape")
     assert not browser.run(OPEN)
     focused = "document.activeElement.dataset.path"
     wait_until(lambda: browser.run(focused) == second.item.shown)  # `close` comes a little later
@@ -205,12 +205,11 @@ def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, p
 def test_on_paper_there_are_pictures_and_no_list_of_groups(browser, page):
     browser.size(1280, 900, dark=True)
     browser.open(page)
-    browser.call("Page.printToPDF")
-    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.page.pdf()
+    browser.page.emulate_media(media="print")
     assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.run("document.querySelector('.tile img').getBoundingClientRect().width") > 40
-    browser.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_no_tile_shows_a_percentage_that_ignores_strangers(tmp_path):
@@ -310,7 +309,7 @@ def test_the_dialog_shows_the_picture_large_and_links_to_the_file(browser, pile)
         link = browser.run("document.querySelector('#details a').href")
         assert Path(unquote(link.removeprefix("file://"))).is_file()
         browser.run("document.getElementById('details').close()")
-    assert browser.of("Log.entryAdded", "Runtime.exceptionThrown") == []
+    assert browser.noise == []
     shutil.rmtree(pile / "out/pictures")  # the page alone: the file itself, else the thumbnail
     browser.open(page)
     browser.run(f"{tiles}.find((t) => t.dataset.path.endsWith('.png')).click()")

@@ -3,12 +3,19 @@
 import pytest
 
 from semishot.commands.main import main
+from support.own_images import DRAWN
 
 
 def printed(capsys, *arguments: object) -> str:
     """What a command prints to stdout."""
     main([str(argument) for argument in arguments])
     return capsys.readouterr().out
+
+
+def classified(capsys, labeled: object, pile: object, *more: object) -> str:
+    """What `classify` prints of a pile of drawings, sorted to `out`."""
+    where = ["--labeled", labeled, "--unlabeled", pile, "--out", "out"]
+    return printed(capsys, "classify", *where, *DRAWN, *more)
 
 
 def refusal(capsys, *arguments: object) -> str:

@@ -7,6 +7,8 @@ from PIL import Image, ImageDraw
 
 MEMBERS = ("circle", "cross", "stripes")
 STRANGER = "dots"
+DRAWN = ["--encoder", "omniglot", "--device", "cpu"]
+"""Flags of a command that sorts drawings."""
 
 
 def draw(kind: str, number: int, side: int = 96, ink="black", paper="white") -> Image.Image:
