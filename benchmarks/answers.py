@@ -28,9 +28,10 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from classifier_page import PAGE, between
+from classifier_page import PAGE
 from json_lines import write_lines
 from measurement import about_tasks
+from pages import between
 from semishot.estimator.graph_rule import Learned
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.next_labels import doubt, varied, worth_asking

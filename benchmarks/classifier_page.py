@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import between, versions_of
 from speed_tables import markdown, number
 
 ROOT = Path(__file__).parents[1]
@@ -89,8 +90,7 @@ def seconds(result: Result) -> str:
 
 
 def section(result: Result) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    about = f"{result['device']} ({result['processor']}); {versions}; {result['date']}."
+    about = f"{result['device']} ({result['processor']}); {versions_of(result)}; {result['date']}."
     return "\n\n".join(
         [
             f"### {FEATURES[result['dataset']]}",
@@ -109,12 +109,6 @@ def section(result: Result) -> str:
 
 def fill(document: str, results: Sequence[Result]) -> str:
     return between(document, BEGIN, END, [section(result) for result in results])
-
-
-def between(document: str, begin: str, end: str, parts: Sequence[str]) -> str:
-    before, rest = document.split(begin)
-    _, after = rest.split(end)
-    return "\n\n".join([before + begin, *parts, end + after])
 
 
 def published() -> list[Result]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from classifier_page import between
+from pages import between, versions_of
 from speed_tables import markdown
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +55,6 @@ def gains(result: Result, half: str) -> str:
 
 
 def fill(document: str, result: Result) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     tasks = result["report"][0]["tasks"]
     parts = [
         "In %, at 1 / 3 / 5 labels per class, on the 20 kinds of birds that were not used for choosing; "
@@ -65,7 +64,7 @@ def fill(document: str, result: Result) -> str:
         gains(result, "report"),
         "The same differences on the 20 kinds that were used for choosing:",
         gains(result, "choose"),
-        f"One thread of {result['processor']}; {versions}; {result['date']}.",
+        f"One thread of {result['processor']}; {versions_of(result)}; {result['date']}.",
     ]
     return between(document, BEGIN, END, parts)
 

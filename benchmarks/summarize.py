@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import between, versions_of
 from speed_tables import Result, label, number, table
 
 ROOT = Path(__file__).parents[1]
@@ -53,16 +54,13 @@ def about(result: Result) -> str:
     where = result["device"]
     if result["benchmark"] == "sampler":
         where = "One core"  # of the machine whose processor follows
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     quick = " A quick trial, not a measurement." if result["quick"] else ""
-    return f"{where} ({result['processor']}); {versions}; {result['date']}.{quick}"
+    return f"{where} ({result['processor']}); {versions_of(result)}; {result['date']}.{quick}"
 
 
 def fill(document: str, tables: str) -> str:
-    """The document with the tables between its markers."""
-    before, rest = document.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+    """The document with the tables between its marks."""
+    return between(document, BEGIN, END, [tables])
 
 
 # The plot
