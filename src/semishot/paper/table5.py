@@ -21,6 +21,7 @@ from semishot.network.encoder import ConvEncoder
 from semishot.network.protonet import ProtoNet, class_labels
 from semishot.paper import baselines
 from semishot.paper.authors_network import authors_network
+from semishot.paper.jobs import FIXED
 from semishot.paper.published_baselines import (
     CLASSIFIERS,
     FEATURES,
@@ -70,7 +71,7 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     recipe = recipe if request.updates is None else recipe.with_updates(request.updates)
     images = all_labeled(pool.of_split("test"))
     tests = TABLE5_TEST.get(pool.name, (ONE_SHOT,))
-    check_enough(images, *tests)
+    check_enough(images, *tests, advice=FIXED)
     if "pretrained" in features or request.with_scale_bug:
         classification.check_labeled(pool, recipe)
     name = f"{pool.fingerprint[:8]}-{recipe.updates}updates.json"
