@@ -24,8 +24,8 @@ NOTE = (
     "Accuracy in %, mean over splits ± half the 95 % interval over the 600 episodes of a split, on average; "
     "`over splits` is the standard error over splits (ddof = 1). The paper does not say what its ± is. On "
     "Omniglot ours is 1.7 to 2.1 times as large, as it would be if theirs were the standard error over the "
-    "episodes of one run. So z is the difference over that error and ours over splits. LR is 200 steps of Adam "
-    "without a penalty, as in the authors' code; LR, converged is scikit-learn's LogisticRegression()."
+    "episodes of one run. So z is the difference over that and our error over splits. LR is 200 steps of "
+    "Adam without a penalty, as in the authors' code; LR, converged is scikit-learn's LogisticRegression()."
 )
 SCALE_BUG = (
     "Rows with the scale bug pre-train on pixels from 0 to 255 and test on 0 to 1. The authors' code "
