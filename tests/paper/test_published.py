@@ -73,7 +73,7 @@ def test_r26_training_episodes_are_5_way_1_shot_with_5_unlabeled(name):
     assert (shape.way, shape.shot, shape.query, shape.unlabeled) == (5, 1, 1, 5)
     assert shape.shot + shape.query == 20 // 10  # the two labeled drawings of a character
     assert shape.distractors == 0
-    assert preset.distractors == shape.way
+    assert preset.episode(shot=1, distractors=5).distractors == shape.way
 
 
 @pytest.mark.parametrize("unlabeled", [5, 10])

@@ -129,7 +129,9 @@ def test_the_authors_random_network_is_one_for_all_splits(
     *by_split, theirs = embedded  # in the order of the table: one for each split, one for all
     assert len(by_split) == 3
     assert not by_split[0][0].equal(by_split[1][0])
-    expected = authors_network(tiny_pool.images.shape[1], classification.RECIPE.filters).weights
+    expected = authors_network(
+        tiny_pool.images.shape[1], classification.AUTHORS_RECIPE.filters
+    ).weights
     assert all(w.equal(e) for w, e in zip(theirs, expected, strict=True))
     rows = {(r["model"], r["features"], r["split_seed"]) for r in found}
     assert len(rows) == len(found) == 3 * 2 * 3

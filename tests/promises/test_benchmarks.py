@@ -172,7 +172,7 @@ def test_the_factors_of_why_it_is_fast_are_those_of_the_results():
         "A test image": between([row["times_faster_than_loop"] for row in once]),
         "onnxruntime encodes": f"{ratios('images_per_second', *encoded)[0]:.1f}",
         "A photograph is": f"{ratios('seconds', *photographs)[0]:.1f}",
-        "Commands say": f"{classify:.1f} (`classify`) and {predict:.1f} (`predict`)",
+        "Commands print": f"{classify:.1f} (`classify`) and {predict:.1f} (`predict`)",
     }.items():
         (line,) = (line for line in lines if line.startswith(f"| {idea}"))
         assert line.split("|")[2].strip().startswith(factor), (idea, factor)

@@ -141,7 +141,7 @@ def test_answers_that_do_not_fit_change_nothing(database):
             answers.add(event)
     assert (answers.state, answers.version) == (before, 1)
     answers.state.classes = {n: str(n) for n in range(1, MOST_CLASSES + 1)}
-    with pytest.raises(ConflictError, match="1,000 classes are the most"):
+    with pytest.raises(ConflictError, match="1,000 classes are the maximum"):
         answers.add(new("one more"))
 
 

@@ -648,7 +648,7 @@ def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "no image to predict in empty\n" in refusal(capsys, "predict", "out", "empty")
     assert "no image to predict (bad.png: it is no" in refusal(capsys, "predict", "out", "bad.png")
-    assert "name the images" in refusal(capsys, "predict", "out")
+    assert "give images, or folders of them" in refusal(capsys, "predict", "out")
     shutil.copytree("out/model", "damaged")
     save_one_feature_less(Path("damaged/classifier.safetensors"))
     assert "its encoder gives 64 features, its classifier takes 63" in refusal(

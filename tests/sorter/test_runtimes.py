@@ -218,7 +218,7 @@ def test_weights_that_change_meanwhile_are_refused(monkeypatch):
     known = KNOWN["omniglot"]._replace(identity="1" * 64)
     monkeypatch.setitem(packaged_encoders.KNOWN, "omniglot", known)
     torch_encoders.packaged_module.cache_clear()
-    with pytest.raises(InputError, match="the weights of omniglot have changed meanwhile"):
+    with pytest.raises(InputError, match="the weights of omniglot have changed in the meantime"):
         _ = open_encoder("omniglot").module
 
 

@@ -181,8 +181,8 @@ def test_with_few_validation_classes_episodes_have_fewer(tiny_pool, names, way, 
         (lambda c: c.split != "val", "pool 'glyphs' has no 'val' classes; it holds train, test"),
         (
             lambda c: c.split != "val" or c.name < "val01",
-            "the split has 1 classes but an episode needs 3 + 2 distractor classes; lower --way or "
-            "--distractors",
+            "the split has 1 classes but an episode needs 3 + 2 distractor classes; the training is not "
+            "affected",
         ),
     ],
     ids=["none", "too few"],

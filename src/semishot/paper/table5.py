@@ -154,7 +154,7 @@ def baseline_records(
     for classifier in CLASSIFIERS:
         begun = time.monotonic()
         rate = ADAM_RATE[kind.name]
-        right = baseline_accuracies(seen, stream, classifier, rate, EPISODES, advance)
+        right = baseline_accuracies(seen, stream, classifier, rate, EPISODES, advance=advance)
         seconds, device = time.monotonic() - begun, device_name(training.device)
         baseline = Baseline(training.pool.name, classifier, kind.name, seed, training.scale_bug)
         if kind.name == "pretrained":
@@ -172,6 +172,7 @@ def baseline_accuracies(
     classifier: str,
     adam_rate: float,
     episodes: int,
+    *,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float64]:
     """(E,): the share of queries right in each episode, on the same episodes as every other table."""

@@ -1,13 +1,17 @@
 """The run that `semishot pick` has saved, beside those it was chosen from."""
 
+from typing import TYPE_CHECKING
+
 from semishot.errors import counted
 from semishot.paper.published import title
 from semishot.report.rendering import grid_as_text
 from semishot.report.section import Cell, Grid, Number
-from semishot.training.pick import Picked
+
+if TYPE_CHECKING:  # it imports torch
+    from semishot.training.pick import Picked
 
 
-def picked_as_text(picked: Picked) -> str:
+def picked_as_text(picked: "Picked") -> str:
     """All runs on the validation classes, the best on the test classes, and how sure the choice is."""
     record, episodes = picked.record, counted(picked.record["episodes"], "episode")
     header = ["method", "split seed", "validation accuracy %"]
