@@ -66,7 +66,7 @@ def variants_of(preset: Preset, dataset: str) -> dict[str, Variant]:
             "no rotation loss": Variant(plain, train),
         }
     masked = presets.preset("semishot", dataset)
-    wide = replace(masked.train, distractors=published.DISTRACTORS)
+    wide = replace(masked.train, distractors=published.DISTRACTORS[-1])
     recipe = replace(recipe, views=1)  # they matter at test alone
     slow = replace(recipe, norm_momentum=0.02)
     longer = replace(first, updates=2 * first.updates)
