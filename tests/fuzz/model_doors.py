@@ -27,7 +27,7 @@ from semishot.report.reading import read_results
 from semishot.sorter import journal, move_files
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import load_encoder, open_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest

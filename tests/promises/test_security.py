@@ -37,7 +37,7 @@ from semishot.report.reading import read_results
 from semishot.sorter import move_files
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import load_encoder, open_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder
 from semishot.sorter.feature_files import gathered
 from semishot.sorter.listing import from_folders
 from semishot.sorter.move_files import Undone

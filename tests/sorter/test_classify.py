@@ -19,7 +19,7 @@ from PIL import Image
 from semishot import PrototypeClassifier
 from semishot.commands.main import main
 from semishot.sorter import move_files
-from semishot.sorter.encoders import load_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder
 from semishot.sorter.fitted_pile import look_drawn
 from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item

@@ -206,7 +206,7 @@ def undo_sorting(session: Session) -> Undone:
 def save_model(session: Session) -> Path:
     """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
     from semishot.estimator.trained import train
-    from semishot.sorter.encoders import save_encoder
+    from semishot.sorter.encoders.image_encoder import save_encoder
     from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 
     snapshot, reader = session.caught_up(), session.reader

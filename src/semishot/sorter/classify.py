@@ -18,8 +18,9 @@ from semishot.sorter.correction_notes import note_on_absent, notes_on
 from semishot.sorter.corrections import SortedPile, read_corrections
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoder_files import DEFAULT
-from semishot.sorter.encoders import ImageEncoder, open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, save_encoder
+from semishot.sorter.encoders.runtimes import wanted_runtime
+from semishot.sorter.encoders.saved_files import DEFAULT
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.journal import (
     JOURNAL,
@@ -50,7 +51,6 @@ from semishot.sorter.planned_pile import Planned, plan_pile
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requested_images import check_read, requested_images
 from semishot.sorter.requests import ClassifyRequest
-from semishot.sorter.runtimes import wanted_runtime
 from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import check_device
