@@ -54,7 +54,7 @@ from support.own_images import draw, folders, save
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`([a-z]+/test_\w+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`((?:[a-z]+/)+test_\w+\.py)::(test_\w+)`")
 CPU = torch.device("cpu")
 WNID = "n01532829"
 
