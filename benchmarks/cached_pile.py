@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import open_encoder
+from semishot.sorter.encoders.image_encoder import open_encoder
 
 KINDS, LABELED = 12, 4
 """Kinds of images, of which the first are labeled; images of the others are strangers."""

@@ -31,8 +31,8 @@ from measurement import about_tasks
 from semishot import PrototypeClassifier
 from semishot.data.framing import Framing
 from semishot.estimator.labels import UNLABELED
-from semishot.sorter.packaged_encoders import SIDES
-from semishot.sorter.photo_encoders import efficientnet_lite
+from semishot.sorter.encoders.packaged import SIDES
+from semishot.sorter.encoders.photo_networks import efficientnet_lite
 from semishot.system.files import write_json, write_whole_with
 from semishot.system.open_files import read_json
 from tasks import Cell, Task, draw

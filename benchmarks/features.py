@@ -19,7 +19,7 @@ from PIL import Image
 from semishot import datasets
 from semishot.data.pool import ImageClass, ImagePool, Split
 from semishot.data.splits import all_labeled
-from semishot.sorter.encoders import ImageEncoder, open_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder
 from semishot.system.files import write_whole_with
 from semishot.training.evaluation import embed_classes, find_model
 from semishot.training.fleets import load_model

@@ -24,8 +24,8 @@ import onnxruntime
 import torch
 
 from measurement import command, result
-from semishot.sorter.encoders import ImageEncoder, open_encoder
-from semishot.sorter.photo_graphs import graph_of
+from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder
+from semishot.sorter.encoders.photo_graphs import graph_of
 
 ENCODERS, BATCHES, THREADS = ("photos-lite0", "photos-lite2"), (1, 4, 16), (1, 2)
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from semishot.sorter.encoders import ImageEncoder, open_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder
 from semishot.system.files import write_whole_with
 
 PER_CLASS = {"val": 100, "test": 100, "train": 60}

@@ -1,6 +1,11 @@
 """Images -> features: the public import path of `semishot.sorter.encoders`."""
 
-from semishot.sorter.encoder_files import DEFAULT
-from semishot.sorter.encoders import ImageEncoder, load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import (
+    ImageEncoder,
+    load_encoder,
+    open_encoder,
+    save_encoder,
+)
+from semishot.sorter.encoders.saved_files import DEFAULT
 
 __all__ = ["DEFAULT", "ImageEncoder", "load_encoder", "open_encoder", "save_encoder"]

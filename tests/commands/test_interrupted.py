@@ -9,7 +9,8 @@ from semishot.commands import main as entry
 from semishot.commands.interrupted import CHECKPOINT, LEFT
 from semishot.commands.main import main
 from semishot.commands.table import COMMANDS, Group
-from semishot.sorter import embedding_cache, fitted_pile, move_files
+from semishot.sorter import embedding_cache, fitted_pile
+from semishot.sorter.moving import move_files
 from support.commands import printed
 from support.own_images import folders
 

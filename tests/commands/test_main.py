@@ -20,7 +20,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, save_pool
 from semishot.errors import InputError
 from semishot.paper import presets, published
-from semishot.sorter.requests import OnnxOptions
+from semishot.sorter.encoders.onnx_options import OnnxOptions
 from semishot.training.config import FleetConfig, Recipe
 from support.commands import printed, refusal
 

@@ -12,7 +12,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Ink, Middle, Whole
 from semishot.data.pool import ImagePool, save_pool
 from semishot.errors import InputError
-from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_table import row_of

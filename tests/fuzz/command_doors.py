@@ -19,11 +19,11 @@ from mutations import odd_words
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.paper import presets
-from semishot.sorter import move_files
 from semishot.sorter.listing import Skipped, from_folders
-from semishot.sorter.move_files import Undone
+from semishot.sorter.moving import move_files
+from semishot.sorter.moving.move_files import Undone
+from semishot.sorter.moving.plan_files import Wanted, plan
 from semishot.sorter.page import PilePage, write_page
-from semishot.sorter.plan_files import Wanted, plan
 from semishot.sorter.predictions import (
     Decision,
     Prediction,

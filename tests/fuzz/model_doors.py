@@ -24,11 +24,11 @@ from semishot.paper import jobs, plan
 from semishot.report import results
 from semishot.report.page import as_html
 from semishot.report.reading import read_results
-from semishot.sorter import journal, move_files
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import load_encoder, open_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder
 from semishot.sorter.feature_files import read_features, read_labels
+from semishot.sorter.moving import journal, move_files
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 from semishot.system import tensor_files

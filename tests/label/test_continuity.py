@@ -10,7 +10,7 @@ from PIL import Image
 from semishot.errors import InputError
 from semishot.label.requests import LabelRequest
 from semishot.sorter.classify import classify
-from semishot.sorter.move_files import undo
+from semishot.sorter.moving.move_files import undo
 from semishot.sorter.requests import ClassifyRequest
 from support.labeling import label_some, serving
 from support.own_images import MEMBERS, save

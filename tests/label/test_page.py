@@ -14,7 +14,7 @@ from PIL import Image
 
 from semishot.label.requests import LabelRequest
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import open_encoder
+from semishot.sorter.encoders.image_encoder import open_encoder
 from support.browser import CHROMIUM
 from support.label_page import Tab, process
 from support.labeling import serving

@@ -18,7 +18,7 @@ from semishot.paper.jobs import Site, run_jobs
 from semishot.paper.reproduce import requested_jobs
 from semishot.paper.requests import TableRequest
 from semishot.report import curves, grouping, rendering, table_sections, tables
-from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import load_model
 from semishot.training.log import read_log

@@ -21,7 +21,7 @@ def test_the_page_is_made_from_the_results(benchmarks):
 def test_the_default_is_what_the_rule_chooses(benchmarks):
     """At most twice the time of Lite0, most sorted right, by a point and two standard errors."""
     from encoders_page import RESULT
-    from semishot.sorter.packaged_encoders import BEST_PHOTOS
+    from semishot.sorter.encoders.packaged import BEST_PHOTOS
 
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     allowed = [row["encoder"] for row in result["speed"] if row["relative"] >= 0.5]

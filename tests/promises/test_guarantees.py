@@ -5,7 +5,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "guarantees.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`([a-z]+/test_\w+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`((?:[a-z]+/)+test_\w+\.py)::(test_\w+)`")
 
 
 def test_every_test_named_exists():

@@ -27,7 +27,7 @@ from semishot.report import results
 from semishot.report.page import write_report
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import load_encoder, open_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder
 from semishot.sorter.feature_files import read_features, read_labels
 from semishot.sorter.listing import Item
 from semishot.system import tensor_files

@@ -99,6 +99,13 @@ def test_imports_go_from_a_later_room_to_an_earlier_one(room):
             assert ORDER.index(other) <= ORDER.index(room), f"{named(path)} imports {other}"
 
 
+def test_encoders_import_nothing_else_of_the_sorter():
+    for path in (PACKAGE / "sorter" / "encoders").glob("*.py"):
+        for name in imports(path):
+            inside = name.startswith("semishot.sorter.encoders.")
+            assert inside or not name.startswith("semishot.sorter"), f"{named(path)} imports {name}"
+
+
 @pytest.mark.parametrize("room", ["datasets", "refine"])
 def test_a_method_knows_no_other_method_and_a_data_set_no_other_data_set(room):
     """Each is one file to add."""

@@ -34,15 +34,15 @@ from semishot.datasets import mini_imagenet, tiered_imagenet, verify
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.report.reading import read_results
-from semishot.sorter import move_files
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import load_encoder, open_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder
 from semishot.sorter.feature_files import gathered
 from semishot.sorter.listing import from_folders
-from semishot.sorter.move_files import Undone
+from semishot.sorter.moving import move_files
+from semishot.sorter.moving.move_files import Undone
+from semishot.sorter.moving.plan_files import Wanted, plan
 from semishot.sorter.page import PilePage, write_page
-from semishot.sorter.plan_files import Wanted, plan
 from semishot.sorter.predictions import write_text
 from semishot.system import signing
 from semishot.system.npy import map_array
@@ -54,7 +54,7 @@ from support.own_images import draw, folders, save
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`([a-z]+/test_\w+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`((?:[a-z]+/)+test_\w+\.py)::(test_\w+)`")
 CPU = torch.device("cpu")
 WNID = "n01532829"
 

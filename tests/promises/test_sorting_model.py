@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from semishot.sorter import move_files, sorted_files
+from semishot.sorter.moving import move_files, sorted_files
 from support.sorting_model import Sorter, counts, options
 
 

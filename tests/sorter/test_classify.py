@@ -18,11 +18,11 @@ from PIL import Image
 
 from semishot import PrototypeClassifier
 from semishot.commands.main import main
-from semishot.sorter import move_files
-from semishot.sorter.encoders import load_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder
 from semishot.sorter.fitted_pile import look_drawn
-from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item
+from semishot.sorter.moving import move_files
+from semishot.sorter.moving.journal import read_journal
 from semishot.sorter.predictions import Decision, Prediction, as_csv, unquoted
 from semishot.system.locks import Lock
 from support.commands import classified, printed, refusal
@@ -294,7 +294,7 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
     ]
     code = (
         "import os, signal, sys\n"
-        "from semishot.sorter import move_files\n"
+        "from semishot.sorter.moving import move_files\n"
         "from semishot.commands.main import main\n"
         "do, done = move_files.sort_one, []\n"
         "def dying(*step):\n"

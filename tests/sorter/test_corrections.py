@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot.sorter import fitted_pile, move_files
+from semishot.sorter import fitted_pile
 from semishot.sorter.embedding import Rows
 from semishot.sorter.fitted_pile import fit_pile
-from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import Item
+from semishot.sorter.moving import move_files
+from semishot.sorter.moving.journal import read_journal
 from support.commands import classified, printed, refusal
 from support.own_images import DRAWN, draw, folders, save
 

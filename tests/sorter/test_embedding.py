@@ -21,7 +21,7 @@ from semishot.sorter import embedding as embedding
 from semishot.sorter import embedding_cache
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import open_encoder
+from semishot.sorter.encoders.image_encoder import open_encoder
 from semishot.sorter.listing import Item
 from support.images import encoded, handmade_png
 from support.own_images import draw, save

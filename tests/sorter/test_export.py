@@ -26,7 +26,7 @@ from semishot.data.framing import Middle
 from semishot.errors import InputError
 from semishot.estimator.strangers import Members, stranger_probability
 from semishot.sorter import export_check
-from semishot.sorter.encoders import open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import open_encoder, save_encoder
 from semishot.sorter.export import Head, about, export
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model

@@ -172,8 +172,8 @@ def export_once() -> None:
     import numpy as np
     import torch
 
+    from semishot.sorter.encoders.onnx_files import imported
     from semishot.sorter.export import as_onnx
-    from semishot.sorter.onnx_files import imported
 
     imported("onnxruntime")
 

@@ -3,12 +3,12 @@
 import hashlib
 import os
 
-from semishot.sorter import plan_files
-from semishot.sorter.journal import read_journal
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.move_files import begin, undo
-from semishot.sorter.plan_files import Wanted
-from semishot.sorter.sorted_files import find_sorted
+from semishot.sorter.moving import plan_files
+from semishot.sorter.moving.journal import read_journal
+from semishot.sorter.moving.move_files import begin, undo
+from semishot.sorter.moving.plan_files import Wanted
+from semishot.sorter.moving.sorted_files import find_sorted
 
 
 def plan(out, how, wanted, before=()):

@@ -42,7 +42,7 @@ def build(name: str, case: Path, worlds: Path, play: Play) -> None:
         if name == "moved":
             play("move", case)
         else:
-            interrupt("move", case, "semishot.sorter.move_files")
+            interrupt("move", case, "semishot.sorter.moving.move_files")
     case.rename(worlds / name)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from semishot.sorter import embedding, embedding_cache
-from semishot.sorter.encoders import open_encoder
+from semishot.sorter.encoders.image_encoder import open_encoder
 from semishot.sorter.listing import from_folders
 from semishot.system import files
 from support.killing import attempt

@@ -36,11 +36,11 @@ from hypothesis.stateful import (
 )
 
 from semishot.errors import InputError
-from semishot.sorter import move_files, sorted_files
-from semishot.sorter.journal import JOURNAL, Sorting, Step, read_journal
-from semishot.sorter.move_files import LOCK, Outcome, begin, complete
-from semishot.sorter.plan_files import Wanted, plan
-from semishot.sorter.sorted_files import find_sorted
+from semishot.sorter.moving import move_files, sorted_files
+from semishot.sorter.moving.journal import JOURNAL, Sorting, Step, read_journal
+from semishot.sorter.moving.move_files import LOCK, Outcome, begin, complete
+from semishot.sorter.moving.plan_files import Wanted, plan
+from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.system.locks import Lock
 
 NAMES = ("a/x.jpg", "b/x.jpg", "c.jpg", "C.jpg", "a/d.jpg", "e.jpg")

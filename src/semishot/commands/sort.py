@@ -58,8 +58,8 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
         below: The folder the files came from, if they were sorted on another machine or by another
             user: files are put back only there.
     """
-    from semishot.sorter.journal import JOURNAL
-    from semishot.sorter.move_files import undo
+    from semishot.sorter.moving.journal import JOURNAL
+    from semishot.sorter.moving.move_files import undo
     from semishot.sorter.summary import named
 
     undone = undo(out, below)

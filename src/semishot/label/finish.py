@@ -14,17 +14,17 @@ from semishot.label.pile_reader import PileReader
 from semishot.label.rows import GIVEN
 from semishot.label.session import Session
 from semishot.label.snapshot import Snapshot, decisions
-from semishot.sorter import move_files, plan_files
 from semishot.sorter.answer_state import ConflictError
 from semishot.sorter.corrections import SortedPile
-from semishot.sorter.journal import SORTED, check_undoable, read_journal, trusted
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.move_files import LOCK, Undone
 from semishot.sorter.moved_pile import followed
-from semishot.sorter.plan_files import Wanted, behind_link, class_folders
+from semishot.sorter.moving import move_files, plan_files
+from semishot.sorter.moving.journal import SORTED, check_undoable, read_journal, trusted
+from semishot.sorter.moving.move_files import LOCK, Undone
+from semishot.sorter.moving.plan_files import Wanted, behind_link, class_folders
+from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.sorter.predictions import csv_table, write_text
 from semishot.sorter.requests import How
-from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
 
@@ -206,7 +206,7 @@ def undo_sorting(session: Session) -> Undone:
 def save_model(session: Session) -> Path:
     """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
     from semishot.estimator.trained import train
-    from semishot.sorter.encoders import save_encoder
+    from semishot.sorter.encoders.image_encoder import save_encoder
     from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 
     snapshot, reader = session.caught_up(), session.reader

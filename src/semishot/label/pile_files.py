@@ -6,11 +6,11 @@ from pathlib import Path
 from semishot.errors import InputError
 from semishot.label.requests import LabelRequest
 from semishot.sorter.corrections import SortedPile, corrected, from_predictions
-from semishot.sorter.journal import read_journal, trusted
 from semishot.sorter.listing import Item, Listing, from_folders, to_unpack
 from semishot.sorter.moved_pile import followed
+from semishot.sorter.moving.journal import read_journal, trusted
+from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.sorter.out_folder import PREDICTIONS
-from semishot.sorter.sorted_files import find_sorted
 from semishot.system.real_paths import real_path
 
 

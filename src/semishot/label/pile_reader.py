@@ -21,7 +21,7 @@ from semishot.system.progress import Meter, Seconds
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.sorter.embedding import ReadFile
-    from semishot.sorter.encoders import ImageEncoder
+    from semishot.sorter.encoders.image_encoder import ImageEncoder
 
 TAKEN_AT_ONCE, SECONDS_BETWEEN = 64, 0.5
 LOOK_AGAIN, SHARE_OF_TIME = 10.0, 0.02
@@ -146,8 +146,8 @@ class PileReader:
             self._ready(listing)
 
     def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
-        from semishot.sorter.encoder_files import DEFAULT
-        from semishot.sorter.encoders import open_encoder
+        from semishot.sorter.encoders.image_encoder import open_encoder
+        from semishot.sorter.encoders.saved_files import DEFAULT
         from semishot.sorter.out_folder import EMBEDDINGS
 
         if self.encoder is None or self.cache is None:

@@ -21,7 +21,7 @@ from semishot.label.security import Guard
 from semishot.label.session import Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
 from semishot.sorter.answer_state import ConflictError
-from semishot.sorter.journal import SORTED, undo_command
+from semishot.sorter.moving.journal import SORTED, undo_command
 from semishot.system.locks import MOST_SHOWN
 from semishot.system.open_files import own_text, read_regular
 from semishot.system.real_paths import real_path

@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
-from semishot.sorter import move_files
 from semishot.sorter.correction_notes import note_on_absent, notes_on
 from semishot.sorter.corrections import SortedPile, read_corrections
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoder_files import DEFAULT
-from semishot.sorter.encoders import ImageEncoder, open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, save_encoder
+from semishot.sorter.encoders.runtimes import wanted_runtime
+from semishot.sorter.encoders.saved_files import DEFAULT
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
-from semishot.sorter.journal import (
+from semishot.sorter.large_pictures import EarlyPictures
+from semishot.sorter.listing import Listing
+from semishot.sorter.moved_pile import followed
+from semishot.sorter.moving import move_files
+from semishot.sorter.moving.journal import (
     JOURNAL,
     Sorting,
     check_undoable,
@@ -29,10 +33,8 @@ from semishot.sorter.journal import (
     trusted,
     undo_command,
 )
-from semishot.sorter.large_pictures import EarlyPictures
-from semishot.sorter.listing import Listing
-from semishot.sorter.move_files import LOCK, begin
-from semishot.sorter.moved_pile import followed
+from semishot.sorter.moving.move_files import LOCK, begin
+from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.sorter.out_folder import (
     CLASSIFIER,
     EMBEDDINGS,
@@ -50,8 +52,6 @@ from semishot.sorter.planned_pile import Planned, plan_pile
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requested_images import check_read, requested_images
 from semishot.sorter.requests import ClassifyRequest
-from semishot.sorter.runtimes import wanted_runtime
-from semishot.sorter.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import check_device
 from semishot.system.files import whole_folder

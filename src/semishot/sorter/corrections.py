@@ -7,12 +7,12 @@ from pathlib import Path
 from semishot.errors import InputError, printable
 from semishot.sorter.answered_files import Answered, answered
 from semishot.sorter.escaped_names import written_path
-from semishot.sorter.journal import Sorting
 from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, Table, as_label, read_table
+from semishot.sorter.moving.journal import Sorting
+from semishot.sorter.moving.plan_files import class_folders
+from semishot.sorter.moving.sorted_files import SortedFile
 from semishot.sorter.out_folder import PREDICTIONS
-from semishot.sorter.plan_files import class_folders
 from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, RUNNER_UP, unquoted
-from semishot.sorter.sorted_files import SortedFile
 from semishot.system.real_paths import real_path, real_place
 
 STRANGERS_IN_0_1 = "_irrelevant"

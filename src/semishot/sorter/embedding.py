@@ -24,9 +24,9 @@ from semishot.data.picture_limits import MOST_BYTES, REMEDY
 from semishot.data.thumbnails import large_copy, small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
-from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder
+from semishot.sorter.encoders.runtimes import OneByOne, Opening, Runtime, open_runtime
 from semishot.sorter.listing import Item, Skipped
-from semishot.sorter.runtimes import OneByOne, Opening, Runtime, open_runtime
 from semishot.system.devices import pick_device
 from semishot.system.npy import make_room
 from semishot.system.open_files import read_regular

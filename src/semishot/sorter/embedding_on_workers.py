@@ -25,9 +25,9 @@ from semishot.sorter.embedding import (
     size_of,
 )
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
-from semishot.sorter.encoders import ImageEncoder, load_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder, save_encoder
+from semishot.sorter.encoders.runtimes import Batches, Runtime, open_runtime
 from semishot.sorter.listing import Item
-from semishot.sorter.runtimes import Batches, Runtime, open_runtime
 from semishot.system.progress import Meter
 from semishot.workers.engine import Array, Task, run
 from semishot.workers.folder_bytes import Files, pack, unpack

@@ -22,10 +22,10 @@ from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.labels import UNLABELED
 from semishot.estimator.strangers import stranger_probability
-from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder
+from semishot.sorter.encoders.onnx_files import imported
+from semishot.sorter.encoders.onnx_module import OnnxModule
 from semishot.sorter.export_check import OUTPUTS, TOLERANCE, compare, feature_trials, image_trials
-from semishot.sorter.onnx_encoders import OnnxModule
-from semishot.sorter.onnx_files import imported
 from semishot.sorter.onnx_merge import FOUND, PIXELS, merged, opset_for
 from semishot.sorter.out_folder import CLASSIFIER
 from semishot.sorter.predict import read_saved_model, saved_folder

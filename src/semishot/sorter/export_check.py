@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.lift import Lift
-from semishot.sorter.encoders import ImageEncoder
-from semishot.sorter.onnx_files import cpu_session
+from semishot.sorter.encoders.image_encoder import ImageEncoder
+from semishot.sorter.encoders.onnx_files import cpu_session
 
 OUTPUTS = ["label", "probabilities", "distractor_score", "stranger_probability"]
 TOLERANCE = 1e-3

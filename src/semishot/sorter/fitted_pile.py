@@ -16,7 +16,7 @@ from semishot.estimator.next_labels import doubt, worth_asking
 from semishot.estimator.strangers import missed
 from semishot.estimator.trained import RowAnswers, Trained, train
 from semishot.sorter.embedding import Rows, read_image
-from semishot.sorter.encoders import ImageEncoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.listing import STRANGER, Item, Listing
 from semishot.sorter.predictions import Decision, Prediction, predictions_of
 from semishot.sorter.summary import PileSummary

@@ -3,8 +3,8 @@
 from typing import Any
 
 from semishot.errors import InputError, reason_of
-from semishot.sorter.onnx_encoders import OnnxModule
-from semishot.sorter.onnx_files import imported, parsed
+from semishot.sorter.encoders.onnx_files import imported, parsed
+from semishot.sorter.encoders.onnx_module import OnnxModule
 
 PIXELS, FOUND = "pixels", "found"
 """The output of what prepares images, and the input of the head."""

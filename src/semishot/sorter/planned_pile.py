@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from semishot.errors import counted
 from semishot.sorter.corrections import SortedPile
-from semishot.sorter.journal import Sorting, check_undoable
-from semishot.sorter.plan_files import Wanted, behind_link, plan
+from semishot.sorter.moving.journal import Sorting, check_undoable
+from semishot.sorter.moving.plan_files import Wanted, behind_link, plan
 from semishot.sorter.requests import ClassifyRequest
 
 if TYPE_CHECKING:  # it imports torch

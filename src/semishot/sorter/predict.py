@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import ImageEncoder, load_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder
+from semishot.sorter.encoders.runtimes import wanted_runtime
 from semishot.sorter.feature_files import gathered, read_features
 from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
 from semishot.sorter.predictions import Prediction, predictions_of
 from semishot.sorter.requests import PredictRequest
-from semishot.sorter.runtimes import wanted_runtime
 from semishot.system.devices import check_device
 from semishot.system.progress import doing
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semishot.errors import counted, printable
-from semishot.sorter.journal import SORTED
-from semishot.sorter.move_files import Outcome
+from semishot.sorter.moving.journal import SORTED
+from semishot.sorter.moving.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.errors import InputError, counted
-from semishot.sorter.journal import (
+from semishot.sorter.moving.journal import (
     JOURNAL,
     MOST_PLANNED,
     SORTED,
@@ -24,9 +24,9 @@ from semishot.sorter.journal import (
     read_journal,
     write_journal,
 )
-from semishot.sorter.move_one import check_folder, is_sorted, sort_one, take_back
+from semishot.sorter.moving.move_one import check_folder, is_sorted, sort_one, take_back
+from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.sorter.requests import How
-from semishot.sorter.sorted_files import find_sorted
 from semishot.system.files import sweep
 from semishot.system.locks import Lock
 from semishot.system.progress import track

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from semishot.sorter.photo_encoders import LastMapsMean, PixelEncoder
+from semishot.sorter.encoders.photo_networks import LastMapsMean, PixelEncoder
 
 OPSET, IR = 17, 8
 PIXELS, FEATURES = "pixels", "features"

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from semishot.errors import InputError
-from semishot.sorter.onnx_encoders import UINT8, OnnxModule, output_of
-from semishot.sorter.onnx_preparation import Preparation
-from semishot.sorter.requests import OnnxOptions
+from semishot.sorter.encoders.onnx_module import UINT8, OnnxModule, output_of
+from semishot.sorter.encoders.onnx_options import OnnxOptions
+from semishot.sorter.encoders.onnx_preparation import Preparation
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CROP = 0.875

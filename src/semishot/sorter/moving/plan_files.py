@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from semishot.sorter.journal import SORTED, Sorting, Step
 from semishot.sorter.listing import STRANGER
+from semishot.sorter.moving.journal import SORTED, Sorting, Step
+from semishot.sorter.moving.sorted_files import SortedFile
 from semishot.sorter.requests import How
-from semishot.sorter.sorted_files import SortedFile
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.real_paths import real_place
 

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from semishot.errors import InputError
-from semishot.sorter.encoder_files import (
+from semishot.sorter.encoders.onnx_options import OnnxOptions
+from semishot.sorter.encoders.packaged import BEST_PHOTOS, PHOTOS, PHOTOS_IN_0_1, Packaged, packaged
+from semishot.sorter.encoders.saved_files import (
     AGAIN,
     DEFAULT,
     DESCRIPTION,
@@ -25,8 +27,6 @@ from semishot.sorter.encoder_files import (
     TRAINED,
     Description,
 )
-from semishot.sorter.packaged_encoders import BEST_PHOTOS, PHOTOS, PHOTOS_IN_0_1, Packaged, packaged
-from semishot.sorter.requests import OnnxOptions
 from semishot.system.files import write_json
 from semishot.system.json_fields import from_json
 from semishot.system.open_files import read_json
@@ -78,14 +78,14 @@ def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
     name = BEST_PHOTOS if name == DEFAULT else name
     if (known := packaged(name)) is not None:
         return _of_package(known)
-    from semishot.sorter.torch_encoders import open_by_torch
+    from semishot.sorter.encoders.opened_by_torch import open_by_torch
 
     return open_by_torch(name, onnx or OnnxOptions())
 
 
 def _of_package(known: Packaged) -> ImageEncoder:
     def load() -> "nn.Module":
-        from semishot.sorter.torch_encoders import packaged_module
+        from semishot.sorter.encoders.opened_by_torch import packaged_module
 
         return packaged_module(known.name, known.identity)
 
@@ -105,7 +105,7 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
     saved: dict[str, Any] = {"format": FORMAT, "encoder": encoder.name}
     saved["identity"] = encoder.identity
     if encoder.name not in (*PHOTOS, OMNIGLOT):
-        from semishot.sorter.torch_encoders import save_weights
+        from semishot.sorter.encoders.opened_by_torch import save_weights
 
         saved |= save_weights(encoder, folder)
     write_json(folder / DESCRIPTION, saved)
@@ -126,7 +126,7 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     if name in (DEFAULT, *PHOTOS, OMNIGLOT):
         encoder = open_encoder(PHOTOS_IN_0_1 if name == DEFAULT else name)
     elif name == TRAINED or name.startswith(("timm:", ONNX)):
-        from semishot.sorter.torch_encoders import load_by_torch
+        from semishot.sorter.encoders.opened_by_torch import load_by_torch
 
         encoder = load_by_torch(saved, folder)
     else:

@@ -24,17 +24,17 @@ from onnx import TensorProto, helper, numpy_helper
 from semishot import PrototypeClassifier
 from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.sorter import onnx_files
-from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders import onnx_files
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.onnx_options import OnnxOptions
 from semishot.sorter.export import export, quiet
 from semishot.sorter.predict import read_saved_model
-from semishot.sorter.requests import OnnxOptions
 from support.commands import printed, refusal
 from support.own_images import folders
 
 RNG = np.random.default_rng(0)
 SIDE = 20
-DOCUMENT = Path(__file__).parents[2] / "docs" / "encoders.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "encoders.md"
 
 
 class SmallNetwork(nn.Module):

@@ -18,7 +18,15 @@ from torch import Tensor, nn
 from semishot.data.framing import Framing, Ink, Whole
 from semishot.errors import InputError, printable
 from semishot.network.protonet import ProtoNet, take_run
-from semishot.sorter.encoder_files import (
+from semishot.sorter.encoders.image_encoder import ImageEncoder
+from semishot.sorter.encoders.onnx_choices import chosen
+from semishot.sorter.encoders.onnx_files import read_onnx
+from semishot.sorter.encoders.onnx_module import OnnxModule, open_onnx
+from semishot.sorter.encoders.onnx_options import OnnxOptions
+from semishot.sorter.encoders.onnx_preparation import Preparation, framing_of
+from semishot.sorter.encoders.packaged import PHOTOS
+from semishot.sorter.encoders.photo_networks import LITE_FEATURES, efficientnet_lite, timm_network
+from semishot.sorter.encoders.saved_files import (
     AGAIN,
     DESCRIPTION,
     GRAPH,
@@ -28,14 +36,6 @@ from semishot.sorter.encoder_files import (
     WEIGHTS,
     Description,
 )
-from semishot.sorter.encoders import ImageEncoder
-from semishot.sorter.onnx_choices import chosen
-from semishot.sorter.onnx_encoders import OnnxModule, open_onnx
-from semishot.sorter.onnx_files import read_onnx
-from semishot.sorter.onnx_preparation import Preparation, framing_of
-from semishot.sorter.packaged_encoders import PHOTOS
-from semishot.sorter.photo_encoders import LITE_FEATURES, efficientnet_lite, timm_network
-from semishot.sorter.requests import OnnxOptions
 from semishot.system.files import write_whole
 from semishot.system.json_fields import from_json
 from semishot.system.open_files import reading

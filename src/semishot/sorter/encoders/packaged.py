@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from semishot.data.framing import Framing, Ink, Middle
 from semishot.errors import InputError
-from semishot.sorter.encoder_files import OMNIGLOT
+from semishot.sorter.encoders.saved_files import OMNIGLOT
 from semishot.system.open_files import PACKAGE, read_regular
 
 PHOTOS = {"photos-lite0": 0, "photos-lite2": 2}
@@ -21,7 +21,7 @@ MOST_BYTES = 2**28
 
 
 class Known(NamedTuple):
-    """A file of weights, and what `torch_encoders` finds when it loads them."""
+    """A file of weights, and what `opened_by_torch` finds when it loads them."""
 
     digest: str
     identity: str

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from semishot.errors import InputError, reason_of
-from semishot.sorter.onnx_files import cpu_session, imported
-from semishot.sorter.onnx_preparation import Pooling, Preparation, Scaling
+from semishot.sorter.encoders.onnx_files import cpu_session, imported
+from semishot.sorter.encoders.onnx_preparation import Pooling, Preparation, Scaling
 
 FLOATS = {
     "tensor(float)": torch.float32,

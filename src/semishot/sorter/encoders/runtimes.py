@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError, reason_of
-from semishot.sorter.encoders import ImageEncoder
-from semishot.sorter.onnx_files import cpu_session, imported
+from semishot.sorter.encoders.image_encoder import ImageEncoder
+from semishot.sorter.encoders.onnx_files import cpu_session, imported
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,7 @@ class OneByOne:
     """
 
     def __init__(self, encoder: ImageEncoder) -> None:
-        from semishot.sorter.photo_graphs import FEATURES, PIXELS, graph_of
+        from semishot.sorter.encoders.photo_graphs import FEATURES, PIXELS, graph_of
 
         onnx, runtime = (imported(name, "encoding") for name in ("onnx", ONNXRUNTIME))
         shape = encoder.height, encoder.width, encoder.features
@@ -128,7 +128,7 @@ def wanted_runtime() -> str:
 
 def open_runtime(encoder: ImageEncoder, device: "torch.device") -> tuple[Runtime, str]:
     """The fastest runtime that is there; and why it is not the one that it would be elsewhere, or nothing."""
-    from semishot.sorter.photo_graphs import has_graph
+    from semishot.sorter.encoders.photo_graphs import has_graph
 
     wanted = wanted_runtime()
     if device.type != "cpu" or not has_graph(encoder.module):

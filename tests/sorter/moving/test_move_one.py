@@ -9,11 +9,11 @@ import pytest
 
 from semishot.commands.main import main
 from semishot.errors import InputError
-from semishot.sorter import journal, move_files, plan_files
-from semishot.sorter.journal import read_journal, undo_command
-from semishot.sorter.move_files import LOCK, begin, complete, undo
-from semishot.sorter.plan_files import Wanted
-from semishot.sorter.sorted_files import find_sorted
+from semishot.sorter.moving import journal, move_files, plan_files
+from semishot.sorter.moving.journal import read_journal, undo_command
+from semishot.sorter.moving.move_files import LOCK, begin, complete, undo
+from semishot.sorter.moving.plan_files import Wanted
+from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.sorter.summary import Applied, named
 from support.commands import printed, refusal
 from support.four_files import CHANGED, digest, make_pile, plan, resort, sorted_names, state, undone

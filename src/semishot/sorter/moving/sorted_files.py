@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.sorter.journal import SORTED, Sorting, Step
+from semishot.sorter.moving.journal import SORTED, Sorting, Step
 from semishot.system.progress import track
 from semishot.system.transfer import digest_of
 

@@ -16,7 +16,7 @@ from semishot.data.framing import Ink, Middle, Whole
 from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.paper.reproduce import train_fleet
-from semishot.sorter.encoders import load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
 from semishot.training.config import Recipe
 from semishot.training.fleets import find_model, load_model
 from semishot.training.requests import FleetRequest, Where
