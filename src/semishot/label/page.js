@@ -1,7 +1,13 @@
 // The page: places at the side, tiles in the middle, answers by key, click and box; in step with the server.
 
 import { drawCutoff } from "/cutoff.js";
-import { dialogs } from "/dialogs.js";
+import { editClassDialog } from "/dialogs/edit_class.js";
+import { findDialog } from "/dialogs/find.js";
+import { finishDialog } from "/dialogs/finish.js";
+import { helpDialog } from "/dialogs/help.js";
+import { largeView } from "/dialogs/large_view.js";
+import { newClassDialog } from "/dialogs/new_class.js";
+import { closeDialogs } from "/dialogs/open_close.js";
 import { Grid } from "/grid.js";
 import { outboxOf, post } from "/outbox.js";
 import { classAt, drawPlaces, headingOf, isGone, placesOf, sectionsOf } from "/places.js";
@@ -442,7 +448,7 @@ function does(what, images) {
 }
 
 function newClass(images = selected.size ? [...selected] : []) {
-  boxes.name(images);
+  dialogs.newClass(images);
 }
 
 /* ---- moving about ---- */
@@ -520,7 +526,7 @@ function onKey(event) {
   if (mod && key.toLowerCase() === "y") return run(event, () => step("redo"));
   if (mod && key.toLowerCase() === "a" && !inLarge) return run(event, selectAll);
   if (mod || event.altKey) return;
-  const images = inLarge ? [boxes.largeImage()] : chosen();
+  const images = inLarge ? [dialogs.large.image()] : chosen();
   if (/^[1-9]$/.test(key)) {
     const held = state.classes[Number(key) - 1];
     return run(event, () => (held ? answer(held[0], images) : newClass(images)));
@@ -529,12 +535,12 @@ function onKey(event) {
   if (key === "-") return run(event, () => notThis(images));
   if (key === "Backspace" || key === "Delete") return run(event, () => clear(images));
   if (key.toLowerCase() === "n") return run(event, () => newClass(inLarge || selected.size ? images : []));
-  if (key === "/") return run(event, boxes.find);
-  if (key === "?") return run(event, boxes.help);
+  if (key === "/") return run(event, dialogs.find);
+  if (key === "?") return run(event, dialogs.help);
   const onTile = target.classList.contains("tile") || target === document.body || target === $("main") || inLarge;
   if (key === "Enter" && onTile && !target.matches("button, a")) return run(event, () => accept(images));
   if (inLarge) {
-    if (key === "ArrowLeft" || key === "ArrowRight") run(event, () => boxes.largeStep(key === "ArrowLeft" ? -1 : 1));
+    if (key === "ArrowLeft" || key === "ArrowRight") run(event, () => dialogs.large.step(key === "ArrowLeft" ? -1 : 1));
     if (key === " " && !target.matches("button")) run(event, () => $("large").close());
     return;
   }
@@ -545,7 +551,7 @@ function onKey(event) {
   if (by) return run(event, () => arrow(...by, event.shiftKey));
   if (key === "Home") return run(event, () => moveTo(cursor.section, 0, event.shiftKey));
   if (key === "End") return run(event, () => moveTo(cursor.section, Infinity, event.shiftKey));
-  if (key === " ") return run(event, () => boxes.large(cursor.section, cursor.index));
+  if (key === " ") return run(event, () => dialogs.large.open(cursor.section, cursor.index));
   if (key.toLowerCase() === "x") return run(event, () => { const image = currentImage(); if (image !== null) toggle(image); repaintAll(); });
 }
 
@@ -561,7 +567,7 @@ function onDown(event) {
   if (event.button !== 0 || event.target.closest("button, a, input, .banner")) return;
   const tile = event.target.closest(".tile");
   press = { x: event.clientX, y: event.clientY, tile, touch: event.pointerType === "touch", extend: event.shiftKey, box: null, scroll: $("main").scrollTop };
-  if (press.touch && tile) press.long = setTimeout(() => { if (press) { press = null; boxes.large(tile.section, tile.index); } }, 480);
+  if (press.touch && tile) press.long = setTimeout(() => { if (press) { press = null; dialogs.large.open(tile.section, tile.index); } }, 480);
   else if (!press.touch) press.base = event.ctrlKey || event.metaKey || event.shiftKey ? new Set(selected) : new Set();
 }
 
@@ -628,7 +634,7 @@ function tileSize() {
   return kept || (innerWidth > 3200 ? 330 : innerWidth > 2400 ? 240 : 172);
 }
 
-const boxes = dialogs({
+const page = {
   toast, answerButtons, answer, does, command: (event) => outbox.add(event), go, stateOf, names, grid, selected, state: () => state, place: () => place,
   refind(text, images, image) {
     found = { text, images };
@@ -639,16 +645,19 @@ const boxes = dialogs({
     moveTo("find", cursor.index);
   },
   moveTo, focusTiles, afterNew() { selected.clear(); draw(); },
-});
+};
+closeDialogs(page);
+const large = largeView(page);
+const dialogs = { large, newClass: newClassDialog(page, large), edit: editClassDialog(page), find: findDialog(page), help: helpDialog(), finish: finishDialog(toast) };
 
 $("size").value = tileSize();
 $("size").addEventListener("input", (event) => { localStorage.setItem("size", event.target.value); grid.setSize(Number(event.target.value)); });
 $("order").addEventListener("click", () => { least = !least; draw(); });
 $("undo").addEventListener("click", () => step("undo"));
 $("redo").addEventListener("click", () => step("redo"));
-$("find").addEventListener("click", () => boxes.find());
-$("help").addEventListener("click", () => boxes.help());
-$("finish").addEventListener("click", () => boxes.finish());
+$("find").addEventListener("click", () => dialogs.find());
+$("help").addEventListener("click", () => dialogs.help());
+$("finish").addEventListener("click", () => dialogs.finish());
 $("cutoff-slider").addEventListener("input", (event) => { state.rejectNow = state.rejects[event.target.value]; draw(false); });
 $("cutoff-slider").addEventListener("change", (event) => { outbox.add({ kind: "reject", value: state.rejects[event.target.value] }).catch((error) => toast(error.message)); });
 document.addEventListener("keydown", onKey);
@@ -658,7 +667,7 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   if (button.dataset.place === "new") newClass();
   else if (button.dataset.place) { go(button.dataset.place); focusTiles(); }
-  else if (button.dataset.edit) boxes.edit(Number(button.dataset.edit));
+  else if (button.dataset.edit) dialogs.edit(Number(button.dataset.edit));
   else if (button.closest("#answers")) {
     if (button.dataset.answer) answer(Number(button.dataset.answer));
     else does(button.dataset.does);
@@ -671,7 +680,7 @@ $("main").addEventListener("pointerup", onUp);
 $("main").addEventListener("pointercancel", () => { clearTimeout(press?.long); press?.box?.remove(); press = null; });
 $("main").addEventListener("dblclick", (event) => {
   const tile = event.target.closest(".tile");
-  if (tile) boxes.large(tile.section, tile.index);
+  if (tile) dialogs.large.open(tile.section, tile.index);
 });
 phone.addEventListener("change", settleCutoff);
 fetchState();
