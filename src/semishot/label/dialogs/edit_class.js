@@ -7,7 +7,7 @@ export function editClassDialog(page) {
   let editing = 0;
   function open(id) {
     editing = id;
-    const state = page.state(), index = state.index(id);
+    const state = page.state, index = state.index(id);
     $("class-title").textContent = state.classes[index][1];
     $("class-name").value = state.classes[index][1];
     $("class-wrong").textContent = "";
@@ -20,7 +20,7 @@ export function editClassDialog(page) {
   }
   async function change(event) {
     try {
-      await page.command(event);
+      await page.outbox.add(event);
       $("class-dialog").close();
     } catch (error) { $("class-wrong").textContent = error.message; }
   }

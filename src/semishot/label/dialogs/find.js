@@ -1,5 +1,7 @@
 // The dialog that finds classes and files by name.
 
+import { answer } from "/answers.js";
+import { go, showFound } from "/moving.js";
 import { $, badge, counted, element, number, plainText } from "/words.js";
 
 /** What opens it. */
@@ -12,7 +14,7 @@ export function findDialog(page) {
     search();
   }
   function search() {
-    const text = $("find-input").value.trim(), state = page.state();
+    const text = $("find-input").value.trim(), state = page.state;
     const folded = text.toLocaleLowerCase();
     const chosen = page.selected.size;
     const classes = state.classes.map(([id, text_], index) => ({ id, name: text_, index }))
@@ -21,7 +23,7 @@ export function findDialog(page) {
     results = classes.slice(0, 12).map((one) => ({
       ...one,
       what: chosen ? `label ${counted(chosen, "image")}` : "go to class",
-      run: () => (chosen ? page.answer(one.id) : page.go(`class:${one.id}`)),
+      run: () => (chosen ? answer(page, one.id) : go(page, `class:${one.id}`)),
     }));
     at = 0;
     entered = false;
@@ -31,15 +33,15 @@ export function findDialog(page) {
     const mine = ++searches;
     if (!asking) return;
     searching = setTimeout(async () => {
-      const answer = await asked(text);
+      const reply = await asked(text);
       if (mine !== searches) return;
       asking = false;
-      if (!answer) { $("find-none").textContent = "The server does not answer."; return; }
-      const { images } = answer;
+      if (!reply) { $("find-none").textContent = "The server does not answer."; return; }
+      const { images } = reply;
       for (const image of images.slice(0, 8)) {
-        results.push({ image, name: plainText(answer.names[image]?.[0] || `image ${image}`), what: "file", run: () => page.refind(text, images, image) });
+        results.push({ image, name: plainText(reply.names[image]?.[0] || `image ${image}`), what: "file", run: () => showFound(page, text, images, image) });
       }
-      if (images.length) results.push({ name: `All ${number(images.length)}${images.length === 200 ? " or more" : ""} files with “${text}”`, what: "show", run: () => page.refind(text, images, images[0]) });
+      if (images.length) results.push({ name: `All ${number(images.length)}${images.length === 200 ? " or more" : ""} files with “${text}”`, what: "show", run: () => showFound(page, text, images, images[0]) });
       list();
       if (entered && results.length) pick(0);
     }, 120);
@@ -58,7 +60,7 @@ export function findDialog(page) {
       line.setAttribute("role", "option");
       line.setAttribute("aria-selected", place === at);
       if (one.index !== undefined) line.append(badge(one.index));
-      if (one.image) line.append(Object.assign(element("img"), { src: `/thumb/${one.image}?of=${page.state().pile}`, alt: "" }));
+      if (one.image) line.append(Object.assign(element("img"), { src: `/thumb/${one.image}?of=${page.state.pile}`, alt: "" }));
       line.append(element("span", "name", one.name), element("span", "what", one.what));
       line.addEventListener("click", () => pick(place));
       return line;

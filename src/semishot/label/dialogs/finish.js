@@ -1,12 +1,13 @@
 // The last dialog: what a sorting would do, the sorting and its undo, tables and the model.
 
+import { toast } from "/messages.js";
 import { post } from "/outbox.js";
 import { $, counted, element, number } from "/words.js";
 
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
 
 /** What opens it. */
-export function finishDialog(toast) {
+export function finishDialog() {
   let planning = 0, planned = 0;
   function open() {
     $("finish-wrong").textContent = "";

@@ -1,5 +1,7 @@
 // The dialog that names a new class, of the images that are selected.
 
+import { draw } from "/draw.js";
+import { toast } from "/messages.js";
 import { $, counted } from "/words.js";
 
 /** What opens it, for these images; `large` is the large picture, which goes on after it. */
@@ -16,14 +18,15 @@ export function newClassDialog(page, large) {
   $("name-dialog").querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
-      await page.command({ kind: "new", name: $("name-input").value, images: toName });
+      await page.outbox.add({ kind: "new", name: $("name-input").value, images: toName });
     } catch (error) {
       $("name-wrong").textContent = error.message;
       return;
     }
     $("name-dialog").close();
-    page.afterNew();
-    page.toast(`New class: ${$("name-input").value.trim()}`);
+    page.selected.clear();
+    draw(page);
+    toast(`New class: ${$("name-input").value.trim()}`);
     if ($("large").open) large.step(1);
   });
 

@@ -1,9 +1,11 @@
 // What all dialogs do: Back and a click outside close them, and then the tiles have the keys again.
 
-export function closeDialogs(page) {
+import { focusTiles } from "/selection.js";
+
+export function listenToDialogs(page) {
   for (const dialog of document.querySelectorAll("dialog")) {
     new MutationObserver(() => {
-      if (dialog.open && !history.state) history.pushState({ place: page.place() }, ""); // else Back would leave the page
+      if (dialog.open && !history.state) history.pushState({ place: page.place }, ""); // else Back would leave the page
     }).observe(dialog, { attributeFilter: ["open"] });
     dialog.addEventListener("click", (event) => {
       if (event.target.closest("[data-close]")) dialog.close();
@@ -13,6 +15,6 @@ export function closeDialogs(page) {
         if (!inside) dialog.close();
       }
     });
-    dialog.addEventListener("close", () => { if (!document.querySelector("dialog[open]")) page.focusTiles(); });
+    dialog.addEventListener("close", () => { if (!document.querySelector("dialog[open]")) focusTiles(page); });
   }
 }
