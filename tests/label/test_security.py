@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import re
 import socket
 import threading
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -127,6 +129,18 @@ def test_every_answer_carries_the_policy(opened, path):
     assert "frame-ancestors 'none'" in policy
     assert "access-control-allow-origin" not in headers
     assert "server" not in headers
+
+
+def test_every_script_is_served_preloaded_and_in_the_package(opened):
+    on_disk = {path.relative_to(routes.FOLDER).as_posix() for path in routes.FOLDER.rglob("*.js")}
+    assert set(routes.SCRIPTS) == on_disk
+    page = opened[1].ask("/")[2].decode()
+    assert set(re.findall(r'modulepreload" href="/([^"]+)"', page)) == on_disk - {"page.js"}
+    settings = tomllib.loads((routes.FOLDER.parents[2] / "pyproject.toml").read_text("utf-8"))
+    patterns = settings["tool"]["setuptools"]["package-data"]["semishot"]
+    package = routes.FOLDER.parent
+    packed = {path for pattern in patterns for path in package.glob(pattern)}
+    assert {routes.FOLDER / name for name in on_disk} <= packed
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script(opened):

@@ -3,7 +3,7 @@
 const GAP = 10, SPARE = 2, SETTLE = 60, SLOWEST = 4000;
 
 export class Grid {
-  /** paint(tile, row, section): fills a tile. head(section): the heading of a section. */
+  /** paint(tile, row, section): fills a tile. head(section): the heading of a section. shown(tiles): those on the screen. */
   constructor(scroller, element, { paint, head, shown }) {
     Object.assign(this, { scroller, element, paint, head, shown });
     this.sections = [];
@@ -185,7 +185,7 @@ export class Grid {
     this.loaded = true;
   }
 
-  /** Ask again for the pictures that did not come. */
+  /** Ask again for the pictures and names that did not come. */
   retry() {
     for (const tile of this.tiles.values()) {
       if (!tile.classList.contains("broken")) continue;
@@ -193,6 +193,7 @@ export class Grid {
       tile.picture.removeAttribute("src");
     }
     this.load();
+    this.shown([...this.tiles.values()]);
   }
 
   positions() {

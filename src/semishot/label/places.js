@@ -1,5 +1,5 @@
 // The places at the side: which there are, the sections of tiles that each shows, and its heading.
-// A view is { state, arranged, place, found }: what the server says, its rows by place, the place shown, and what was found.
+// A view has { state, arranged, place, found }: what the server says, its rows by place, the place shown, and what was found.
 
 import { NONE, UNKNOWN } from "/state.js";
 import { $, badge, counted, element, number } from "/words.js";

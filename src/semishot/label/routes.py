@@ -29,9 +29,9 @@ from semishot.system.tables import MOST_BYTES
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parent
-SCRIPTS = (
-    *("page.js", "places.js", "grid.js", "cutoff.js", "dialogs.js"),
-    *("state.js", "outbox.js", "words.js"),
+SCRIPTS = sorted(
+    path.relative_to(FOLDER).as_posix()
+    for path in [*FOLDER.glob("*.js"), *FOLDER.glob("dialogs/*.js")]
 )
 PAGE = {
     "/": ("page.html", "text/html"),

@@ -1,0 +1,124 @@
+// The last dialog: what a sorting would do, the sorting and its undo, tables and the model.
+
+import { toast } from "/messages.js";
+import { post } from "/outbox.js";
+import { $, counted, element, number } from "/words.js";
+
+const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
+
+/** What opens it. */
+export function finishDialog() {
+  let planning = 0, planned = 0;
+  function open() {
+    $("finish-wrong").textContent = "";
+    $("model-text").textContent = "";
+    $("finish-dialog").showModal();
+    plan();
+  }
+  async function plan() {
+    const mine = ++planning, how = chosen("how"), which = chosen("which");
+    $("labels-csv").href = `/table/labels.csv?which=${which}`;
+    $("metadata-csv").href = `/table/metadata.csv?which=${which}`;
+    let found;
+    try {
+      const response = await fetch(`/plan?how=${how}&which=${which}`);
+      found = await response.json();
+      if (!response.ok) throw new Error(found.problem);
+    } catch {
+      if (mine !== planning) return;
+      $("finish-wrong").textContent = found?.problem || "The server does not answer.";
+      $("apply").hidden = true;
+      return;
+    }
+    if (mine !== planning) return;
+    planned = found.version;
+    if (found.sorting && how !== found.sorting.how) {
+      document.querySelector(`input[name="how"][value="${found.sorting.how}"]`).checked = true;
+      await plan();
+      return;
+    }
+    drawSorted(found);
+    drawPlan(found, how, which);
+  }
+  document.querySelectorAll("#to-sort input").forEach((input) => input.addEventListener("change", plan));
+  $("apply").addEventListener("click", () => busy($("apply"), async () => {
+    const answer = await post("/apply", { how: chosen("how"), which: chosen("which"), version: planned }).catch(async (error) => {
+      if (error.status === 409) await plan(); // it would not be what was shown
+      throw error;
+    });
+    toast(`${counted(answer.files, "file")} sorted`);
+    await plan();
+    drawProblems(answer);
+  }));
+  $("unsort").addEventListener("click", () => busy($("unsort"), async () => {
+    const answer = await post("/undo", {});
+    toast(answer.said);
+    await plan();
+    drawProblems(answer);
+  }));
+  $("model").addEventListener("click", () => busy($("model"), async () => {
+    $("model-text").textContent = "Saving…";
+    try {
+      const { path } = await post("/model", {});
+      $("model-text").textContent = `Saved in ${path}`;
+    } catch (error) {
+      $("model-text").textContent = "";
+      throw error;
+    }
+  }));
+  return open;
+}
+
+/** The sorting that has been done or was interrupted, if there is one. */
+function drawSorted({ sorting, out, command }) {
+  $("sorted-now").hidden = !sorting;
+  $("to-sort").hidden = Boolean(sorting && !sorting.done);
+  document.querySelectorAll('input[name="how"]').forEach((input) => { input.disabled = Boolean(sorting && input.value !== sorting.how); });
+  if (!sorting) return;
+  const verb = { copy: "copied", move: "moved", link: "linked" }[sorting.how];
+  $("sorted-text").textContent = sorting.done ? `${counted(sorting.files, "file")} ${sorting.files === 1 ? "has" : "have"} been ${verb} to ${out}. Undo puts everything back as it was; so does “${command}”, later.` : `A sorting of ${counted(sorting.files, "file")} was interrupted. Undo it to begin again.`;
+}
+
+/** What Apply would do. */
+function drawPlan(found, how, which) {
+  const again = Boolean(found.sorting);
+  const verb = { copy: "copied", move: "moved", link: "linked by symbolic links" }[how];
+  const nothing = which === "confirmed" ? "There is nothing to sort: no image is confirmed yet." : "There is nothing to sort yet: label some images first.";
+  const first = element("p", "", !found.files ? nothing : again ? `Sorted again by the answers of now, in ${found.out}; files that lie in the right folder stay:` : `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:`);
+  const folders = element("ul");
+  folders.tabIndex = 0; // it may have to be scrolled
+  folders.setAttribute("aria-label", "Folders");
+  folders.append(...Object.entries(found.folders).map(([folder, count]) => {
+    const line = element("li");
+    line.append(element("span", "", folder), element("span", "", number(count)));
+    return line;
+  }));
+  const rest = [];
+  if (found.left) rest.push(`${counted(found.left, "file")} ${found.left === 1 ? "stays" : "stay"} where ${found.left === 1 ? "it is" : "they are"}.`);
+  if (found.links) rest.push(`${counted(found.links, "file")} behind links ${found.links === 1 ? "is" : "are"} not moved.`);
+  if (how === "copy" && !again) rest.push(`This takes ${size(found.bytes)}; ${size(found.free)} are free.`);
+  if (how === "move" && !again) rest.push(`They leave ${found.pile}.`);
+  rest.push(`Nothing is overwritten, and “${found.command}” undoes it.`);
+  $("plan").replaceChildren(first, ...(found.files ? [folders, element("p", "", rest.join(" "))] : []));
+  $("apply").hidden = !found.files;
+  $("apply").textContent = again ? "Sort again" : `${{ copy: "Copy", move: "Move", link: "Link" }[how]} ${counted(found.files, "file")}`;
+}
+
+function drawProblems({ problems, more }) {
+  if (problems.length) $("finish-wrong").textContent = `Not done: ${problems.join("; ")}${more ? `; and ${number(more)} more` : ""}`;
+}
+
+async function busy(button, work) {
+  button.disabled = true;
+  $("finish-wrong").textContent = "";
+  try {
+    await work();
+  } catch (error) { $("finish-wrong").textContent = error.message; } finally { button.disabled = false; }
+}
+
+function size(bytes) {
+  const units = ["bytes", "KB", "MB", "GB", "TB"];
+  let at = 0;
+  while (bytes >= 1000 && at < 4) { bytes /= 1000; at++; }
+  return `${bytes < 10 && at ? bytes.toFixed(1) : Math.round(bytes)} ${units[at]}`;
+}
