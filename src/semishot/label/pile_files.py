@@ -27,20 +27,23 @@ def check_folders(request: LabelRequest) -> None:
 def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
     """The files of the pile and of --labeled, and where those lie that were moved by a sorting."""
     check_folders(request)
-    out, pile = request.folder, request.pile
-    apart = [out, *([request.cache] if request.cache else [])]
-    listing = from_folders(request.labeled, [pile], apart)
-    moved: dict[str, Path] = {}
-    sorting = read_journal(out, trusted(pile))
+    apart = [request.folder, *([request.cache] if request.cache else [])]
+    listing, moved = from_folders(request.labeled, [request.pile], apart), moved_files(request)
+    listing.items.extend(Item(shown, None, target) for shown, target in moved.items())
+    return listing, moved
+
+
+def moved_files(request: LabelRequest) -> dict[str, Path]:
+    """Where the files of the pile lie that were moved by a sorting."""
+    pile, moved = request.pile, {}
+    sorting = read_journal(request.folder, trusted(pile))
     if sorting is not None and sorting.how == "move":
         root = real_path(pile)
         for step in sorting.steps:
             target = sorting.target(step)
             if step.source.is_relative_to(root) and not step.source.exists() and target.exists():
-                shown = str(pile / step.source.relative_to(root))
-                listing.items.append(Item(shown, None, target))
-                moved[shown] = target
-    return listing, moved
+                moved[str(pile / step.source.relative_to(root))] = target
+    return moved
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.label.catalog import Catalog, Status
+from semishot.label.pile_files import moved_files
 from semishot.label.requests import LabelRequest
 from semishot.sorter.listing import Item
 from semishot.system.npy import make_room
@@ -50,12 +51,19 @@ class Rows:
         self.listing = True
         """Whether the folder is being looked at: until then files are as they were the last time."""
         self.files_before: dict[int, list[str]] | None = None
+        self.moved_before: dict[str, Path] | None = None
+        """What `where` will hold of a sorting once the folder has been looked at; read when it is needed."""
 
     def path_of(self, image: int) -> Path | None:
         """A file of this image that exists, as far as is known."""
         with self.lock:
             for name in self.files.get(image, self._earlier().get(image, ())):
-                return self.where.get(name, Path(name))
+                path = self.where.get(name, Path(name))
+                if self.listing and not path.exists():
+                    if self.moved_before is None:
+                        self.moved_before = moved_files(self.request)
+                    return self.moved_before.get(name, path)
+                return path
         return None
 
     def _earlier(self) -> dict[int, list[str]]:
