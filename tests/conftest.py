@@ -47,8 +47,8 @@ TRACKER = "from multiprocessing.resource_tracker"
 """Python's own: it ends with this process."""
 ADOPT_ORPHANS = 36
 """Linux's PR_SET_CHILD_SUBREAPER."""
-TOKEN = secrets.token_hex(32)
-"""None is left in the home folder. Ray remembers it as long as the process lives."""
+# Ray reads both when it is first imported, whichever test that is; no token is left in the home folder
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell
@@ -170,20 +170,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A real Ray with a head that takes no work; tests add the machines that do."""
     if find_spec("ray") is None:
         pytest.skip("the extra `ray` is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", TOKEN)
-        from semishot.workers.ray_cluster import import_ray
+    from semishot.workers.ray_cluster import import_ray
 
-        ray = import_ray()
-        from ray.cluster_utils import Cluster
+    ray = import_ray()
+    from ray.cluster_utils import Cluster
 
-        lock = tmp_path_factory.getbasetemp().parent / "ray.lock"  # of all processes that test
-        with one_at_a_time(lock):  # it looks for a free port, and takes it later
-            made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        yield made
-        ray.shutdown()
-        made.shutdown()
+    lock = tmp_path_factory.getbasetemp().parent / "ray.lock"  # of all processes that test
+    with one_at_a_time(lock):  # it looks for a free port, and takes it later
+        made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    yield made
+    ray.shutdown()
+    made.shutdown()
 
 
 @pytest.fixture(scope="session")
