@@ -28,10 +28,8 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from classifier_page import PAGE
-from json_lines import write_lines
 from measurement import about_tasks
-from pages import between
+from pages import between, write_lines
 from semishot.estimator.graph_rule import Learned
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.next_labels import doubt, varied, worth_asking
@@ -40,6 +38,7 @@ from semishot.system.open_files import read_json
 from speed_tables import markdown
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources
 
+PAGE = Path(__file__).parents[1] / "docs" / "estimator.md"
 RESULTS = Path(__file__).parents[1] / "results" / "answers.json"
 PLOT = PAGE.with_name("answers.png")
 BEGIN, END = "<!-- answers -->", "<!-- /answers -->"

@@ -1,10 +1,10 @@
 """PrototypeClassifier on piles up to a million: seconds and memory, and beside LabelSpreading.
 
-The pile is a memory-mapped file. Memory is that of Linux's /proc, anonymous pages alone: what the
-process holds itself, without the pages of the file.
+The pile is a memory-mapped file. Memory is the peak of the process, mapped pages of the file included.
 """
 
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from sklearn.semi_supervised import LabelSpreading
 
-from build_pool import watch
 from measurement import command, result, time_in_turns
 from semishot import PrototypeClassifier
 
@@ -51,11 +50,12 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
         for count in alone:
             paths, seconds = write_pile(folder, count, features), folder / "seconds.json"
             for name, refiner in REFINERS.items():
-                memory = watch([sys.executable, str(FIT), *map(str, (*paths, seconds)), refiner])
+                words = [sys.executable, str(FIT), *map(str, (*paths, seconds)), refiner]
+                subprocess.run(words, check=True)
                 row = {"contender": name, "pile": count}
                 row |= json.loads(seconds.read_text(encoding="utf-8"))
                 row["us_per_example"] = 1e6 * (row["fit_seconds"] + row["predict_seconds"]) / count
-                rows.append(row | {"memory_mib": memory["parent_mib"]})
+                rows.append(row)
             paths[0].unlink()
         for count in beside:
             pile, labels = (np.load(path) for path in write_pile(folder, count, features))

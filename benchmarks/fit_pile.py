@@ -1,6 +1,7 @@
 """Fit and predict a pile that lies on disk: `fit_pile.py FEATURES.npy LABELS.npy SECONDS.json REFINER`."""
 
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -17,4 +18,5 @@ if __name__ == "__main__":
     classifier.predict_proba(features)
     seconds = {"fit_seconds": fitted - begun, "fit_cpu_seconds": cpu}
     seconds["predict_seconds"] = time.perf_counter() - fitted
+    seconds["memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     Path(sys.argv[3]).write_text(json.dumps(seconds), encoding="utf-8")

@@ -1,7 +1,11 @@
-"""What pages of docs/ take from result files: the part between two marks, and what it was measured with."""
+"""Result files, and the parts of docs/ that are filled from them."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from semishot.system.files import write_whole
 
 
 def between(document: str, begin: str, end: str, parts: Sequence[str]) -> str:
@@ -14,3 +18,23 @@ def between(document: str, begin: str, end: str, parts: Sequence[str]) -> str:
 def versions_of(result: dict[str, Any]) -> str:
     """As in `semishot 0.2.0, torch 2.13.0`."""
     return ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+
+
+def write_lines(path: Path, value: dict[str, Any]) -> None:
+    """JSON with a line for each key, and for each entry of a list or object of entries."""
+    text = "{\n" + ",\n".join(f" {dumped(k)}: {entries(v)}" for k, v in value.items()) + "\n}\n"
+    write_whole(path, text)
+
+
+def entries(value: Any) -> str:
+    if isinstance(value, list) and any(isinstance(v, dict) for v in value):
+        return "[\n  " + ",\n  ".join(map(dumped, value)) + "\n ]"
+    if isinstance(value, dict) and any(isinstance(v, dict) for v in value.values()):
+        return (
+            "{\n  " + ",\n  ".join(f"{dumped(k)}: {dumped(v)}" for k, v in value.items()) + "\n }"
+        )
+    return dumped(value)
+
+
+def dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -14,14 +14,10 @@ def table(result: Result) -> str:
         "sampler": draws,
         "evaluation": episodes,
         "scaling": growth,
-        "build_pool": builds,
-        "logistic": fits,
         "classifier": piles,
         "engine": machines,
         "starts": starts,
         "label": answers,
-        "runtimes": rates,
-        "classify_photos": commands,
     }[result["benchmark"]](result)
 
 
@@ -89,40 +85,6 @@ def growth(result: Result) -> str:
     return markdown(head, rows)
 
 
-def builds(result: Result) -> str:
-    every = result["settings"]["all"]
-    head = ["build", "images", "s", "images / s", f"min for {every:,}"]
-    head += ["parent, MiB", "largest worker, MiB", "together, MiB"]
-    rows = [
-        [
-            row["build"],
-            f"{row['images']:,}",
-            number(row["seconds"]),
-            number(row["images_per_second"]),
-            number(row["minutes_for_all"]),
-            *(f"{row[name]:,.0f}" for name in ("parent_mib", "worker_mib", "together_mib")),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
-
-
-def fits(result: Result) -> str:
-    head = ["classifier", "shot", "features", "s for 600 episodes", "scikit-learn, s", "ratio"]
-    rows = [
-        [
-            row["classifier"],
-            str(row["shot"]),
-            f"{row['features']:,}",
-            number(row["seconds_for_600"]),
-            number(row["loop_seconds_for_600"]),
-            ratio(row["times_faster_than_loop"]),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
-
-
 def piles(result: Result) -> str:
     held = result["settings"]
     head = [f"{held['classes']} classes, {held['features']:,} features", "pile", "fit, s"]
@@ -186,62 +148,8 @@ def starts(result: Result) -> str:
     return f"{markdown(head, rows)}\n\n{loaded(held)}"
 
 
-def rates(result: Result) -> str:
-    """A line for each encoder and runtime: batches on all threads, then single images on each."""
-    threads = max(row["threads"] for row in result["rows"])
-    batches = sorted({row["batch"] for row in result["rows"]})
-    found: dict[tuple[str, str], dict[object, float]] = {}
-    for row in result["rows"]:
-        who, _, alone = row["runtime"].partition(", ")
-        if row["threads"] == threads:
-            line = found.setdefault((row["encoder"], who), {})
-            line[alone or row["batch"]] = row["images_per_second"]
-    head = [f"images / s, {threads} threads", "runtime"]
-    head += [f"batches of {batch}" for batch in batches] + ["one by one"]
-    columns = [*batches, "one by one"]
-    rows = [
-        [encoder, who, *(number(line[one]) if one in line else "" for one in columns)]
-        for (encoder, who), line in found.items()
-    ]
-    held = result["settings"]
-    versions = ", ".join(f"{who} {version}" for who, version in held["runtimes"].items())
-    largest = max(row["difference"] for row in result["rows"])
-    said = f"{versions}. Features differ from torch's by {largest:.1e} at most."
-    return f"{markdown(head, rows)}\n\n{said} {loaded(held)}".rstrip()
-
-
-PARTS = ("listing", "images", "learning", "page")
-THREADED = ("reading", "decoding", "encoding")
-"""Of the images, added up over threads."""
-
-
-def commands(result: Result) -> str:
-    held, first = result["settings"], result["rows"][0]
-    size = held["megabytes"] / first["images"]
-    head = [f"{first['images']:,} images of {size:.1f} MB", "s", "ratio"]
-    used = "processor_seconds" in first  # files of before do not say it
-    head += [*(["processor, ms / image"] if used else []), *PARTS]
-    head += [f"{part}, threads" for part in THREADED]
-    parts = (*PARTS, *THREADED)
-    rows = [
-        [
-            row["what"],
-            f"{row['seconds']:.1f}",
-            ratio(first["seconds"] / row["seconds"]),
-            *([f"{1000 * row['processor_seconds'] / row['images']:.1f}"] if used else []),
-            *(f"{row['parts'][part]:.1f}" if part in row["parts"] else "" for part in parts),
-        ]
-        for row in result["rows"]
-    ]
-    notes = [f"{row['what']}: {row['note']}." for row in result["rows"] if "note" in row]
-    said = " ".join([*notes, *filter(None, [loaded(held)])])
-    return f"{markdown(head, rows)}\n\n{said}".rstrip()
-
-
 def loaded(settings: dict[str, Any]) -> str:
-    """How busy the machine was; files of before do not all say it."""
-    if "load_average_before" not in settings:
-        return ""
+    """How busy the machine was."""
     return f"The load average was {settings['load_average_before']:.1f} before it began."
 
 

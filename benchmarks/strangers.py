@@ -30,8 +30,8 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from json_lines import write_lines
 from measurement import about_tasks
+from pages import write_lines
 from semishot import PrototypeClassifier
 from semishot.system.open_files import read_json
 from stranger_tasks.figures import NEW_ROWS, OLD, OURS, REJECT, Found, cell_of, figures

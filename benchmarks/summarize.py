@@ -17,14 +17,10 @@ TITLES = {
     "sampler": "Drawing episodes",
     "evaluation": "Evaluation",
     "scaling": "How the cost grows",
-    "build_pool": "Preparing tieredImageNet",
-    "logistic": "Table 5's classifiers",
     "classifier": "The estimator on large piles",
     "engine": "Fleets on several machines",
     "starts": "The start of a command",
     "label": "An answer in the browser",
-    "runtimes": "Encoding photographs on a CPU",
-    "classify_photos": "`classify` on photographs of 12 megapixels",
 }
 COLORS = {"easyfsl": "#c44e52", "eager loop": "#dd8452", "our fleet": "#4c72b0"}
 

@@ -13,9 +13,8 @@ from sklearn.metrics import roc_auc_score
 
 from stranger_tasks.rivals import ASSUME_BALANCE, RIVALS
 from stranger_tasks.tasks import Cell, Task
-from tasks import calibration_error
 
-REJECT = 0.05
+REJECT, BINS = 0.05, 15
 OURS, NEW_ROWS, OLD = "ours", "ours, new rows", "version 0.1"
 Found = dict[str, Any]
 
@@ -90,3 +89,10 @@ def cell_of(cell: Cell, each: dict[str, list[Found]]) -> Found:
                 ahead = mean_and_error("ahead", (mine[key] - its[key] for mine, its in pairs))
                 entry[f"{key}_best_rival"] = {"name": best, **rounded(ahead)}
     return entry
+
+
+def calibration_error(confidence: NDArray[Any], right: NDArray[np.bool_]) -> float:
+    """ECE: |confidence - accuracy| averaged over 15 bins of confidence, weighted by their size."""
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = [abs((confidence - right)[bins == b].sum()) for b in range(BINS)]
+    return float(sum(gaps) / len(right))

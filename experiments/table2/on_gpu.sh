@@ -16,6 +16,15 @@ reproduce() { # WHAT, then its flags
     "$PYTHON" -m semishot reproduce "$1" --dataset mini-imagenet "${where[@]}" --publish "$OUT" "${@:2}"
 }
 
+train_and_test() { # NAME, MODEL, DISTRACTORS, then flags of the training; the table is in OUT/NAME.html
+    "$PYTHON" -m semishot train --dataset mini-imagenet --model "$2" --shot 5 --distractors "$3" --out "$RUNS/$1" \
+        --split-seeds 0 1 2 3 4 --device "$DEVICE" ${SMALL:+--updates 2} "${@:4}"
+    "$PYTHON" -m semishot evaluate --model "$RUNS/$1" --shot 5 --query 5 --unlabeled 20 --distractors "$3" \
+        --device "$DEVICE" ${SMALL:+--episodes 5} --json > "$OUT/$1.json"
+    "$PYTHON" -m semishot report "$OUT/$1.json" --out "$OUT/$1.html"
+}
+
+mkdir -p "$OUT"
 case "${1:-}" in
 prepare) "$PYTHON" -m semishot data prepare mini-imagenet --source "$2" --lists swapped ;;
 five-shot) reproduce table2 --preset ren2018-text --shots 5 "${few[@]}" ;; # 1,450 s on one H200
@@ -23,13 +32,9 @@ one-shot) reproduce table2 --preset ren2018-text --shots 1 "${few[@]}" ;;  # 1,0
 table5) reproduce table5 --features pixels random authors_random pretrained "${few[@]}" ;;
 authors-code) # each method as there; its cluster at 5 shots: does it still take everything?
     [ -n "$SMALL" ] || reproduce ablations --splits 5
-    "$PYTHON" -m semishot train --dataset mini-imagenet --model distractor_cluster --shot 5 --distractors 5 \
-        --options two_r_squared true score_distractors true --split-seeds 0 1 2 3 4 "${where[@]}" ${SMALL:+--updates 2}
+    train_and_test cluster distractor_cluster 5 --options two_r_squared true score_distractors true
     ;;
-tf32)
-    "$PYTHON" -m semishot train --dataset mini-imagenet --model supervised --shot 5 --precision tf32 \
-        --split-seeds 0 1 2 3 4 "${where[@]}" ${SMALL:+--updates 2}
-    ;;
+tf32) train_and_test tf32 supervised 0 --precision tf32 ;;
 *)
     sed -n '2,6p' "$0" >&2
     exit 2

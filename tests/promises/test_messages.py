@@ -1,17 +1,9 @@
 """Errors that no other test produces: each is one clear line."""
 
-import json
-from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
-
 import pytest
 import torch
 
 from semishot import refine
-from semishot.data.episodes import EpisodeShape
-from semishot.data.pool import save_pool
-from semishot.datasets import glyphs
 from semishot.report import tables
 from semishot.training import update
 from support.commands import refusal
@@ -59,25 +51,3 @@ def test_a_gpu_without_triton_trains_unfused_and_says_so(monkeypatch, capsys):
     assert "(here 28 x 27)" in said
     assert not update.can_fuse(torch.device("cpu"), (28, 28), 64)
     assert capsys.readouterr().err == ""
-
-
-def test_the_script_that_chose_the_recipe_runs(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "experiments"))
-    script = import_module("choose_recipe")
-    images, classes = glyphs.draw(alphabets=7)
-    pool = save_pool(tmp_path / "pool", "omniglot", images, classes, {})
-    number, change, recipe, _ = script.VARIANTS[0]
-    small = (number, change, replace(recipe, updates=2, filters=4), EpisodeShape(way=3))
-    monkeypatch.setattr(script, "VARIANTS", [small])
-    monkeypatch.setattr(script.datasets, "load", lambda name: pool)
-    monkeypatch.setattr(script, "pick_device", lambda name: torch.device("cpu"))
-    script.main(tmp_path / "runs", tmp_path / "choice.json")
-    (row,) = json.loads((tmp_path / "choice.json").read_text(encoding="utf-8"))["variants"]
-    assert set(row) == {
-        "round",
-        "change",
-        "accuracy_0",
-        "half_range_0",
-        "accuracy_5",
-        "half_range_5",
-    }

@@ -69,7 +69,7 @@ AT_TEST = {
     (COSINE, 5): AtTest(3, {"scale": 10.0, "threshold": 0.72}),
 }
 PHOTOS_AT_TEST = {**AT_TEST, (COSINE, 5): AtTest(2, {"scale": 12.0, "threshold": 0.3})}
-"""Chosen on the validation classes of Omniglot and of miniImageNet: `experiments/second_generation`."""
+"""Chosen on the validation classes of Omniglot and of miniImageNet: `experiments/evidence/two_stage.json`."""
 
 PRESETS = {
     "ren2018": Preset(
@@ -127,7 +127,7 @@ _STAGES = Recipe(
     both_sides=True,
     first=Classification(),
 )
-"""Chosen on the validation classes of miniImageNet: `experiments/second_generation`."""
+"""Chosen on the validation classes of miniImageNet: `experiments/evidence/two_stage.json`."""
 _WIDE = EpisodeShape(way=16, shot=5, query=5, unlabeled=5, distractors=16)
 FOR_DATASET = {
     ("ren2018", MINI): replace(
