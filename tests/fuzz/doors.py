@@ -1,6 +1,5 @@
 """What a door is, and what may come of pushing something through it: it works, or it is refused."""
 
-import resource
 import shutil
 import signal
 import tempfile
@@ -105,10 +104,3 @@ def alarm() -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-def limit_memory() -> None:
-    """From now on this process may take `ROOM` more than it has."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + ROOM
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
