@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from semishot.estimator.classifier import PrototypeClassifier
     from semishot.estimator.next_labels import next_to_label
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["PrototypeClassifier", "__version__", "next_to_label"]
 
 
