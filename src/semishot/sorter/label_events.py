@@ -1,0 +1,226 @@
+"""What a user says of images, as events: an answer, a new class, an undo; and the labels they add up to."""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Union
+
+import msgspec
+from msgspec import Meta
+
+from semishot.errors import InputError, counted
+from semishot.system.structs import from_json
+
+Event = dict[str, Any]
+NONE, UNANSWERED = 0, -1
+"""Answers beside the numbers of classes, which begin at 1: none of these; no answer."""
+LONGEST_NAME, MOST_CLASSES = 100, 1000
+RESERVED = {"stranger", "-1", "-2"}
+"""Labels that mean something else in tables and folders."""
+REJECT = 0.05
+"""The share of true members that may be taken for strangers, until the user moves the slider."""
+
+Number = Annotated[int, Meta(ge=1, lt=2**31)]
+AnswerValue = Annotated[int, Meta(ge=UNANSWERED, lt=2**31)]
+
+
+class ConflictError(InputError):
+    """An answer that does not fit the state any more, such as one about a class that is gone."""
+
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "answer": {"set": list[tuple[AnswerValue, list[Number]]]},
+    "not": {"class": Number, "images": list[Number]},
+    "new": {"name": str, "images": list[Number], "class": Number | None},
+    "rename": {"class": Number, "name": str},
+    "merge": {"class": Number, "into": Number},
+    "delete": {"class": Number},
+    "reject": {"value": Annotated[float, Meta(gt=0, lt=1)]},
+    "apart": {"images": list[Number]},
+    "undo": {},
+    "redo": {},
+}
+"""The fields of each kind of event. A new class gets its number when the event is stored."""
+
+
+def _struct(kind: str, fields: dict[str, Any]) -> Any:
+    typed = [(n, t, None) if t == Number | None else (n, t) for n, t in fields.items()]
+    return msgspec.defstruct(kind, typed, tag=kind, tag_field="kind", omit_defaults=True)
+
+
+AnyEvent = Union[tuple(_struct(kind, fields) for kind, fields in FIELDS.items())]  # noqa: UP007
+
+
+def checked(event: object) -> Event:
+    """An event with the fields of its kind and no others, each of its type."""
+    plain: Event = msgspec.to_builtins(from_json(AnyEvent, event, "event"))
+    return {**plain, "name": class_name(plain["name"])} if "name" in plain else plain
+
+
+def class_name(name: str) -> str:
+    """The name of a class as it is stored: one line of printable text."""
+    tidy = " ".join(unicodedata.normalize("NFC", name).split())
+    if not 0 < len(tidy) <= LONGEST_NAME:
+        raise InputError(f"the name of a class has 1 to {LONGEST_NAME} characters, not {len(tidy)}")
+    if not tidy.isprintable():
+        raise InputError("the name of a class must be printable")
+    if tidy.casefold() in RESERVED:
+        raise InputError(
+            f"a class cannot be called {tidy}: it stands for images of no class, or no label"
+        )
+    return tidy
+
+
+def images_in(event: Event) -> Iterable[int]:
+    """Every image that an event names."""
+    yield from event.get("images", ())
+    for _, images in event.get("set", ()):
+        yield from images
+
+
+@dataclass
+class LabelState:
+    """What the events add up to."""
+
+    classes: dict[int, str] = field(default_factory=dict)
+    """Number and name of each class, in the order of the page."""
+    answers: dict[int, int] = field(default_factory=dict)
+    """Image -> class, or NONE."""
+    excluded: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Image -> the classes that it does not belong to."""
+    apart: frozenset[int] = frozenset()
+    """Images that are no longer grouped with their near copies."""
+    sure: frozenset[int] = frozenset()
+    """Images that were given the same answer twice: it is not doubted again."""
+    reject: float = REJECT
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Replace whole fields, and entries of those by image; None removes an entry."""
+        for name, value in values.items():
+            if name not in BY_IMAGE:
+                setattr(self, name, value)
+                continue
+            entries = getattr(self, name)
+            for image, entry in value.items():
+                if entry is None:
+                    entries.pop(image, None)
+                else:
+                    entries[image] = entry
+
+
+BY_IMAGE = ("answers", "excluded")
+"""Fields of the state with an entry for each image: a change names some of them."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the state: the fields before and after it, of what it touches only."""
+
+    title: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+def change_of(state: LabelState, event: Event) -> Change:
+    """What an event changes; ConflictError if it does not fit the state."""
+    title, after = CHANGES[event["kind"]](state, event)
+    before: dict[str, Any] = {}
+    for name, value in after.items():
+        now = getattr(state, name)
+        before[name] = {image: now.get(image) for image in value} if name in BY_IMAGE else now
+    return Change(title, before, after)
+
+
+Changed = tuple[str, dict[str, Any]]
+
+
+def _answer(state: LabelState, event: Event) -> Changed:
+    answers: dict[int, int | None] = {}
+    for value, images in event["set"]:
+        if value > 0:
+            _known(state, value)
+        answers.update(dict.fromkeys(images, None if value == UNANSWERED else value))
+    same = {i for i, value in answers.items() if value and state.answers.get(i) == value}
+    sure = (state.sure - answers.keys()) | same
+    after: dict[str, Any] = {"answers": answers}
+    if sure != state.sure:
+        after["sure"] = sure
+    return counted(len(answers), "answer"), after
+
+
+def _exclude(state: LabelState, event: Event) -> Changed:
+    name = _known(state, event["class"])
+    images = event["images"]
+    excluded = {i: state.excluded.get(i, frozenset()) | {event["class"]} for i in images}
+    freed = {i: None for i in images if state.answers.get(i) == event["class"]}
+    return f"not {name}: {counted(len(images), 'image')}", {"excluded": excluded, "answers": freed}
+
+
+def _new(state: LabelState, event: Event) -> Changed:
+    name, number = _free_name(state, event["name"]), event["class"]
+    if len(state.classes) >= MOST_CLASSES:
+        raise ConflictError(f"{MOST_CLASSES:,} classes are the maximum; merge or delete some")
+    answers = dict.fromkeys(event["images"], number)
+    return f"new class {name}", {"classes": {**state.classes, number: name}, "answers": answers}
+
+
+def _rename(state: LabelState, event: Event) -> Changed:
+    before = _known(state, event["class"])
+    name = _free_name(state, event["name"], event["class"])
+    return f"{before} renamed {name}", {"classes": {**state.classes, event["class"]: name}}
+
+
+def _merge(state: LabelState, event: Event) -> Changed:
+    here, into = event["class"], event["into"]
+    names = _known(state, here), _known(state, into)
+    if here == into:
+        raise ConflictError(f"{names[0]} cannot be merged with itself")
+    return f"{names[0]} merged into {names[1]}", _without(state, here, into)
+
+
+def _delete(state: LabelState, event: Event) -> Changed:
+    return f"{_known(state, event['class'])} deleted", _without(state, event["class"], None)
+
+
+def _without(state: LabelState, number: int, into: int | None) -> dict[str, Any]:
+    """All of the state that names a class, naming another one instead, or none."""
+    excluded = {i: own - {number} or None for i, own in state.excluded.items() if number in own}
+    return {
+        "classes": {n: name for n, name in state.classes.items() if n != number},
+        "answers": {i: into for i, answer in state.answers.items() if answer == number},
+        "excluded": excluded,
+    }
+
+
+def _reject(state: LabelState, event: Event) -> Changed:
+    return "cutoff moved", {"reject": event["value"]}
+
+
+def _apart(state: LabelState, event: Event) -> Changed:
+    images = event["images"]
+    return f"{counted(len(images), 'image')} separated", {"apart": state.apart | set(images)}
+
+
+CHANGES: dict[str, Callable[[LabelState, Event], Changed]] = {
+    "answer": _answer,
+    "not": _exclude,
+    "new": _new,
+    "rename": _rename,
+    "merge": _merge,
+    "delete": _delete,
+    "reject": _reject,
+    "apart": _apart,
+}
+
+
+def _known(state: LabelState, number: int) -> str:
+    if number not in state.classes:
+        raise ConflictError("this class is gone: it was merged, deleted or undone")
+    return state.classes[number]
+
+
+def _free_name(state: LabelState, name: str, own: int | None = None) -> str:
+    for number, other in state.classes.items():
+        if number != own and other.casefold() == name.casefold():
+            raise ConflictError(f"there is a class {other} already")
+    return name

@@ -1,0 +1,337 @@
+"""OUT/labels.sqlite: what the user said, in one place; `classify` and `label` read and write it.
+
+An image is known by its content, so copies of a file are one image, and a file that was renamed keeps its
+label. The table `events` is only appended to, and an event is on disk before it is acknowledged. Undo and
+redo are events too: the state is what the events that are not undone add up to.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from semishot.errors import InputError
+from semishot.sorter.label_events import (
+    LONGEST_NAME,
+    NONE,
+    UNANSWERED,
+    Change,
+    ConflictError,
+    Event,
+    LabelState,
+    change_of,
+    checked,
+    class_name,
+)
+from semishot.sorter.listing import STRANGER
+from semishot.system.databases import connect
+
+DATABASE = "labels.sqlite"
+FORMAT = 2
+SCHEMA = (
+    "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, "
+    "key TEXT UNIQUE, body TEXT NOT NULL)",
+    "CREATE TABLE images (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE)",
+    "CREATE TABLE files (path BLOB PRIMARY KEY, image INTEGER NOT NULL, size INTEGER NOT NULL, "
+    "changed INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE imported (image INTEGER, label TEXT, PRIMARY KEY (image, label)) WITHOUT ROWID",
+)
+"""imported: what --labeled said the last time."""
+FileStatus = tuple[int, int]
+"""Size of a file, and when it was changed, in nanoseconds."""
+
+
+class LostDatabaseError(InputError):
+    """The file of labels is no longer where it was opened."""
+
+
+class SeenFile(NamedTuple):
+    """A file when it was last read."""
+
+    image: int
+    size: int
+    changed: int
+    """In nanoseconds."""
+
+
+def status_of(path: Path) -> FileStatus | None:
+    """Size and time of a file; None if it is gone."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def open_store(out: Path) -> "LabelStore":
+    """OUT/labels.sqlite, made if needed; a file of another kind or version is refused."""
+    path = out / DATABASE
+    try:
+        return LabelStore(path)
+    except sqlite3.DatabaseError as error:
+        raise InputError(
+            f"cannot read {path} ({error}): it is damaged, or not semishot's; move it away, or choose "
+            "another --out"
+        ) from error
+
+
+class LabelStore:
+    """The labels, and the only way to change them: `add` an event. Used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.lock = path, threading.RLock()
+        self.connection = connect(path)
+        try:
+            path.chmod(0o600)
+            self.file = _file_at(path)
+            self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk
+            self._create()
+            self.name = str(self.about("name"))
+            """Random: tells this store from others."""
+            self._restart()
+            self.images: dict[bytes, int] = {
+                bytes(digest): number
+                for number, digest in self.rows("SELECT id, digest FROM images")
+            }
+            self.files: dict[str, SeenFile] = {
+                os.fsdecode(name): SeenFile(*rest)
+                for name, *rest in self.rows("SELECT path, image, size, changed FROM files")
+            }
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _create(self) -> None:
+        """Make the tables in a new file; refuse views, triggers and other tables."""
+        with self.transaction() as connection:
+            query = (
+                "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'"
+            )
+            present = {sql for (sql,) in connection.execute(query)}
+            if not present:
+                for statement in SCHEMA:
+                    connection.execute(statement)
+                about = [("format", str(FORMAT)), ("name", secrets.token_hex(8))]
+                connection.executemany("INSERT INTO about VALUES (?, ?)", about)
+            elif present != set(SCHEMA):
+                raise InputError(
+                    f"{self.path} has other tables, views or triggers than semishot makes: move it away, or "
+                    "choose another --out"
+                )
+        if self.about("format") != str(FORMAT):
+            raise InputError(f"{self.path} is of another version: format must be {FORMAT}")
+
+    def close(self) -> None:
+        with self.lock:
+            self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Other processes wait; what is written is on disk when the block ends, or not at all."""
+        with self.lock:
+            if _file_at(self.path) != self.file:  # what is written now would be in no folder
+                raise LostDatabaseError(f"{self.path} was moved or deleted: nothing can be kept")
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:  # a full disk may have ended it already
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        with self.lock:
+            return self.connection.execute(query, values).fetchall()
+
+    def about(self, key: str) -> str | None:
+        """What was remembered under this key."""
+        values = self.rows("SELECT value FROM about WHERE key = ?", key)
+        return str(values[0][0]) if values else None
+
+    def remember(self, key: str, value: str) -> None:
+        with self.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
+
+    def _restart(self) -> None:
+        """Read all events."""
+        self.state = LabelState()
+        self.done: list[Change] = []
+        self.undone: list[Change] = []
+        self.next_class, self.version = 1, 0
+        """version: the number of the last event."""
+        self.catch_up()
+
+    def catch_up(self) -> bool:
+        """Apply the events that another process has added; whether there were any."""
+        with self.lock:
+            query = "SELECT number, body FROM events WHERE number > ? ORDER BY number"
+            events = self.rows(query, self.version)
+            for number, body in events:
+                try:
+                    self._apply(checked(json.loads(body)))
+                except (ValueError, RecursionError) as error:
+                    raise InputError(
+                        f"{self.path}, event {number}: {error}; it is damaged"
+                    ) from error
+                self.version = number
+            return bool(events)
+
+    def add(self, event: Event, key: str | None = None) -> bool:
+        """Commit an event and apply it. False: this key was committed before, by a repeated request."""
+        event = checked(event)
+        with self.lock:
+            try:
+                with self.transaction() as connection:
+                    query = "SELECT 1 FROM events WHERE key = ?"
+                    if key is not None and connection.execute(query, (key,)).fetchone():
+                        return False
+                    self.catch_up()
+                    self._append(connection, event, key)
+            except sqlite3.Error:  # a full disk: what was applied is not stored
+                self._restart()
+                raise
+        return True
+
+    def _append(self, connection: sqlite3.Connection, event: Event, key: str | None = None) -> None:
+        if event["kind"] == "new":
+            event = {**event, "class": self.next_class}
+        self._apply(event)  # raises before anything is written
+        body = json.dumps(event, separators=(",", ":"))
+        row = connection.execute(
+            "INSERT INTO events (at, key, body) VALUES (?, ?, ?)", (time.time(), key, body)
+        )
+        self.version = int(row.lastrowid or 0)
+
+    def _apply(self, event: Event) -> None:
+        kind = event["kind"]
+        if kind in ("undo", "redo"):
+            source, target = (
+                (self.done, self.undone) if kind == "undo" else (self.undone, self.done)
+            )
+            if not source:
+                raise ConflictError(f"nothing to {kind}")
+            change = source.pop()
+            self.state.update(change.before if kind == "undo" else change.after)
+            target.append(change)
+            return
+        change = change_of(self.state, event)
+        self.state.update(change.after)
+        self.done.append(change)
+        self.undone.clear()
+        if kind == "new":
+            self.next_class = max(self.next_class, event["class"] + 1)
+
+    def digests(self) -> dict[int, bytes]:
+        return {number: digest for digest, number in self.images.items()}
+
+    def numbers(self, digests: Sequence[bytes]) -> list[int]:
+        """The number of each image, for good; new ones are written down first."""
+        new = [digest for digest in dict.fromkeys(digests) if digest not in self.images]
+        if new:
+            with self.transaction() as connection:
+                for digest in new:
+                    connection.execute(
+                        "INSERT OR IGNORE INTO images (digest) VALUES (?)", (digest,)
+                    )
+                    query = "SELECT id FROM images WHERE digest = ?"
+                    (self.images[digest],) = connection.execute(query, (digest,)).fetchone()
+        return [self.images[digest] for digest in digests]
+
+    def remember_files(self, files: Iterable[tuple[str, SeenFile]]) -> None:
+        """Note which image each file holds; its size and time say whether it must be read again."""
+        fresh = {name: seen for name, seen in files if self.files.get(name) != seen}
+        if not fresh:
+            return
+        rows = [(os.fsencode(name), *seen) for name, seen in fresh.items()]
+        with self.transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", rows)
+        self.files.update(fresh)
+
+    def label_of(self, digest: bytes) -> str | None:
+        """What the user said of an image: a class, `stranger`, or nothing."""
+        answer = self.state.answers.get(self.images.get(digest, 0))
+        if answer is None:
+            return None
+        return STRANGER if answer == NONE else self.state.classes[answer]
+
+    def import_labels(self, labels: Mapping[bytes, str]) -> dict[str, str]:
+        """Take over all that --labeled says now; returns labels that cannot be classes, and why.
+
+        What it did not say the last time becomes an answer. What it no longer says is taken back, if the
+        answer is still that one. So what was changed or cleared on the page since stays as it is.
+        """
+        numbers = self.numbers(list(labels))
+        now = set(zip(numbers, labels.values(), strict=True))
+        before = {(int(n), str(s)) for n, s in self.rows("SELECT image, label FROM imported")}
+        refused = self._say(now - before, before - now)
+        now = {pair for pair in now if pair[1] not in refused}
+        with self.transaction() as connection:
+            delete = "DELETE FROM imported WHERE image = ? AND label = ?"
+            connection.executemany(delete, before - now)
+            connection.executemany("INSERT OR IGNORE INTO imported VALUES (?, ?)", now - before)
+        return refused
+
+    def correct(self, labels: Mapping[bytes, str]) -> dict[str, str]:
+        """Answer as if clicked; returns labels that cannot be classes, and why."""
+        numbers = self.numbers(list(labels))
+        return self._say(set(zip(numbers, labels.values(), strict=True)), set())
+
+    def _say(self, said: set[tuple[int, str]], no_more: set[tuple[int, str]]) -> dict[str, str]:
+        """Answers by label, in classes that are made if needed; labels that are refused, and why."""
+        refused: dict[str, str] = {}
+        answers: dict[int, list[int]] = {}
+        with self.lock:
+            self.catch_up()
+            for image, label in sorted(no_more):
+                if self.state.answers.get(image) == self._number_of(label):
+                    answers.setdefault(UNANSWERED, []).append(image)
+            if answers:
+                self.add({"kind": "answer", "set": list(answers.items())})
+                answers = {}
+            for image, label in sorted(said, key=lambda pair: (pair[1], pair[0])):
+                try:
+                    if (number := self._number_of(label)) is None:
+                        name = stored_name(label)
+                        self.add({"kind": "new", "name": name, "images": []})
+                        number = self._number_of(label)
+                except LostDatabaseError:
+                    raise
+                except InputError as error:  # one bad label does not stop the others
+                    refused[label] = str(error)
+                    continue
+                assert number is not None
+                if self.state.answers.get(image) != number:
+                    answers.setdefault(number, []).append(image)
+            if answers:
+                self.add({"kind": "answer", "set": list(answers.items())})
+        return refused
+
+    def _number_of(self, label: str) -> int | None:
+        if label == STRANGER:
+            return NONE
+        name = stored_name(label).casefold()
+        same = (number for number, own in self.state.classes.items() if own.casefold() == name)
+        return next(same, None)
+
+
+def stored_name(label: str) -> str:
+    """The name of the class for a label, which may be any folder's name."""
+    shown = "".join(c if c.isprintable() else "?" for c in label)
+    return class_name(" ".join(shown.split())[:LONGEST_NAME] or "?")
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name."""
+    try:
+        about = path.lstat()
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino

@@ -1,0 +1,294 @@
+"""OUT/labels.sqlite: events and their fold, undo and redo, imports, and no answer lost to a kill."""
+
+import json
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from semishot.errors import InputError
+from semishot.sorter.label_events import MOST_CLASSES, ConflictError, LabelState, checked
+from semishot.sorter.labels import DATABASE, LostDatabaseError, open_store
+
+DIGESTS = [bytes([n]) * 32 for n in range(6)]
+
+
+@pytest.fixture
+def store(tmp_path):
+    with closing(open_store(tmp_path)) as opened:
+        yield opened
+
+
+def new(name, *images):
+    return {"kind": "new", "name": name, "images": list(images)}
+
+
+def answer(value, *images):
+    return {"kind": "answer", "set": [[value, list(images)]]}
+
+
+def test_a_story_of_every_kind_of_answer(store):
+    for event in (new("  crow\n", 1, 2), new("wren", 3), answer(0, 4), answer(1, 5)):
+        assert store.add(event)
+    assert store.state.classes == {1: "crow", 2: "wren"}
+    assert store.state.answers == {1: 1, 2: 1, 3: 2, 4: 0, 5: 1}
+    store.add({"kind": "not", "class": 1, "images": [5, 6]})
+    assert store.state.answers == {1: 1, 2: 1, 3: 2, 4: 0}
+    assert store.state.excluded == {5: {1}, 6: {1}}
+    store.add({"kind": "rename", "class": 1, "name": "raven"})
+    store.add({"kind": "apart", "images": [7]})
+    store.add({"kind": "reject", "value": 0.2})
+    state = store.state
+    assert (state.classes[1], state.apart, state.reject) == ("raven", {7}, 0.2)
+    store.add({"kind": "merge", "class": 2, "into": 1})
+    assert store.state.answers == {1: 1, 2: 1, 3: 1, 4: 0}
+    store.add({"kind": "delete", "class": 1})
+    assert (store.state.classes, store.state.answers) == ({}, {4: 0})
+    assert store.state.excluded == {}
+    store.add({"kind": "undo"})
+    assert store.state.excluded == {5: {1}, 6: {1}}
+    store.add(answer(-1, 4))
+    assert 4 not in store.state.answers
+
+
+def test_an_answer_given_twice_is_sure_until_it_is_changed(store):
+    store.add(new("crow", 1))
+    assert not store.state.sure
+    store.add(answer(1, 1))
+    assert store.state.sure == {1}
+    store.add(answer(0, 1))
+    assert not store.state.sure
+
+
+def random_event(rng, state):
+    classes = list(state.classes)
+    images = rng.integers(1, 30, rng.integers(1, 5)).tolist()
+    kinds = ["new", "answer", "not", "rename", "merge", "delete", "undo", "redo", "apart"]
+    kind = str(rng.choice(kinds))
+    if kind == "new" or not classes:
+        return new(f"class {rng.integers(10**9)}", *images)
+    number = int(rng.choice(classes))
+    more = {
+        "answer": {"set": [[int(rng.choice([-1, 0, number])), images]]},
+        "not": {"class": number, "images": images},
+        "rename": {"class": number, "name": f"name {rng.integers(10**9)}"},
+        "merge": {"class": number, "into": int(rng.choice(classes))},
+        "delete": {"class": number},
+        "apart": {"images": images},
+    }
+    return {"kind": kind, **more.get(kind, {})}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_undo_and_redo_walk_through_the_states_there_were(tmp_path, seed):
+    """The oracle keeps a copy of every state; two processes take turns."""
+    rng = np.random.default_rng(seed)
+    with closing(open_store(tmp_path)) as first, closing(open_store(tmp_path)) as second:
+        states, index = [deepcopy(first.state)], 0
+        for _ in range(100):
+            store = first if rng.random() < 0.5 else second
+            event = random_event(rng, states[index])
+            try:
+                store.add(event)
+            except ConflictError:
+                assert store.state == states[index]
+                continue
+            if event["kind"] == "undo":
+                index -= 1
+            elif event["kind"] == "redo":
+                index += 1
+            else:
+                states[index + 1 :] = [deepcopy(store.state)]
+                index += 1
+            assert store.state == states[index]
+        version = store.version
+    with closing(open_store(tmp_path)) as again:
+        assert (again.state, again.version) == (states[index], version)
+        while again.done:
+            again.add({"kind": "undo"})
+        assert again.state == LabelState()
+
+
+def test_a_request_that_is_repeated_counts_once(store):
+    assert store.add(new("crow", 1), "a key")
+    assert not store.add(new("crow", 1), "a key")
+    assert store.version == 1
+
+
+def test_answers_that_do_not_fit_change_nothing(store):
+    store.add(new("crow", 1))
+    before = deepcopy(store.state)
+    for event, reason in [
+        (answer(9, 1), "this class is gone"),
+        (new("CROW"), "there is a class crow already"),
+        ({"kind": "merge", "class": 1, "into": 1}, "cannot be merged with itself"),
+        ({"kind": "redo"}, "nothing to redo"),
+    ]:
+        with pytest.raises(ConflictError, match=reason):
+            store.add(event)
+    assert (store.state, store.version) == (before, 1)
+    store.state.classes = {n: str(n) for n in range(1, MOST_CLASSES + 1)}
+    with pytest.raises(ConflictError, match="1,000 classes are the maximum"):
+        store.add(new("one more"))
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ([], "expected `object`"),
+        ({"kind": "drop"}, "kind: invalid value 'drop'"),
+        ({"kind": "answer", "set": [[-2, [1]]]}, "set.*expected `int` >= -1"),
+        ({"kind": "answer", "set": [[True, [1]]]}, "set.*expected `int`, got `bool`"),
+        ({"kind": "answer", "set": [[0, [0.5]]]}, "set.*expected `int`, got `float`"),
+        ({"kind": "merge", "class": 1}, "missing required field `into`"),
+        ({"kind": "undo", "more": 1}, "unknown field more"),
+        ({"kind": "new", "name": "x" * 101, "images": []}, "has 1 to 100 characters"),
+        ({"kind": "new", "name": "a\x1bb", "images": []}, "must be printable"),
+        ({"kind": "new", "name": "Stranger", "images": []}, "cannot be called Stranger"),
+        ({"kind": "reject", "value": float("nan")}, "value: expected `float`"),
+    ],
+)
+def test_malformed_events_are_refused_in_one_line(event, reason):
+    with pytest.raises(InputError, match=reason) as error:
+        checked(event)
+    assert "\n" not in str(error.value)
+
+
+def test_imported_labels_follow_what_is_labeled_and_the_page_has_the_last_word(store):
+    a, b, c, d, *_ = DIGESTS
+
+    def labels():
+        return [store.label_of(digest) for digest in (a, b, c, d)]
+
+    assert store.import_labels({a: "crow", b: "wren", c: "stranger"}) == {}
+    assert labels() == ["crow", "wren", "stranger", None]
+    version = store.version
+    store.import_labels({a: "crow", b: "wren", c: "stranger"})
+    assert store.version == version  # nothing new
+    store.add(answer(2, *store.numbers([a])))  # on the page: a is a wren, b is cleared
+    store.add(answer(-1, *store.numbers([b])))
+    store.import_labels({a: "crow", b: "wren", d: "wren"})  # c was removed, d is new
+    assert labels() == ["wren", None, None, "wren"]
+    store.import_labels({a: "owl", b: "wren"})  # a was moved to another folder since
+    assert labels() == ["owl", None, None, None]
+    store.correct({a: "stranger", d: "OWL"})
+    assert labels() == ["stranger", None, None, "owl"]
+    store.import_labels({a: "owl", b: "wren"})
+    assert labels() == ["stranger", None, None, "owl"]
+
+
+def test_labels_of_any_name_are_imported_or_named(store):
+    a, b, c, *_ = DIGESTS
+    refused = store.import_labels({a: "line\nbreak", b: "-1", c: "x" * 300})
+    assert list(refused) == ["-1"]
+    assert store.label_of(a) == "line?break"
+    assert store.label_of(b) is None
+    assert store.label_of(c) == "x" * 100
+
+
+def test_files_other_than_ours_are_refused_in_one_line(tmp_path):
+    path = tmp_path / DATABASE
+    path.write_bytes(b"not a database, but long enough to be taken for one" * 50)
+    with pytest.raises(InputError, match="damaged, or not semishot's"):
+        open_store(tmp_path)
+    path.unlink()
+    with closing(open_store(tmp_path)) as store, store.transaction() as connection:
+        connection.execute("UPDATE about SET value = '7' WHERE key = 'format'")
+    with pytest.raises(InputError, match="another version"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END",
+        "CREATE VIEW v AS SELECT * FROM events",
+        "DROP TABLE files; CREATE VIEW files AS WITH RECURSIVE r(path, image, size, changed) AS "
+        "(SELECT '', 1, 1, 1 UNION ALL SELECT path, image, size, changed FROM r) SELECT * FROM r",
+    ],
+)
+def test_views_and_triggers_are_refused(tmp_path, statement):
+    open_store(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
+        connection.executescript(statement)
+    with pytest.raises(InputError, match="move it away, or choose another --out"):
+        open_store(tmp_path)
+
+
+def test_the_store_is_private_synced_and_never_written_through_a_link(tmp_path):
+    with closing(open_store(tmp_path)) as store:
+        assert store.rows("PRAGMA synchronous") == [(2,)]  # FULL
+        assert stat.S_IMODE((tmp_path / DATABASE).stat().st_mode) == 0o600
+        (tmp_path / DATABASE).rename(tmp_path / "elsewhere")
+        with pytest.raises(LostDatabaseError, match="was moved or deleted"):
+            store.add(new("crow"))
+    (tmp_path / DATABASE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="is a link or not a regular file"):
+        open_store(tmp_path)
+
+
+def test_a_damaged_event_is_named(tmp_path):
+    with closing(open_store(tmp_path)) as store, store.transaction() as connection:
+        connection.execute('INSERT INTO events (at, body) VALUES (0, \'{"kind": "drop"}\')')
+    with pytest.raises(InputError, match="event 1: event: kind"):
+        open_store(tmp_path)
+
+
+KILLED = """
+import os, random, signal, sys, time
+from contextlib import closing
+from pathlib import Path
+from semishot.sorter.labels import open_store
+
+out, rng, acknowledged = Path(sys.argv[1]), random.Random(0), 0
+
+def answer_until_killed(pipe):
+    store = open_store(out)
+    if not store.state.classes:
+        store.add({"kind": "new", "name": "crow", "images": []})
+    while True:
+        store.add({"kind": "answer", "set": [[1, [store.version * 1000 + 1]]]})
+        os.write(pipe, b"%d\\n" % store.version)
+
+for kill in range(int(sys.argv[2])):
+    read, pipe = os.pipe()
+    child = os.fork()
+    if not child:
+        answer_until_killed(pipe)
+    os.close(pipe)
+    lines = b"" if kill % 4 == 3 else os.read(read, 100)
+    time.sleep(rng.uniform(0, 0.03))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    while part := os.read(read, 2**16):
+        lines += part
+    os.close(read)
+    whole = lines[: lines.rfind(b"\\n") + 1].split()
+    acknowledged = max([acknowledged, *map(int, whole)])
+    with closing(open_store(out)) as store:
+        assert store.version >= acknowledged, (kill, store.version, acknowledged)
+        assert len(store.state.answers) == max(0, store.version - 1), kill
+        acknowledged = store.version
+print(acknowledged)
+"""
+
+
+def test_no_acknowledged_answer_is_lost_to_a_kill(tmp_path):
+    """A process that answers as fast as it can is killed at any instant, 40 times."""
+    command = [sys.executable, "-c", KILLED, str(tmp_path), "40"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert int(done.stdout) > 40
+
+
+def test_events_are_plain_json_that_others_can_read(tmp_path):
+    with closing(open_store(tmp_path)) as store:
+        store.add(new("crow", 1))
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
+        ((body,),) = connection.execute("SELECT body FROM events").fetchall()
+    assert json.loads(body) == {"kind": "new", "name": "crow", "images": [1], "class": 1}
