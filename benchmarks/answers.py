@@ -34,7 +34,7 @@ from semishot.estimator.graph_rule import Learned
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.next_labels import doubt, varied, worth_asking
 from semishot.estimator.pile import Pile
-from semishot.system.open_files import read_json
+from semishot.system.files import read_json
 from speed_tables import markdown
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources
 

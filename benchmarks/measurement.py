@@ -14,7 +14,7 @@ import torch
 
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
-from semishot.system.memory import keep_freed_memory
+from semishot.system.processes import keep_freed_memory
 from semishot.training.origin import versions
 from speed_tables import table
 

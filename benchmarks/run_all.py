@@ -13,7 +13,7 @@ import update
 from measurement import RESULTS
 from semishot.system.devices import pick_device
 from semishot.system.files import write_json
-from semishot.system.memory import keep_freed_memory
+from semishot.system.processes import keep_freed_memory
 from speed_tables import table
 
 BENCHMARKS = {

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 from measurement import about_tasks
 from pages import write_lines
 from semishot import PrototypeClassifier
-from semishot.system.open_files import read_json
+from semishot.system.files import read_json
 from stranger_tasks.figures import NEW_ROWS, OLD, OURS, REJECT, Found, cell_of, figures
 from stranger_tasks.rivals import RIVALS
 from stranger_tasks.tables import markdown

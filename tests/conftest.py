@@ -103,12 +103,6 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def time_to_end() -> None:
-    """Commands that tests interrupt end in good order, however busy the machine is."""
-    os.environ["SEMISHOT_GRACE"] = "600"
-
-
-@pytest.fixture(scope="session", autouse=True)
 def support_for_processes() -> None:
     """Scripts and workers that tests start find `support` too."""
     known = [TESTS, os.environ.get("PYTHONPATH", "")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from semishot.errors import InputError
-from semishot.system.open_files import read_json
+from semishot.system.files import read_json
 from stranger_tasks.figures import NEW_ROWS, OURS, Found
 from stranger_tasks.rivals import RIVALS
 

@@ -3,13 +3,17 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from semishot.commands.exit_codes import one_line_errors
 from semishot.errors import InputError, Terminated
-from semishot.system.interruptions import note_left
+from semishot.system.processes import note_left
 
 
 def full() -> OSError:
@@ -76,15 +80,6 @@ def test_a_signal_that_a_library_turned_into_its_own_error_is_still_one(number, 
     assert ended.value.code == code
 
 
-def test_an_ignored_ctrl_c_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with one_line_errors():
-            os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def test_in_another_thread_signals_are_left_alone():
     codes = []
 
@@ -99,3 +94,127 @@ def test_in_another_thread_signals_are_left_alone():
     thread.start()
     thread.join()
     assert codes == [1]
+
+
+# Signals to a process
+
+LINE = "semishot: interrupted"
+BEGIN = """\
+import os, signal, sys, time
+from semishot.commands import exit_codes
+from semishot.commands.exit_codes import one_line_errors
+
+exit_codes.APART_SECONDS = float(sys.argv[1])
+exit_codes.end_on_signals()
+"""
+UNWINDING = """\
+with one_line_errors():
+    try:
+        print("begun", flush=True)
+        time.sleep(600)
+    finally:
+        print("unwinding", flush=True)
+        {}
+"""
+SWALLOWED = """\
+class Callback:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[2]))
+        for _ in range(1000):
+            pass
+
+with one_line_errors():
+    Callback()
+    time.sleep(600)
+"""
+IMPORTING = """\
+import os, sys
+
+class Finder:
+    def find_spec(name, path, target=None):
+        if name == "tyro":
+            os.kill(os.getpid(), int(sys.argv[2]))
+
+sys.meta_path.insert(0, Finder)
+from semishot.commands.main import main
+main()
+"""
+
+
+@contextmanager
+def child(code: str, apart: float = 0.0, number: int = 0) -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, "-c", code, str(apart), str(int(number))]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(arguments, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == word
+
+
+both = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@both
+def test_a_command_ends_in_good_order(number, code):
+    with child(BEGIN + UNWINDING.format("print('unwound')")) as process:
+        until(process, "begun")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.splitlines()) == (code, "unwinding\nunwound\n", [LINE])
+
+
+@both
+def test_the_second_ctrl_c_ends_it_at_once(number, code):
+    with child(BEGIN + UNWINDING.format("time.sleep(600)")) as process:
+        until(process, "begun")
+        process.send_signal(number)
+        until(process, "unwinding")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.splitlines()) == (code, [LINE])
+
+
+def test_ctrl_c_sent_twice_at_once_is_one():
+    """By `timeout -s INT`, for example: the end in good order is not disturbed."""
+    with child(BEGIN + UNWINDING.format("print('unwound')"), 600) as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.splitlines()) == (130, "unwinding\nunwound\n", [LINE])
+
+
+@both
+@pytest.mark.parametrize("where", ["in an import", "in the command's imports", "in a callback"])
+def test_a_signal_where_none_can_be_raised_ends_the_process(where, number, code, tmp_path):
+    """C++ that begins to load, as torch's, would abort: `terminate called after throwing`."""
+    (tmp_path / "loading.py").write_text(
+        "import os, sys\n"
+        "try:\n"
+        "    os.kill(os.getpid(), int(sys.argv[2]))\n"
+        "    for _ in range(1000): pass\n"
+        "except BaseException: os.abort()\n"
+    )
+    importing = (
+        f"sys.path.insert(0, {str(tmp_path)!r})\nwith one_line_errors():\n    import loading\n"
+    )
+    script = {
+        "in an import": BEGIN + importing,
+        "in the command's imports": IMPORTING,
+        "in a callback": BEGIN + SWALLOWED,
+    }
+    with child(script[where], number=number) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.splitlines()) == (code, "", [LINE])
+
+
+def test_an_ignored_ctrl_c_stays_ignored_as_in_a_background_job():
+    body = "with one_line_errors():\n    os.kill(os.getpid(), 2)\nos.kill(os.getpid(), 2)"
+    with child("import signal; signal.signal(2, signal.SIG_IGN)\n" + BEGIN + body) as process:
+        assert process.wait(60) == 0

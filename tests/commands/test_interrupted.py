@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from semishot.commands import main as entry
-from semishot.commands.interrupted import CHECKPOINT, LEFT
-from semishot.commands.main import main
-from semishot.commands.table import COMMANDS, Group
+from semishot.commands.main import CHECKPOINT, LEFT, Group, all_commands, main
 from semishot.sorter import embedding_cache, fitted_pile
 from semishot.sorter.moving import move_files
 from support.commands import printed
@@ -59,7 +57,7 @@ def test_each_command_says_what_is_kept_of_it(capsys, monkeypatch, command, left
 
 def test_what_is_kept_is_said_of_commands_that_exist():
     for name in LEFT:
-        found = COMMANDS[name.split()[0]]
+        found = all_commands()[name.split()[0]]
         assert " " not in name or (isinstance(found, Group) and name.split()[1] in found.commands)
 
 

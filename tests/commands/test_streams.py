@@ -13,7 +13,7 @@ from semishot.commands.main import main
 
 OCCUPIED = """\
 import os, sys
-from semishot.system.streams import occupy_descriptors
+from semishot.commands.exit_codes import occupy_descriptors
 occupy_descriptors()
 with open(sys.argv[1], "w") as table:
     os.write(2, b"a warning of a library in C\\n")

@@ -20,7 +20,7 @@ import torch
 import semishot
 from refine import test_refine
 from semishot import datasets, refine
-from semishot.commands import table
+from semishot.commands import main as entry
 from semishot.commands.main import main
 from semishot.paper import presets
 from semishot.training import validation
@@ -180,12 +180,13 @@ def test_commands_in_the_documents_parse(monkeypatch):
     def recorded(commands):
         return {
             name: replace(command, commands=recorded(command.commands))
-            if isinstance(command, table.Group)
+            if isinstance(command, entry.Group)
             else recorder(command)
             for name, command in commands.items()
         }
 
-    monkeypatch.setattr(table, "COMMANDS", recorded(table.COMMANDS))
+    recorders = recorded(entry.all_commands())
+    monkeypatch.setattr(entry, "all_commands", lambda: recorders)
     for count, line in enumerate(commands(), 1):
         main(shlex.split(line, comments=True)[1:])
         assert len(called) == count, line

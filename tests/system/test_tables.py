@@ -194,6 +194,3 @@ def test_an_array_is_filled_through_its_map_and_known_by_its_file(tmp_path):
     assert npy.file_of(np.ones(3)) is None
     with pytest.raises(FileExistsError):
         write_array(path, np.ones(3))
-    (tmp_path / "link.npy").symlink_to(path)
-    with pytest.raises(OSError, match="symbolic links"):
-        map_to_fill(tmp_path / "link.npy")

@@ -8,7 +8,7 @@ import pytest
 
 from semishot.data.pool import ImagePool
 from semishot.errors import InputError
-from semishot.system.open_files import PACKAGE
+from semishot.system.files import PACKAGE
 from semishot.training import origin
 
 

@@ -1,6 +1,8 @@
-"""`semishot data prepare|verify|list`: parse, call one function, print."""
+"""`semishot data prepare|verify|list` and `semishot doctor`: data sets and the installation."""
 
 import json
+import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +12,7 @@ import tyro
 from semishot.commands.flags import Flags, Json
 from semishot.data.preparations import Lists, Rotations
 from semishot.data.settings import Reduction
-from semishot.system.flags import DataRoot
+from semishot.system.devices import DataRoot
 
 Name = Annotated[
     tyro.conf.Positional[str],
@@ -66,3 +68,25 @@ def list_prepared(data_root: DataRoot = None, as_json: Json = False) -> None:
     found = datasets.prepared(data_root)
     lines = "\n".join(f"{name}: {state}" for name, state in found.items())
     print(json.dumps(found, indent=1) if as_json else lines)
+
+
+def doctor(data_root: DataRoot = None, as_json: Json = False) -> None:
+    """Versions, devices and data: what a bug report needs."""
+    found = examine(data_root)
+    lines = "\n".join(f"{name}: {state}" for name, state in found.items())
+    print(json.dumps(found, indent=1) if as_json else lines)
+
+
+def examine(root: Path | None) -> dict[str, str]:
+    from semishot import datasets
+    from semishot.data.pool import data_root
+    from semishot.system.devices import device_names
+    from semishot.training.origin import versions
+
+    return {
+        **versions(),
+        "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "devices": "; ".join(device_names()),
+        "data root": str(data_root(root)),
+        **{f"data: {name}": state for name, state in datasets.prepared(root).items()},
+    }

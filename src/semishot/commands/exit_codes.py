@@ -1,17 +1,22 @@
-"""How a command ends: one line on stderr, and an exit code that says why."""
+"""How a command ends: one line on stderr, an exit code that says why, and streams left in order."""
 
 import errno
+import os
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from semishot.errors import InputError, Terminated, printable
-from semishot.system.interruptions import interrupted_line
-from semishot.system.streams import discard, flushed_results, nobody_reads
+from semishot.system.processes import interrupted_line
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 LONGEST = 1000
 """The most characters of the line."""
@@ -25,10 +30,10 @@ NO_SUCH_PATH = {
 }
 """Errors about a given path, not about the system."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-watched = threading.Event()
-"""Whether `signals.py` ends this process if the first signal does not."""
-last_line, said_last_line = threading.Lock(), threading.Event()
-"""For `signals.py`, which ends the process from another thread: the line is written once."""
+APART_SECONDS = 0.5
+"""Two signals in less time count as one: `timeout` sends them to a process and then to its group."""
+STDOUT = "stdout"
+"""The name of the file in an error about it."""
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def one_line_errors() -> Iterator[None]:
     """Turn an error or a signal into one line on stderr and an exit code."""
     received: list[int] = []
     try:
-        with _raised_signals(received), flushed_results():
+        with _raised_signals(received), _flushed_results():
             yield
     except (Exception, KeyboardInterrupt) as error:
         if received or isinstance(error, KeyboardInterrupt):  # libraries may convert it
@@ -44,8 +49,8 @@ def one_line_errors() -> Iterator[None]:
             _end(interrupted_line(), TERMINATED if terminated else INTERRUPTED)
         if isinstance(error, InputError):
             _end(str(error), WRONG_USE)
-        if isinstance(error, BrokenPipeError) and nobody_reads(error):
-            discard(sys.stderr)
+        if isinstance(error, BrokenPipeError) and _nobody_reads(error):
+            _discard(sys.stderr)
             sys.exit(UNREAD)
         if isinstance(error, OSError):
             _end(_refusal(error), WRONG_USE if error.errno in NO_SUCH_PATH else REFUSED)
@@ -54,20 +59,33 @@ def one_line_errors() -> Iterator[None]:
         raise
 
 
+def end_on_signals() -> None:
+    """From now on a signal ends this process at once, except while `one_line_errors` raises it."""
+    signal.signal(signal.SIGTERM, _end_at_once)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a background job
+        signal.signal(signal.SIGINT, _end_at_once)
+    sys.unraisablehook = _end_if_interrupted
+
+
 @contextmanager
 def _raised_signals(received: list[int]) -> Iterator[None]:
     """Raise Ctrl-C and SIGTERM as exceptions, if this is the thread that handles them; note which.
 
     Not inside an import: libraries in C++ that begin to load abort the process if one is raised there.
+    A second Ctrl-C ends the process at once. Nothing is lost by that: files appear whole.
     """
+    first = 0.0
 
     def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
         received.append(number)
-        if watched.is_set() and len(received) > 1:
-            return  # what the first began is not disturbed; the second Ctrl-C ends the process
-        outside = before[signal.Signals(number)]
-        if callable(outside) and _is_importing(frame):
-            outside(number, frame)
+        if len(received) > 1:
+            if number == signal.SIGINT and time.monotonic() > first + APART_SECONDS:
+                _end_at_once(received[0])
+            return
+        first = time.monotonic()
+        if _is_importing(frame):
+            _end_at_once(number)
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
@@ -90,7 +108,21 @@ def _is_importing(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def one_line(line: str) -> str:
+def _end_at_once(number: int, frame: FrameType | None = None) -> NoReturn:
+    """End the process without waiting for its threads; its workers end with it."""
+    with suppress(OSError):
+        os.write(2, f"{_one_line(interrupted_line())}\n".encode())
+    os._exit(TERMINATED if number == signal.SIGTERM else INTERRUPTED)
+
+
+def _end_if_interrupted(what: "UnraisableHookArgs") -> None:
+    """Ctrl-C in a callback of the interpreter cannot be raised, and would be ignored."""
+    if issubclass(what.exc_type, KeyboardInterrupt):
+        _end_at_once(signal.SIGTERM if what.exc_type is Terminated else signal.SIGINT)
+    sys.__unraisablehook__(what)
+
+
+def _one_line(line: str) -> str:
     """The line that a command ends with, whatever characters the names in it contain."""
     shown = printable(line)
     if len(shown) > LONGEST:
@@ -99,12 +131,10 @@ def one_line(line: str) -> str:
 
 
 def _end(line: str, code: int) -> NoReturn:
-    with last_line:
-        try:
-            print(one_line(line), file=sys.stderr, flush=True)
-        except OSError:  # a full disk, or nobody reads it: the code still says why
-            discard(sys.stderr)
-        said_last_line.set()
+    try:
+        print(_one_line(line), file=sys.stderr, flush=True)
+    except OSError:  # a full disk, or nobody reads it: the code still says why
+        _discard(sys.stderr)
     sys.exit(code)
 
 
@@ -116,3 +146,57 @@ def _refusal(error: OSError) -> str:
     if error.errno in FORBIDDEN:
         return f"{where}{what}; allow it, or choose another folder"
     return f"{where}{what}"
+
+
+def occupy_descriptors() -> None:
+    """Open as /dev/null what the shell has closed (`2>&-`): the next file opened would take its place.
+
+    What libraries print to descriptor 2 would end in that file, a table of predictions for instance.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.set_inheritable(opened, True)
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+@contextmanager
+def _flushed_results() -> Iterator[None]:
+    """Write what is buffered for stdout at the end, so that an error is one of the command."""
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            _discard(sys.stdout)
+            raise OSError(error.errno, error.strerror, STDOUT) from error
+
+
+def _discard(stream: TextIO) -> None:
+    """What could not be written goes nowhere: the interpreter would complain at its end."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+def _nobody_reads(error: BrokenPipeError) -> bool:
+    """Whether this is about stdout or stderr, as in `| head`, and not about a pipe to a worker."""
+    return error.filename == STDOUT or any(map(_reader_has_gone, (sys.stdout, sys.stderr)))
+
+
+def _reader_has_gone(stream: TextIO) -> bool:
+    if not hasattr(select, "poll"):  # Windows
+        return False
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):  # not a file, in tests
+        return False
+    poll = select.poll()
+    poll.register(number, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

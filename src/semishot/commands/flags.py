@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import tyro
 
-from semishot.system.flags import DataRoot, Device
+from semishot.system.devices import DataRoot, Device
 
 T = TypeVar("T")
 

@@ -1,20 +1,48 @@
-"""The entry point of the command `semishot`. Signals and streams come first: imports take their time."""
+"""The entry point of the command `semishot`, and the table of its commands.
+
+Signals and streams come first, imports take their time: each command's function imports what it needs.
+"""
 
 import io
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semishot import __version__
-from semishot.commands.exit_codes import one_line_errors
-from semishot.commands.interrupted import note_what_stays
-from semishot.commands.signals import end_on_signals
+from semishot.commands.exit_codes import end_on_signals, occupy_descriptors, one_line_errors
 from semishot.errors import InputError
-from semishot.system.streams import occupy_descriptors
+from semishot.system.processes import keep_freed_memory, note_left
+
+if TYPE_CHECKING:
+    from tyro.extras import SubcommandApp
+
+Command = Callable[..., None]
+CHECKPOINT = "the same command continues from the last checkpoint"
+LEFT = {
+    **dict.fromkeys(("demo", "train", "reproduce"), CHECKPOINT),
+    "classify": "the features of images read so far are kept, and the same command continues",
+    "predict": "run it again; with --cache, the features of images read so far are kept",
+    "label": "answers are kept, and the same command continues",
+    "undo": "the same command undoes the rest",
+    "data prepare": "run it again; a large data set continues where it stopped",
+}
+"""The others write one thing at the end, or nothing."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of commands, as in `semishot data list`."""
+
+    summary: str
+    commands: Mapping[str, Command]
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command. An error is one line and an exit code: see `exit_codes.py`.
 
-    Without arguments it is the command of this process, and may end it: see `signals.py`.
+    Without arguments it is the command of this process, and may end it: see `end_on_signals`.
     """
     note_what_stays(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
@@ -22,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         end_on_signals()
         arguments = sys.argv[1:]
         if arguments != ["--version"]:
-            import semishot.commands.table  # noqa: F401  here, where a signal ends the process at once
+            all_commands()  # here, where a signal ends the process at once
     with one_line_errors():
         run(arguments)
 
@@ -33,9 +61,7 @@ def run(arguments: list[str]) -> None:
         return
     import tyro
 
-    from semishot.commands.table import COMMANDS, app_of
-    from semishot.system.memory import keep_freed_memory
-    from semishot.system.running import note_command
+    from semishot.system.provenance import note_command
 
     check_working_folder()
     keep_freed_memory()
@@ -43,7 +69,7 @@ def run(arguments: list[str]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever names are printed
             stream.reconfigure(errors="backslashreplace")
-    app_of(COMMANDS).cli(
+    app_of(all_commands()).cli(
         prog="semishot",
         args=arguments,
         description="Few-shot classification with unlabeled data (Ren et al., ICLR 2018).",
@@ -53,11 +79,69 @@ def run(arguments: list[str]) -> None:
 
 def check_working_folder() -> None:
     """Some libraries end the process if it does not exist, in their own words."""
-    from pathlib import Path
-
     try:
         Path.cwd()
     except FileNotFoundError as error:
         raise InputError(
             "the working folder has been deleted: change to another folder (cd), and run it again"
         ) from error
+
+
+def note_what_stays(arguments: Sequence[str]) -> None:
+    """Note what an interruption of this command leaves. `classify` knows more when it sorts files."""
+    names = " ".join(arguments[:2]), " ".join(arguments[:1])
+    note_left(next((LEFT[name] for name in names if name in LEFT), ""))
+
+
+def all_commands() -> Mapping[str, Command | Group]:
+    """The commands by name; importing their functions imports no torch."""
+    from semishot.commands import data, report, reproduce, sort, train
+
+    return {
+        "demo": reproduce.demo,
+        "classify": sort.classify,
+        "label": sort.label,
+        "predict": sort.predict,
+        "export": sort.export,
+        "undo": sort.undo,
+        "reproduce": Group(
+            "Train and test what a table or figure lacks; print it beside the paper's.",
+            {
+                "table1": reproduce.table_command("table1", "Table 1 (Omniglot)"),
+                "table2": reproduce.table_command("table2", "Table 2 (miniImageNet)"),
+                "table3": reproduce.table_command("table3", "Table 3 (tieredImageNet)"),
+                "table5": reproduce.table5,
+                "figure-unlabeled": reproduce.table_command(
+                    "figure-unlabeled", "Accuracy over unlabeled images"
+                ),
+                "figure-masks": reproduce.figure_masks,
+                "ablations": reproduce.ablations,
+            },
+        ),
+        "train": train.train,
+        "evaluate": train.evaluate,
+        "pick": train.pick,
+        "results": report.results,
+        "report": report.report,
+        "show": Group(
+            "Draw an episode or a refinement.",
+            {"episode": report.episode, "refinement": report.refinement},
+        ),
+        "data": Group(
+            "Prepare, verify and list data sets.",
+            {"prepare": data.prepare, "verify": data.verify, "list": data.list_prepared},
+        ),
+        "doctor": data.doctor,
+    }
+
+
+def app_of(commands: Mapping[str, Command | Group]) -> "SubcommandApp":
+    from tyro.extras import SubcommandApp
+
+    app = SubcommandApp()
+    for name, command in commands.items():
+        if isinstance(command, Group):
+            app.command(app_of(command.commands), name=name, help=command.summary)
+        else:
+            app.command(name=name)(command)
+    return app

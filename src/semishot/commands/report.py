@@ -1,12 +1,16 @@
-"""`semishot results` and `semishot report`: pages from result files."""
+"""`semishot results`, `report` and `show ...`: pages from result files, and drawings of episodes."""
 
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from semishot.commands.flags import Flags, Picture
 from semishot.errors import InputError
-from semishot.system.flags import DataRoot
+from semishot.paper.requests import REFINEMENT_PICTURE, SceneRequest
+from semishot.system.devices import DataRoot
+
+REFINEMENT = SceneRequest(shape=REFINEMENT_PICTURE)
 
 
 def results(
@@ -46,4 +50,30 @@ def report(
     if not sources:
         raise InputError("give result files, or folders of them")
     write_report(sources, out, data_root, episodes)
+    print(out)
+
+
+def episode(
+    request: Flags[SceneRequest],
+    out: Picture = Path("episode.png"),
+    data_root: DataRoot = None,
+) -> None:
+    """Draw a test episode: support, unlabeled with the distractors marked, query with predictions."""
+    from semishot.paper.scenes import scene_of
+    from semishot.report import pictures
+
+    pictures.draw_episode(scene_of(request, data_root), out)
+    print(out)
+
+
+def refinement(
+    request: Flags[SceneRequest] = REFINEMENT,
+    out: Picture = Path("refinement.png"),
+    data_root: DataRoot = None,
+) -> None:
+    """Draw the embeddings of a test episode in two dimensions, and where refinement moves prototypes."""
+    from semishot.paper.scenes import scene_of
+    from semishot.report import pictures
+
+    pictures.draw_refinement(scene_of(request, data_root), out)
     print(out)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.commands.changed_methods import tell_of_changed
 from semishot.commands.flags import FigureOutput, Flags, Json, Output, Tensorboard, TrainingOutput
+from semishot.commands.train import tell_of_changed
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
-from semishot.system.flags import DataRoot
+from semishot.system.devices import DataRoot
 from semishot.training.requests import Where
 from semishot.workers.requests import Workers
 

@@ -1,4 +1,4 @@
-"""The commands for a user's own images: `classify`, `predict`, `export` and `undo`."""
+"""The commands for a user's own images: `classify`, `label`, `predict`, `export` and `undo`."""
 
 import json
 import sys
@@ -9,7 +9,8 @@ import tyro
 
 from semishot.commands.exit_codes import REFUSED
 from semishot.commands.flags import Flags, Printing
-from semishot.errors import printable
+from semishot.errors import InputError, printable
+from semishot.label.requests import LabelRequest
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 
 
@@ -22,6 +23,19 @@ def classify(request: Flags[ClassifyRequest], printing: Flags[Printing]) -> None
     if done.applied is not None and (failure := done.applied.failure()) is not None:
         print(f"semishot: {printable(failure)}", file=sys.stderr)
         sys.exit(REFUSED)
+
+
+def label(request: tyro.conf.PositionalRequiredArgs[Flags[LabelRequest]]) -> None:
+    """Label a pile of images in the browser: click a few, and semishot sorts the rest."""
+    try:
+        from semishot.label.server import label
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn"):
+            raise
+        raise InputError(
+            "labeling needs two more packages: pip install 'semishot[label]'"
+        ) from error
+    label(request)
 
 
 def predict(

@@ -1,12 +1,13 @@
 """The commands for fleets: `train`, `evaluate` and `pick`."""
 
 import json
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from semishot.commands.changed_methods import tell_of_changed
 from semishot.commands.flags import DataAndDevice, Flags, Printing, Tensorboard
 from semishot.training.requests import EvaluationRequest, FleetRequest, PickRequest, Where
 
@@ -67,3 +68,20 @@ def pick(
 
     picked = pick_best(run, out, request, Where(data_root=place.data_root, device=place.device))
     print(json.dumps(picked.as_json(), indent=1) if printing.as_json else picked_as_text(picked))
+
+
+def tell_of_changed(trained: Iterable[tuple[str, str]]) -> None:
+    """For pairs of a method and the date of its training: runs that exist are not trained again."""
+    from semishot.training.origin import saved_after
+
+    first: dict[str, str] = {}
+    for method, date in trained:
+        if ":" in method:
+            first[method] = min(date, first.get(method, date))
+    for method, date in first.items():
+        if file := saved_after(method, date):
+            print(
+                f"{method} was trained on {date}, and {file.name} was saved later: if the method has "
+                "changed, delete its run folders, or choose another --runs or --out, to train it again",
+                file=sys.stderr,
+            )

@@ -26,7 +26,7 @@ from semishot.data.picture_limits import (
     reduce_if_needed,
 )
 from semishot.errors import InputError
-from semishot.system.open_files import reading
+from semishot.system.files import reading
 
 # fmt: off
 FORMATS = {

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from semishot.data import safe_pickles
 from semishot.data.image_sources import REMEDY, ByteRange, ImageSource
 from semishot.errors import InputError
+from semishot.system.files import reading
 from semishot.system.npy import write_array
-from semishot.system.open_files import reading
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from semishot.errors import InputError
-from semishot.system.open_files import (
+from semishot.system.files import (
     open_regular,
     open_tar,
     open_zip,

@@ -20,10 +20,9 @@ from platformdirs import user_cache_dir
 from semishot.data.settings import SPLITS as SPLITS
 from semishot.data.settings import Split as Split
 from semishot.errors import InputError
-from semishot.system.files import whole_folder, write_json
+from semishot.system.files import read_json, whole_folder, write_json
 from semishot.system.json_fields import from_json
 from semishot.system.npy import make_room, map_array
-from semishot.system.open_files import read_json
 
 FORMAT = 1
 POOL_FILES = {"images.npy", "pool.json"}

@@ -30,10 +30,9 @@ from semishot.data.pool import (
     write_description,
 )
 from semishot.errors import InputError, printable
-from semishot.system.end_with_parent import end_with_parent
-from semishot.system.files import append_line, remove, whole_folder, write_whole
+from semishot.system.files import append_line, read_regular, remove, whole_folder, write_whole
 from semishot.system.npy import Mapped, make_room, map_array, map_to_fill
-from semishot.system.open_files import read_regular
+from semishot.system.processes import end_with_parent
 from semishot.system.progress import meter
 
 BATCH = 256

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.system.open_files import BUFFER, open_regular, reading
+from semishot.system.files import BUFFER, open_regular, reading
 
 NUMBERS = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 """The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""

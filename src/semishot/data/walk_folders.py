@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from semishot.system.real_paths import real_path
+from semishot.system.files import real_path
 
 DEEPEST = 100
 """The deepest nesting of folders below the given one."""

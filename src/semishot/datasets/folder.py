@@ -17,9 +17,8 @@ from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.open_files import read_regular
+from semishot.system.files import read_regular, real_path
 from semishot.system.progress import track
-from semishot.system.real_paths import real_path
 
 FRAMING = Whole
 LAYOUTS = "class/image, split/class/image or group/class/image"

@@ -39,8 +39,7 @@ from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.preparations import Lists, Preparation
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import remove
-from semishot.system.open_files import open_zip, reading
+from semishot.system.files import open_zip, reading, remove
 from semishot.system.tables import read_rows
 
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}

@@ -23,7 +23,7 @@ from semishot.data.reduction import reduced
 from semishot.data.settings import Reduction
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError, reason_of
-from semishot.system.open_files import open_zip, read_member, read_regular, reading
+from semishot.system.files import open_zip, read_member, read_regular, reading
 from semishot.system.progress import track
 
 BASE_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"

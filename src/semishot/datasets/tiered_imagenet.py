@@ -34,8 +34,8 @@ from semishot.data.image_sources import (
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
+from semishot.system.files import open_regular, open_zip, own_text, read_regular, reading
 from semishot.system.npy import read_header
-from semishot.system.open_files import open_regular, open_zip, own_text, read_regular, reading
 
 CLASSES = Path(__file__).with_name("tiered_imagenet_classes.txt")
 """A line for each category: its split, its WordNet id, and those of its classes (Appendix B)."""

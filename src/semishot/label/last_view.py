@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from semishot.errors import InputError
 from semishot.label.requests import LabelRequest
-from semishot.system.files import write_whole
-from semishot.system.open_files import read_regular
+from semishot.system.files import read_regular, write_whole
 
 FILE = ".label-view"
 MOST_BYTES = 2**28

@@ -11,7 +11,7 @@ from semishot.sorter.moved_pile import followed
 from semishot.sorter.moving.journal import read_journal, trusted
 from semishot.sorter.moving.sorted_files import find_sorted
 from semishot.sorter.out_folder import PREDICTIONS
-from semishot.system.real_paths import real_path
+from semishot.system.files import real_path
 
 
 def check_folders(request: LabelRequest) -> None:

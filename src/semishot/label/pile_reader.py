@@ -16,8 +16,8 @@ from semishot.label.requests import LabelRequest
 from semishot.label.rows import Rows
 from semishot.sorter.embedding_cache import MOST_BYTES, EmbeddingCache
 from semishot.sorter.listing import Item, Listing, Skipped
-from semishot.system.open_tensors import OpenTensors
 from semishot.system.progress import Meter, Seconds
+from semishot.system.tensor_files import OpenTensors
 
 if TYPE_CHECKING:  # torch is imported when the first page has been shown
     from semishot.sorter.embedding import ReadFile

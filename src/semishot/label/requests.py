@@ -6,8 +6,8 @@ Each field is a flag of the command; the text below it is its help. Nothing here
 from dataclasses import dataclass
 from pathlib import Path
 
-from semishot.system.flags import Device
-from semishot.system.real_paths import real_path
+from semishot.system.devices import Device
+from semishot.system.files import real_path
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,7 @@ from semishot.label.session import Session
 from semishot.label.thumbnails import LARGE_QUALITY, LARGE_SIDE, Thumbnails, view
 from semishot.sorter.answer_state import ConflictError
 from semishot.sorter.moving.journal import SORTED, undo_command
-from semishot.system.locks import MOST_SHOWN
-from semishot.system.open_files import own_text, read_regular
-from semishot.system.real_paths import real_path
+from semishot.system.files import own_text, read_regular, real_path
 from semishot.system.tables import MOST_BYTES
 
 T = TypeVar("T")
@@ -38,7 +36,7 @@ PAGE = {
     "/page.css": ("page.css", "text/css"),
     **{f"/{name}": (name, "text/javascript") for name in SCRIPTS},
 }
-MOST_NAMES, MOST_FOUND = 500, 200
+MOST_NAMES, MOST_FOUND, MOST_SHOWN = 500, 200, 200
 THREADS = 2
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 

@@ -1,7 +1,6 @@
 """The server of the page: how it is begun, where it listens, and how it ends."""
 
 import contextlib
-import os
 import signal
 import socket
 import sys
@@ -26,7 +25,7 @@ from semishot.label.thumbnails import Thumbnails
 from semishot.sorter.answers import Answers
 from semishot.sorter.labels_database import DATABASE, Database, open_database
 from semishot.sorter.out_folder import make_out
-from semishot.system.locks import holder_of, lock_file, name_holder
+from semishot.system.locks import Lock
 
 LOCK = ".label.lock"
 
@@ -159,19 +158,13 @@ def announce(request: LabelRequest, address: str) -> None:
 @contextlib.contextmanager
 def alone_in(out: Path) -> Iterator[None]:
     """Refuse to work in OUT beside another `semishot label`."""
-    path = out / LOCK
-    descriptor = lock_file(path)
-    if descriptor is None:
-        holder = printable(holder_of(path)) or "another process"
+    lock = Lock(out / LOCK)
+    if not lock.acquire(announce=False):
         raise InputError(
-            f"{holder} is labeling in {out}: use its page, stop it, or choose another --out"
+            f"another process is labeling in {out}: use its page, stop it, or choose another --out"
         )
-    try:
-        name_holder(descriptor)
+    with lock:
         yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
 
 
 def remembered_port(database: Database) -> int:

@@ -31,7 +31,7 @@ from semishot.paper.jobs import (
     run_jobs,
 )
 from semishot.paper.plan import Job, configs_of
-from semishot.system import running
+from semishot.system import provenance
 from semishot.system.devices import pick_device
 from semishot.system.locks import Lock
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE
@@ -119,7 +119,7 @@ class FleetTasks:
             jobs = [job for job in self.jobs if job.config == config]
             seconds, methods = CHECKPOINT_SECONDS, refine.added()
             work = FleetWork(
-                pool, running.command(), jobs, pack(folder), tensorboard, seconds, methods
+                pool, provenance.command(), jobs, pack(folder), tensorboard, seconds, methods
             )
             return (work,)
 
@@ -183,7 +183,7 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
         refine.add(method)
     config, device = work.jobs[0].config, torch.device(device_name)
     pool = replace(work.pool, images=images)
-    running.note_command(shlex.split(work.command)[1:])
+    provenance.note_command(shlex.split(work.command)[1:])
     with tempfile.TemporaryDirectory(prefix="semishot-") as temporary:
         folder = Path(temporary) / config.name
         unpack(work.files, folder)

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from semishot.errors import InputError
 from semishot.prototypes import class_log_probs, class_prototypes
-from semishot.system.named_classes import import_named
+from semishot.system.imports import import_named
 
 __all__ = [
     "SideBySide",

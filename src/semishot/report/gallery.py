@@ -12,7 +12,7 @@ from semishot.data.thumbnails import data_uri, pool_thumbnail
 from semishot.errors import InputError
 from semishot.report.pictures import Bytes
 from semishot.report.reading import Results
-from semishot.system.open_files import PACKAGE
+from semishot.system.files import PACKAGE
 from semishot.training.config import read_config
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from semishot.paper import published
 from semishot.report.grouping import table_of
 from semishot.report.rendering import grid_as_markdown
 from semishot.report.tables import parts_of, table_grid
-from semishot.system.open_files import read_text, reading
+from semishot.system.files import read_text, reading
 from semishot.training.result_files import read_records
 
 BEGINS, ENDS = "<!-- table:", "<!-- /table -->"

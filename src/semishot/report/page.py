@@ -17,8 +17,7 @@ from semishot.report.reading import Results, read_results
 from semishot.report.section import Section
 from semishot.report.table_sections import overview, table_section
 from semishot.report.template import FOLDER, PAGE_STYLE, render
-from semishot.system.files import write_whole
-from semishot.system.open_files import reading
+from semishot.system.files import reading, write_whole
 
 MOST_EPISODES = 100
 MOST_CURVES = 24

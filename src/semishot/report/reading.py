@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.system.real_paths import real_path
+from semishot.system.files import real_path
 from semishot.training.recipe_choices import Choice, as_choice
 from semishot.training.records import Record, as_records
 from semishot.training.result_files import read_result_file

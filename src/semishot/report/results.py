@@ -19,8 +19,7 @@ from semishot.report.mask_tables import masks_section
 from semishot.report.rendering import as_markdown, grid_as_markdown
 from semishot.report.section import Section
 from semishot.report.table_sections import against, overview, table_section
-from semishot.system.files import write_whole
-from semishot.system.open_files import reading
+from semishot.system.files import reading, write_whole
 from semishot.training.recipe_choices import as_choice
 from semishot.training.records import MaskRecord, Record
 from semishot.training.result_files import identity, read_records, read_result_file

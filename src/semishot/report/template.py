@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from semishot import __version__
-from semishot.system.open_files import own_text
+from semishot.system.files import own_text
 
 FOLDER = Path(__file__).parent
 PAGE_STYLE = FOLDER / "page.css"

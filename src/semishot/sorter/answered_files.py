@@ -9,7 +9,7 @@ from semishot.sorter.answer_events import NONE
 from semishot.sorter.answers import Answers
 from semishot.sorter.labels_database import DATABASE, open_database
 from semishot.sorter.listing import STRANGER
-from semishot.system.real_paths import real_place
+from semishot.system.files import real_place
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ from semishot.sorter.requests import ClassifyRequest
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import check_device
 from semishot.system.files import whole_folder
-from semishot.system.interruptions import note_left
 from semishot.system.locks import Lock
+from semishot.system.processes import note_left
 from semishot.system.progress import Seconds, doing
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from semishot.sorter.moving.plan_files import class_folders
 from semishot.sorter.moving.sorted_files import SortedFile
 from semishot.sorter.out_folder import PREDICTIONS
 from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, LABELED, RUNNER_UP, unquoted
-from semishot.system.real_paths import real_path, real_place
+from semishot.system.files import real_path, real_place
 
 STRANGERS_IN_0_1 = "_irrelevant"
 """The folder of strangers in OUT/sorted, as version 0.1 named it."""

@@ -28,8 +28,8 @@ from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.runtimes import OneByOne, Opening, Runtime, open_runtime
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.devices import pick_device
+from semishot.system.files import read_regular
 from semishot.system.npy import make_room
-from semishot.system.open_files import read_regular
 from semishot.system.progress import Meter, meter
 
 if TYPE_CHECKING:

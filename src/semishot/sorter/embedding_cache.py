@@ -16,7 +16,7 @@ from safetensors.numpy import save
 
 from semishot.errors import InputError, printable
 from semishot.system.files import sweep, write_whole
-from semishot.system.open_tensors import OpenTensors
+from semishot.system.tensor_files import OpenTensors
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0

@@ -9,7 +9,7 @@ from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError, counted, printable
 from semishot.sorter.escaped_names import written_path
-from semishot.system.real_paths import real_path, real_place
+from semishot.system.files import real_path, real_place
 from semishot.system.tables import read_rows
 
 NUMBERS = {"-1": "unlabeled", "-2": "strangers"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.sorter.corrections import SortedPile
-from semishot.system.real_paths import real_path, real_place
+from semishot.system.files import real_path, real_place
 from semishot.system.transfer import digest_of
 
 

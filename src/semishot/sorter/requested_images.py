@@ -27,7 +27,7 @@ from semishot.sorter.listing import (
 )
 from semishot.sorter.out_folder import PREDICTIONS, SKIPPED
 from semishot.sorter.requests import ClassifyRequest
-from semishot.system.real_paths import real_path
+from semishot.system.files import real_path
 
 
 def requested_images(request: ClassifyRequest, before: SortedPile | None) -> Listing:

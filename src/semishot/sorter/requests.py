@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from semishot.sorter.encoders.onnx_options import OnnxOptions
-from semishot.system.flags import Address, Device
+from semishot.system.devices import Address, Device
 
 How = Literal["move", "copy", "link"]
 

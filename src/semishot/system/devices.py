@@ -1,12 +1,27 @@
-"""Devices and their names."""
+"""Devices and their names, and the flags that say where a command works."""
 
 import platform
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from semishot.errors import InputError
 
 if TYPE_CHECKING:
     import torch
+
+Address = Annotated[
+    str | None,
+    tyro.conf.arg(
+        help="The Ray cluster's address, such as 10.0.0.1:6379; else $RAY_ADDRESS, else a new one here."
+    ),
+]
+DataRoot = Annotated[
+    Path | None,
+    tyro.conf.arg(help="Where prepared data are; else $SEMISHOT_DATA, else the cache folder."),
+]
+Device = Annotated[str, tyro.conf.arg(help="auto, cpu, cuda or cuda:N.")]
 
 
 def device_name(device: "torch.device") -> str:

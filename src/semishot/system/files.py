@@ -1,8 +1,4 @@
-"""Writing files and folders: they appear whole, and what killed processes left is cleaned up.
-
-Every path that is written is opened here, in `locks` or in `npy`: never through a link, and never a pipe
-or a device.
-"""
+"""Files and folders: regular files are read up to a bound; what is written appears whole."""
 
 import errno
 import io
@@ -12,24 +8,136 @@ import re
 import shutil
 import stat
 import sys
+import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
-from semishot.errors import InputError, printable
-from semishot.system.locks import PAUSE, lock, lock_file, lock_if_free, open_own
+from semishot.errors import InputError, printable, reason_of
 
+if sys.platform != "win32":
+    import fcntl
+
+MOST_JSON = 256 * 2**20
+"""The largest JSON file that is read, in bytes; a pool of a million classes needs half of it."""
+BUFFER = 2**18
+DAMAGED = "it is damaged or of another version"
+PACKAGE = Path(__file__).parents[1]
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
 """`.NAME.PID.tmp` and `.NAME.PID.old`, beside NAME while a process writes or replaces it."""
+PAUSE = 0.02
+"""Seconds between two attempts at a temporary file that another process is cleaning up."""
+ABANDONED_SECONDS = 24 * 3600
+"""On Windows, where folders cannot be locked, older temporary files belong to nobody."""
+
+
+def open_regular(path: Path, *, links: bool = True) -> io.BufferedReader:
+    """Open a regular file for reading, or the one that a link leads to, unless `links=False`."""
+    status = path.stat() if links else path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        raise InputError(f"{path} is a link, not a file")
+    check_regular(status, path)
+    return path.open("rb")
+
+
+def check_regular(status: os.stat_result, name: object) -> int:
+    """The size of a regular file; InputError for anything else."""
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{name} is not a regular file")
+    return status.st_size
+
+
+def read_regular(path: Path, most: int, name: object = None) -> bytes:
+    """The content of a regular file of at most `most` bytes. `name` is used in messages."""
+    size = check_regular(path.stat(), name or path)
+    if size > most:
+        raise InputError(f"{name or path} has {size:,} bytes, more than {most:,}")
+    content = path.read_bytes()
+    if len(content) > most:
+        raise InputError(f"{name or path} has more than {most:,} bytes")
+    return content
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a file of at most `most` bytes, in UTF-8; a byte order mark is left out."""
+    return read_regular(path, most).decode("utf-8-sig")
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file."""
+    with reading(path):
+        return json.loads(read_regular(path, MOST_JSON).decode())
+
+
+def own_text(name: str | Path) -> str:
+    """A file of this package, such as `report/page.css`."""
+    return (PACKAGE / name).read_text(encoding="utf-8")
+
+
+def open_zip(path: Path) -> zipfile.ZipFile:
+    check_regular(path.stat(), path)
+    return zipfile.ZipFile(path)
+
+
+def read_member(opened: zipfile.ZipFile, member: zipfile.ZipInfo | str, most: int) -> bytes:
+    """A file in a zip, up to `most` bytes, in case its size is declared wrongly."""
+    with opened.open(member) as file:
+        return file.read(most)
+
+
+def open_tar(path: Path | IO[bytes]) -> tarfile.TarFile:
+    """An uncompressed tar; also one inside another that is open."""
+    if not isinstance(path, Path):
+        return tarfile.open(fileobj=path, mode="r:")
+    check_regular(path.stat(), path)
+    return tarfile.open(path, "r:")
+
+
+@contextmanager
+def reading(
+    what: object, remedy: str = DAMAGED, error_type: type[InputError] = InputError
+) -> Iterator[None]:
+    """Turn any error in parsing `what` into one line; parsers raise many types for damaged content.
+
+    Errors of the operating system are not changed, except for an invalid seek, which damaged content
+    can cause too.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise error_type(f"cannot read {what} ({reason_of(error)}); {remedy}") from error
+
+
+def real_path(path: Path) -> Path:
+    """The absolute path without links; of links that lead in a circle, or nowhere, as far as they lead.
+
+    As `Path.resolve`, which raises RuntimeError for a circle until Python 3.12.
+    """
+    return Path(os.path.realpath(path))
+
+
+def real_place(path: Path) -> Path:
+    """The one name of a file, whatever links lead to its folder; the file itself may be a link."""
+    return real_path(path.parent) / path.name
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Write a file, in UTF-8 if `content` is text: readers see the old file or the new one."""
     data = content.encode() if isinstance(content, str) else content
     write_whole_with(path, lambda file: file.write(data))
+
+
+def write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, text)
 
 
 def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -41,17 +149,18 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, path.name)
-        while (descriptor := lock_file(temporary)) is None:  # another process may be cleaning up
-            time.sleep(PAUSE)
-        with os.fdopen(descriptor, "r+b") as file:
+        with os.fdopen(_lock_temporary(temporary), "r+b") as file:
             try:
                 file.truncate(0)  # a killed process of the same number may have left it
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())  # the rename must not overtake the content
+                if sys.platform == "win32":
+                    file.close()  # it cannot be renamed while it is open
                 temporary.replace(path)
             finally:
-                temporary.unlink(missing_ok=True)
+                with suppress(OSError):
+                    temporary.unlink()
     except OSError as error:
         error.filename = str(path)  # that of a full disk has none, others have the temporary one
         raise
@@ -59,19 +168,17 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def create(path: Path) -> io.BufferedRandom:
     """Open a new file for writing; FileExistsError if there is anything of this name."""
-    return open(
-        path, "r+b", opener=lambda name, _: open_own(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-    )
+    return path.open("x+b")
 
 
 def without_name(folder: Path) -> io.FileIO:
-    """A file in `folder` that has no name there, and is gone when it is closed or its process ends."""
+    """A file in `folder` that is gone when it is closed or its process ends."""
     return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 
 def append_line(path: Path, text: str) -> None:
     """Add a line to a file, created if needed."""
-    with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+    with path.open("ab") as file:
         file.write(f"{text}\n".encode())
 
 
@@ -84,21 +191,12 @@ def check_replaceable(path: Path) -> None:
 
 
 def check_own(path: Path) -> None:
-    """Refuse to write to anything in OUT but a regular file with one name; there may be none yet."""
-    try:
-        about = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+    """Refuse to write to anything in OUT but a regular file; there may be none yet."""
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
         raise InputError(
             f"{path} is a link or not a regular file, and would be written to: remove it, or choose "
             "another --out"
         )
-
-
-def write_json(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text)
 
 
 @contextmanager
@@ -109,22 +207,20 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     temporary.mkdir()
-    descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-    lock(descriptor)
-    try:
-        yield temporary
-        if folder.exists():
-            folder.rename(old)
+    with _lock_if_free(temporary):
         try:
-            temporary.rename(folder)
-        except BaseException:
-            if old.exists():
-                old.rename(folder)
-            raise
-        _discard(old)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        os.close(descriptor)
+            yield temporary
+            if folder.exists():
+                folder.rename(old)
+            try:
+                temporary.rename(folder)
+            except BaseException:
+                if old.exists():
+                    old.rename(folder)
+                raise
+            _discard(old)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _discard(old: Path) -> None:
@@ -136,16 +232,12 @@ def _discard(old: Path) -> None:
             old.chmod(0o700)  # it may be read-only
             shutil.rmtree(old)
     except OSError as error:
-        reason = error.strerror or str(error)
-        print(
-            printable(f"{old} was replaced and cannot be removed ({reason}): remove it"),
-            file=sys.stderr,
-        )
+        line = f"{old} was replaced and cannot be removed ({reason_of(error)}): remove it"
+        print(printable(line), file=sys.stderr)
 
 
 def remove(path: Path) -> None:
     """Remove a file, a folder or a link, if it exists; the target of a link stays."""
-    check_replaceable(path)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -161,12 +253,12 @@ def sweep(folder: Path, name: str | None = None) -> None:
     with os.scandir(folder) as entries:  # a path for each of thousands would take milliseconds
         names = sorted(entry.name for entry in entries if entry.name.startswith(start))
     for entry in names:
-        found, path = TEMPORARY.fullmatch(entry), folder / entry
-        if not found or name not in (None, found["name"]) or path.is_symlink():  # never ours
+        match, path = TEMPORARY.fullmatch(entry), folder / entry
+        if not match or name not in (None, match["name"]) or path.is_symlink():  # never ours
             continue
-        with lock_if_free(path) as locked:
-            if locked:
-                _restore_or_remove(path, folder / found["name"])
+        with _lock_if_free(path) as abandoned:
+            if abandoned:
+                _restore_or_remove(path, folder / match["name"])
 
 
 def _restore_or_remove(temporary: Path, final: Path) -> None:
@@ -176,3 +268,47 @@ def _restore_or_remove(temporary: Path, final: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
     else:
         temporary.unlink(missing_ok=True)
+
+
+def _lock_temporary(path: Path) -> int:
+    """Open and lock a temporary file, created if needed: `sweep` of another process leaves it alone."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        if _lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # another process is cleaning up, or has done so
+        time.sleep(PAUSE)
+
+
+@contextmanager
+def _lock_if_free(path: Path) -> Iterator[bool]:
+    """Lock a temporary file or folder; False if it is gone or the process that locked it still runs."""
+    if sys.platform == "win32":
+        yield path.exists() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS
+        return
+    try:
+        check = path.lstat().st_mode
+        ours = stat.S_ISREG(check) or stat.S_ISDIR(check)
+        descriptor = os.open(path, os.O_RDONLY) if ours else None
+    except OSError:
+        descriptor = None
+    if descriptor is None:
+        yield False
+        return
+    try:
+        yield _lock(descriptor) is True
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Lock an open file until it is closed; False if another process has; None if locks do not work here."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a network disk
+        return None
+    return True

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from semishot.system.files import create
-from semishot.system.locks import open_own
-from semishot.system.open_files import open_regular, reading
+from semishot.system.files import create, open_regular, reading
 
 Number = TypeVar("Number", bound=np.generic)
 Mapped = np.memmap[Any, np.dtype[Number]]
@@ -31,9 +29,9 @@ def map_array(path: Path) -> NDArray[Any]:
 
 
 def map_to_fill(path: Path) -> Mapped[Any]:
-    """The array in one's own file, to be changed. It is not opened through a link."""
+    """The array in one's own file, to be changed."""
     with (
-        open(path, "r+b", opener=lambda name, _: open_own(path, os.O_RDWR)) as file,
+        path.open("r+b") as file,
         reading(path, REMEDY),
     ):
         found = _mapped(file, read_header(file), "r+")

@@ -10,7 +10,7 @@ from pathlib import Path
 from platformdirs import user_data_dir
 
 from semishot.errors import InputError
-from semishot.system.open_files import read_regular
+from semishot.system.files import read_regular
 
 KEY_BYTES = 32
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from semishot.errors import InputError
-from semishot.system.open_files import MOST_JSON, read_regular, reading
+from semishot.system.files import MOST_JSON, read_regular, reading
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from semishot.errors import InputError
-from semishot.system.open_files import open_regular
+from semishot.system.files import open_regular
 
 MOST_BYTES, MOST_ROWS = 2**28, 2_000_000
 """Of a table. Rows of features in .npy files are counted, too."""

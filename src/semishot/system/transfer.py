@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from semishot.errors import InputError
-from semishot.system.open_files import FLAGS, NO_FOLLOW, open_regular
-from semishot.system.real_paths import real_place
+from semishot.system.files import open_regular, real_place
 
 BLOCK = 2**20
 LARGEST = 2**30
 """Bytes of a file that is moved or copied: more are not read to find out which file it is."""
 CHANGED = "it has changed since it was read"
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | FLAGS
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 SPECIAL = stat.S_ISUID | stat.S_ISGID
 CAPABILITY = "security.capability"
 """The extended attribute that gives a program rights, as setuid does."""

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from semishot.system.files import check_replaceable, write_whole_with
-from semishot.system.open_files import read_regular, reading
+from semishot.system.files import check_replaceable, read_regular, reading, write_whole_with
 from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
 
 MODEL_FILE = "model.safetensors"

@@ -12,8 +12,8 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Framing
 from semishot.data.splits import check_seed
 from semishot.errors import InputError, check_number
+from semishot.system.files import MOST_JSON, read_regular, reading
 from semishot.system.json_fields import fits, from_json
-from semishot.system.open_files import MOST_JSON, read_regular, reading
 from semishot.training.requests import Precision
 
 SUPERVISED = "supervised"

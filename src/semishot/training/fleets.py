@@ -14,7 +14,7 @@ from semishot.errors import InputError
 from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
 from semishot.network.sphere import Sphere
-from semishot.system.open_files import reading
+from semishot.system.files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.augment import maps_at_test
 from semishot.training.checkpoints import MODEL_FILE

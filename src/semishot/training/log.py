@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semishot.system.files import append_line, write_whole
-from semishot.system.open_files import read_regular, reading
+from semishot.system.files import append_line, read_regular, reading, write_whole
 
 LARGEST = 2**63
 MOST_BYTES = 2**30

@@ -14,10 +14,9 @@ import numpy as np
 
 from semishot import __version__, datasets
 from semishot.data.pool import ImagePool
-from semishot.system import running
-from semishot.system.files import write_json
+from semishot.system import provenance
+from semishot.system.files import PACKAGE, read_json, write_json
 from semishot.system.json_fields import from_json
-from semishot.system.open_files import PACKAGE, read_json
 
 PARTIAL = "partial"
 """The preparation of a pool that lacks classes of its data set: no published number refers to it."""
@@ -50,8 +49,11 @@ def code_files() -> list[Path]:
 @cache
 def code_state() -> dict[str, str]:
     """`code`, a digest of `code_files()`, and in a checkout `commit`."""
-    commit = running.commit()
-    return {"code": running.source_digest(code_files()), **({"commit": commit} if commit else {})}
+    commit = provenance.commit()
+    return {
+        "code": provenance.source_digest(code_files()),
+        **({"commit": commit} if commit else {}),
+    }
 
 
 def versions() -> dict[str, str]:
@@ -136,7 +138,7 @@ class Sessions:
         self.begun = self.clock()
 
     def save(self) -> None:
-        state, command = {"commit": "", **code_state()}, running.command()
+        state, command = {"commit": "", **code_state()}, provenance.command()
         seconds = round(self.clock() - self.begun, 3)
         own = {**state, "command": command, "device": self.device, "date": self.date}
         write_json(

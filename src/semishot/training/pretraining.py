@@ -14,9 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from semishot.network.encoder import ConvEncoder
-from semishot.system.files import write_json
+from semishot.system.files import read_json, write_json
 from semishot.system.locks import Lock
-from semishot.system.open_files import read_json
 from semishot.system.progress import Meter, meter
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import loop

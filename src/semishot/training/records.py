@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import Split
 from semishot.errors import InputError
-from semishot.system import running
+from semishot.system import provenance
+from semishot.system.files import read_json
 from semishot.system.json_fields import from_json
-from semishot.system.open_files import read_json
 from semishot.training.config import SUPERVISED, FleetConfig, Recipe
 from semishot.training.origin import Training, code_state, now, versions
 
@@ -163,7 +163,7 @@ class Measurement:
             "date": now(),
             **code_state(),
             **self.data,
-            **({"command": command} if (command := running.command()) else {}),
+            **({"command": command} if (command := provenance.command()) else {}),
             **self.training,
         }
 

@@ -12,7 +12,7 @@ import tyro
 
 from semishot.data.settings import EpisodeShape, Split
 from semishot.errors import InputError
-from semishot.system.flags import DataRoot, Device
+from semishot.system.devices import DataRoot, Device
 
 EPISODES = 600
 """Test episodes of a record, as in the paper."""

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from semishot.errors import InputError
-from semishot.system.files import write_whole
+from semishot.system.files import read_json, write_whole
 from semishot.system.locks import Lock
-from semishot.system.open_files import read_json
 from semishot.training.records import Record, as_records, without_episodes
 
 SETTINGS = (

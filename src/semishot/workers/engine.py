@@ -23,9 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
-from semishot.system.end_with_parent import end_with_parent
-from semishot.system.memory import keep_freed_memory
 from semishot.system.npy import file_of, map_array, write_array
+from semishot.system.processes import end_with_parent, keep_freed_memory
 
 POLL_SECONDS = 0.25
 LOSSES = 5

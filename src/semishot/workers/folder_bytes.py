@@ -3,9 +3,7 @@
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.system.files import write_whole
-from semishot.system.open_files import read_regular
-from semishot.system.real_paths import real_path
+from semishot.system.files import read_regular, real_path, write_whole
 from semishot.system.tensor_files import MOST_BYTES
 from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE
 from semishot.training.origin import TRAINING_FILE

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from semishot.system.flags import Address
+from semishot.system.devices import Address
 
 
 @dataclass(frozen=True)

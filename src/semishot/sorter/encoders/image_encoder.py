@@ -27,9 +27,8 @@ from semishot.sorter.encoders.saved_files import (
     TRAINED,
     Description,
 )
-from semishot.system.files import write_json
+from semishot.system.files import read_json, write_json
 from semishot.system.json_fields import from_json
-from semishot.system.open_files import read_json
 
 if TYPE_CHECKING:
     from torch import nn

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from semishot.errors import InputError, reason_of
-from semishot.system.open_files import open_regular, read_regular
+from semishot.system.files import open_regular, read_regular
 
 MOST_BYTES = 2**31 - 1
 """The most that one ONNX file can hold, weights included."""

@@ -36,9 +36,8 @@ from semishot.sorter.encoders.saved_files import (
     WEIGHTS,
     Description,
 )
-from semishot.system.files import write_whole
+from semishot.system.files import reading, write_whole
 from semishot.system.json_fields import from_json
-from semishot.system.open_files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig
 from semishot.training.fleets import find_model, load_model, save_model

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from semishot.data.framing import Framing, Ink, Middle
 from semishot.errors import InputError
 from semishot.sorter.encoders.saved_files import OMNIGLOT
-from semishot.system.open_files import PACKAGE, read_regular
+from semishot.system.files import PACKAGE, read_regular
 
 PHOTOS = {"photos-lite0": 0, "photos-lite2": 2}
 """EfficientNet-Lite by number; `photos` is `BEST_PHOTOS`, and in models of version 0.1 Lite0."""

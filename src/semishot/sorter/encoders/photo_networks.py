@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from semishot.data.framing import Framing, Middle
 from semishot.errors import InputError, reason_of
 from semishot.sorter.encoders.packaged import framing_of_lite, weights_of_lite
-from semishot.system.open_files import read_regular
+from semishot.system.files import read_regular
 from semishot.system.tensor_files import MOST_BYTES
 
 LITE_FEATURES = 1280

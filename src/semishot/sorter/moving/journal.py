@@ -10,10 +10,8 @@ from typing import Any, NoReturn
 
 from semishot.errors import InputError
 from semishot.sorter.requests import How
-from semishot.system.files import write_whole
+from semishot.system.files import read_regular, real_path, write_whole
 from semishot.system.json_fields import from_json
-from semishot.system.open_files import read_regular
-from semishot.system.real_paths import real_path
 from semishot.system.signing import can_sign, sign, verify
 
 FORMAT = 1

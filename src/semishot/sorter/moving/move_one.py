@@ -14,7 +14,7 @@ from pathlib import Path
 from semishot.errors import InputError
 from semishot.sorter.moving.journal import Sorting, Step
 from semishot.sorter.requests import How
-from semishot.system.real_paths import real_path, real_place
+from semishot.system.files import real_path, real_place
 from semishot.system.transfer import CHANGED, copy_file, drop, is_file, move_file
 
 

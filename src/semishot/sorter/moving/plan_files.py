@@ -9,8 +9,8 @@ from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.journal import SORTED, Sorting, Step
 from semishot.sorter.moving.sorted_files import SortedFile
 from semishot.sorter.requests import How
+from semishot.system.files import real_place
 from semishot.system.folder_names import folded, folder_names
-from semishot.system.real_paths import real_place
 
 LONGEST = 255
 """The longest file name, in bytes."""

@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from semishot.system.open_files import PACKAGE, read_text
+from semishot.system.files import PACKAGE, read_text
 
 MOST_SOURCE = 2**22
 FOLDER_FLAGS = {"--runs", "--data-root", "--publish", "--out", "-o", "--address"}

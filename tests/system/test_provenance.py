@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from semishot.system import running
+from semishot.system import provenance
 
 SOURCE = '''"""About this."""
 
@@ -27,29 +27,29 @@ class A:
 @pytest.fixture(autouse=True)
 def _no_command():
     """Other tests run commands in this process, before these or after them."""
-    running.note_command([])
+    provenance.note_command([])
     yield
-    running.note_command([])
+    provenance.note_command([])
 
 
 def test_the_command_leaves_out_what_names_a_folder_and_keeps_what_changes_a_number():
-    assert running.command() == ""
+    assert provenance.command() == ""
     words = ["reproduce", "table1", "--runs", "/home/me/runs", "--splits", "3", "--publish=/x/y"]
-    running.note_command([*words, "--models", "my method:A", "--data-root"])
-    assert running.command() == "semishot reproduce table1 --splits 3 --models 'my method:A'"
+    provenance.note_command([*words, "--models", "my method:A", "--data-root"])
+    assert provenance.command() == "semishot reproduce table1 --splits 3 --models 'my method:A'"
 
 
 def test_of_a_whole_path_the_command_keeps_the_name():
-    running.note_command(["evaluate", "--model", "/home/me/runs/5way-ab12", "--allow=/x y/z"])
-    assert running.command() == "semishot evaluate --model 5way-ab12 --allow=z"
-    running.note_command(["pick", "runs/5way-ab12", "best.safetensors"])
-    assert running.command() == "semishot pick runs/5way-ab12 best.safetensors"
+    provenance.note_command(["evaluate", "--model", "/home/me/runs/5way-ab12", "--allow=/x y/z"])
+    assert provenance.command() == "semishot evaluate --model 5way-ab12 --allow=z"
+    provenance.note_command(["pick", "runs/5way-ab12", "best.safetensors"])
+    assert provenance.command() == "semishot pick runs/5way-ab12 best.safetensors"
 
 
 def test_only_code_is_in_the_digest(tmp_path):
     def digest(text: str) -> str:
         (tmp_path / "some.py").write_text(text, encoding="utf-8")
-        return running.source_digest([tmp_path / "some.py"])
+        return provenance.source_digest([tmp_path / "some.py"])
 
     first = digest(SOURCE)
     assert len(first) == 12
@@ -58,7 +58,7 @@ def test_only_code_is_in_the_digest(tmp_path):
     for changed in ("size: int = 4", "size: float = 3"):
         assert digest(SOURCE.replace("size: int = 3", changed)) != first
     assert digest(SOURCE.replace("# not a comment", "# no comment")) != first
-    assert running.without_words(SOURCE).splitlines() == [
+    assert provenance.without_words(SOURCE).splitlines() == [
         'x = "# not a comment"',
         "class A:",
         "    size: int = 3",
@@ -69,26 +69,26 @@ def test_only_code_is_in_the_digest(tmp_path):
 
 def test_the_commit_is_read_from_a_checkout_a_worktree_and_packed_references(tmp_path, monkeypatch):
     package, git = tmp_path / "src" / "semishot", tmp_path / ".git"
-    monkeypatch.setattr(running, "PACKAGE", package)
-    assert running.commit() == ""  # not a checkout
+    monkeypatch.setattr(provenance, "PACKAGE", package)
+    assert provenance.commit() == ""  # not a checkout
 
     def write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
     write(git / "HEAD", "0123456789abcdef\n")
-    assert running.commit() == "0123456789ab"  # detached
+    assert provenance.commit() == "0123456789ab"  # detached
     write(git / "HEAD", "ref: refs/heads/some\n")
-    assert running.commit() == ""  # no commit yet
+    assert provenance.commit() == ""  # no commit yet
     write(git / "packed-refs", "# pack-refs\nfedcba9876543210 refs/heads/some\n")
-    assert running.commit() == "fedcba987654"
+    assert provenance.commit() == "fedcba987654"
     write(git / "refs" / "heads" / "some", "abcdefabcdefabcdef\n")
-    assert running.commit() == "abcdefabcdef"
+    assert provenance.commit() == "abcdefabcdef"
     tree = tmp_path / "tree"
     write(tree / ".git", f"gitdir: {git}/worktrees/tree\n")
     write(git / "worktrees" / "tree" / "HEAD", "ref: refs/heads/some\n")
     write(git / "worktrees" / "tree" / "commondir", "../..\n")
-    monkeypatch.setattr(running, "PACKAGE", tree / "src" / "semishot")
-    assert running.commit() == "abcdefabcdef"
+    monkeypatch.setattr(provenance, "PACKAGE", tree / "src" / "semishot")
+    assert provenance.commit() == "abcdefabcdef"
     write(tree / ".git", "\x00")
-    assert running.commit() == ""
+    assert provenance.commit() == ""
