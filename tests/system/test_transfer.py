@@ -1,8 +1,7 @@
-"""Moving and copying single files: as `mv` does across devices, and never the last name removed."""
+"""Moving and copying single files: nothing is overwritten, and the last name is never removed."""
 
 import errno
 import os
-import stat
 import tempfile
 from pathlib import Path
 
@@ -37,55 +36,15 @@ def move(source, target):
     move_file(source, target, target.with_name(".part"), digest_of(source))
 
 
-def test_across_devices_mode_times_and_attributes_are_kept(source, elsewhere):
-    try:
-        os.setxattr(source, "user.note", b"mine")
-    except OSError:
-        pytest.skip("the temporary folder has no extended attributes")
+def test_across_devices_mode_and_times_are_kept(source, elsewhere):
     about, content = source.stat(), source.read_bytes()
     target = elsewhere / "b.jpg"
     move(source, target)
     found = target.stat()
     assert (found.st_mode, found.st_mtime_ns) == (about.st_mode, about.st_mtime_ns)
     assert target.read_bytes() == content
-    with_notes = "user.note" in os.listxattr(target)  # not every file system has these
-    assert not with_notes or os.getxattr(target, "user.note") == b"mine"
     assert not source.exists()
     assert [path.name for path in elsewhere.iterdir()] == ["b.jpg"]
-
-
-def test_across_devices_the_owner_is_kept_and_with_it_setuid(source, elsewhere):
-    if os.geteuid() != 0:
-        pytest.skip("only root gives files away")
-    os.chown(source, 1234, 2345)
-    source.chmod(0o6755)
-    target = elsewhere / "b.jpg"
-    move(source, target)
-    found = target.stat()
-    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 2345, 0o6755)
-
-
-def test_setuid_is_dropped_where_the_owner_cannot_be_kept(source, elsewhere, monkeypatch):
-    source.chmod(0o6755)
-
-    def refuse(*given):
-        raise PermissionError(errno.EPERM, "not permitted")
-
-    monkeypatch.setattr(os, "fchown", refuse)
-    move(source, elsewhere / "b.jpg")
-    assert stat.S_IMODE((elsewhere / "b.jpg").stat().st_mode) == 0o755
-
-
-def test_a_copy_is_mine_and_without_setuid(source, tmp_path):
-    source.chmod(0o6755)
-    if os.geteuid() == 0:
-        os.chown(source, 1234, 2345)
-        source.chmod(0o6755)
-    target = tmp_path / "b.jpg"
-    copy_file(source, target, tmp_path / ".part", digest_of(source))
-    found = target.stat()
-    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.geteuid(), 0o755)
-    assert found.st_mtime_ns == source.stat().st_mtime_ns
 
 
 def test_where_files_have_one_name_only_a_file_is_renamed(source, tmp_path, monkeypatch):
@@ -123,15 +82,6 @@ def test_a_file_that_cannot_be_deleted_has_one_name_afterwards(
     assert {path.name for path in folder.iterdir()} <= {"a.jpg"}
 
 
-def test_where_the_second_name_cannot_be_taken_back_it_is_said(source, tmp_path, monkeypatch):
-    def refuse(path, **options):
-        raise PermissionError(errno.EACCES, "not permitted")
-
-    monkeypatch.setattr(os, "unlink", refuse)
-    with pytest.raises(OSError, match=r"its second name .*b\.jpg cannot be removed"):
-        move(source, tmp_path / "b.jpg")
-
-
 @pytest.mark.parametrize("moment", ["link", "unlink"])
 def test_a_file_that_is_replaced_meanwhile_is_not_lost(source, tmp_path, monkeypatch, moment):
     content, call = source.read_bytes(), getattr(os, moment)
@@ -163,13 +113,7 @@ def test_a_file_that_is_replaced_meanwhile_is_not_lost(source, tmp_path, monkeyp
 
 
 def test_a_file_that_is_written_to_while_it_is_copied_stays(source, elsewhere, monkeypatch):
-    like = transfer._like
-
-    def late(*given):
-        like(*given)
-        source.write_bytes(b"edited")
-
-    monkeypatch.setattr(transfer, "_like", late)
+    monkeypatch.setattr(transfer.shutil, "copystat", lambda *_: source.write_bytes(b"edited"))
     with pytest.raises(OSError, match=transfer.CHANGED):
         move(source, elsewhere / "b.jpg")
     assert source.read_bytes() == b"edited"
@@ -221,11 +165,3 @@ def test_a_file_of_a_terabyte_is_not_read_to_see_which_it_is(tmp_path):
         with pytest.raises(OSError, match="has changed"):
             act(large, tmp_path / "target", tmp_path / "part", digest)
     assert sorted(tmp_path.iterdir()) == [large, small]
-
-
-def test_a_file_that_grows_is_not_read_for_ever(source, monkeypatch):
-    monkeypatch.setattr(transfer, "LARGEST", 100)
-    monkeypatch.setattr(transfer, "BLOCK", 10)
-    monkeypatch.setattr(transfer.os, "fstat", lambda _: os.lstat(source.parent / "first"))
-    (source.parent / "first").write_bytes(b"small")
-    assert digest_of(source) is None

@@ -17,6 +17,7 @@ SIDE, LARGE_SIDE = 320, 2048
 QUALITY, LARGE_QUALITY = 80, 88
 MOST_BYTES = 2 * 2**30
 """Of all thumbnails together; beyond it, those made first are dropped."""
+SCHEMA = "CREATE TABLE small (number INTEGER PRIMARY KEY, image INTEGER UNIQUE, data BLOB)"
 
 
 def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
@@ -51,11 +52,8 @@ class Thumbnails:
         return int(self.connection.execute(query).fetchone()[0])
 
     def _opened(self, path: Path) -> sqlite3.Connection:
-        connection = connect(path)
+        connection = connect(path, (SCHEMA,))
         connection.execute("PRAGMA synchronous=OFF")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS small (number INTEGER PRIMARY KEY, image INTEGER UNIQUE, data BLOB)"
-        )
         return connection
 
     def small(self, image: int, path: Path | None, digest: bytes) -> bytes:

@@ -87,12 +87,11 @@ class LabelStore:
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock = path, threading.RLock()
-        self.connection = connect(path)
+        self.connection = connect(path, SCHEMA)
         try:
-            path.chmod(0o600)
             self.file = _file_at(path)
             self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk
-            self._create()
+            self._identify()
             self.name = str(self.about("name"))
             """Random: tells this store from others."""
             self._restart()
@@ -108,23 +107,11 @@ class LabelStore:
             self.connection.close()
             raise
 
-    def _create(self) -> None:
-        """Make the tables in a new file; refuse views, triggers and other tables."""
+    def _identify(self) -> None:
+        """Give a new file its format and its name; refuse another format."""
+        about = [("format", str(FORMAT)), ("name", secrets.token_hex(8))]
         with self.transaction() as connection:
-            query = (
-                "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'"
-            )
-            present = {sql for (sql,) in connection.execute(query)}
-            if not present:
-                for statement in SCHEMA:
-                    connection.execute(statement)
-                about = [("format", str(FORMAT)), ("name", secrets.token_hex(8))]
-                connection.executemany("INSERT INTO about VALUES (?, ?)", about)
-            elif present != set(SCHEMA):
-                raise InputError(
-                    f"{self.path} has other tables, views or triggers than semishot makes: move it away, or "
-                    "choose another --out"
-                )
+            connection.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", about)
         if self.about("format") != str(FORMAT):
             raise InputError(f"{self.path} is of another version: format must be {FORMAT}")
 

@@ -3,8 +3,6 @@
 Letters: B images, N classes.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ import numpy as np
 from semishot.sorter.escaped_names import escaped, unescaped
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import write_whole
+from semishot.system.tables import csv_text
 
 if TYPE_CHECKING:  # it imports torch
     from semishot.estimator.trained import RowAnswers, Trained
@@ -140,12 +139,8 @@ def write_text(path: Path, text: str) -> None:
 
 def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A CSV whose first column are paths; no cell begins like a formula."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    for first, *rest in rows:
-        writer.writerow([_harmless(first, "./"), *(_harmless(cell, "'") for cell in rest)])
-    return file.getvalue()
+    cells = ([_harmless(first, "./"), *(_harmless(c, "'") for c in rest)] for first, *rest in rows)
+    return csv_text([columns, *cells])
 
 
 def _harmless(cell: object, prefix: str) -> object:

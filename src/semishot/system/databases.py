@@ -1,22 +1,39 @@
-"""SQLite files: a database is opened only if it is a regular file with one name, and so are its logs."""
+"""SQLite files with exactly our tables, readable only by their owner."""
 
+import os
 import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from semishot.errors import InputError
 from semishot.system.files import check_own
 
-LOGS = ("-journal", "-wal", "-shm")
-"""SQLite opens these beside a database, and would wait for a pipe or write through a link."""
 
+def connect(path: Path, schema: Sequence[str] = ()) -> sqlite3.Connection:
+    """Open a database with exactly the tables of `schema`, or create it; its folder must exist.
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection for one thread at a time, without transactions of its own; the file is made if needed."""
-    for name in (path, *(path.with_name(path.name + ending) for ending in LOGS)):
-        check_own(name)
+    Views and triggers of a file from elsewhere would run when it is used, so it is refused. The connection
+    is for one thread at a time, and begins no transactions by itself.
+    """
+    check_own(path)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     try:
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'"
+        present = {sql for (sql,) in connection.execute(query)}
+        if schema and present and present != set(schema):
+            raise InputError(
+                f"{path} has other tables, views or triggers than semishot makes: move it away, or choose "
+                "another --out"
+            )
+        for statement in () if present else schema:
+            connection.execute(statement)
+        connection.execute("COMMIT")
     except BaseException:
         connection.close()
         raise

@@ -2,8 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import TypeVar
@@ -22,30 +20,22 @@ def import_named(name: str, derived_from: str, kind: type[T]) -> type[T]:
     """
     if (parts := NAME.fullmatch(name)) is None:
         raise InputError(f"{name!r} is not a name of the form MODULE:CLASS")
+    folder = str(Path.cwd())
+    sys.path.append(folder)  # only for this import, and last: nothing installed is hidden by it
+    invalidate_caches()
     try:
-        with _working_folder_last():
-            module = import_module(parts[1])
+        module = import_module(parts[1])
     except Exception as error:
         raise InputError(
             f"cannot import {parts[1]!r} for {name!r} ({type(error).__name__}: {reason_of(error)}); it must "
             "be installed, or in the working folder"
         ) from error
-    found = getattr(module, parts[2], None)
-    if not (isinstance(found, type) and issubclass(found, kind)):
-        raise InputError(
-            f"{name!r}: {parts[2]} is not a class of {parts[1]} derived from {derived_from}"
-        )
-    return found
-
-
-@contextmanager
-def _working_folder_last() -> Iterator[None]:
-    """Only while the module is imported, and after all others: nothing installed is hidden by it."""
-    folder = str(Path.cwd())
-    sys.path.append(folder)
-    invalidate_caches()
-    try:
-        yield
     finally:
         if sys.path[-1:] == [folder]:  # unless the module has changed it
             sys.path.pop()
+    named = getattr(module, parts[2], None)
+    if not (isinstance(named, type) and issubclass(named, kind)):
+        raise InputError(
+            f"{name!r}: {parts[2]} is not a class of {parts[1]} derived from {derived_from}"
+        )
+    return named

@@ -1,8 +1,6 @@
-"""Memory-mapped arrays in .npy files, whose headers are not trusted."""
+"""Memory-mapped arrays of numbers or strings in .npy files."""
 
 import os
-import warnings
-from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -11,11 +9,10 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from semishot.system.files import create, open_regular, reading
+from semishot.system.files import check_regular, create, reading
 
 Number = TypeVar("Number", bound=np.generic)
 Mapped = np.memmap[Any, np.dtype[Number]]
-MOST_HEADER = 10_000
 REMEDY = "it must be a .npy file of numbers or strings"
 Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 """Shape, whether the order is Fortran's, and type."""
@@ -23,27 +20,21 @@ Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 def map_array(path: Path) -> NDArray[Any]:
     """The array, read when it is used; InputError if the file does not hold all of it."""
-    with open_regular(path) as file, reading(path, REMEDY):
-        header = read_header(file)
-        return _mapped(file, header, "r")
+    return _mapped(path, "r")
 
 
 def map_to_fill(path: Path) -> Mapped[Any]:
     """The array in one's own file, to be changed."""
-    with (
-        path.open("r+b") as file,
-        reading(path, REMEDY),
-    ):
-        found = _mapped(file, read_header(file), "r+")
-        assert isinstance(found, np.memmap), "not empty"
-        return found
+    array = _mapped(path, "r+")
+    assert isinstance(array, np.memmap), "not empty"
+    return array
 
 
 def make_room(path: Path, dtype: type[Number], shape: tuple[int, ...]) -> Mapped[Number]:
     """A memory-mapped file to fill. Its space is allocated first: a full disk would kill the process."""
     kind = np.dtype(dtype)
     try:
-        path.unlink(missing_ok=True)  # a link would not be followed, but refused
+        path.unlink(missing_ok=True)
         with create(path) as file:
             npy_format.write_array_header_1_0(
                 file, {"descr": kind.str, "fortran_order": False, "shape": shape}
@@ -73,41 +64,30 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 def read_header(file: BinaryIO) -> Header:
     """The header of an array of numbers or strings, where a file stands; ValueError for any other."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        version = npy_format.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"version {version[0]}.{version[1]}")
-        first = version == (1, 0)
-        start = file.tell()
-        size = int.from_bytes(file.read(2 if first else 4), "little")
-        if size > MOST_HEADER:  # numpy would read it
-            raise ValueError(f"a header of {size:,} bytes")
-        file.seek(start)
-        read = npy_format.read_array_header_1_0 if first else npy_format.read_array_header_2_0
-        header: Header = read(file)
-    shape, _, kind = header
-    if kind.kind not in "biufcSU":
-        raise ValueError(f"it holds {str(kind)[:80]}")
-    count = prod(shape)
-    if kind.itemsize == 0 and count:
-        raise ValueError(f"it holds {count:,} strings of no characters")
+    version = npy_format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {version[0]}.{version[1]}")
+    first = version == (1, 0)
+    read = npy_format.read_array_header_1_0 if first else npy_format.read_array_header_2_0
+    header: Header = read(file)
+    _check_kind(header[2])
     return header
 
 
-def _mapped(file: BinaryIO, header: Header, mode: Any) -> NDArray[Any]:
-    shape, fortran, kind = header
-    order: Any = "F" if fortran else "C"
-    if not all(0 <= length < 2**63 for length in shape) or len(shape) > 32:
-        raise ValueError(f"the shape {str(shape)[:80]}")
-    start, size = file.tell(), kind.itemsize * prod(shape)
-    held = os.fstat(file.fileno()).st_size
-    if start + size > held:
-        raise ValueError(f"{held:,} bytes, too few for {kind} {_shown(shape)}")
-    if size == 0:
-        return np.empty(shape, kind, order)
-    return np.memmap(file, kind, mode, start, shape, order)
+def _check_kind(kind: np.dtype[Any]) -> None:
+    if kind.kind not in "biufcSU" or not kind.itemsize:
+        raise ValueError(f"it holds {str(kind)[:80]}")
 
 
-def _shown(shape: Sequence[int]) -> str:
-    return "(" + ", ".join(f"{length:,}" for length in shape) + ")"
+def _mapped(path: Path, mode: Any) -> NDArray[Any]:
+    size = check_regular(path.stat(), path)
+    with reading(path, REMEDY):
+        with path.open("rb") as file:
+            shape, fortran, kind = read_header(file)
+            start, needed = file.tell(), kind.itemsize * prod(shape)
+        if min(shape, default=0) < 0 or start + needed > size:
+            raise ValueError(f"{size:,} bytes, too few for {kind} {shape}")
+        order: Any = "F" if fortran else "C"
+        if not needed:
+            return np.empty(shape, kind, order)
+        return np.memmap(path, kind, mode, start, shape, order)

@@ -1,9 +1,10 @@
-"""What is running: the command that was given, the commit of the checkout, and a digest of source files."""
+"""Where a number comes from: the command, the commit of the checkout, a digest of source files."""
 
 import ast
 import hashlib
 import io
 import shlex
+import subprocess
 import tokenize
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -42,23 +43,16 @@ def _name(word: str) -> str:
 
 
 def commit() -> str:
-    """The first 12 digits of the commit that is checked out, from git's files; empty outside a checkout."""
-    git = PACKAGE.parents[1] / ".git"  # an installed package has none there
-    try:
-        if git.is_file():  # of a worktree
-            git = git.parent / read_text(git, MOST_SOURCE).removeprefix("gitdir:").strip()
-        head = read_text(git / "HEAD", MOST_SOURCE).strip()
-        name = head.removeprefix("ref: ")
-        if name == head:
-            return head[:12]
-        common = git / "commondir"
-        shared = git / read_text(common, MOST_SOURCE).strip() if common.is_file() else git
-        if (shared / name).is_file():
-            return read_text(shared / name, MOST_SOURCE)[:12]
-        packed = read_text(shared / "packed-refs", MOST_SOURCE).splitlines()
-        return next((line[:12] for line in packed if line.endswith(f" {name}")), "")
-    except (OSError, ValueError):  # InputError among them
+    """The first 12 digits of the commit that is checked out; empty outside a checkout."""
+    root = PACKAGE.parents[1]  # an installed package has no .git there
+    if not (root / ".git").exists():
         return ""
+    git = ["git", "-C", str(root), "rev-parse", "--verify", "HEAD"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True, check=False)
+    except OSError:  # git is not installed
+        return ""
+    return found.stdout[:12] if not found.returncode else ""
 
 
 def source_digest(paths: Iterable[Path]) -> str:

@@ -6,7 +6,7 @@ A table that is kept takes at most `BYTES_PER_ROW` for each row and four times i
 import csv
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -38,6 +38,16 @@ def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 count += 1
                 check_rows(count, path)
                 yield reader.line_num, cells
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as a CSV. A cell with a carriage return is quoted: it must not begin another row."""
+    lines = []
+    for row in rows:
+        line = io.StringIO(newline="")
+        csv.writer(line, lineterminator="\r\n").writerow(row)
+        lines.append(line.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
 
 
 def check_rows(count: int, path: Path) -> None:

@@ -334,7 +334,7 @@ def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch, er
             raise OSError(error, os.strerror(error))
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, "_like", refuse)
+        patch.setattr(transfer.shutil, "copystat", refuse)
         with pytest.raises(OSError, match=os.strerror(error)) as caught:
             complete(ready)
     assert caught.value.filename == str(tmp_path / "out/sorted/dog/c.jpg")
@@ -365,7 +365,7 @@ def test_an_undo_onto_a_full_disk_ends_and_goes_on_later(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, "_like", refuse)
+        patch.setattr(transfer.shutil, "copystat", refuse)
         with pytest.raises(OSError, match=r"No space left on device \(0 of 4 files undone\)"):
             undo(tmp_path / "out")
     assert undone(tmp_path / "out") == (4, [])
