@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from semishot.data import pool_builder
 from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, save_pool
 from semishot.system.signing import sign
 from support.browser import CHROMIUM, Browser
@@ -139,17 +138,6 @@ def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_pool(tiny_root: Path) -> ImagePool:
     return open_pool(tiny_root / "glyphs")
-
-
-@pytest.fixture
-def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pools are built in this process: another one takes most of a second to begin."""
-
-    def read_batches(read: Any, sources: Any, batches: Any, workers: Any) -> Iterator[Any]:
-        for first in batches:
-            yield first, pool_builder._read_batch(read, sources[first : first + pool_builder.BATCH])
-
-    monkeypatch.setattr(pool_builder, "_read_batches", read_batches)
 
 
 @contextmanager

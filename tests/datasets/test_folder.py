@@ -65,7 +65,6 @@ def test_a_class_image_tree_becomes_a_pool_of_its_own_pixels(tmp_path):
     assert "4 hidden or other files ignored" in lines[-1]
 
 
-@pytest.mark.usefixtures("read_here")
 def test_small_gray_images_become_28x28_in_one_channel(tmp_path):
     gray = {f"g{c}/class/{i}.png": noise(10 * c + i, 28, 28) for c in range(2) for i in (1, 2)}
     gray["g1/class/3.png"] = noise(9, 32, 20) > 127
@@ -289,7 +288,6 @@ def test_glyphs_are_not_drawn_over_files_of_the_user(tmp_path):
     assert mine.read_bytes() == b"x"
 
 
-@pytest.mark.usefixtures("read_here")
 def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
     files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     source = write(tmp_path / "mine", files)
@@ -303,7 +301,6 @@ def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
 @pytest.mark.parametrize(
     "damaged", [b"", encoded(noise(0, 84, 84, 3))[:5000]], ids=["empty", "truncated"]
 )
-@pytest.mark.usefixtures("read_here")
 def test_a_damaged_image_is_named_and_leaves_no_pool(tmp_path, damaged):
     files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     source = write(tmp_path / "mine", files | {"classc/image2.png": damaged})
@@ -327,7 +324,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 # Names and sizes of one's own
 
 
-@pytest.mark.usefixtures("read_here")
 def test_own_images_have_a_name_and_a_size_and_are_found_by_it(tmp_path):
     files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     source, root = write(tmp_path / "mine", files), tmp_path / "root"
@@ -342,7 +338,6 @@ def test_own_images_have_a_name_and_a_size_and_are_found_by_it(tmp_path):
         datasets.load("crow", root)
 
 
-@pytest.mark.usefixtures("read_here")
 def test_another_source_does_not_replace_a_pool(tmp_path):
     files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     first, second = write(tmp_path / "a", files), write(tmp_path / "b", files)
@@ -356,7 +351,6 @@ def test_another_source_does_not_replace_a_pool(tmp_path):
         datasets.prepare("folder", second, tmp_path / "old")
 
 
-@pytest.mark.usefixtures("read_here")
 def test_the_name_of_ones_own_images_is_not_what_prepares_them(tmp_path):
     files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     source, root = write(tmp_path / "mine", files), tmp_path / "root"

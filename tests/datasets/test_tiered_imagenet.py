@@ -16,7 +16,6 @@ from PIL import Image
 
 from semishot import datasets
 from semishot.commands.main import main
-from semishot.data import pool_builder
 from semishot.data.decoding import decode
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, open_pool
 from semishot.datasets import tiered_imagenet
@@ -43,11 +42,8 @@ IMAGES = {"n01": 4, "n02": 2, "n03": 3, "n04": 5, "n05": 1, "n06": 2}
 NUMBERS = [7, 26, 100, 1000, 20001]
 
 
-BY_PROCESSES = pool_builder._read_batches
-
-
 @pytest.fixture
-def small(tmp_path, monkeypatch, read_here):
+def small(tmp_path, monkeypatch):
     """Six classes."""
     listed = tmp_path / "classes.txt"
     listed.write_text(CLASSES)
@@ -205,7 +201,6 @@ def test_every_form_is_the_same_pool(small, tmp_path, form):
 def test_workers_read_what_this_process_reads(small, tmp_path, monkeypatch):
     make_npz(small)
     here = prepare(tmp_path / "here", small)
-    monkeypatch.setattr(pool_builder, "_read_batches", BY_PROCESSES)
     assert prepare(tmp_path / "there", small).fingerprint == here.fingerprint
 
 

@@ -7,7 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,8 @@ from mutations import odd_cells, odd_npy, odd_zip
 from PIL import Image
 
 from semishot.data import image_sources, safe_pickles
-from semishot.data.decoding import decode, header, opened, quiet
-from semishot.data.framing import Ink, Middle
-from semishot.data.image_pickles import read_image_pickle
+from semishot.data.decoding import decode, opened, quiet
+from semishot.data.framing import Ink, Middle, is_drawing
 from semishot.data.thumbnails import thumbnail
 from semishot.datasets import mini_imagenet, omniglot, tiered_imagenet
 from semishot.sorter.embedding import read_image
@@ -59,7 +58,7 @@ def pictures() -> tuple[bytes, ...]:
 def look(data: bytes, folder: Path) -> None:
     path = folder / "picture"
     path.write_bytes(data)
-    header(data, "it")
+    is_drawing(data, "it")
     decode(data, "it", 28)
     for framing in (Middle(32, 32, 0.875), Ink()):
         with quiet(), opened(read_image(path), "it") as image:
@@ -174,7 +173,7 @@ def open_pickle(data: bytes, folder: Path) -> None:
     path = folder / "it.pkl"
     path.write_bytes(data)
     safe_pickles.load(path)
-    for read in (partial(read_image_pickle, side=84), tiered_imagenet._labels):
+    for read in (mini_imagenet._read_pickle, tiered_imagenet._labels):
         try:
             read(path)
         except ValueError as error:  # most are not of this kind

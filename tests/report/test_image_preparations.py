@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from semishot.data.preparations import AUTHORS, PREPARATIONS, Preparation
+from semishot.data.settings import AUTHORS, VARIANTS, DatasetVariant
 from semishot.paper import published as paper
 from semishot.report import image_preparations as preparations
 from semishot.report import page, results, table_sections
@@ -28,17 +28,16 @@ def table1(**changes) -> list[dict]:
 
 
 def test_every_way_to_prepare_a_data_set_has_a_name_and_the_flags_that_make_it():
-    usual, drawings = Preparation("omniglot", ("antialiased", "exact")), AUTHORS["omniglot"]
-    assert len(PREPARATIONS) == 10 + 2
-    assert PREPARATIONS["omniglot", ""] == usual
+    usual, drawings = DatasetVariant("omniglot", ("antialiased", "exact")), AUTHORS["omniglot"]
+    assert len(VARIANTS) == 4 + 2
+    assert VARIANTS["omniglot", ""] == usual
     assert usual.flags == []
-    assert PREPARATIONS["omniglot", "cubic-warped"] == drawings
+    assert VARIANTS["omniglot", "cubic-warped"] == drawings
     assert drawings.flags == ["--reduction", "cubic", "--rotations", "warped"]
-    assert PREPARATIONS["omniglot", "warped"].flags == ["--rotations", "warped"]
-    assert PREPARATIONS["omniglot", "area"].flags == ["--reduction", "area"]
-    assert PREPARATIONS["mini-imagenet", "swapped"] == AUTHORS["mini-imagenet"]
+    assert VARIANTS["omniglot", "warped"].flags == ["--rotations", "warped"]
+    assert VARIANTS["mini-imagenet", "swapped"] == AUTHORS["mini-imagenet"]
     assert AUTHORS["mini-imagenet"].flags == ["--lists", "swapped"]
-    assert PREPARATIONS["mini-imagenet", ""].flags == []
+    assert VARIANTS["mini-imagenet", ""].flags == []
 
 
 @pytest.mark.parametrize(
@@ -80,9 +79,10 @@ def test_the_usual_images_say_in_a_line_that_the_authors_code_makes_others():
             f"prepares them differently; to compare with the paper: `{PREPARE}`, then the same command with "
             "`--data-root FOLDER`."
         )
-    other = preparations.about_images(table1(preparation="nearest"))
+    other = preparations.about_images(table1(preparation="cubic"))
     assert other.startswith(
-        "On images prepared in another way, reduced to the nearest pixels and rotated exactly."
+        "On images prepared in another way, reduced by OpenCV's cubic filter "
+        "without antialiasing and rotated exactly."
     )
     assert PREPARE in other
 
@@ -141,11 +141,11 @@ def test_the_page_shows_the_authors_images_first_and_compares_the_usual_ones_wit
     glyphs = table1(dataset="glyphs", preset="demo")
     publish(glyphs, tmp_path / "glyphs" / "table1-demo.json")
     publish(beyond, tmp_path / "omniglot" / "table1-another.json")
-    publish(table1(preparation="area"), tmp_path / "omniglot" / "table1-area.json")
+    publish(table1(preparation="warped"), tmp_path / "omniglot" / "table1-warped.json")
     publish(usual, tmp_path / "omniglot" / "table1-b.json")
     publish(table1(**ELSEWHERE), tmp_path / "omniglot" / "table1-c.json")
     text = results.results_markdown(tmp_path)
-    order = ["`cubic-warped`\n", "updates\n", "`area`\n", "preset `semishot`", "preset `demo`"]
+    order = ["`cubic-warped`\n", "updates\n", "`warped`\n", "preset `semishot`", "preset `demo`"]
     titles = [line + "\n" for line in text.splitlines() if line.startswith("## ")][1:6]
     assert all(each in title for each, title in zip(order, titles, strict=True)), titles
     # paired: a mean of 3 points with an error of 1

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +12,6 @@ import pytest
 import torch
 from PIL import Image
 
-from semishot.data import decoding
-from semishot.data.memory_budget import Budget
-from semishot.data.picture_limits import SPARE
 from semishot.errors import InputError
 from semishot.sorter import embedding as embedding
 from semishot.sorter import embedding_cache
@@ -135,35 +131,6 @@ def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
     assert reasons["gone.png"] == "cannot be opened (No such file or directory)"
     assert reasons["folder.png"] == "it is not a regular file"
     assert len(reasons) == 8
-
-
-def test_large_pictures_are_decoded_one_at_a_time(run, tmp_path, monkeypatch):
-    """Threads wait until there is memory; here for one at a time, then for all."""
-    monkeypatch.setattr(embedding, "MOST_THREADS", 4)
-    monkeypatch.setattr(embedding.os, "cpu_count", lambda: 4)
-    inside, met, lock = [0], [0], threading.Lock()
-    turned = decoding._turned
-
-    def watched(image):
-        with lock:
-            inside[0] += 1
-            met[0] = max(met[0], inside[0])
-        if beside is not None:
-            beside.wait()
-        seen = turned(image)
-        with lock:
-            inside[0] -= 1
-        return seen
-
-    monkeypatch.setattr(decoding, "_turned", watched)
-    monkeypatch.setattr(decoding, "budget", Budget(SPARE))
-    beside = None
-    run(drawings(tmp_path, 8))
-    assert met[0] == 1
-    monkeypatch.setattr(decoding, "budget", Budget(5 * SPARE))
-    beside = threading.Barrier(4)
-    run([save(draw("cross", n), tmp_path / f"{n}.jpg") for n in range(8)])
-    assert met[0] == 4
 
 
 def test_large_files_are_read_one_at_a_time(run, tmp_path, monkeypatch):

@@ -15,8 +15,7 @@ from PIL import Image
 
 from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError
-from semishot.sorter import large_pictures
-from semishot.sorter.large_pictures import LargePictures
+from semishot.sorter import page_images
 from semishot.sorter.listing import Item
 from semishot.sorter.page import MOST_IN_GROUP, PilePage, percent, write_page
 from semishot.sorter.predictions import Decision, Prediction
@@ -274,14 +273,14 @@ def test_pictures_are_bounded_and_links_lead_to_the_files(pile, monkeypatch):
     assert found == {path.resolve() for path in (pile / "pile").rglob("*.*")}
     items = [Item(str(path), None, path) for path in sorted((pile / "pile").rglob("*.png"))]
     digests = {item: hashlib.sha256(item.shown.encode()).digest() for item in items}
-    monkeypatch.setattr(large_pictures, "MOST", 3)
-    some = LargePictures(pile / "few", digests)
-    assert [bool(some.source(item)) for item in items] == [True] * 3 + [False] * (len(items) - 3)
-    monkeypatch.setattr(large_pictures, "MOST_BYTES", 1)
-    one = LargePictures(pile / "one", digests)
-    assert [bool(one.source(item)) for item in items] == [True] + [False] * (len(items) - 1)
     gone = Item("gone.png", None, pile / "gone.png")
-    assert LargePictures(pile / "none", {gone: b"1" * 32}).source(gone) == ""
+    for limit, value, count in (("MOST_LARGE", 3, 3), ("MOST_LARGE_BYTES", 1, 1)):
+        monkeypatch.setattr(page_images, limit, value)
+        shown = page_images.PageImages(pile / limit, {**digests, gone: b"1" * 32}, lambda d: None)
+        shown.prepare([gone, *items], large=True)
+        assert [bool(shown.large(item)) for item in items] == [i < count for i in range(len(items))]
+        assert shown.large(gone) == ""
+        assert shown.small[gone] is None
 
 
 def test_pictures_are_not_written_through_a_link(pile, capsys):
@@ -332,7 +331,7 @@ def test_a_page_with_more_images_than_pictures_is_the_same_when_made_again(
     pile, capsys, monkeypatch
 ):
     """Pictures that are there already count: others must not take their places."""
-    monkeypatch.setattr(large_pictures, "MOST", 3)
+    monkeypatch.setattr(page_images, "MOST_LARGE", 3)
     given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "few", "--device", "cpu"]
 
     def made() -> tuple[str, set[str]]:

@@ -1,7 +1,5 @@
-"""A small pool to build, and how its images are read: by processes, which import this file."""
+"""A small pool to build, and how its images are read."""
 
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -26,7 +24,7 @@ CLASSES = [
 
 
 def read(source: ImageSource, log: str = "", seconds: float = 0.0, bad: str = "") -> np.ndarray:
-    """An image of its own; the log says which was read by which process.
+    """An image of its own; the log says which were read.
 
     With `seconds`, each takes that long, and the later ones for ever: the process is killed there.
     """
@@ -35,15 +33,9 @@ def read(source: ImageSource, log: str = "", seconds: float = 0.0, bad: str = ""
     time.sleep(1000 if seconds and int(source.path) > 12 else seconds)
     if log:
         with Path(log).open("a") as file:
-            file.write(f"{source.path} {os.getpid()}\n")
+            file.write(f"{source.path}\n")
     return np.full(SHAPE, int(source.path), np.uint8) + np.arange(60, dtype=np.uint8).reshape(SHAPE)
 
 
 def first_byte(source: ImageSource) -> np.ndarray:
     return np.full(SHAPE, Path(source.path).read_bytes()[0], np.uint8)
-
-
-def ctrl_c_unheard(source: ImageSource) -> np.ndarray:
-    """White in a process that Ctrl-C does not reach."""
-    unheard = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    return np.full(SHAPE, 255 * unheard, np.uint8)

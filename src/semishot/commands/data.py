@@ -10,8 +10,7 @@ from typing import Annotated
 import tyro
 
 from semishot.commands.flags import Flags, Json
-from semishot.data.preparations import Lists, Rotations
-from semishot.data.settings import Reduction
+from semishot.data.settings import Lists, Reduction, Rotations
 from semishot.system.devices import DataRoot
 
 Name = Annotated[

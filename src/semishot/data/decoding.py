@@ -1,9 +1,10 @@
-"""Encoded images -> pixels as people see them: the one place where an image file is decoded."""
+"""Encoded images -> pixels as people see them: the limits, and the one place where images are decoded."""
 
 import io
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,19 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import _imaging as core
 
-from semishot.data.memory_budget import budget
-from semishot.data.metadata_limits import check_file
-from semishot.data.picture_limits import (
-    BITS_PER_SAMPLE,
-    MOST_PIXELS,
-    ORIENTATION,
-    PHOTOMETRIC,
-    REMEDY,
-    check_image,
-    memory,
-    reduce_if_needed,
-)
 from semishot.errors import InputError
 from semishot.system.files import reading
 
@@ -39,11 +29,15 @@ HEIF = "HEIF"
 if find_spec("pillow_heif") is not None:  # the extra `heic`
     FORMATS[HEIF] = {".heic", ".heif"}
 EXTENSIONS = frozenset().union(*FORMATS.values())
-WHITE_IS_ZERO = 0  # of TIFF's photometric interpretation
-AT_A_TIME = 2**18
-"""Pixels that are converted at a time: no second whole picture is needed."""
-MOST_BETWEEN = 32_000_000
-"""Pixels between the two steps of a resize, which is first of lines and then of columns."""
+REMEDY = "replace or remove this file"
+MOST_BYTES, MOST_PIXELS, MOST_SIDE = 64 * 2**20, 64_000_000, 65_535
+"""The largest image: the bytes of its file, its pixels, and the pixels of a side."""
+LARGE_PIXELS = 16_000_000
+"""Larger images are decoded one at a time: each may take several hundred megabytes."""
+STRIP_PIXELS = 2**18
+"""Pixels that are converted at a time: no further copy of a large image is needed."""
+ORIENTATION, BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 274, 258, 262, 0
+"""Tags of EXIF and TIFF, and a value of the last one."""
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -55,7 +49,11 @@ TURNS = {
 }
 """By EXIF's orientation."""
 Pixels = NDArray[np.uint8]
-Box = tuple[float, float, float, float]
+Picture = Image.Image | Pixels | bytes
+"""An image that Pillow has opened, an array (H, W) or (H, W, C), or the bytes of an image file."""
+
+_one_large_image = threading.Lock()
+core.set_block_size(64 * 2**20)  # of pixels: smaller blocks are not returned to the system
 
 
 def decode(data: bytes, name: str, side: int, channels: int = 3, bicubic: bool = False) -> Pixels:
@@ -65,92 +63,9 @@ def decode(data: bytes, name: str, side: int, channels: int = 3, bicubic: bool =
     animation. The aspect ratio is not kept, as in the paper's code.
     """
     with quiet(), opened(data, name) as image, upright(image, channels) as seen:
-        return resized(seen, side, side, bicubic).transpose(2, 0, 1).copy()
-
-
-def resized(
-    image: Image.Image, height: int, width: int, bicubic: bool, box: Box | None = None
-) -> Pixels:
-    """(H, W, C), by Pillow's bilinear or bicubic filter, which averages over every pixel."""
-    filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
-    if width * image.height > MOST_BETWEEN:  # a tall one: columns first
-        left, top, right, bottom = box or (0, 0, *image.size)
-        image = image.resize((image.width, height), filter, (0, top, image.width, bottom))
-        box = (left, 0, right, height)
-    if image.size != (width, height) or box is not None:
-        image = image.resize((width, height), filter, box)
-    return np.array(image).reshape(height, width, -1)
-
-
-def header(data: bytes, name: str) -> tuple[int, int, bool]:
-    """Width and height as stored, and whether the image is grayscale, without decoding pixels."""
-    with quiet(), opened(data, name) as image:
-        gray = image.mode in {"1", "L", "LA", "I", "F"} or image.mode.startswith("I;16")
-        if image.mode == "P":
-            palette = np.array(image.getpalette("RGB")).reshape(-1, 3)
-            gray = bool((palette == palette[:, :1]).all())
-        return *image.size, gray
-
-
-@contextmanager
-def upright(image: Image.Image, channels: int = 3) -> Iterator[Image.Image]:
-    """An opened image as people see it: turned by EXIF, over white, 8 bits, gray or RGB.
-
-    Decodes it, once there is memory for it, and closes it.
-    """
-    file = getattr(image, "fp", None)
-    data = file.getvalue() if isinstance(file, io.BytesIO) else b""
-    reduce_if_needed(image, data)
-    with budget.take(memory(image, data)):
-        if isinstance(image, ImageFile.ImageFile) and image.tile:
-            _correct_transparent_color(image)
-            _fill_range(image, data)
-            _decode_at_once(image, data)
-        white, inverted = _white(image)
-        image.load()
-        yield _eight_bits(_turned(image), {1: "L", 3: "RGB"}[channels], white, inverted)
-
-
-def _turned(image: Image.Image) -> Image.Image:
-    method = None
-    with suppress(Exception):  # the pixels are fine even if EXIF is not
-        method = TURNS.get(image.getexif().get(ORIENTATION, 1))
-    if method is None:
-        return image
-    turned = image.transpose(method)
-    _release(image)
-    return turned
-
-
-def _release(image: Image.Image) -> None:
-    """Free the pixels of an image that was opened, not of one that a caller made."""
-    if isinstance(image, ImageFile.ImageFile):
-        image.close()
-
-
-def _eight_bits(image: Image.Image, mode: str, white: int, inverted: bool) -> Image.Image:
-    """Some lines at a time; what is already so is not copied."""
-    if image.mode == mode and not image.has_transparency_data:
-        return image
-    if image.mode == "F":
-        raise ValueError("floating-point pixels have no white; save it with 8 or 16 bits")
-    table = None
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        _check_range(image, white)
-        table = _from_16_bits(white, inverted, image.info.get("transparency"))
-    shown = Image.new(mode, image.size)
-    for top, some in _parts(image):
-        eight = _over_white(some) if table is None else Image.fromarray(table[np.asarray(some)])
-        shown.paste(eight.convert(mode), (0, top))
-    _release(image)
-    return shown
-
-
-def _parts(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """The first line and the image of some lines."""
-    lines = max(1, AT_A_TIME // image.width)
-    for top in range(0, image.height, lines):
-        yield top, image.crop((0, top, image.width, min(top + lines, image.height)))
+        filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
+        pixels = np.asarray(seen.resize((side, side), filter)).reshape(side, side, channels)
+        return pixels.transpose(2, 0, 1).copy()
 
 
 @contextmanager
@@ -167,16 +82,28 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
     if not data:
         raise InputError(f"{name} is empty; {REMEDY}")
     with reading(name, REMEDY):
-        check_file(data, name)
         try:
             with Image.open(io.BytesIO(data), formats=_formats(data)) as image:
-                check_image(image, data, name)
+                _check_size(image, name)
+                if image.format == "JPEG":  # 64 KiB at a time, threads wait for each other
+                    image.decodermaxblock = len(data)
                 yield image
         except UnidentifiedImageError as error:  # its text contains a memory address
             known = ", ".join(FORMATS)
             raise InputError(f"{name} is not a readable image ({known}); {REMEDY}") from error
         except Image.DecompressionBombError as error:  # Pillow's own limit, far above ours
             raise InputError(f"{name} has more than {MOST_PIXELS:,} pixels; {REMEDY}") from error
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        problem = f", more than {MOST_PIXELS:,} pixels"
+    elif max(width, height) > MOST_SIDE:
+        problem = f" pixels, a side of more than {MOST_SIDE:,}"
+    else:
+        return
+    raise InputError(f"{name} has {width:,} x {height:,}{problem}; {REMEDY}")
 
 
 def _formats(data: bytes) -> tuple[str, ...]:
@@ -191,7 +118,43 @@ def _formats(data: bytes) -> tuple[str, ...]:
 def _register_heif() -> None:
     package = import_module("pillow_heif")
     package.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
-    package.options.DECODE_THREADS = 1  # pictures are decoded beside each other
+    package.options.DECODE_THREADS = 1  # images are decoded beside each other
+
+
+@contextmanager
+def upright(
+    picture: Picture, channels: int = 3, least: tuple[int, int] | None = None
+) -> Iterator[Image.Image]:
+    """An image as people see it: turned by EXIF, over white, 8 bits, gray or RGB.
+
+    least: the width and height that are needed; a JPEG that is larger is decoded at 1/2, 1/4 or 1/8 of its
+    size, much faster and in less memory.
+    """
+    if isinstance(picture, bytes):
+        with (
+            quiet(),
+            opened(picture, "the image") as image,
+            upright(image, channels, least) as seen,
+        ):
+            yield seen
+        return
+    image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
+    pixels = image.width * image.height
+    if least is not None and image.draft(None, least) and "progressive" not in image.info:
+        pixels = image.width * image.height
+    white, inverted = _white(image)
+    with _one_large_image if pixels > LARGE_PIXELS else nullcontext():
+        yield _eight_bits(_turned(image), "L" if channels == 1 else "RGB", white, inverted)
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    if isinstance(image, ImageFile.ImageFile) and image.tile:
+        _correct_transparent_color(image)
+    image.load()
+    with suppress(Exception):  # the pixels are fine even if EXIF is not
+        if (turn := TURNS.get(image.getexif().get(ORIENTATION, 1))) is not None:
+            return image.transpose(turn)
+    return image
 
 
 def _correct_transparent_color(image: ImageFile.ImageFile) -> None:
@@ -206,38 +169,6 @@ def _correct_transparent_color(image: ImageFile.ImageFile) -> None:
             image.info["transparency"] = tuple(value >> 8 for value in key)
 
 
-def _decode_at_once(image: ImageFile.ImageFile, data: bytes) -> None:
-    """A JPEG in one call instead of 64 KiB at a time: after each, a thread waits for Python's lock."""
-    if image.tile[0].codec_name == "jpeg":
-        image.decodermaxblock = len(data)  # Pillow does not copy them
-
-
-def _fill_range(image: ImageFile.ImageFile, data: bytes) -> None:
-    """A PPM whose largest value is odd: what Pillow does with it in Python, a hundred times faster."""
-    tile = image.tile[0]
-    if tile.codec_name != "ppm" or not isinstance(tile.args, tuple):
-        return
-    largest, most = int(tile.args[1]), 65535 if image.mode == "I" else 255
-    stored = np.dtype(">u2" if largest > 255 else "u1")
-    count = image.width * image.height * len(image.getbands())
-    count = min(count, (len(data) - tile.offset) // stored.itemsize)
-    samples = np.frombuffer(data, stored, count, tile.offset)
-    values = range(2 ** (8 * stored.itemsize))
-    scaled = [min(most, round(value / largest * most)) for value in values]
-    table = np.array(scaled, ">u2" if most > 255 else "u1")
-    parts = [table[samples[at : at + AT_A_TIME]].tobytes() for at in range(0, count, AT_A_TIME)]
-    image.fp = io.BytesIO(b"".join(parts))
-    rawmode = "I;16B" if image.mode == "I" else image.mode
-    image.tile = [tile._replace(codec_name="raw", offset=0, args=rawmode)]
-
-
-def _over_white(image: Image.Image) -> Image.Image:
-    if not image.has_transparency_data:
-        return image
-    seen = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
-
-
 def _white(image: Image.Image) -> tuple[int, bool]:
     """The largest value of 16 bits, and whether it means black."""
     tags: dict[int, Any] = getattr(image, "tag_v2", {})
@@ -245,13 +176,29 @@ def _white(image: Image.Image) -> tuple[int, bool]:
     return white, tags.get(PHOTOMETRIC) == WHITE_IS_ZERO
 
 
-def _check_range(image: Image.Image, white: int) -> None:
-    found = [(part.min(), part.max()) for part in (np.asarray(some) for _, some in _parts(image))]
-    least, most = int(min(low for low, _ in found)), int(max(high for _, high in found))
-    if least < 0 or most > white:
-        raise ValueError(
-            f"pixels from {least:,} to {most:,}, not from 0 to {white:,}: save it with 8 or 16 bits"
-        )
+def _eight_bits(image: Image.Image, mode: str, white: int, inverted: bool) -> Image.Image:
+    """Some lines at a time; an image that is already in `mode` is not copied."""
+    if image.mode == mode and not image.has_transparency_data:
+        return image
+    if image.mode == "F":
+        raise ValueError("floating-point pixels have no white; save it with 8 or 16 bits")
+    table = None
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        values = np.asarray(image)
+        least, most = int(values.min()), int(values.max())
+        if least < 0 or most > white:
+            raise ValueError(
+                f"pixels from {least:,} to {most:,}, not from 0 to {white:,}: save it with 8 or 16 bits"
+            )
+        del values  # before another image is made
+        table = _from_16_bits(white, inverted, image.info.get("transparency"))
+    shown = Image.new(mode, image.size)
+    lines = max(1, STRIP_PIXELS // image.width)
+    for top in range(0, image.height, lines):
+        strip = image.crop((0, top, image.width, min(top + lines, image.height)))
+        eight = _over_white(strip) if table is None else Image.fromarray(table[np.asarray(strip)])
+        shown.paste(eight.convert(mode), (0, top))
+    return shown
 
 
 def _from_16_bits(white: int, inverted: bool, transparent: object) -> Pixels:
@@ -262,3 +209,10 @@ def _from_16_bits(white: int, inverted: bool, transparent: object) -> Pixels:
     if transparent is not None:
         values[values == transparent] = white
     return ((values * 255 + white // 2) // white).astype(np.uint8)
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    if not image.has_transparency_data:
+        return image
+    seen = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)

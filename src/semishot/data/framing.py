@@ -1,18 +1,18 @@
-"""An opened image -> the pixels an encoder takes: all of it, its middle, or its ink; drawing detection.
+"""An image -> the pixels an encoder takes: all of it, its middle, or its ink; drawing detection.
 
 A framing is a small value; as JSON it is saved with a model and is part of its encoder's identity.
 """
 
 import json
-from dataclasses import asdict, dataclass
-from typing import get_args
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, Struct, structs
 from PIL import Image
 
-from semishot.data.decoding import Pixels, header, opened, quiet, resized, upright
+from semishot.data.decoding import Picture, Pixels, opened, quiet, upright
 from semishot.errors import InputError
-from semishot.system.json_fields import from_json
+from semishot.system.structs import decode
 
 FAINTEST = 64
 """The least contrast, out of 255, that is stretched to full ink. Anything less is paper."""
@@ -23,33 +23,32 @@ NEAR_PAPER, PAPER_SHARE = 16, 0.7
 MOST_SIDE = 4096
 LARGEST_SQUARE, SHRUNK = 8000, 1024
 """Pixels per side: a longer drawing is shrunk before it gets margins, to this length."""
+Side = Annotated[int, Meta(ge=1, le=MOST_SIDE)]
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(Struct, frozen=True, tag=True, tag_field="kind"):
     """The whole image, resized to the encoder's rectangle whatever its proportions."""
 
-    height: int
-    width: int
+    height: Side
+    width: Side
     channels: int = 3
     bicubic: bool = False
 
-    def __call__(self, image: Image.Image) -> Pixels:
-        draft(image, self.height, self.width)
-        with upright(image, self.channels) as seen:
-            return self.frame(seen)
+    def __call__(self, picture: Picture) -> Pixels:
+        """(H, W, C)."""
+        with upright(picture, self.channels, least(self)) as image:
+            return self.frame(image)
 
-    def frame(self, seen: Image.Image) -> Pixels:
+    def frame(self, image: Image.Image) -> Pixels:
         """Of an upright image."""
-        return resized(seen, self.height, self.width, self.bicubic)
+        return _resized(image, self)
 
 
-@dataclass(frozen=True)
-class Middle:
+class Middle(Struct, frozen=True, tag=True, tag_field="kind"):
     """The largest rectangle of the encoder's proportions, less a margin, from the middle."""
 
-    height: int
-    width: int
+    height: Side
+    width: Side
     share: float
     """The share of each side that is kept."""
     channels: int = 3
@@ -59,77 +58,80 @@ class Middle:
         if not 0 < self.share <= 1:
             raise InputError(f"share must be above 0 and at most 1, not {self.share}")
 
-    def __call__(self, image: Image.Image) -> Pixels:
-        draft(image, self.height, self.width)
-        with upright(image, self.channels) as seen:
-            return self.frame(seen)
+    def __call__(self, picture: Picture) -> Pixels:
+        """(H, W, C)."""
+        with upright(picture, self.channels, least(self)) as image:
+            return self.frame(image)
 
-    def frame(self, seen: Image.Image) -> Pixels:
+    def frame(self, image: Image.Image) -> Pixels:
         """Of an upright image."""
-        scale = self.share * min(seen.width / self.width, seen.height / self.height)
+        scale = self.share * min(image.width / self.width, image.height / self.height)
         half_width, half_height = self.width * scale / 2, self.height * scale / 2
-        x, y = seen.width / 2, seen.height / 2
-        box = (x - half_width, y - half_height, x + half_width, y + half_height)
-        return resized(seen, self.height, self.width, self.bicubic, box)
+        x, y = image.width / 2, image.height / 2
+        return _resized(
+            image, self, (x - half_width, y - half_height, x + half_width, y + half_height)
+        )
 
 
-@dataclass(frozen=True)
-class Ink:
+class Ink(Struct, frozen=True, tag=True, tag_field="kind"):
     """A line drawing as in Omniglot's pool: ink 255 on 0, whatever the colors of ink and paper.
 
     The pixels that differ most from the color of the paper become full ink. A drawing that is not square
     gets margins of paper, which keep its proportions.
     """
 
-    height: int = 28
-    width: int = 28
+    height: Side = 28
+    width: Side = 28
     channels: int = 1
 
-    def __call__(self, image: Image.Image) -> Pixels:
-        with upright(image, 1) as drawing:
-            return self._frame(drawing)
-
-    def _frame(self, drawing: Image.Image) -> Pixels:
-        paper = paper_color(drawing)
-        shades = np.asarray(drawing.getextrema())
-        contrast = int(np.abs(shades - paper).max())
-        side = max(drawing.size)
-        if side > LARGEST_SQUARE:  # margins of paper would make it a square of billions of pixels
-            size = tuple(max(1, round(length * SHRUNK / side)) for length in drawing.size)
-            drawing = Image.fromarray(resized(drawing, size[1], size[0], True)[:, :, 0])
+    def __call__(self, picture: Picture) -> Pixels:
+        """(H, W, 1)."""
+        with upright(picture, 1) as drawing:
+            paper = paper_color(drawing)
+            contrast = int(np.abs(np.asarray(drawing.getextrema()) - paper).max())
+            if max(drawing.size) > LARGEST_SQUARE:  # its square would have billions of pixels
+                scale = SHRUNK / max(drawing.size)
+                size = [max(1, round(side * scale)) for side in drawing.size]
+                drawing = drawing.resize(size, Image.Resampling.BICUBIC)
             side = max(drawing.size)
-        square = Image.new("L", (side, side), paper)
-        square.paste(drawing, ((side - drawing.width) // 2, (side - drawing.height) // 2))
-        small = resized(square, self.height, self.width, True).astype(np.float64)
-        ink = np.abs(small - paper) * (255 / max(contrast, FAINTEST))
+            square = Image.new("L", (side, side), paper)
+            square.paste(drawing, ((side - drawing.width) // 2, (side - drawing.height) // 2))
+        small = square.resize((self.width, self.height), Image.Resampling.BICUBIC)
+        differs = np.abs(np.asarray(small)[:, :, None].astype(np.float64) - paper)
+        ink = differs * (255 / max(contrast, FAINTEST))
         return ink.round().clip(0, 255).astype(np.uint8)
 
 
 Framing = Whole | Middle | Ink
 
 
-def draft(image: Image.Image, height: int, width: int) -> None:
-    """Let a JPEG that is more than twice too large decode at a fraction of its size, much faster."""
-    side = 2 * max(height, width)
-    image.draft(None, (side, side))
+def least(framing: Whole | Middle) -> tuple[int, int]:
+    """The width and height that an image must at least be decoded at: twice those of the result."""
+    side = 2 * max(framing.height, framing.width)
+    return side, side
+
+
+def _resized(
+    image: Image.Image,
+    framing: Whole | Middle,
+    box: tuple[float, float, float, float] | None = None,
+) -> Pixels:
+    """(H, W, C), by Pillow's filters, which average over every pixel."""
+    filter = Image.Resampling.BICUBIC if framing.bicubic else Image.Resampling.BILINEAR
+    small = image.resize((framing.width, framing.height), filter, box)
+    return np.array(small).reshape(framing.height, framing.width, framing.channels)
 
 
 def to_json(framing: Framing) -> str:
-    return json.dumps({"kind": type(framing).__name__, **asdict(framing)})
+    return json.dumps({"kind": type(framing).__name__, **structs.asdict(framing)})
 
 
 def framing_from_json(text: str, where: object) -> Framing:
     """Read what `to_json` has written, checking its fields."""
-    where = f"the framing of {where}"
-    written = json.loads(text)
-    kinds = {kind.__name__: kind for kind in get_args(Framing)}
-    kind = written.pop("kind") if isinstance(written, dict) and "kind" in written else None
-    if not isinstance(kind, str) or kind not in kinds:
-        raise InputError(f"{where}: kind must be one of {', '.join(kinds)}, not {kind!r:.40}")
-    framing: Framing = from_json(kinds[kind], written, where)
-    sides = (framing.height, framing.width)
-    if not all(1 <= side <= MOST_SIDE for side in sides) or framing.channels not in (1, 3):
-        raise InputError(f"{where}: {sides[0]} x {sides[1]} x {framing.channels} is not an image")
+    union: Any = Framing
+    framing: Framing = decode(union, text, f"the framing of {where}")
+    if framing.channels not in (1, 3):
+        raise InputError(f"the framing of {where}: channels must be 1 or 3, not {framing.channels}")
     return framing
 
 
@@ -138,14 +140,21 @@ def is_drawing(data: bytes, name: str) -> bool:
 
     Above `SMALL` pixels per side, only lines on paper count as drawings, not gray photographs.
     """
-    width, height, gray = header(data, name)
-    if not gray or max(width, height) > LARGEST_DRAWING:
-        return False
-    if max(width, height) <= SMALL:
-        return True
-    with quiet(), opened(data, name) as image, upright(image, 1) as seen:
-        near = np.abs(np.asarray(seen).astype(np.int16) - paper_color(seen)) <= NEAR_PAPER
-    return bool(near.mean() >= PAPER_SHARE)
+    with quiet(), opened(data, name) as image:
+        if not _is_gray(image) or max(image.size) > LARGEST_DRAWING:
+            return False
+        if max(image.size) <= SMALL:
+            return True
+        with upright(image, 1) as drawing:
+            differs = np.abs(np.asarray(drawing).astype(np.int16) - paper_color(drawing))
+    return bool((differs <= NEAR_PAPER).mean() >= PAPER_SHARE)
+
+
+def _is_gray(image: Image.Image) -> bool:
+    if image.mode == "P":
+        palette = np.array(image.getpalette("RGB")).reshape(-1, 3)
+        return bool((palette == palette[:, :1]).all())
+    return image.mode in {"1", "L", "LA", "I", "F"} or image.mode.startswith("I;16")
 
 
 def paper_color(drawing: Image.Image) -> int:

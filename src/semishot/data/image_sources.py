@@ -92,15 +92,14 @@ def zip_member(path: Path, member: zipfile.ZipInfo) -> ZipMember:
 
 def tar_member(path: Path, member: tarfile.TarInfo, start: int) -> ByteRange:
     """A member of a tar that begins at byte `start` of the file."""
-    place = start + member.offset_data
-    source = ByteRange(str(path), member.name, place, member.size)
+    source = ByteRange(str(path), member.name, start + member.offset_data, member.size)
     check_size(source.size, source.name)
     return source
 
 
 def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSource]]:
     """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
-    found: dict[str, list[ImageSource]] = {}
+    files: dict[str, list[ImageSource]] = {}
     if (tar := source / ILSVRC_TAR).is_file():
         with reading(tar, REMEDY), open_tar(tar) as opened:
             wanted = {f"{label}.tar": label for label in labels}
@@ -109,26 +108,24 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
                 inner = opened.extractfile(member) if label and member.isreg() else None
                 if inner is not None:
                     with open_tar(inner) as class_tar:
-                        files = _in_tar(class_tar, tar, member.offset_data)
-                    found[label] = _in_order(label, files)
-        return found
+                        files[label] = _in_tar(label, class_tar, tar, member.offset_data)
+        return files
     for label in labels:
         for tree in map(source.joinpath, ILSVRC_TREES):
             if (tree / label).is_dir():
-                files = {p.name: WholeFile(str(p)) for p in (tree / label).iterdir()}
-                found[label] = _in_order(label, files)
+                inside = {p.name: WholeFile(str(p)) for p in (tree / label).iterdir()}
+                files[label] = _in_order(label, inside)
             elif (tar := tree / f"{label}.tar").is_file():
                 with reading(tar, REMEDY), open_tar(tar) as opened:
-                    found[label] = _in_order(label, _in_tar(opened, tar, 0))
-    return found
+                    files[label] = _in_tar(label, opened, tar, 0)
+    return files
 
 
-def _in_tar(opened: tarfile.TarFile, path: Path, start: int) -> dict[str, ImageSource]:
-    found: dict[str, ImageSource] = {}
-    for member in _members(opened):
-        if member.isreg() and not member.issparse():
-            found[member.name.rsplit("/", 1)[-1]] = tar_member(path, member, start)
-    return found
+def _in_tar(label: str, opened: tarfile.TarFile, path: Path, start: int) -> list[ImageSource]:
+    regular = (m for m in _members(opened) if m.isreg() and not m.issparse())
+    return _in_order(
+        label, {m.name.rsplit("/", 1)[-1]: tar_member(path, m, start) for m in regular}
+    )
 
 
 def _members(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

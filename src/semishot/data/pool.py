@@ -7,24 +7,24 @@ contiguous, so a class is a name, a group (alphabet, category), a split, and the
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 from platformdirs import user_cache_dir
 
 from semishot.data.settings import SPLITS as SPLITS
 from semishot.data.settings import Split as Split
 from semishot.errors import InputError
-from semishot.system.files import read_json, whole_folder, write_json
-from semishot.system.json_fields import from_json
+from semishot.system.files import whole_folder, write_json
 from semishot.system.npy import make_room, map_array
+from semishot.system.structs import read_struct
 
-FORMAT = 1
 POOL_FILES = {"images.npy", "pool.json"}
 Indices = NDArray[np.int64]
 
@@ -45,10 +45,6 @@ class ImageClass:
     """SHA-256 of the class's pixels, filled in when the pool is saved."""
 
 
-CLASS_FIELDS = tuple(field.name for field in fields(ImageClass))
-"""A class is a row of these fields in `pool.json`."""
-
-
 @dataclass(frozen=True)
 class ImagePool:
     """A prepared data set: all images in one array, and the classes they belong to."""
@@ -63,11 +59,11 @@ class ImagePool:
 
     def of_split(self, split: Split) -> tuple[ImageClass, ...]:
         """The classes of one split; `InputError` if there are none."""
-        found = tuple(c for c in self.classes if c.split == split)
-        if not found:
-            held = ", ".join(s for s in SPLITS if any(c.split == s for c in self.classes))
-            raise InputError(f"pool {self.name!r} has no {split!r} classes; it holds {held}")
-        return found
+        classes = tuple(c for c in self.classes if c.split == split)
+        if not classes:
+            others = ", ".join(s for s in SPLITS if any(c.split == s for c in self.classes))
+            raise InputError(f"pool {self.name!r} has no {split!r} classes; it holds {others}")
+        return classes
 
     @property
     def fingerprint(self) -> str:
@@ -76,30 +72,33 @@ class ImagePool:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Description:
-    """The content of `pool.json`."""
+Count = Annotated[int, Meta(ge=0)]
 
-    format: int
+
+@dataclass(frozen=True)
+class PoolFile:
+    """The content of `pool.json`; a class is a row of the fields of `ImageClass`."""
+
+    format: Literal[1]
     name: str
     fingerprint: str
-    about: Mapping[str, Any]
-    classes: tuple[Any, ...]
+    about: dict[str, Any]
+    classes: tuple[tuple[str, str, Split, Count, Count, str], ...]
 
 
 def data_root(given: Path | None = None) -> Path:
     """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
-    if told := given or os.environ.get("SEMISHOT_DATA"):
-        return Path(told)
+    if chosen := given or os.environ.get("SEMISHOT_DATA"):
+        return Path(chosen)
     try:
-        place = Path(user_cache_dir("semishot"))
+        root = Path(user_cache_dir("semishot"))
     except RuntimeError:  # of newer versions of platformdirs
-        place = Path("~")
-    if place.parts[0] == "~":  # neither HOME nor an entry in passwd
+        root = Path("~")
+    if root.parts[0] == "~":  # neither HOME nor an entry in passwd
         raise InputError(
             "there is no home folder for prepared data: set HOME or SEMISHOT_DATA, or pass --data-root"
         )
-    return place
+    return root
 
 
 def digest(images: NDArray[np.uint8]) -> str:
@@ -130,9 +129,10 @@ def with_digests(
 
 
 def write_description(folder: Path, pool: ImagePool) -> None:
-    rows = tuple(list(asdict(c).values()) for c in pool.classes)
-    held = Description(FORMAT, pool.name, pool.fingerprint, pool.about, rows)
-    write_json(folder / "pool.json", vars(held))
+    rows = tuple(astuple(c) for c in pool.classes)
+    write_json(
+        folder / "pool.json", vars(PoolFile(1, pool.name, pool.fingerprint, pool.about, rows))
+    )
 
 
 def open_pool(folder: Path) -> ImagePool:
@@ -148,16 +148,11 @@ def open_pool(folder: Path) -> ImagePool:
 
 
 def _read_pool(folder: Path) -> ImagePool:
-    path = folder / "pool.json"
-    written = read_json(path)
+    saved = read_struct(PoolFile, folder / "pool.json")
     images = map_array(folder / "images.npy")
-    found = written.get("format") if isinstance(written, dict) else None
-    if found != FORMAT:
-        raise InputError(f"{path} has format {found}, this version reads {FORMAT}")
-    held = from_json(Description, written, path)
-    classes = tuple(_class(row, f"{path}: class {place}") for place, row in enumerate(held.classes))
-    pool = ImagePool(held.name, images, classes, dict(held.about))
-    if pool.fingerprint != held.fingerprint:
+    classes = tuple(ImageClass(*row) for row in saved.classes)
+    pool = ImagePool(saved.name, images, classes, saved.about)
+    if pool.fingerprint != saved.fingerprint:
         raise InputError("pool.json was altered")
     needed = max((c.start + c.count for c in classes), default=0)
     if images.dtype != np.uint8 or images.ndim != 4 or len(images) < needed:
@@ -168,26 +163,15 @@ def _read_pool(folder: Path) -> ImagePool:
     return pool
 
 
-def _class(row: Any, where: str) -> ImageClass:
-    if not isinstance(row, list) or len(row) > len(CLASS_FIELDS):
-        raise InputError(f"{where} must be a list of {', '.join(CLASS_FIELDS)}, not {row!r:.40}")
-    held = from_json(ImageClass, dict(zip(CLASS_FIELDS, row, strict=False)), where)
-    if held.start < 0 or held.count < 0:
-        raise InputError(f"{where}: images {held.start} + {held.count} must not be negative")
-    return held
+def gather(images: NDArray[np.uint8], indices: Indices, out: NDArray[np.uint8]) -> None:
+    """out[i] = images[indices[i]], by several threads: most of the time is waiting for memory and disk."""
 
+    def take(some: Indices, part: NDArray[np.uint8]) -> None:
+        np.take(images, some, axis=0, out=part, mode="clip")  # `raise` would make a second copy
 
-def gather(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:
-    """out[i] = images[places[i]], by several threads: most of the time is waiting for memory and disk."""
     threads = min(8, os.cpu_count() or 1)
-    parts = zip(np.array_split(places, threads), np.array_split(out, threads), strict=True)
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(_take, images, some, there) for some, there in parts]:
-            done.result()
-
-
-def _take(images: NDArray[np.uint8], places: Indices, out: NDArray[np.uint8]) -> None:
-    np.take(images, places, axis=0, out=out, mode="clip")  # `raise` would make a second copy
+        list(pool.map(take, np.array_split(indices, threads), np.array_split(out, threads)))
 
 
 def changed_classes(pool: ImagePool) -> list[str]:

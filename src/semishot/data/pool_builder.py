@@ -1,25 +1,20 @@
 """Build a pool of any size from image sources: on all cores, in bounded memory, and resumable."""
 
 import hashlib
-import multiprocessing
 import os
 import shutil
-import signal
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data import memory_budget
+from semishot.data.decoding import quiet
 from semishot.data.image_sources import ImageSource
 from semishot.data.pool import (
     ImageClass,
@@ -32,15 +27,12 @@ from semishot.data.pool import (
 from semishot.errors import InputError, printable
 from semishot.system.files import append_line, read_regular, remove, whole_folder, write_whole
 from semishot.system.npy import Mapped, make_room, map_array, map_to_fill
-from semishot.system.processes import end_with_parent
 from semishot.system.progress import meter
 
 BATCH = 256
-"""How many images a worker reads at a time."""
+"""How many images a thread reads at a time."""
 MOST_WORKERS = 16
-"""Each worker takes 50 MB, and more of them would only wait for the disk."""
-GRACE_SECONDS = 1.0
-"""How long a worker that was asked to end may take to finish sending."""
+"""More threads would only wait for the disk and for each other."""
 MOST_TEXT = 64 * 2**20
 """The largest list of finished batches that is read, in bytes."""
 Pixels = Mapped[np.uint8]
@@ -100,11 +92,11 @@ def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> Imag
             shutil.rmtree(building)
             raise
     images.flush()
-    held = [
+    classes = [
         ImageClass(p.name, p.group, p.split, int(start), len(p.sources))
         for p, start in zip(plan.classes, starts[:-1], strict=True)
     ]
-    pool = ImagePool(plan.name, images, with_digests(images, held), plan.about)
+    pool = ImagePool(plan.name, images, with_digests(images, classes), plan.about)
     write_description(building, pool)
     for leftover in ("done.txt", "plan.txt"):
         (building / leftover).unlink()
@@ -125,7 +117,7 @@ def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
         except (OSError, ValueError) as error:  # InputError among them
             line = printable(f"{building} cannot be resumed ({error}); the build starts over")
             print(line, file=sys.stderr)
-        remove(building)
+            remove(building)
     building.mkdir(parents=True)
     try:
         images = make_room(pixels, np.uint8, plan.shape)
@@ -160,11 +152,6 @@ def _version(path: str) -> bytes:
 
 def _done(building: Path, shape: tuple[int, ...], digest: str) -> set[int]:
     """The batches that an interrupted build has filled; an error if anything about it does not match."""
-    if building.is_symlink():
-        raise InputError("it is a link")
-    for path in building.iterdir():  # the target of a link would be overwritten
-        if path.is_symlink() or not path.is_file() or path.stat().st_nlink > 1:
-            raise InputError(f"{path.name} is a link or not a file")
     if read_regular(building / "plan.txt", MOST_TEXT) != digest.encode():
         raise InputError("it was started from other files, or they have changed")
     images = map_array(building / "images.npy")
@@ -179,61 +166,23 @@ def _done(building: Path, shape: tuple[int, ...], digest: str) -> set[int]:
 
 
 def _read_batches(
-    read: Read,
-    sources: Sequence[ImageSource],
-    batches: Sequence[int],
-    workers: int | None,
+    read: Read, sources: Sequence[ImageSource], batches: Sequence[int], workers: int | None
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
+
+    def read_batch(first: int) -> NDArray[np.uint8]:
+        return np.stack([read(source) for source in sources[first : first + BATCH]])
+
     count = workers or min(os.cpu_count() or 1, MOST_WORKERS)
-    context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads
-    pool = ProcessPoolExecutor(count, context, _begin_work, (context.Lock(),))
     waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
-    try:
-        for first in batches:
-            with _block_ctrl_c():  # a worker may be started here
-                future = pool.submit(_read_batch, read, sources[first : first + BATCH])
-            waiting.append((first, future))
-            if len(waiting) > 2 * count:
-                place, future = waiting.popleft()
-                yield place, future.result()
-        for place, future in waiting:
-            yield place, future.result()
-    except BrokenExecutor as error:
-        raise OSError(
-            "a process that read images was killed, perhaps for lack of memory; run the command again to "
-            "continue"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)  # on an error, do not wait for the other batches
-
-
-@contextmanager
-def _block_ctrl_c() -> Iterator[None]:
-    """Processes started here ignore Ctrl-C; the parent receives it at the end of the block."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _begin_work(one_large: AbstractContextManager[Any]) -> None:
-    """In a worker: share the bound of memory, and end with the parent instead of waiting forever."""
-    memory_budget.budget.one_large = one_large
-    end_with_parent()
-    signal.signal(signal.SIGTERM, _end_soon)
-
-
-def _end_soon(number: int, frame: FrameType | None) -> None:
-    """A worker that ends while it sends a batch would leave its parent waiting for the rest."""
-    last = threading.Timer(GRACE_SECONDS, os._exit, [128 + number])
-    last.daemon = True
-    last.start()
-
-
-def _read_batch(read: Read, sources: Sequence[ImageSource]) -> NDArray[np.uint8]:
-    return np.stack([read(source) for source in sources])
+    with quiet(), ThreadPoolExecutor(count) as pool:
+        try:
+            for first in batches:
+                waiting.append((first, pool.submit(read_batch, first)))
+                if len(waiting) > 2 * count:
+                    ready, future = waiting.popleft()
+                    yield ready, future.result()
+            for ready, future in waiting:
+                yield ready, future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # on an error, drop the other batches

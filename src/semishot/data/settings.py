@@ -1,14 +1,23 @@
-"""What flags say of data: a split, a reduction, the shape of an episode. Nothing here imports NumPy."""
+"""What flags say of data: a split, an episode's shape, how a data set is prepared. No NumPy here."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Literal, get_args
 
 from semishot.errors import check_number
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-Reduction = Literal["antialiased", "cubic", "linear", "area", "nearest"]
-REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
+Reduction = Literal["antialiased", "cubic"]
+Rotations = Literal["exact", "warped"]
+Lists = Literal["usual", "swapped"]
+Setting = Reduction | Rotations | Lists
+CHOICES: dict[str, dict[str, Sequence[Setting]]] = {
+    "omniglot": {"reduction": get_args(Reduction), "rotations": get_args(Rotations)},
+    "mini-imagenet": {"lists": get_args(Lists)},
+}
+"""Flags of `semishot data prepare` that change images or classes of a data set; the first is usual."""
 MOST_OF_A_KIND = 10**6
 """Classes in an episode, and images of a class."""
 
@@ -47,5 +56,42 @@ class EpisodeShape:
         return sum(self.sizes)
 
     def as_dict(self) -> dict[str, int]:
-        """For JSON. `within_group` is written only if it is true: older files do not have it."""
+        """For JSON. `within_group` is written only if it is true."""
         return {k: v for k, v in asdict(self).items() if k != "within_group" or v}
+
+
+@dataclass(frozen=True)
+class DatasetVariant:
+    """How a data set of the paper is prepared, by the name that records have."""
+
+    dataset: str
+    settings: tuple[Setting, ...]
+    """One for each flag of `CHOICES`."""
+
+    @property
+    def name(self) -> str:
+        """What is unusual about it, as in `cubic-warped`; empty for the usual one."""
+        return "-".join(self.unusual.values())
+
+    @property
+    def flags(self) -> list[str]:
+        """Of `semishot data prepare`; none for the usual one."""
+        return [word for flag, chosen in self.unusual.items() for word in (f"--{flag}", chosen)]
+
+    @property
+    def unusual(self) -> dict[str, Setting]:
+        choices = CHOICES[self.dataset].items()
+        pairs = zip(choices, self.settings, strict=True)
+        return {flag: chosen for (flag, possible), chosen in pairs if chosen != possible[0]}
+
+
+AUTHORS = {
+    "omniglot": DatasetVariant("omniglot", ("cubic", "warped")),
+    "mini-imagenet": DatasetVariant("mini-imagenet", ("swapped",)),
+}
+"""That of the authors' code, which made the paper's numbers."""
+VARIANTS = {
+    (dataset, variant.name): variant
+    for dataset, flags in CHOICES.items()
+    for variant in (DatasetVariant(dataset, chosen) for chosen in product(*flags.values()))
+}

@@ -1,66 +1,50 @@
-"""Small images for pages, as the encoder sees them: of image files, and of a pool's pixels."""
+"""Small JPEGs and PNGs of images, for every page: of image files, of decoded images, of a pool's pixels."""
 
 import base64
 import io
 
 from PIL import Image
 
-from semishot.data.decoding import Pixels, upright
-from semishot.data.framing import draft
+from semishot.data.decoding import Picture, Pixels, upright
 
 SIDE, QUALITY = 112, 75
-"""Pixels of a thumbnail's longer side, and of JPEG."""
+"""Pixels of a thumbnail's longer side, and the quality of its JPEG."""
 LARGE_SIDE, LARGE_QUALITY = 1024, 82
-"""Of the pictures that a page shows large."""
+"""Of the images that a page shows large."""
 LARGE, ENOUGH = 512, 0.75
 """Pixels of a side from which on a JPEG is decoded at about that size, at this share of it or more."""
 PNG = b"\x89PNG"
 
 
 def thumbnail(
-    image: Image.Image, side: int = SIDE, quality: int = QUALITY, optimize: bool = True
+    picture: Picture, side: int = SIDE, quality: int = QUALITY, optimize: bool = True
 ) -> bytes:
-    """A small JPEG of an opened image, without metadata such as place and time.
+    """A small JPEG of an image, without metadata such as place and time.
 
     It may be smaller by a quarter, if a JPEG can be decoded at that size.
     """
-    if side >= LARGE:
-        share = ENOUGH * side / max(image.size)
-        image.draft(None, (max(1, int(image.width * share)), max(1, int(image.height * share))))
-    else:
-        draft(image, side, side)
-    with upright(image) as small:
-        small.info.clear()  # comments would be saved, too
-        small.thumbnail((side, side), Image.Resampling.LANCZOS)
-        return _encoded(small, quality, optimize)
+    least = (2 * side, 2 * side)
+    if side >= LARGE and isinstance(picture, Image.Image):
+        share = ENOUGH * side / max(picture.size)
+        least = (max(1, int(picture.width * share)), max(1, int(picture.height * share)))
+    with upright(picture, least=least) as image:
+        return _encoded(image, side, quality, optimize)
 
 
 def large_thumbnail(image: Image.Image) -> bytes:
-    """A picture that a page shows large, of an opened image."""
+    """What a page shows large, of an opened image."""
     return thumbnail(image, LARGE_SIDE, LARGE_QUALITY, optimize=False)
 
 
-def small_copy(shown: Image.Image) -> bytes:
-    """The thumbnail of an image that is decoded already, which is left as it is."""
-    factor = max(1, max(shown.size) // (2 * SIDE))
-    small = shown.reduce(factor) if factor > 1 else shown.copy()
-    small.info.clear()
-    small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    return _encoded(small, QUALITY, True)
+def small_copy(image: Image.Image) -> bytes:
+    """The thumbnail of an image that is decoded already."""
+    return _encoded(image.reduce(max(1, max(image.size) // (2 * SIDE))), SIDE, QUALITY, True)
 
 
-def large_copy(shown: Image.Image) -> bytes:
-    """What `large_thumbnail` makes, of an image that is decoded already.
-
-    Nothing, if it would have been decoded at another size.
-    """
-    if not ENOUGH * LARGE_SIDE <= max(shown.size) <= LARGE_SIDE:
-        return b""
-    shown.info.clear()
-    return _encoded(shown, LARGE_QUALITY, False)
-
-
-def _encoded(small: Image.Image, quality: int, optimize: bool) -> bytes:
+def _encoded(image: Image.Image, side: int, quality: int, optimize: bool) -> bytes:
+    small = image.copy()
+    small.info.clear()  # comments would be saved, too
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     small.save(file, "jpeg", quality=quality, optimize=optimize)
     return file.getvalue()

@@ -49,8 +49,8 @@ def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> 
                 seen[key] = path
                 action = "listed"
                 inside = [p for p in sorted(path.iterdir()) if hidden or not is_hidden(p.name)]
-                links += [one for one in inside if one.is_symlink()]
-                waiting += [one for one in reversed(inside) if not one.is_symlink()]
+                links += [p for p in inside if p.is_symlink()]
+                waiting += [p for p in reversed(inside) if not p.is_symlink()]
         except OSError as error:
             problem = f"cannot be {action} ({error.strerror})"
         if problem:

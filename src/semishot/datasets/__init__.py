@@ -13,7 +13,7 @@ from typing import Any
 
 from semishot.data.framing import Framing
 from semishot.data.pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
-from semishot.data.preparations import CHOICES
+from semishot.data.settings import CHOICES
 from semishot.errors import InputError, counted, printable
 from semishot.system.files import reading, real_path
 from semishot.system.locks import Lock

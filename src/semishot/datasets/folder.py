@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.decoding import EXTENSIONS, decode
+from semishot.data.decoding import EXTENSIONS, MOST_BYTES, REMEDY, decode
 from semishot.data.framing import Whole, is_drawing
 from semishot.data.image_sources import ImageSource, WholeFile
-from semishot.data.picture_limits import MOST_BYTES, REMEDY
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms

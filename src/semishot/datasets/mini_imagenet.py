@@ -12,17 +12,19 @@ How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds
   wrong, a class gets 600 other images of the same class: a valid data set, but a different one.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semishot.data import safe_pickles
 from semishot.data.decoding import decode
 from semishot.data.framing import Whole
-from semishot.data.image_pickles import read_image_pickle
 from semishot.data.image_sources import (
     ILSVRC_TAR,
     REMEDY,
@@ -36,10 +38,11 @@ from semishot.data.image_sources import (
 )
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
-from semishot.data.preparations import Lists, Preparation
+from semishot.data.settings import DatasetVariant, Lists
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import open_zip, reading, remove
+from semishot.system.npy import write_array
 from semishot.system.tables import read_rows
 
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
@@ -121,7 +124,7 @@ def _build(folder: Path, listed: Listed, form: str, lists: Lists) -> ImagePool:
         + (", validation and test classes exchanged" if lists == "swapped" else ""),
         "prepared": "84x84 RGB, Pillow bilinear where it was larger",
     }
-    if unusual := Preparation("mini-imagenet", (lists,)).name:
+    if unusual := DatasetVariant("mini-imagenet", (lists,)).name:
         about["preparation"] = unusual
     return build_pool(folder, PoolPlan("mini-imagenet", (3, SIDE, SIDE), planned, read, about))
 
@@ -273,7 +276,7 @@ def _ranked(files: Sequence[ImageSource], name: str, label: str, source: Path) -
 
 
 def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: Lists) -> ImagePool:
-    """The arrays are beside `folder` while workers read them: a pickle is loaded only once."""
+    """The arrays are beside `folder` while threads read them: a pickle is loaded only once."""
     spool = folder.with_name(f".{folder.name}.unpickled")
     remove(spool)  # left by a killed build, or a link
     spool.mkdir(parents=True)
@@ -281,11 +284,57 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: 
         listed: Listed = {}
         for split in taken:
             path = source / PICKLE.format(split)
-            pickled = read_image_pickle(path, SIDE)
-            _check_counts(split, pickled.classes, path)
-            listed[split] = pickled.laid_out(spool / split)
-            del pickled  # before the next is read
+            images, classes = _read_pickle(path)
+            _check_counts(split, classes, path)
+            listed[split] = _laid_out(images, classes, path, spool / split)
+            del images  # before the next is read
         _check_disjoint(listed, source)
         return _build(folder, listed, "the cached pickles", lists)
     finally:
         shutil.rmtree(spool)
+
+
+def _read_pickle(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
+    """`image_data` (I, 84, 84, 3) and `class_dict` {class: rows}, checked."""
+    content: Any = safe_pickles.load(path)
+    if not isinstance(content, dict) or not {"image_data", "class_dict"} <= content.keys():
+        keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
+        raise InputError(f"{path} holds {keys[:100]}, not image_data and class_dict")
+    images = content["image_data"]
+    with reading(path, REMEDY):
+        classes = {str(k): [int(i) for i in rows] for k, rows in content["class_dict"].items()}
+    expected = f"uint8 (I, {SIDE}, {SIDE}, 3)"
+    if not isinstance(images, np.ndarray):
+        raise InputError(f"{path}: image_data is not an array of {expected}")
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIDE, SIDE, 3):
+        raise InputError(f"{path}: image_data is {images.dtype} {images.shape}, not {expected}")
+    every = [row for rows in classes.values() for row in rows]
+    if not all(0 <= row < len(images) for row in every):
+        raise InputError(
+            f"{path}: class_dict names an image beyond the {len(images):,} of image_data"
+        )
+    if len(set(every)) < len(every):
+        raise InputError(
+            f"{path}: two entries of class_dict are the same image; get the file again"
+        )
+    return images, classes
+
+
+def _laid_out(
+    images: NDArray[np.uint8], classes: Mapping[str, Sequence[int]], path: Path, stem: Path
+) -> dict[str, list[ImageSource]]:
+    """class -> its images, in an array file beside the pool.
+
+    Its name and times tell the pickle: an interrupted build is not resumed with images of another one.
+    """
+    state = path.stat()
+    array = stem.with_name(f"{stem.name}-{state.st_size}-{state.st_mtime_ns}.npy")
+    write_array(array, np.ascontiguousarray(images))
+    os.utime(array, ns=(state.st_atime_ns, state.st_mtime_ns))
+    start, size = array.stat().st_size - images.nbytes, SIDE * SIDE * 3
+    return {
+        label: [
+            ByteRange(str(array), f"image {row}", start + row * size, size, "rgb") for row in rows
+        ]
+        for label, rows in classes.items()
+    }

@@ -18,9 +18,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from semishot.data.framing import Ink
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
-from semishot.data.preparations import Preparation, Rotations
-from semishot.data.reduction import reduced
-from semishot.data.settings import Reduction
+from semishot.data.settings import DatasetVariant, Reduction, Rotations
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError, reason_of
 from semishot.system.files import open_zip, read_member, read_regular, reading
@@ -44,10 +42,9 @@ LARGEST = 64 * 1024  # bytes; a published drawing has a few hundred
 PREPARED: dict[Reduction, str] = {
     "antialiased": "Pillow bicubic",
     "cubic": "cubic as OpenCV's",
-    "linear": "linear as OpenCV's",
-    "area": "area as OpenCV's",
-    "nearest": "nearest as OpenCV's",
 }
+CURVE, FIXED = -0.75, 2048
+"""The parameter of OpenCV's cubic kernel, where Pillow's has -0.5; OpenCV rounds weights to 1/2048."""
 
 # Appendix A with the number of characters of each alphabet. Gurmukhi gives its first 41 characters
 # to train and its last 4 to test. The paper misspells Mkhedruli_(Georgian).
@@ -107,7 +104,7 @@ def prepare(
         "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
         "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, {rotations} rotations as classes",
     }
-    if unusual := Preparation("omniglot", (reduction, rotations)).name:
+    if unusual := DatasetVariant("omniglot", (reduction, rotations)).name:
         about["preparation"] = unusual
     return save_pool(folder, "omniglot", images, classes(), about)
 
@@ -236,7 +233,7 @@ def decode(
         image = _grayscale(drawing)
         pixels.update("/".join(drawing.key).encode())
         pixels.update(image.tobytes())
-        ink[i] = 255 - reduced(np.asarray(image), SIDE, reduction)
+        ink[i] = 255 - reduced(image, reduction)
     return ink, pixels.hexdigest()
 
 
@@ -251,6 +248,34 @@ def _grayscale(drawing: Drawing) -> Image.Image:
     with reading(drawing.where, REMEDY):
         image.load()
     return image.convert("L")  # 1-bit becomes 0 and 255
+
+
+def reduced(drawing: Image.Image, how: Reduction, side: int = SIDE) -> NDArray[np.uint8]:
+    """(side, side): by Pillow's bicubic filter, widened with the scale, or by OpenCV's, which is not.
+
+    OpenCV's has its bits for drawings in black and white, and is otherwise within one level of them.
+    """
+    if how == "antialiased":
+        return np.asarray(drawing.resize((side, side), Image.Resampling.BICUBIC))
+    rows, columns = _cubic_weights(drawing.height, side), _cubic_weights(drawing.width, side)
+    exact = rows @ np.asarray(drawing, np.float64) @ columns.T
+    return np.floor(exact + 0.5).clip(0, 255).astype(np.uint8)
+
+
+def _cubic_weights(size: int, side: int) -> NDArray[np.float64]:
+    """(side, size): OpenCV's weights of the 4 pixels around each point of the result, along an axis."""
+    out = np.arange(side)
+    center = (out + 0.5) * (size / side) - 0.5
+    weights = np.zeros((side, size))
+    for tap in (-1, 0, 1, 2):
+        pixel = np.floor(center).astype(int) + tap
+        distance = np.abs(center - pixel)
+        near = ((CURVE + 2) * distance - (CURVE + 3)) * distance**2 + 1
+        far = CURVE * (((distance - 5) * distance + 8) * distance - 4)
+        kernel = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+        share = np.rint(FIXED * kernel) / FIXED
+        np.add.at(weights, (out, pixel.clip(0, size - 1)), share)  # the border is repeated
+    return weights
 
 
 def rotations_as_classes(upright: NDArray[np.uint8], how: Rotations = "exact") -> NDArray[np.uint8]:

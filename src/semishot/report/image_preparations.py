@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from semishot.data.preparations import AUTHORS, PREPARATIONS, Preparation, Setting
+from semishot.data.settings import AUTHORS, VARIANTS, DatasetVariant, Setting
 from semishot.training.records import Record
 
 PLACE = "FOLDER"
@@ -16,9 +16,6 @@ AUTHORS_CODE = {
 MADE: dict[Setting, str] = {
     "antialiased": "reduced with antialiasing",
     "cubic": "reduced by OpenCV's cubic filter without antialiasing",
-    "linear": "reduced by OpenCV's linear filter without antialiasing",
-    "area": "reduced to means of areas",
-    "nearest": "reduced to the nearest pixels",
     "exact": "rotated exactly",
     "warped": "rotated by a warp that also shifts them by up to a pixel",
     "usual": "with the usual lists of classes",
@@ -26,12 +23,12 @@ MADE: dict[Setting, str] = {
 }
 
 
-def preparation_of(records: Sequence[Record]) -> Preparation | None:
+def preparation_of(records: Sequence[Record]) -> DatasetVariant | None:
     """None for a data set that is prepared in one way."""
-    return PREPARATIONS.get((records[0]["dataset"], records[0].get("preparation", "")))
+    return VARIANTS.get((records[0]["dataset"], records[0].get("preparation", "")))
 
 
-def prepare_command(preparation: Preparation) -> str:
+def prepare_command(preparation: DatasetVariant) -> str:
     dataset, flags = preparation.dataset, shlex.join(preparation.flags)
     return f"semishot data prepare {dataset} {GOT[dataset]} {flags} --data-root {PLACE}"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
-from semishot.data.preparations import AUTHORS
+from semishot.data.settings import AUTHORS
 from semishot.errors import InputError
 from semishot.paper import presets, published
 from semishot.report import plots

@@ -21,7 +21,6 @@ from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, s
 from semishot.sorter.encoders.runtimes import wanted_runtime
 from semishot.sorter.encoders.saved_files import DEFAULT
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
-from semishot.sorter.large_pictures import EarlyPictures
 from semishot.sorter.listing import Listing
 from semishot.sorter.moved_pile import followed
 from semishot.sorter.moving import move_files
@@ -69,7 +68,6 @@ class Run:
 
     encoder: ImageEncoder | None
     fill_cache: FillCache
-    pictures: EarlyPictures
     seconds: Seconds
     begun: float
 
@@ -89,8 +87,8 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
             if before is not None and not before.done:
                 return _complete(before, request)
     _check_again(before, request)
-    begun, seconds, pictures = time.monotonic(), Seconds(), EarlyPictures(out)
-    fill_cache = _fill_cache(request, pictures)
+    begun, seconds = time.monotonic(), Seconds()
+    fill_cache = _fill_cache(request)
     if before is None and not request.with_features:
         with seconds.part("listing"):  # what is wrong with it is said before anything is written
             requested_images(request, None)
@@ -99,7 +97,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
         encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
     make_out(out)
     with Lock(out / LOCK):
-        return _alone(request, Run(encoder, fill_cache, pictures, seconds, begun))
+        return _alone(request, Run(encoder, fill_cache, seconds, begun))
 
 
 def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
@@ -119,7 +117,6 @@ def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
         summary = _write(out, fitted, notes, planned, run.seconds)
         summary = _timed(out, summary, run.seconds, time.monotonic() - run.begun)
     finally:
-        run.pictures.close()
         (out / SCRATCH).unlink(missing_ok=True)
     applied = None
     if planned is not None:
@@ -138,7 +135,6 @@ def _learned(
         listing = Listing() if request.with_features else requested_images(request, there)
     with run.seconds.part("images"):
         rows = _rows(request, listing, run.encoder, run.fill_cache)
-        rows.picture = run.pictures.of
     write_skipped(request.out / SKIPPED, rows.skipped)
     check_read(request, rows)
     read = set(rows.items)
@@ -169,12 +165,12 @@ def _check(request: ClassifyRequest) -> None:
         raise InputError(f"--out {request.out} is not a folder")
 
 
-def _fill_cache(request: ClassifyRequest, pictures: EarlyPictures) -> FillCache:
+def _fill_cache(request: ClassifyRequest) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         check_device(request.device)
         wanted_runtime()
-        return partial(in_this_process, request.device, keep=pictures)
+        return partial(in_this_process, request.device)
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of
 

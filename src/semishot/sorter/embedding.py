@@ -12,16 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from semishot.data.decoding import opened, quiet, upright
-from semishot.data.framing import Middle, Whole, draft
-from semishot.data.picture_limits import MOST_BYTES, REMEDY
-from semishot.data.thumbnails import large_copy, small_copy
+from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
+from semishot.data.framing import Middle, Whole, least
+from semishot.data.thumbnails import small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders.image_encoder import ImageEncoder
@@ -66,8 +64,6 @@ class Rows:
     """Of reading, decoding and encoding, added up over threads."""
     thumbnail: Callable[[bytes], bytes | None] = lambda digest: None
     """A small JPEG of an image by its digest, if there is one already. For one thread."""
-    picture: Callable[[bytes], bytes] = lambda digest: b""
-    """The same, for a page to show large; nothing if there is none. For any thread."""
 
     def add(self, item: Item, digest: bytes) -> int:
         """The place of a new row."""
@@ -90,14 +86,6 @@ class ReadFile(NamedTuple):
 
 FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[ReadFile]]
 """Adds the features of every readable item to the cache, and yields each item, in order."""
-
-
-class KeepPicture(Protocol):
-    """Keeps the picture of an image, by its digest, in any thread; `left`: how many more it takes."""
-
-    left: int
-
-    def __call__(self, digest: bytes, picture: bytes) -> None: ...
 
 
 def embed(
@@ -137,13 +125,10 @@ def in_this_process(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
-    *,
-    keep: KeepPicture | None = None,
 ) -> Iterator[ReadFile]:
     """Every item in order, read by threads and encoded in this process.
 
-    A runtime that takes single images encodes in these threads, too, once it is open. `keep` gets pictures
-    that a page can show large, of images that are decoded at such a size.
+    A runtime that takes single images encodes in these threads, too, once it is open.
     """
     threads = most_threads()
 
@@ -153,7 +138,7 @@ def in_this_process(
         progress.label = f"{LOOKING} by {runtime.about}"
         return runtime, problem
 
-    runtime, look = Opening(open_now, progress.say), Look(encoder, cache, progress, keep)
+    runtime, look = Opening(open_now, progress.say), Look(encoder, cache, progress)
 
     def looked_at(item: Item) -> ReadFile:
         seen = look(item)
@@ -203,7 +188,6 @@ class Look(NamedTuple):
     encoder: ImageEncoder
     cache: EmbeddingCache
     progress: Meter
-    keep: KeepPicture | None
 
     def __call__(self, item: Item) -> ReadFile:
         with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():
@@ -215,12 +199,10 @@ class Look(NamedTuple):
         if seen.problem or seen.digest in self.cache:
             return seen
         with self.progress.seconds.part("decoding"):
-            found = decoded(data, self.encoder, self.keep is not None and self.keep.left > 0)
-        if isinstance(found, str):
-            return seen._replace(problem=found)
-        if self.keep is not None and found.picture:
-            self.keep(seen.digest, found.picture)
-        return seen._replace(pixels=found.pixels, thumbnail=found.thumbnail)
+            image = decoded(data, self.encoder)
+        if isinstance(image, str):
+            return seen._replace(problem=image)
+        return seen._replace(pixels=image.pixels, thumbnail=image.thumbnail)
 
 
 def size_of(item: Item) -> int:
@@ -243,32 +225,24 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
 
 
 class Decoded(NamedTuple):
-    """The pixels that an encoder takes; a thumbnail if the image is large; a picture for a page."""
+    """The pixels that an encoder takes, and a thumbnail if the image is large."""
 
     pixels: Pixels
     thumbnail: bytes = b""
-    picture: bytes = b""
 
 
-def decoded(data: bytes, encoder: ImageEncoder, pictures: bool = False) -> Decoded | str:
+def decoded(data: bytes, encoder: ImageEncoder) -> Decoded | str:
     """What is seen in a file's bytes, or why there is nothing."""
+    framing = encoder.prepare
     try:
         with opened(data, "it") as image:
-            return _framed(image, encoder.prepare, pictures)
+            large = image.width * image.height > MANY_PIXELS
+            if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
+                return Decoded(framing(image))
+            with upright(image, least=least(framing)) as seen:
+                return Decoded(framing.frame(seen), small_copy(seen))
     except InputError as error:
         return str(error).removesuffix(f"; {REMEDY}")
-
-
-def _framed(
-    image: Image.Image, framing: Callable[[Image.Image], Pixels], pictures: bool
-) -> Decoded:
-    large = image.width * image.height > MANY_PIXELS
-    if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
-        return Decoded(framing(image))
-    draft(image, framing.height, framing.width)
-    with upright(image) as seen:
-        framed, small = framing.frame(seen), small_copy(seen)
-        return Decoded(framed, small, large_copy(seen) if pictures else b"")
 
 
 def read_image(path: Path) -> bytes:

@@ -10,9 +10,8 @@ from semishot.data.decoding import quiet
 from semishot.data.thumbnails import data_uri
 from semishot.errors import InputError, counted, printable
 from semishot.report.template import PAGE_STYLE, render
-from semishot.sorter.large_pictures import LargePictures, link_to
 from semishot.sorter.listing import Item
-from semishot.sorter.page_images import LABELED_SHOWN, Shown
+from semishot.sorter.page_images import LABELED_SHOWN, PageImages, link_to
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
@@ -140,8 +139,7 @@ def write_pile_page(
     targets: where files are about to be moved to, for the links.
     """
     digests = dict(zip(fitted.rows.items, fitted.rows.digests, strict=True))
-    pictures = LargePictures(path.parent, digests, fitted.rows.picture)
-    shown = Shown(pictures, fitted.rows.thumbnail)
+    shown = PageImages(path.parent, digests, fitted.rows.thumbnail)
 
     def link_of(item: Item) -> str:
         if item.path is None or item.source is None:
@@ -161,13 +159,13 @@ def write_pile_page(
             next_to_label,
             shown.small.get,
             about,
-            pictures.source,
+            shown.large,
             link_of,
             summary.about_strangers(),
             partial(shown.prepare, large=True),
         )
         write_page(path, page)
-    pictures.remove_others()
+    shown.remove_others()
 
 
 def write_page(path: Path, page: PilePage) -> None:

@@ -1,8 +1,5 @@
 """What encodes: onnxruntime and torch give the same features; which of them did is said and kept."""
 
-import errno
-import io
-import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +12,7 @@ import torch
 from PIL import Image
 
 from semishot.errors import InputError
-from semishot.sorter import embedding, large_pictures
+from semishot.sorter import embedding
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
@@ -23,7 +20,6 @@ from semishot.sorter.encoders import runtimes
 from semishot.sorter.encoders.image_encoder import open_encoder
 from semishot.sorter.encoders.packaged import KNOWN
 from semishot.sorter.encoders.runtimes import Batches, OneByOne, open_runtime
-from semishot.sorter.large_pictures import EarlyPictures, LargePictures
 from semishot.sorter.listing import Item
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
@@ -259,78 +255,6 @@ def test_a_device_that_is_not_here_is_refused_before_anything_is_read(encoder, r
     check_device("auto")
     with pytest.raises(InputError, match="no device"):
         check_device("cuda:99")
-
-
-@pytest.fixture
-def kept(tmp_path):
-    (tmp_path / "out").mkdir()
-    pictures = EarlyPictures(tmp_path / "out")
-    yield pictures
-    pictures.close()
-
-
-@pytest.fixture
-def keeping(encoder, tmp_path, kept):
-    """Embeds images, and keeps pictures of them."""
-
-    def embedded(items):
-        cache = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
-        here = partial(in_this_process, "cpu", keep=kept)
-        return embed(items, encoder, cache, tmp_path / "rows.npy", here)
-
-    return embedded
-
-
-def test_a_picture_made_beforehand_is_the_one_that_is_made_later(keeping, kept, tmp_path):
-    """Bit by bit, of an image that is decoded at the right size; others are left for later."""
-    items = photographs(tmp_path / "pile", 2, (2000, 1500))
-    items += photographs(tmp_path / "other", 1, (3000, 800))
-    rows = keeping(items)
-    assert kept.left == large_pictures.MOST_EARLY - 2
-    assert list((tmp_path / "out").iterdir()) == []  # a name for each: looking for it takes longer
-    digests = dict(zip(rows.items, rows.digests, strict=True))
-    later = LargePictures(tmp_path / "out", digests)
-    pictures = LargePictures(tmp_path / "out", digests, kept.of)
-    for item in items[:2]:
-        assert pictures.wanted(item)
-        assert kept.of(digests[item]) == pictures.make(item) == later.make(item)
-        assert (tmp_path / "out" / pictures.source(item)).read_bytes() == later.make(item)
-    assert kept.of(digests[items[2]]) == b""
-    assert pictures.make(items[2]) == later.make(items[2]) != b""
-    (tmp_path / "out/pictures" / f"{'0' * 32}.jpg").write_bytes(b"of an image that is not shown")
-    pictures.remove_others()
-    assert len(list((tmp_path / "out/pictures").iterdir())) == 2
-
-
-@pytest.mark.parametrize("limit", ["MOST_EARLY", "MOST_BYTES_EARLY"])
-def test_only_so_many_pictures_are_made_beforehand(tmp_path, monkeypatch, request, limit):
-    monkeypatch.setattr(large_pictures, limit, 1)
-    monkeypatch.setattr(embedding, "most_threads", lambda: 1)
-    keeping, kept = (request.getfixturevalue(name) for name in ("keeping", "kept"))
-    rows = keeping(photographs(tmp_path / "pile", 3, (2000, 1500)))
-    assert [bool(kept.of(digest)) for digest in rows.digests] == [True, False, False]
-
-
-@pytest.mark.parametrize("fails", ["open", "write", "half"])
-def test_pictures_that_find_no_room_on_the_disk_are_made_later(
-    keeping, kept, tmp_path, monkeypatch, fails
-):
-    class Full(io.BytesIO):
-        def write(self, data):
-            if fails == "write":
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return super().write(data[: len(data) // 2])
-
-    def full(folder):
-        if fails == "open":
-            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-        return Full()
-
-    monkeypatch.setattr(large_pictures, "without_name", full)
-    rows = keeping(photographs(tmp_path / "pile", 2, (2000, 1500)))
-    assert len(rows.items) == 2
-    assert kept.left == 0
-    assert [kept.of(digest) for digest in rows.digests] == [b"", b""]
 
 
 def test_threads_decode_while_the_runtime_is_opened(run, tmp_path, monkeypatch):

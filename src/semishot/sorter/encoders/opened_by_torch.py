@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 
 from semishot.data.framing import Framing, Ink, Whole
@@ -112,7 +113,7 @@ def _assembled(
     if features is None:
         with torch.inference_mode():
             features = module(torch.zeros(1, *shape, dtype=torch.uint8)).shape[-1]
-    whole = hashlib.sha256(f"{type(framing).__name__} {asdict(framing)} {shape}".encode())
+    whole = hashlib.sha256(f"{type(framing).__name__} {structs.asdict(framing)} {shape}".encode())
     for key, tensor in sorted(module.state_dict().items()):
         whole.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
         whole.update(np.ascontiguousarray(tensor.numpy()).data)
