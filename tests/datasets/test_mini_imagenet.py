@@ -421,7 +421,10 @@ PIXELS = np.zeros((12, 84, 84, 3), np.uint8)
 PICKLE_DAMAGE = {
     "keys": ({"data": 1, "labels": 2}, "holds data, labels, not image_data and class_dict"),
     "list": ([1], "holds list, not image_data"),
-    "dtype": (with_changed(image_data=PIXELS.astype(np.float32)), "image_data is float32 .* not uint8"),
+    "dtype": (
+        with_changed(image_data=PIXELS.astype(np.float32)),
+        "image_data is float32 .* not uint8",
+    ),
     "shape": (with_changed(image_data=PIXELS[:, :42]), r"uint8 \(12, 42, 84, 3\), not uint8 \(I"),
     "short": (with_changed(image_data=PIXELS[:11]), "class_dict names an image beyond the 11"),
     "no dict": (with_changed(class_dict=[1]), "cannot read .*train.pkl"),

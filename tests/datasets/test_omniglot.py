@@ -409,3 +409,33 @@ def test_real_omniglot_is_the_published_one(real: ImagePool) -> None:
 def test_real_ink_is_positive_and_sparse(real: ImagePool) -> None:
     assert 0.02 < real.images.mean() / 255 < 0.2
     assert (real.images.max(axis=(1, 2, 3)) > 100).all()  # no drawing is blank
+
+
+DRAWN = np.array(
+    [
+        [0, 0, 255, 255, 0, 0, 0],
+        [0, 255, 255, 0, 0, 0, 255],
+        [0, 255, 0, 0, 0, 255, 255],
+        [255, 255, 0, 0, 255, 255, 0],
+        [255, 0, 0, 255, 255, 0, 0],
+    ],
+    np.uint8,
+)
+SHADED = (np.arange(35).reshape(5, 7) ** 2 * 37 % 251).astype(np.uint8)
+
+
+def test_cubic_reduction_gives_opencvs_numbers():
+    """Of version 5.0.0: `cv2.resize(image, (3, 3), interpolation=cv2.INTER_CUBIC)`, 5x7 pixels to 3x3."""
+    drawn, shaded = (
+        omniglot.reduced(Image.fromarray(image), "cubic", 3).astype(int)
+        for image in (DRAWN, SHADED)
+    )
+    assert drawn.tolist() == [[34, 175, 14], [203, 0, 255], [149, 175, 30]]
+    expected = np.array([[33, 117, 133], [83, 151, 98], [162, 190, 131]])
+    assert np.abs(shaded - expected).max() <= 1
+
+
+def test_antialiased_reduction_is_pillows_bicubic():
+    image = Image.fromarray(SHADED)
+    expected = np.asarray(image.resize((3, 3), Image.Resampling.BICUBIC))
+    assert (omniglot.reduced(image, "antialiased", 3) == expected).all()

@@ -9,7 +9,6 @@ import shutil
 import stat
 import sys
 import tarfile
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -169,11 +168,6 @@ def write_whole_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
 def create(path: Path) -> io.BufferedRandom:
     """Open a new file for writing; FileExistsError if there is anything of this name."""
     return path.open("x+b")
-
-
-def without_name(folder: Path) -> io.FileIO:
-    """A file in `folder` that is gone when it is closed or its process ends."""
-    return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 
 def append_line(path: Path, text: str) -> None:
