@@ -39,7 +39,7 @@ clean:
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(INSTALL) -e .[dev,docs,plots,tensorboard,photos,heic,onnx,ray,label]
+	$(INSTALL) -e .[dev,docs,tensorboard,photos,heic,onnx,ray,label]
 	touch $@
 
 .venv/docs-ready: .venv/demo-ready

@@ -22,7 +22,7 @@ from semishot.datasets import tiered_imagenet
 from semishot.datasets.tiered_imagenet import TABLE4, class_list, describe, prepare
 from semishot.errors import InputError
 from semishot.paper import presets
-from semishot.report.results import results_markdown
+from semishot.report.results_page import results_markdown
 from semishot.training.result_files import read_records
 from support.ilsvrc import write_class_tars, write_tar, write_tree
 from support.images import encoded

@@ -21,9 +21,9 @@ from semishot.data.pool import ImageClass, ImagePool, changed_classes, open_pool
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.paper import jobs, plan
-from semishot.report import results
+from semishot.report import results_page as results
 from semishot.report.page import as_html
-from semishot.report.reading import read_results
+from semishot.report.sections import read_results
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder

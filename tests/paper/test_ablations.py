@@ -8,7 +8,7 @@ from semishot.errors import InputError
 from semishot.paper import ablations, reproduce
 from semishot.paper import published as paper
 from semishot.paper.requests import AblationRequest, TableRequest
-from semishot.report.ablation_tables import cell_of
+from semishot.report.other_tables import cell_of
 from semishot.training.requests import Where
 from support.presets import shorten
 

@@ -15,8 +15,8 @@ from semishot.paper import masks, presets
 from semishot.paper import published as paper
 from semishot.paper.jobs import Site
 from semishot.paper.requests import MasksRequest
-from semishot.report import mask_tables
-from semishot.report.rendering import as_markdown
+from semishot.report import figures
+from semishot.report.render import as_markdown
 from semishot.training.config import Member, Recipe
 from semishot.training.evaluation import open_fleet
 from semishot.training.requests import Where
@@ -126,41 +126,34 @@ def test_every_run_is_measured_on_its_own_episodes(fleet, tiny_root):
     assert sum(histogram["others"]) == 5 * 3 * 2
 
 
-def test_the_summary_is_the_mean_and_standard_error_over_splits(fleet, tiny_root):
+def test_the_table_has_the_mean_and_standard_error_over_splits(fleet, tiny_root):
     found = masks.mask_records([fleet], SHAPE, tiny_root, CPU, episodes=5)
-    told = mask_tables.score_summaries(found)
-    assert [(t.model, t.score) for t in told] == [
-        ("masked_soft_kmeans", "mask"),
-        ("distractor_cluster", "cluster"),
-        *((model, "distance") for model in paper.TRAINED),
+    rows = figures.masks_grid(found).rows
+    assert [tuple(row[1:3]) for row in rows] == [
+        ("Masked Soft k-Means", "mask"),
+        ("Soft k-Means + Cluster", "distractor cluster's probability"),
+        *((paper.title(model), "distance to the nearest prototype") for model in paper.TRAINED),
     ]
     pair = [r["tells_distractors"]["mask"]["auroc"] for r in found if "mask_histogram" in r]
-    assert np.isclose(told[0].auroc.value, sum(pair) / 2)
-    assert np.isclose(told[0].auroc.error, abs(pair[0] - pair[1]) / 2)  # ddof = 1
+    assert np.isclose(rows[0][4].value, sum(pair) / 2)
+    assert np.isclose(rows[0][4].error, abs(pair[0] - pair[1]) / 2)  # ddof = 1
 
 
 def test_runs_of_other_settings_are_no_further_splits():
     kinds = [{}, {"updates": 7}, {"updates": 7, "recipe": {"filters": 4}}]
     found = [mask_record(**kind, split_seed=seed) for kind in kinds for seed in (0, 1)]
-    assert [t.splits for t in mask_tables.score_summaries(found)] == [2, 2, 2]
-    first, second, third = (t.preset for t in mask_tables.score_summaries(found))
+    (first, *_), (second, *_), (third, *_) = rows = figures.masks_grid(found).rows
+    assert [row[3] for row in rows] == [2, 2, 2]
     assert first == "ren2018, 20,000 updates"
     assert second.startswith("ren2018, 7 updates")
     assert "filters 4" in third
-    assert [t.preset for t in mask_tables.score_summaries(found[:2])] == ["ren2018"]
-    assert mask_tables.masks_command(found[:2]).endswith("--preset ren2018 --splits 2")
-    assert mask_tables.masks_command(found[2:4]).endswith("--splits 2 --updates 7")
-    assert mask_tables.masks_section(found[2:4]).title.endswith("finds distractors, 7 updates")
-    assert mask_tables.masks_section(found[:2]).title.endswith("finds distractors")
-
-
-def test_whose_mask_values_are_counted_together_is_said():
-    kinds = [{}, {"updates": 7}]
-    found = [mask_record(**kind, split_seed=seed) for kind in kinds for seed in (0, 1)]
-    section = mask_tables.masks_section(found[:2])
-    assert section.findings[0].startswith("Counted together over 2 runs of ren2018, ")
-    assert section.charts[0].title == "Mask values, 2 runs of ren2018 together"
-    both = mask_tables.masks_section(found[:3]).charts[0].title
+    assert [row[0] for row in figures.masks_grid(found[:2]).rows] == ["ren2018"]
+    assert figures.masks_command(found[:2]).endswith("--preset ren2018 --splits 2")
+    assert figures.masks_command(found[2:4]).endswith("--splits 2 --updates 7")
+    section = figures.masks_section(found[:2])
+    assert section.findings[0].startswith("Over 2 runs of ren2018, ")
+    assert section.charts[0].title == "Mask values, 2 runs of ren2018"
+    both = figures.masks_section(found[:3]).charts[0].title
     assert "2 runs of ren2018, 20,000 updates and 1 run of ren2018, 7 updates" in both
 
 
@@ -174,12 +167,12 @@ def test_figure_masks_by_command_draws_prints_and_publishes(
     out = capsys.readouterr().out
     assert "distractor cluster's probability" in out
     assert "Sarle's bimodality coefficient" in out
-    assert (tmp_path / "figure-masks.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figure-masks.svg").read_text(encoding="utf-8").startswith("<svg ")
     text = (tmp_path / "results" / "glyphs" / "figure-masks.json").read_text(encoding="utf-8")
     published = json.loads(text)
     assert len(published) == 6
     assert {r["kind"] for r in published} == {"masks"}
-    section = as_markdown(mask_tables.masks_section(published))
+    section = as_markdown(figures.masks_section(published))
     assert "| ren2018 | Masked Soft k-Means | mask | 2 |" in section
 
 

@@ -18,7 +18,7 @@ from semishot.network.protonet import ProtoNet
 from semishot.paper import jobs, plan, presets, published, reproduce
 from semishot.paper.jobs import Site
 from semishot.paper.requests import TableRequest
-from semishot.report import tables
+from semishot.report import paper_tables
 from semishot.training import fleet_table, fleet_training, fleets, loop, observer
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.requests import EPISODES, FleetRequest
@@ -77,7 +77,7 @@ def test_table1_has_ten_cells_at_both_m_for_every_split(finished):
     expected = itertools.product(measured, (5, 10), (0, 1))
     assert sorted(map(key, records)) == sorted((m, h, u, s) for (m, h), u, s in expected)
     for m in (5, 10):
-        cells = tables.cells(records, 1, m)
+        cells = paper_tables.cells(records, 1, m)
         assert len(cells) == 10
         assert all(cell.splits == 2 for cell in cells.values())
 

@@ -14,12 +14,12 @@ from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
-from semishot.paper import published_baselines, table5
+from semishot.paper import published, table5
 from semishot.paper.authors_network import authors_network
 from semishot.paper.requests import Table5Request
 from semishot.paper.table5 import FeatureKind
-from semishot.report import baseline_tables
-from semishot.report.rendering import as_markdown, shown
+from semishot.report import other_tables
+from semishot.report.render import as_markdown, shown
 from semishot.system import progress
 from semishot.training import classification
 from semishot.training.classification import ClassificationRequest
@@ -59,10 +59,10 @@ def test_the_published_cells_are_the_papers():
         classifier, features, *numbers = line.split()
         for column, mean, error in zip(COLUMNS, numbers[::2], numbers[1::2], strict=True):
             for name in {classifier, classifier.replace("logistic", "adam_logistic")}:
-                cell = published_baselines.published_cell(*column, name, features)
+                cell = published.published_baseline(*column, name, features)
                 assert (cell.mean, cell.error) == (float(mean), float(error))
                 if features == "random":
-                    own = published_baselines.published_cell(*column, name, "authors_random")
+                    own = published.published_baseline(*column, name, "authors_random")
                     assert own == cell
 
 
@@ -84,7 +84,7 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
         assert found[e] == right / 12
 
 
-@pytest.mark.parametrize("classifier", published_baselines.CLASSIFIERS)
+@pytest.mark.parametrize("classifier", published.CLASSIFIERS)
 def test_how_many_episodes_are_taken_together_changes_nothing(tiny_pool, monkeypatch, classifier):
     images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
     random = FeatureKind(
@@ -135,9 +135,9 @@ def test_the_authors_random_network_is_one_for_all_splits(
     assert all(w.equal(e) for w, e in zip(theirs, expected, strict=True))
     rows = {(r["model"], r["features"], r["split_seed"]) for r in found}
     assert len(rows) == len(found) == 3 * 2 * 3
-    section = as_markdown(baseline_tables.table5_section(found))
+    section = as_markdown(other_tables.table5_section(found))
     assert "| 1-NN CNN rnd, the authors' |" in section
-    assert "the one random network that the authors' code draws" in section
+    assert "the one network that the authors' code draws" in section
     assert "--features random authors_random --splits 3" in section
 
 
@@ -151,7 +151,7 @@ def test_photographs_have_two_shots_and_four_tenths_labeled(
     assert {r["shot"] for r in found} == {1, 5}
     assert {r["query"] for r in found} == {5}
     assert {r["recipe"].get("labeled_fraction") for r in found} == {None, 0.4}
-    grid = baseline_tables.table5_grid(found)
+    grid = other_tables.table5_grid(found)
     assert grid.header.count("paper") == 2
     row = [shown(cell) for cell in grid.rows[0]]
     assert row[0] == "1-NN Pixel"
@@ -164,13 +164,13 @@ def test_the_table_shows_mean_interval_error_and_difference():
         baseline(split_seed=seed, accuracy=accuracy, accuracy_ci95=0.004)
         for seed, accuracy in enumerate((0.40, 0.44))
     ]
-    (row,) = baseline_tables.table5_grid(found).rows
+    (row,) = other_tables.table5_grid(found).rows
     ours, paper = (
         ["42.00 ± 0.40", "± 2.00"],
         ["40.39 ± 0.36", f"+1.61 (z {1.61 / 4.1296**0.5:+.1f})"],
     )
     assert [shown(cell) for cell in row] == ["1-NN Pixel", "2", *ours, *paper]
-    (cell,) = json.loads(baseline_tables.table5_as_json(found))
+    (cell,) = json.loads(other_tables.table5_as_json(found))
     assert cell["accuracy"] == pytest.approx(0.42)
     assert cell["paper_accuracy"] == pytest.approx(0.4039)
 
@@ -179,21 +179,21 @@ def test_a_row_that_was_measured_at_one_shot_stays_in_its_columns():
     photos = {"dataset": "mini-imagenet", "accuracy": 0.3}
     both = [baseline(shot=shot, **photos) for shot in (1, 5)]
     alone = baseline(shot=5, features="random", **photos)
-    grid = baseline_tables.table5_grid([*both, alone])
+    grid = other_tables.table5_grid([*both, alone])
     row = [shown(cell) for cell in grid.rows[1]]
     assert row[:2] == ["1-NN CNN rnd", "1"]
     assert (row[2], row[6]) == ("-", "30.00 ± 1.00")
     assert (row[4], row[8]) == ("24.03 ± 0.38", "27.54 ± 0.42")
-    assert "1-NN CNN rnd" in as_markdown(baseline_tables.table5_section([*both, alone]))
+    assert "1-NN CNN rnd" in as_markdown(other_tables.table5_section([*both, alone]))
 
 
 def test_the_command_of_a_table_measures_that_table():
-    assert classification.AUTHORS_RECIPE.updates == baseline_tables.USUAL_UPDATES
+    assert classification.AUTHORS_RECIPE.updates == other_tables.USUAL_UPDATES
     kinds = [("pixels", 0), ("random", 0), ("pretrained", 4000)]
     whole = [baseline(features=f, updates=u, split_seed=s) for f, u in kinds for s in range(10)]
-    assert baseline_tables.table5_command(whole) == "semishot reproduce table5 --dataset omniglot"
+    assert other_tables.table5_command(whole) == "semishot reproduce table5 --dataset omniglot"
     short = [baseline(features="pretrained", updates=7, split_seed=s) for s in range(2)]
-    assert baseline_tables.table5_command(short) == (
+    assert other_tables.table5_command(short) == (
         "semishot reproduce table5 --dataset omniglot --features pretrained --splits 2 --updates 7"
     )
 
@@ -207,7 +207,7 @@ def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monk
     assert "LR, converged CNN rnd" in out
     published = read_records(tmp_path / "results" / "glyphs" / "table5.json")
     assert len(published) == 6
-    section = as_markdown(baseline_tables.table5_section(published))
+    section = as_markdown(other_tables.table5_section(published))
     assert "## Table 5 (glyphs, 5-way)" in section
     assert "scale bug" not in section
     main([*command, "--with-scale-bug", "--json"])

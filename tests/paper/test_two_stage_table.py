@@ -12,7 +12,8 @@ from semishot.data.episodes import EpisodeShape
 from semishot.paper import jobs, presets, published, reproduce
 from semishot.paper.jobs import Site
 from semishot.paper.requests import TableRequest
-from semishot.report import grouping, rendering, table_sections, tables
+from semishot.report import other_tables, paper_tables, render
+from semishot.report.sections import tables_and_figures
 from semishot.training import pretraining
 from semishot.training.fleets import load_model
 from semishot.training.result_files import publish, read_records
@@ -100,17 +101,16 @@ def test_other_settings_at_test_are_measured_without_training(
     monkeypatch.setattr(pretraining, "train_classifiers", lambda *_: pytest.fail("it trained"))
     again = table1(tiny_pool, tmp_path / "runs", models=("cosine_kmeans",))
     assert all(r["at_test"] == {"steps": 3, "scale": 12.0} for r in again)
-    groups = grouping.group({"a": records})  # no longer by the preset
-    assert {r["model"] for _, r in groups.others} == {"cosine_kmeans"}
-    section = rendering.as_text(grouping.others_section(groups.others))
+    _, _, others = tables_and_figures({"a": records})  # no longer by the preset
+    assert {r["model"] for _, r in others} == {"cosine_kmeans"}
+    section = render.as_text(other_tables.others_section(others))
     assert "at test steps 10, at test scale 8.0" in section
 
 
 def test_it_is_a_table_of_the_report(records, tmp_path):
-    groups = grouping.group({"a": records})
-    assert not groups.others
-    (group,) = groups.tables
-    text = rendering.as_text(table_sections.table_section(group.name, group.table, group.records))
+    (group,), _, others = tables_and_figures({"a": records})
+    assert not others
+    text = render.as_text(paper_tables.table_section(group.name, group.table, group.records))
     assert "Cosine k-Means" in text
     publish(records, tmp_path / "published.json")
     again = read_records(tmp_path / "published.json")
@@ -135,20 +135,20 @@ def test_published_numbers_of_later_methods_stand_beside_ours(records):
         if r["model"] == "cosine_kmeans" and r["unlabeled"] == 5
         for model in ("label_propagation", "prwn")
     ]
-    section = table_sections.table_section("table2", table, shown)
-    text = rendering.as_text(section)
+    section = paper_tables.table_section("table2", table, shown)
+    text = render.as_text(section)
     assert "52.78 (TPN-semi)       -2.78" in text
     assert "50.43 (TPN-semi)       -0.43" in text
     assert "50.89 (PRWN)" in text
-    assert section.comparison == ""  # it counts the paper's cells alone
-    cells = json.loads(tables.table_as_json(table, shown))
+    assert not any("agree" in finding for finding in section.findings)  # the paper's cells alone
+    cells = json.loads(paper_tables.table_as_json(table, shown))
     (cell,) = [c for c in cells if (c["model"], c["distractors"]) == ("prwn", 0)]
     assert (cell["published_accuracy"], cell["published_by"]) == (0.5089, "PRWN")
 
 
 def test_the_preset_for_photographs_is_the_recipe_that_was_chosen():
-    """`experiments/second_generation/log.json` has it in full."""
-    path = Path(__file__).parents[2] / "experiments" / "second_generation" / "log.json"
+    """`experiments/evidence/two_stage.json` has it in full."""
+    path = Path(__file__).parents[2] / "experiments" / "evidence" / "two_stage.json"
     chosen = json.loads(path.read_text(encoding="utf-8"))["recipe"]
     preset = presets.preset("two-stage", "mini-imagenet")
     recipe, first = preset.recipe, preset.recipe.first

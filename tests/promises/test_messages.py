@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from semishot import refine
-from semishot.report import tables
+from semishot.report import paper_tables
 from semishot.training import update
 from support.commands import refusal
 from support.records import record
@@ -32,7 +32,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsy
 
 def test_a_cell_with_a_split_twice_is_refused():
     with pytest.raises(ValueError, match="two records of split seed 0; remove one"):
-        tables.cell([record(), record()])
+        paper_tables.measured([record(), record()])
 
 
 def test_a_run_beyond_the_fleet_is_refused():

@@ -19,7 +19,7 @@ from semishot.data.pool import open_pool, save_pool
 from semishot.datasets import tiered_imagenet
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.report import results
+from semishot.report import results_page as results
 from semishot.report.page import write_report
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache

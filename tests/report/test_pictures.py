@@ -1,19 +1,20 @@
 """Pictures: what they show is what the model does, and every wrong use is one line."""
 
-import sys
-from dataclasses import replace
+import base64
+import io
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.splits import all_labeled
-from semishot.errors import InputError
 from semishot.network.protonet import take_run
-from semishot.paper import scenes
-from semishot.paper.requests import SceneRequest
+from semishot.paper.requests import EpisodeRequest
+from semishot.paper.viewed_episode import ViewedEpisode, view_episode
 from semishot.report import pictures
 from semishot.training.config import Member, Recipe
 from support.commands import refusal
@@ -21,7 +22,6 @@ from support.fleets import fleet_config, save_untrained
 
 RECIPE = Recipe(updates=2, filters=4, init_std=0.1)
 SHAPE = EpisodeShape(way=3, shot=2, query=4, unlabeled=5, distractors=2)
-PNG = b"\x89PNG"
 
 
 @pytest.fixture
@@ -31,45 +31,49 @@ def fleet(tiny_pool, tmp_path):
     return tmp_path / "fleet", save_untrained(tmp_path / "fleet", config), members
 
 
-def test_a_scene_is_the_episode_and_the_predictions_of_the_model(fleet, tiny_pool, tiny_root):
+def test_a_viewed_episode_is_the_episode_and_the_predictions_of_the_model(
+    fleet, tiny_pool, tiny_root
+):
     folder, model, _ = fleet
-    scene = scenes.scene_of(SceneRequest(str(folder), None, SHAPE, 7, 11, 1), tiny_root)
+    view = view_episode(EpisodeRequest(str(folder), None, SHAPE, 7, 11, 1), tiny_root)
     images = all_labeled(tiny_pool.of_split("test"))
     drawn = sample_episodes(images, SHAPE, Stream(7, "test"), 11, 1)
-    assert np.array_equal(scene.support[2, 1], tiny_pool.images[drawn.support[0, 5]])
-    assert np.array_equal(scene.unlabeled[4, 3], tiny_pool.images[drawn.unlabeled[0, 23]])
-    assert np.array_equal(scene.query[1, 3], tiny_pool.images[drawn.query[0, 7]])
+    assert np.array_equal(view.support[2, 1], tiny_pool.images[drawn.support[0, 5]])
+    assert np.array_equal(view.unlabeled[4, 3], tiny_pool.images[drawn.unlabeled[0, 23]])
+    assert np.array_equal(view.query[1, 3], tiny_pool.images[drawn.query[0, 7]])
     single = take_run(model, 1)
     with torch.no_grad():
         points = single.embed(torch.from_numpy(tiny_pool.images[drawn.images]))
         predicted = single.score(points, SHAPE).argmax(-1)[0].reshape(3, 4)
-    assert np.array_equal(scene.after, predicted.numpy())
-    assert np.allclose(scene.prototypes[0], scene.points[0].mean(1))
-    d = ((scene.points[1].reshape(25, 1, -1) - scene.prototypes[0]) ** 2).sum(-1)  # (U, N)
+    assert np.array_equal(view.after, predicted.numpy())
+    assert np.allclose(view.prototypes[0], view.points[0].mean(1))
+    d = ((view.points[1].reshape(25, 1, -1) - view.prototypes[0]) ** 2).sum(-1)  # (U, N)
     with torch.no_grad():
         mask = single.refiner.mask_of(torch.from_numpy(d)[None].float())[0].numpy()
     shares = np.exp(-d) / np.exp(-d).sum(1, keepdims=True)
-    assert np.allclose(scene.weights.ravel(), (shares * mask).sum(1), atol=1e-4)
-    assert "Masked Soft k-Means" in scene.title
+    assert np.allclose(view.weights.ravel(), (shares * mask).sum(1), atol=1e-4)
+    assert "Masked Soft k-Means" in view.title
 
 
 def test_pixels_are_classified_by_their_nearest_mean(tiny_pool, tiny_root):
-    scene = scenes.scene_of(SceneRequest("pixels", "glyphs", SHAPE), tiny_root)
-    support, query = (part.reshape(3, -1, 784) / 255 for part in (scene.support, scene.query))
+    view = view_episode(EpisodeRequest("pixels", "glyphs", SHAPE), tiny_root)
+    support, query = (part.reshape(3, -1, 784) / 255 for part in (view.support, view.query))
     for row in range(3):
         for column in range(4):
             gaps = [((query[row, column] - own.mean(0)) ** 2).sum() for own in support]
-            assert scene.after[row, column] == np.argmin(gaps)
-    assert np.array_equal(scene.before, scene.after)
+            assert view.after[row, column] == np.argmin(gaps)
+    assert np.array_equal(view.before, view.after)
 
 
-def test_the_two_directions_are_those_of_greatest_variance():
+def test_the_plane_is_that_of_greatest_variance_at_one_scale():
     points = np.random.default_rng(0).normal(size=(60, 5)) * [1, 9, 2, 5, 3]
-    center, directions = pictures.principal_axes(points)
+    (flat,) = pictures.plane([points])
     values, vectors = np.linalg.eigh(np.cov(points.T))
-    assert np.allclose(center, points.mean(0))
-    for direction, expected in zip(directions, vectors.T[np.argsort(values)[::-1]], strict=False):
-        assert np.isclose(abs(direction @ expected), 1)
+    expected = (points - points.mean(0)) @ vectors.T[np.argsort(values)[::-1]][:2].T  # (P, 2)
+    ratios = np.ptp(flat, axis=0) / np.ptp(expected, axis=0)
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-3)
+    assert (flat.min(0) > [20, 30]).all()
+    assert (flat.max(0) < [660, 500]).all()
 
 
 @pytest.mark.parametrize(
@@ -77,17 +81,43 @@ def test_the_two_directions_are_those_of_greatest_variance():
     [SHAPE, EpisodeShape(way=7, query=1, unlabeled=1), EpisodeShape(way=2, unlabeled=0)],
 )
 def test_both_pictures_are_drawn_for_episodes_of_any_shape(fleet, tiny_root, tmp_path, shape):
-    scene = scenes.scene_of(SceneRequest(str(fleet[0]), shape=shape, run=1), tiny_root)
-    for name, draw in (("e.png", pictures.draw_episode), ("r.png", pictures.draw_refinement)):
-        draw(scene, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(PNG)
+    view = view_episode(EpisodeRequest(str(fleet[0]), shape=shape, run=1), tiny_root)
+    for make in (pictures.episode_picture, pictures.refinement_picture):
+        pictures.write_picture(make(view), tmp_path / "p.svg")
+        drawn = ElementTree.parse(tmp_path / "p.svg").getroot()
+        assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "nan" not in (tmp_path / "p.svg").read_text(encoding="utf-8")
 
 
-def test_color_images_are_shown_in_color(tiny_root, tmp_path):
-    scene = scenes.scene_of(SceneRequest("pixels", "glyphs", SHAPE), tiny_root)
-    parts = {k: getattr(scene, k).repeat(3, 2) for k in ("support", "unlabeled", "query")}
-    pictures.draw_episode(replace(scene, **parts), tmp_path / "color.svg")
-    assert "<svg" in (tmp_path / "color.svg").read_text(encoding="utf-8")
+def hand_made(channels: int = 1) -> ViewedEpisode:
+    generator = np.random.default_rng(0)
+    support, unlabeled, query = (
+        generator.integers(0, 256, (*shape, channels, 6, 5), dtype=np.uint8)
+        for shape in ((2, 1), (3, 2), (2, 2))
+    )
+    nothing = np.zeros((1, 1, 1))
+    return ViewedEpisode(
+        "title", support, unlabeled, query, np.array([[0, 1], [0, 1]]), np.array([[0, 0], [0, 1]]),
+        np.array([[1.0, 0.5], [0.25, 1.2], [0.0, 0.004]]), (nothing,) * 3, (nothing[0],) * 2,
+    )  # fmt: skip
+
+
+def test_an_episode_shows_its_images_its_weights_and_its_predictions():
+    picture = pictures.episode_picture(hand_made())
+    assert picture.title == "title: 2 of 4 queries right before refinement, 3 after"
+    support, pile, query = picture.tiles[:2], picture.tiles[2:8], picture.tiles[8:]
+    assert [tile.about for tile in support] == ["labeled, class 1", "labeled, class 2"]
+    assert [tile.caption for tile in query] == ["1 ✓", "2→1 ✓", "1 ✗", "2 ✓"]
+    assert [tile.tone for tile in query] == ["above", "above", "below", "above"]
+    shares = sorted(tile.caption for tile in pile)
+    assert shares == ["+ 100 %", "+ 100 %", "+ 25 %", "+ 50 %", "− 0 %", "− 0 %"]
+    pixels = Image.open(io.BytesIO(base64.b64decode(support[0].source.partition(",")[2])))
+    assert np.array_equal(np.array(pixels), 255 - hand_made().support[0, 0, 0])  # ink on paper
+
+
+def test_photographs_are_jpegs():
+    tiles = pictures.episode_picture(hand_made(channels=3)).tiles
+    assert all(tile.source.startswith("data:image/jpeg;base64,") for tile in tiles)
 
 
 def test_show_by_command_prints_the_name_of_the_picture(
@@ -96,17 +126,10 @@ def test_show_by_command_prints_the_name_of_the_picture(
     monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
     monkeypatch.chdir(tmp_path)
     main(["show", "episode", "--model", "pixels", "--dataset", "glyphs", "--episode", "3"])
-    main(["show", "refinement", "--model", str(fleet[0]), "--run", "1", "--out", "two.pdf"])
-    assert capsys.readouterr().out == "episode.png\ntwo.pdf\n"
-    assert (tmp_path / "episode.png").read_bytes().startswith(PNG)
-    assert (tmp_path / "two.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_without_matplotlib_the_message_says_what_to_install(tiny_root, tmp_path, monkeypatch):
-    scene = scenes.scene_of(SceneRequest("pixels", "glyphs", SHAPE), tiny_root)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"needs matplotlib: pip install 'semishot\[plots\]'"):
-        pictures.draw_episode(scene, tmp_path / "e.png")
+    main(["show", "refinement", "--model", str(fleet[0]), "--run", "1", "--out", "two.svg"])
+    assert capsys.readouterr().out == "episode.svg\ntwo.svg\n"
+    for name in ("episode.svg", "two.svg"):
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith("<svg ")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +144,7 @@ def test_without_matplotlib_the_message_says_what_to_install(tiny_root, tmp_path
         ),
         (
             ["refinement", "--model", "FLEET", "--out", "e.txt"],
-            "cannot draw to 'e.txt': the name must",
+            "cannot draw to 'e.txt': pictures are SVG",
         ),
     ],
 )

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import io
 import json
 import re
 import shutil
@@ -10,17 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from semishot.commands.main import main
 from semishot.paper import published as paper
-from semishot.paper.scenes import Scene
-from semishot.report import charts, gallery, grouping, svg, tables
-from semishot.report.page import MOST_CURVES, make_sections, write_report
-from semishot.report.reading import read_results
-from semishot.report.rendering import shown
+from semishot.report import charts
+from semishot.report import episode_gallery as gallery
+from semishot.report import paper_tables as tables
+from semishot.report.other_tables import others_section
+from semishot.report.page import MOST_CURVES, write_report
+from semishot.report.render import shown
+from semishot.report.sections import make_sections, read_results, tables_and_figures
 from semishot.training.result_files import identity, read_records
 from support.commands import refusal
 from support.presets import shorten
@@ -103,7 +102,7 @@ def test_settings_seeds_versions_device_times_and_commands_are_there(tmp_path):
     page = report(TABLE1, tmp_path / "report.html", "--episodes", "0")
     first, times = read_records(TABLE1)[0], [r["seconds"] for r in read_records(TABLE1)]
     words = [first["device"], first["date"][:10], f"{min(times):.1f} to {max(times):.1f} s"]
-    words += ["0, 1, 2, 3, 4, 5"]
+    words += ["Split seeds 0 to 9"]
     words += [f"{name} {version}" for name, version in first["versions"].items()]
     words += [
         "weight decay 5e-05",
@@ -116,20 +115,18 @@ def test_settings_seeds_versions_device_times_and_commands_are_there(tmp_path):
         re.sub("<.*?>", "", c) for c in re.findall(r'<code class="command">.*?</code>', page)
     ]
     whole = "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 10"
-    assert commands == [whole, *(f"{whole} --models {model}" for model in paper.MODELS)]
+    assert commands == [whole]
 
 
 def test_every_published_record_is_in_a_section():
-    found = read_results(PUBLISHED)
-    out = grouping.group(found.files)
-    assert out.others == []
-    groups = [group.records for group in (*out.tables, *out.figures)]
-    for files in (out.baselines, out.masks, out.ablations):
-        groups += files.values()
-    held = {identity(r) for records in groups for r in records}
-    assert held == {identity(r) for records in found.files.values() for r in records}
-    published = [name for name in paper.TABLES for _ in PUBLISHED.glob(f"*/{name}-*.json")]
-    assert [group.name for group in out.tables] == published
+    results = read_results(PUBLISHED)
+    tables, figures, others = tables_and_figures(results.files)
+    assert others == []
+    accuracies = [r for own in results.files.values() for r in own if r["kind"] == "accuracy"]
+    in_sections = {identity(r) for group in (*tables, *figures) for r in group.records}
+    assert in_sections == {identity(r) for r in accuracies}
+    names = [name for name, _ in make_sections(results, by_file=True)]
+    assert sorted(names) == sorted([*results.files, *results.choices])
 
 
 def test_what_departs_from_its_preset_is_listed_apart_with_what_was_changed(tmp_path):
@@ -145,9 +142,9 @@ def test_what_departs_from_its_preset_is_listed_apart_with_what_was_changed(tmp_
         record(train=record()["train"] | {"way": 9}),
     ]
     name = written(tmp_path / "mine.json", [*changed, *others, record()])
-    out = grouping.group(read_results(name).files)
-    assert [len(group.records) for group in out.tables] == [1]
-    (grid,) = grouping.others_section(out.others).grids
+    tables, _, others = tables_and_figures(read_results(name).files)
+    assert [len(group.records) for group in tables] == [1]
+    (grid,) = others_section(others).grids
     assert len(grid.rows) == 8
     whats = {row[grid.header.index("changed")]: row for row in grid.rows}
     assert set(whats) == {"steps 3", "mask power 2", "training way 9", None}
@@ -158,8 +155,8 @@ def test_a_cell_measured_twice_is_shown_once(tmp_path):
     records = read_records(TABLE1)
     written(tmp_path / "omniglot" / "a.json", [r | {"accuracy": 0.1} for r in records])
     written(tmp_path / "omniglot" / "b.json", records)
-    out = grouping.group(read_results(tmp_path).files)
-    assert [group.records for group in out.tables] == [records]
+    tables, *_ = tables_and_figures(read_results(tmp_path).files)
+    assert [group.records for group in tables] == [records]
 
 
 def test_several_files_and_folders_of_evaluations_make_one_page(tmp_path):
@@ -180,7 +177,7 @@ def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
     found = read_results(PUBLISHED)
     assert len(found.choices) == 1
     assert not any("speed" in name for name in found.files)
-    titles = [section.title for section in make_sections(found)]
+    titles = [section.title for _, section in make_sections(found)]
     assert "How the preset `semishot` was chosen" in titles
 
 
@@ -203,11 +200,11 @@ def test_what_a_training_leaves_beside_results_is_no_result(tiny_root, tmp_path)
 
 def test_demo_leaves_a_report_with_curves_and_episodes(demo):
     runs, out, err = demo
-    assert out.startswith("glyphs, 5-way 1-shot")
+    assert out.startswith("The five models (glyphs, 5-way)")
     assert "report" not in out
     assert f"report: {runs / 'report.html'}\n" in err
     page = (runs / "report.html").read_text(encoding="utf-8")
-    for text in ("Learning curves", "training loss", "glyphs, Masked Soft k-Means, episode 1"):
+    for text in ("Learning curves", "training loss", "glyphs, Masked Soft k-Means: "):
         assert text in page
     assert "paper’s number" not in page  # the paper has no glyphs
     assert page.count("data:image/png;base64,") == 2 * (5 + 30 + 15)
@@ -256,28 +253,30 @@ def test_the_report_from_result_files_loads_no_torch(tmp_path):
 
 
 def test_ticks_are_round_numbers_that_cover_the_range():
-    assert [label for _, label in svg.ticks(0, 25)] == ["0", "5", "10", "15", "20", "25"]
-    assert [label for _, label in svg.ticks(0, 0.31)] == ["0.0", "0.1", "0.2", "0.3"]
-    assert [label for _, label in svg.ticks(100, 200_000)][-1] == "200,000"
+    assert [label for _, label in charts.ticks(0, 25)] == ["0", "5", "10", "15", "20", "25"]
+    assert [label for _, label in charts.ticks(0, 0.31)] == ["0.0", "0.1", "0.2", "0.3"]
+    assert [label for _, label in charts.ticks(100, 200_000)][-1] == "200,000"
     for low, high in ((0.0, 1e-9), (41.3, 41.4), (0.0, 7e5)):
-        assert 2 <= len(svg.ticks(low, high)) <= 11
+        assert 2 <= len(charts.ticks(low, high)) <= 11
 
 
 def test_a_chart_draws_each_point_where_it_belongs():
     line = charts.Line("one", 2, [(0, 10.0), (5, 20.0)], [1.0, 2.0])
-    chart = svg.Drawing(charts.Chart("title", "x", "y", [line]))
+    chart = charts.Drawing(charts.Chart("title", "x", "y", [line]))
     assert chart.y_range[0] <= 9 < 22 <= chart.y_range[1]  # the ends of the error bars
     low, high = chart.y_range
-    y = svg.BOTTOM - (svg.BOTTOM - svg.TOP) * (10 - low) / (high - low)
-    assert chart.path(line).startswith(f"M{float(svg.LEFT)} {round(y, 1)}L{float(svg.RIGHT)} ")
+    y = charts.BOTTOM - (charts.BOTTOM - charts.TOP) * (10 - low) / (high - low)
+    assert chart.path(line).startswith(
+        f"M{float(charts.LEFT)} {round(y, 1)}L{float(charts.RIGHT)} "
+    )
     assert chart.bars(line).count("M") == 4
-    assert chart.marks(line).count(svg.MARKS[2]) == 2
+    assert chart.marks(line).count(charts.MARKS[2]) == 2
 
 
 def test_one_value_and_equal_values_can_be_drawn():
     for points in ([(3.0, 0.5)], [(0.0, 0.0), (1.0, 0.0)]):
         line = charts.Line("", 0, points)
-        chart = svg.Drawing(charts.Chart("", "", "", [line], from_zero=True))
+        chart = charts.Drawing(charts.Chart("", "", "", [line], from_zero=True))
         assert "nan" not in chart.path(line)
         assert chart.x_ticks
         assert chart.y_ticks
@@ -292,7 +291,7 @@ def test_learning_curves_are_means_over_the_splits_of_a_method(demo):
     (folder / "log.jsonl").write_text(text + '{"step": 1001, "lo')  # cut short by a kill
     chart = charts.learning_curves(folder)
     assert [line.label for line in chart.lines] == [paper.MODELS[m] for m in paper.TRAINED]
-    assert [len(line.points) for line in chart.lines] == [charts.POINTS] * 3
+    assert [len(line.points) for line in chart.lines] == [charts.MOST_POINTS] * 3
     assert chart.lines[1].points[0] == (3.0, 3 + 2.5)  # steps 1 to 5, runs 2 and 3
     (folder / "log.jsonl").write_text("")
     assert charts.learning_curves(folder) is None
@@ -312,40 +311,6 @@ def test_many_fleets_are_counted_not_drawn(demo, tmp_path):
 
 
 # Episodes
-
-
-def scene(channels: int = 1) -> Scene:
-    generator = np.random.default_rng(0)
-    support, unlabeled, query = (
-        generator.integers(0, 256, (*shape, channels, 6, 5), dtype=np.uint8)
-        for shape in ((2, 1), (3, 2), (2, 2))
-    )
-    nothing = np.zeros((1, 1, 1))
-    return Scene(
-        "title", support, unlabeled, query, np.array([[0, 1], [0, 1]]), np.array([[0, 0], [0, 1]]),
-        np.array([[1.0, 0.5], [0.25, 1.2], [0.0, 0.004]]), (nothing,) * 3, (nothing[0],) * 2,
-    )  # fmt: skip
-
-
-def test_an_episode_shows_its_images_its_weights_and_its_predictions():
-    found = gallery.as_thumbnails(scene(), "episode 3", "semishot show episode")
-    assert found.title == "title, episode 3"
-    assert found.outcome == "2 of 4 queries are right before refinement, 3 after it."
-    assert [[i.mark for i in row] for row in found.query] == [["1 ✓", "2→1 ✓"], ["1 ✗", "2 ✓"]]
-    assert sorted((i.mark, i.share) for i in found.unlabeled) == sorted(
-        [("+", 100), ("+", 50), ("+", 25), ("+", 100), ("−", 0), ("−", 0)]
-    )
-    uri = found.support[1][0].source
-    with Image.open(
-        io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))
-    ) as image:
-        assert np.array_equal(255 - np.array(image), scene().support[1, 0, 0])
-    assert found.bytes > 12 * len("data:image/png;base64,")
-
-
-def test_photographs_are_jpegs():
-    found = gallery.as_thumbnails(scene(channels=3), "", "")
-    assert found.support[0][0].source.startswith("data:image/jpeg;base64,")
 
 
 def test_what_episodes_lack_is_said(demo, tiny_root, tmp_path, monkeypatch):

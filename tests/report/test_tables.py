@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from semishot.paper import published as paper
-from semishot.report import table_sections, tables
-from semishot.report.curves import curves_grid, curves_section, unlabeled_charts
-from semishot.report.rendering import as_text, shown, tone
-from support.records import record
+from semishot.report import paper_tables as tables
+from semishot.report.figures import curves_grid, mask_chart, unlabeled_charts
+from semishot.report.render import as_text, shown, tone
+from semishot.report.run_tables import records_as_text
+from support.records import masks, record
 
 SPLITS = 3
 TABLE1 = paper.TABLES["table1"]
@@ -46,7 +47,7 @@ def all_records() -> list[dict[str, Any]]:
 
 
 def table_text(records: list[dict[str, Any]]) -> str:
-    return as_text(table_sections.table_section("table1", TABLE1, records))
+    return as_text(tables.table_section("table1", TABLE1, records))
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
@@ -58,7 +59,7 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
 
 def test_a20_standard_error_is_deviation_with_ddof_1_over_sqrt_of_splits():
     values = [0.91, 0.95, 0.96, 0.99]
-    cell = tables.cell([run("soft_kmeans", 0, 5, s, v) for s, v in enumerate(values)])
+    cell = tables.measured([run("soft_kmeans", 0, 5, s, v) for s, v in enumerate(values)])
     mean, error = mean_and_error(values)
     assert cell.mean == pytest.approx(100 * mean)
     assert cell.error == pytest.approx(100 * error)
@@ -67,8 +68,8 @@ def test_a20_standard_error_is_deviation_with_ddof_1_over_sqrt_of_splits():
 
 
 def test_one_split_has_no_spread_and_none_has_no_cell():
-    assert tables.cell([run("soft_kmeans", 0, 5, 0, 0.9)]).error == 0
-    assert tables.cell([]) is None
+    assert tables.measured([run("soft_kmeans", 0, 5, 0, 0.9)]).error == 0
+    assert tables.measured([]) is None
 
 
 @pytest.mark.parametrize("m", [5, 10])
@@ -124,11 +125,8 @@ def test_missing_cells_are_dashes():
 
 def test_a_cell_with_fewer_splits_says_how_many():
     some = [r for r in all_records() if r["model"] != "soft_kmeans" or r["split_seed"] < 2]
-    text = table_text(some)
-    rows = [line for line in text.splitlines() if line.startswith("Soft k-Means   ")]
+    rows = [line for line in table_text(some).splitlines() if line.startswith("Soft k-Means   ")]
     assert [row.count("(2)") for row in rows] == [2, 2]
-    assert "over 3 splits of 600 episodes; 20,000 updates, 64 filters. (n): over n splits" in text
-    assert "(n)" not in table_text(all_records())
 
 
 def test_the_overview_counts_the_cells_of_all_shots():
@@ -140,7 +138,7 @@ def test_the_overview_counts_the_cells_of_all_shots():
         for h in (0, 5)
         for seed in range(SPLITS)
     ]
-    summary = table_sections.table_section("table2", table, records).summary
+    summary = tables.table_section("table2", table, records).summary
     assert shown(summary[3]) == "4 (of 20)"
     assert sum(summary[4:]) == 4
 
@@ -153,16 +151,10 @@ def test_the_command_of_a_table_that_lacks_classes_says_so():
     assert tables.table_command("table3", table, some).endswith(" --partial")
 
 
-def test_findings_are_left_out_where_nothing_was_measured():
-    some = [r for r in all_records() if r["model"] == "masked_soft_kmeans"]
-    assert table_sections.findings(some, 1, 5) == []
-    assert tables.cells(some, 1, 5)["supervised", 0] is None
-
-
 def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
     table = paper.table("figure-unlabeled", "omniglot")
     grid = curves_grid(table, all_records(), 1)
-    assert grid.header == ["1-shot", "M = 0", "M = 1", "M = 2", "M = 5", "M = 10"]
+    assert grid.header == ["model", "M = 0", "M = 1", "M = 2", "M = 5", "M = 10"]
     assert len(grid.rows) == 2 * len(paper.MODELS)
     keys = [(m, h) for m in paper.MODELS for h in (0, 5)]
     for (model, h), row in zip(keys, grid.rows, strict=True):
@@ -171,27 +163,19 @@ def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
         for m, cell in zip((5, 10), row[4:], strict=True):
             mean, error = mean_and_error([accuracy(model, column, m, s) for s in range(SPLITS)])
             assert shown(cell) == f"{100 * mean:.2f} ± {100 * error:.2f}"
-    text = as_text(curves_section(all_records()))
-    assert text.startswith(
-        "omniglot, 5-way, by M unlabeled images per class at test. Accuracy in %,\n"
-    )
-    assert (
-        "mean ± standard error (ddof = 1) over 3 splits of 600 episodes; 20,000 updates.\n\n"
-        in text
-    )
-    assert "Masked Soft k-Means, w/ distractors" in text
 
 
-def test_both_renderers_of_a_figure_draw_the_same_lines_and_one_point_is_no_curve():
-    """matplotlib draws what `unlabeled_charts` has, a page those of more than one point."""
+def test_charts_have_the_means_and_errors_of_the_table_and_one_point_is_no_curve():
     some = [r for r in all_records() if r["model"] != "soft_kmeans" or r["unlabeled"] == 5]
-    drawn, shown_on_page = unlabeled_charts(some), curves_section(some).charts
-    assert [chart.title for chart in drawn] == [chart.title for chart in shown_on_page]
-    for chart, on_page in zip(drawn, shown_on_page, strict=True):
-        assert chart.x_values == [0, 1, 2, 5, 10]
-        assert [line.label for line in chart.lines] == list(paper.MODELS.values())
-        assert on_page.lines == [line for line in chart.lines if line.label != "Soft k-Means"]
-    line = drawn[1].lines[4]
+    charts = unlabeled_charts(some)
+    assert [chart.title for chart in charts] == [
+        "5-way 1-shot, no distractors",
+        "5-way 1-shot, w/ distractors",
+    ]
+    for chart in charts:
+        drawn = [label for label in paper.MODELS.values() if label != "Soft k-Means"]
+        assert [line.label for line in chart.lines] == drawn
+    line = charts[1].lines[-1]
     means = [
         mean_and_error([accuracy("masked_soft_kmeans", 5, m, s) for s in (0, 1, 2)])
         for m in (5, 10)
@@ -200,22 +184,20 @@ def test_both_renderers_of_a_figure_draw_the_same_lines_and_one_point_is_no_curv
     assert line.errors == pytest.approx([100 * error for _, error in means])
 
 
-def test_table1_as_text_says_what_it_measured_once_for_each_m():
-    text = table_text(all_records())
-    for m in (5, 10):
-        assert f"omniglot, 5-way 1-shot, M = {m} unlabeled per class at test" in text
-    assert text.count("mean ± standard error (ddof = 1) over 3 splits of 600 episodes") == 2
-    assert text.count("Masked Soft k-Means") >= 2
-    assert "difference" in text
+def test_the_chart_of_masks_has_the_shares_of_each_kind_of_all_runs():
+    others, distractors = mask_chart([masks(), masks(split_seed=1)]).lines
+    assert [y for _, y in others.points] == [25, 25, 0, 0, 0, 0, 75, 75]
+    assert [y for _, y in distractors.points] == [75, 75, 0, 0, 0, 0, 25, 25]
+    assert [x for x, _ in others.points] == [0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75, 1]
 
 
 def test_the_papers_numbers_stand_beside_omniglot_only():
     others = [r | {"dataset": "glyphs"} for r in all_records()]
-    assert "paper" not in table_text(others)
-    section = table_sections.table_section("table1", TABLE1, others)
+    assert tables.table_grid(TABLE1, others, 1, 5).header.count("paper") == 0
+    section = tables.table_section("table1", TABLE1, others)
     assert section.title.startswith("The five models (glyphs, 5-way)")
-    assert (section.comparison, section.summary) == ("", [])
-    assert section.conclusions == section.findings != []
+    assert section.summary == []
+    assert not any("agree" in finding for finding in section.findings)
 
 
 def scores(m: int) -> dict[tuple[str, int], float]:
@@ -235,26 +217,18 @@ def near_the_paper(model: str, h: int, off: float) -> list[dict[str, Any]]:
     return [run(model, h, 5, s, (mean + 0.1 * (s - 1)) / 100) for s in range(SPLITS)]
 
 
-def test_a_table_of_the_paper_says_how_it_compares_and_what_was_not_run():
-    section = table_sections.table_section("table1", TABLE1, all_records())
+def test_a_table_of_the_paper_says_how_it_compares_and_how_to_run_it_again():
+    section = tables.table_section("table1", TABLE1, all_records())
     said = [
-        f"1-shot, M = {m}: 0 of 10 cells agree with the paper's (|z| <= 2), 0 above and 10 below; z ranges "
-        f"from {min(scores(m).values()):+.1f} to {max(scores(m).values()):+.1f}."
+        f"1-shot, M = {m}: 0 of 10 cells agree with the paper's, 0 above, 10 below "
+        f"(z {min(scores(m).values()):+.1f} to {max(scores(m).values()):+.1f})"
         for m in (5, 10)
     ]
-    few = "With 3 splits our errors are rough: by chance alone, |t| exceeds 4.3 once in 20 times."
-    assert section.comparison == " ".join([*said, few])
-    assert section.conclusions == [section.comparison, *section.findings]
+    assert section.findings[0] == "; ".join(said) + "."
     words = ["Table 1, omniglot", "ren2018", "20,000", "10 (of 10)", "0", "0", "10"]
     assert [shown(cell) for cell in section.summary] == words
-    assert section.is_complete
-    some = [r for r in all_records() if r["model"] != "soft_kmeans"]
-    assert not table_sections.table_section("table1", TABLE1, some).is_complete
-    assert section.commands[0] == (
-        "all of it",
-        "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 3",
-    )
-    assert len(section.commands) == 1 + len(paper.MODELS)
+    again = "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 3"
+    assert section.commands == [again]
 
 
 def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
@@ -264,17 +238,16 @@ def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
         *near_the_paper("soft_kmeans", 0, 0.4),
         *near_the_paper("soft_kmeans", 5, -0.4),
     ]
-    section = table_sections.table_section("table1", TABLE1, records)
-    assert section.comparison.startswith(
-        "1-shot, M = 5: 2 of 4 cells agree with the paper's (|z| <= 2), 1 above and 1 below;"
+    section = tables.table_section("table1", TABLE1, records)
+    assert section.findings[0].startswith(
+        "1-shot, M = 5: 2 of 4 cells agree with the paper's, 1 above, 1 below"
     )
     (_, _, _, gap, *_), _, (*_, up, _, _, down), *_ = section.grids[0].rows
     assert (shown(gap), tone(gap)) == ("+0.20 (z +1.8)", "")
     assert (tone(up), tone(down)) == ("above", "below")
-    alone = table_sections.table_section("table1", TABLE1, [records[0]])
-    assert "1-shot, M = 5: 2 cells with one split each, so without an error." in alone.comparison
-    assert shown(alone.grids[0].rows[0][3]).startswith("+0.10")
-    assert "z" not in shown(alone.grids[0].rows[0][3])
+    alone = tables.table_section("table1", TABLE1, [records[0]])
+    assert alone.findings == []
+    assert shown(alone.grids[0].rows[0][3]) == "+0.10"
 
 
 def paired_t(ours: list[float], base: list[float]) -> float:
@@ -294,71 +267,40 @@ def noisy_records() -> list[dict[str, Any]]:
     ]
 
 
-def test_findings_say_what_unlabeled_images_gain_and_distractors_cost_with_t():
-    def values(model: str, h: int) -> list[float]:
-        return [100 * noisy(model, h, s) for s in range(SPLITS)]
-
-    def mean(model: str, h: int) -> float:
-        return sum(values(model, h)) / SPLITS
-
-    gained, cost = table_sections.findings(noisy_records(), 1, 5)
-    gain = mean("distractor_cluster", 0) - mean("supervised", 0)
-    t = paired_t(values("distractor_cluster", 0), values("supervised", 0))
-    assert gained == (
-        "With 5 unlabeled images per class, Soft k-Means + Cluster, the highest row, has "
-        f"{mean('distractor_cluster', 0):.1f} % and the supervised model {mean('supervised', 0):.1f} %: "
-        f"{gain:+.1f} points (paired t {t:+.1f} over 3 splits)."
-    )
-    change = mean("soft_kmeans", 5) - mean("soft_kmeans", 0)
-    t = paired_t(values("soft_kmeans", 5), values("soft_kmeans", 0))
-    assert cost == (
-        f"With an equal number of distractors in the pile, Soft k-Means changes by {change:+.1f} points to "
-        f"{mean('soft_kmeans', 5):.1f} % (paired t {t:+.1f}); Masked Soft k-Means, the highest row "
-        f"there, has {mean('masked_soft_kmeans', 5):.1f} %."
-    )
-
-
-def test_what_gains_nothing_or_perhaps_by_chance_is_said_so():
-    def gained(methods: list[float]) -> str:
-        changed = [
-            r | {"accuracy": 0.9 if r["model"] == "supervised" else methods[r["split_seed"]]}
-            for r in all_records()
-        ]
-        return table_sections.findings(changed, 1, 5)[0]
-
-    assert " %: no gain (" in gained([0.8, 0.8, 0.8])
-    assert " %: +1.0 points, which may be chance (" in gained([0.9, 0.9, 0.93])
-    assert " %: +1.0 points (" in gained([0.909, 0.91, 0.911])
-    one = [r for r in all_records() if r["split_seed"] == 0]
-    assert table_sections.findings(one, 1, 5)[0].endswith("(one split, no error).")
-
-
 def test_methods_are_compared_with_inference_alone_split_by_split():
-    without, with_distractors = table_sections.against_inference(noisy_records(), 1, 5)
+    said = tables.paired_differences(noisy_records(), [(1, 5)])
     model, base = "masked_soft_kmeans", "semi_supervised_inference"
-    for h, said in ((0, without), (5, with_distractors)):
+    for h in (0, 5):
         ours, theirs = ([100 * noisy(m, h, s) for s in range(SPLITS)] for m in (model, base))
         mean, _ = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
         assert f"Masked Soft k-Means {mean:+.2f} (t {paired_t(ours, theirs):+.1f})" in said
-        assert "by chance, |t| exceeds 4.3 once in 20 times" in said
-    assert "no distractors: " in without
-    assert table_sections.against_inference(all_records()[:3], 1, 5) == []
+    assert "|t| beyond 4.3 (3 splits) is more than chance" in said
+    assert tables.paired_differences(all_records()[:3], [(1, 5)]) == ""
     fewer = [r for r in noisy_records() if (r["model"], r["split_seed"]) != (model, 2)]
-    for said in table_sections.against_inference(fewer, 1, 5):
-        assert "by chance, |t| exceeds 12.7 (2 splits) and 4.3 (3 splits) once in 20" in said
+    said = tables.paired_differences(fewer, [(1, 5)])
+    assert "|t| beyond 12.7 (2 splits) or 4.3 (3 splits) is more than chance" in said
 
 
-def test_what_is_gained_is_told_on_the_splits_that_both_have():
-    base, lucky = "supervised", 0.90
-    rows = [run(base, 0, 5, seed, share) for seed, share in enumerate((lucky, 0.70))]
-    rows += [run("masked_soft_kmeans", 0, 5, 0, 0.85)]
-    (said,) = table_sections.findings(rows, 1, 5)
-    assert said == (
-        "With 5 unlabeled images per class, Masked Soft k-Means, the highest row, has 85.0 % and the "
-        "supervised model 90.0 %: no gain (one split, no error)."
+def test_the_highest_row_is_compared_with_the_next_on_the_splits_of_both():
+    rows = [run("soft_kmeans", 0, 5, seed, 0.8) for seed in (0, 1)]
+    rows += [run("masked_soft_kmeans", 0, 5, seed, 0.7 + 0.01 * seed) for seed in (0, 1, 2)]
+    rows += [run("distractor_cluster", 0, 5, seed, 0.1) for seed in (0, 1)]
+    rows += [run("soft_kmeans", 5, 5, 0, 0.3)]  # alone in its column
+    # over splits 0 and 1: 10 and 9 points, 9.5 with an error of 0.5; one degree of freedom
+    assert tables.paired_differences(rows, [(1, 5)]) == (
+        "Paired by split, M = 5; |t| beyond 12.7 (2 splits) is more than chance. Highest row over the next, "
+        "no distractors: Soft k-Means +9.50 over Masked Soft k-Means (t +19.0)."
     )
-    rows[-1] |= {"split_seed": 2}
-    assert table_sections.findings(rows, 1, 5) == []
+
+
+def test_settings_of_their_own_for_each_column_at_test_are_said():
+    plain, told = {"steps": 10, "cluster": False}, {"steps": 2, "threshold": 0.3}
+    both = [record(distractors=h, at_test=own) for h, own in ((0, plain), (5, told))]
+    assert tables.settings_at_test(both) == [
+        "Masked Soft k-Means is told at test whether there are distractors (no distractors: steps 10, "
+        "cluster no; w/ distractors: steps 2, threshold 0.3)."
+    ]
+    assert tables.settings_at_test([r | {"at_test": plain} for r in both]) == []
 
 
 def test_json_has_every_cell_beside_the_papers_as_fractions():
@@ -397,7 +339,7 @@ def test_json_leaves_out_what_was_not_measured():
 
 def test_records_as_text_names_both_kinds_of_error():
     rows = [run("soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
-    lines = tables.records_as_text(rows).splitlines()
+    lines = records_as_text(rows).splitlines()
     assert "± 95 % over episodes" in lines[0]
     assert re.split(r"\s{2,}", lines[2]) == ["soft_kmeans", "0", "80.00", "1.00"]
     assert re.split(r"\s{2,}", lines[3]) == ["soft_kmeans", "1", "90.00", "2.00"]
@@ -406,7 +348,7 @@ def test_records_as_text_names_both_kinds_of_error():
 
 
 def test_one_run_has_no_standard_error_over_splits():
-    text = tables.records_as_text([run("soft_kmeans", 0, 5, 0, 0.8)])
+    text = records_as_text([run("soft_kmeans", 0, 5, 0, 0.8)])
     assert "standard error" not in text
     rows = [run("supervised", 0, 5, 0, 0.8)]
     found = json.loads(tables.table_as_json(TABLE1, rows))
@@ -418,7 +360,7 @@ def test_runs_of_one_method_with_other_options_are_other_lines():
     twice = {"options": {"mask_power": 2}}
     rows = [run("masked_soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
     rows += [run("masked_soft_kmeans", 0, 5, s, 0.6) | twice for s in range(2)]
-    lines = tables.records_as_text(rows).splitlines()
+    lines = records_as_text(rows).splitlines()
     assert [line.partition("  ")[0] for line in lines[2:6]] == [
         *["masked_soft_kmeans"] * 2,
         *["masked_soft_kmeans, mask_power 2"] * 2,
@@ -429,23 +371,5 @@ def test_runs_of_one_method_with_other_options_are_other_lines():
 
 def test_one_episode_has_no_interval_over_episodes():
     lone = run("soft_kmeans", 0, 5, 0, 0.8) | {"episodes": 1, "accuracy_ci95": 0.0}
-    line = tables.records_as_text([lone]).splitlines()[2]
+    line = records_as_text([lone]).splitlines()[2]
     assert re.split(r"\s{2,}", line) == ["soft_kmeans", "0", "80.00", "-"]
-
-
-def test_the_highest_row_is_compared_with_the_next_on_the_splits_of_both():
-    rows = [run("soft_kmeans", 0, 5, seed, 0.8) for seed in (0, 1)]
-    rows += [run("masked_soft_kmeans", 0, 5, seed, 0.7 + 0.01 * seed) for seed in (0, 1, 2)]
-    rows += [run("distractor_cluster", 0, 5, seed, 0.1) for seed in (0, 1)]
-    rows += [run("soft_kmeans", 5, 5, 0, 0.3)]  # alone in its column
-    # over splits 0 and 1: 10 and 9 points, 9.5 with an error of 0.5; one degree of freedom
-    assert table_sections.the_highest(rows, [(1, 5)]) == [
-        "The highest row compared with the next, M = 5: 1-shot, no distractors: Soft k-Means +9.50 over "
-        "Masked Soft k-Means (t +19.0, 2 splits)."
-    ]
-    near = [run("soft_kmeans", 0, 5, seed, 0.8 + 0.1 * seed) for seed in (0, 1)]
-    near += [run("supervised", 0, 5, seed, 0.8) for seed in (0, 1)]
-    assert table_sections.the_highest(near, [(1, 5)])[0].endswith(
-        "(t +1.0, 2 splits), which may be chance."
-    )
-    assert table_sections.the_highest(near[:1], [(1, 5)]) == []

@@ -151,7 +151,7 @@ def import_all(device: str = "cpu") -> None:
     from semishot.datasets import folder  # noqa: F401
     from semishot.label import server  # noqa: F401
     from semishot.paper import reproduce, table5  # noqa: F401
-    from semishot.report import page, results  # noqa: F401
+    from semishot.report import page, results_page  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
     from semishot.training import classification, evaluation, loop, pretraining  # noqa: F401
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 Flags = Annotated[T, tyro.conf.arg(name="")]
 """`request: Flags[TrainRequest]`: each field of the dataclass is a flag of the command."""
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON.")]
-Picture = Annotated[Path, tyro.conf.arg(help="The picture: .png, .pdf or .svg.")]
+Picture = Annotated[Path, tyro.conf.arg(help="The picture, an .svg.")]
 Tensorboard = Annotated[
     bool, tyro.conf.arg(help="Also write event files for TensorBoard to the run folders.")
 ]
@@ -54,6 +54,4 @@ class TrainingOutput(Output):
 class FigureOutput(Output):
     """Of a command that draws one figure."""
 
-    out: Annotated[Path, tyro.conf.arg(help="The figure: .png, .pdf or .svg.")] = Path(
-        "figure-masks.png"
-    )
+    out: Annotated[Path, tyro.conf.arg(help="The figure, an .svg.")] = Path("figure-masks.svg")

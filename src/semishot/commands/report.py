@@ -7,10 +7,10 @@ import tyro
 
 from semishot.commands.flags import Flags, Picture
 from semishot.errors import InputError
-from semishot.paper.requests import REFINEMENT_PICTURE, SceneRequest
+from semishot.paper.requests import REFINEMENT_PICTURE, EpisodeRequest
 from semishot.system.devices import DataRoot
 
-REFINEMENT = SceneRequest(shape=REFINEMENT_PICTURE)
+REFINEMENT = EpisodeRequest(shape=REFINEMENT_PICTURE)
 
 
 def results(
@@ -25,9 +25,9 @@ def results(
         out: The page.
         fill: Other pages, whose marked tables are made from these files too.
     """
-    from semishot.report import results
+    from semishot.report.results_page import write_results
 
-    results.write_results(folder, out, fill)
+    write_results(folder, out, fill)
     print("\n".join(map(str, (out, *fill))))
 
 
@@ -54,26 +54,26 @@ def report(
 
 
 def episode(
-    request: Flags[SceneRequest],
-    out: Picture = Path("episode.png"),
+    request: Flags[EpisodeRequest],
+    out: Picture = Path("episode.svg"),
     data_root: DataRoot = None,
 ) -> None:
     """Draw a test episode: support, unlabeled with the distractors marked, query with predictions."""
-    from semishot.paper.scenes import scene_of
+    from semishot.paper.viewed_episode import view_episode
     from semishot.report import pictures
 
-    pictures.draw_episode(scene_of(request, data_root), out)
+    pictures.write_picture(pictures.episode_picture(view_episode(request, data_root)), out)
     print(out)
 
 
 def refinement(
-    request: Flags[SceneRequest] = REFINEMENT,
-    out: Picture = Path("refinement.png"),
+    request: Flags[EpisodeRequest] = REFINEMENT,
+    out: Picture = Path("refinement.svg"),
     data_root: DataRoot = None,
 ) -> None:
     """Draw the embeddings of a test episode in two dimensions, and where refinement moves prototypes."""
-    from semishot.paper.scenes import scene_of
+    from semishot.paper.viewed_episode import view_episode
     from semishot.report import pictures
 
-    pictures.draw_refinement(scene_of(request, data_root), out)
+    pictures.write_picture(pictures.refinement_picture(view_episode(request, data_root)), out)
     print(out)

@@ -32,14 +32,14 @@ def demo(
     """
     from semishot import datasets
     from semishot.paper import published, reproduce
-    from semishot.report import rendering, table_sections, tables
+    from semishot.report import paper_tables, render
 
     where, request = Where(runs, data_root, "cpu"), TableRequest(datasets.EMBEDDED, "demo", splits)
     records = reproduce.table("table1", request, where, tensorboard=tensorboard)
     table = published.table("table1", datasets.EMBEDDED)
     shown = [record for record in records if record["unlabeled"] == 5]
-    text = rendering.as_text(table_sections.table_section("table1", table, shown))
-    hand_out(tables.table_as_json(table, records) if as_json else text, records, where)
+    text = render.as_text(paper_tables.table_section("table1", table, shown))
+    hand_out(paper_tables.table_as_json(table, records) if as_json else text, records, where)
 
 
 def table_command(name: str, title: str) -> Callable[..., None]:
@@ -52,17 +52,17 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         output: Flags[TrainingOutput],
     ) -> None:
         from semishot.paper import published, reproduce
-        from semishot.report import curves, rendering, table_sections, tables
+        from semishot.report import figures, paper_tables, render
 
         dataset = request.dataset or published.dataset_of(name)
         table = published.table(name, dataset)
         records = reproduce.table(name, request, where, workers, output.tensorboard)
         if output.as_json:
-            text = tables.table_as_json(table, records)
+            text = paper_tables.table_as_json(table, records)
         elif name in published.TABLES:
-            text = rendering.as_text(table_sections.table_section(name, table, records))
+            text = render.as_text(paper_tables.table_section(name, table, records))
         else:
-            text = rendering.as_text(curves.curves_section(records))
+            text = render.as_text(figures.curves_section(records))
         file = f"{dataset}/{name}-{request.preset}{_suffix(records, request.updates)}.json"
         hand_out(text, records, where, [output.publish], file)
 
@@ -77,11 +77,11 @@ def table5(
 ) -> None:
     """1-NN and logistic regression on pixels and on Conv-4 features, beside the paper's Table 5."""
     from semishot.paper import table5
-    from semishot.report import baseline_tables, rendering
+    from semishot.report import other_tables, render
 
     records = table5.table5(request, where)
-    words = rendering.as_text(baseline_tables.table5_section(records))
-    text = baseline_tables.table5_as_json(records) if output.as_json else words
+    words = render.as_text(other_tables.table5_section(records))
+    text = other_tables.table5_as_json(records) if output.as_json else words
     file = f"{request.dataset}/table5{_suffix(records, request.updates)}.json"
     hand_out(text, records, where, [output.publish], file)
 
@@ -93,11 +93,11 @@ def figure_masks(
 ) -> None:
     """Draw the mask values of distractors and others, and print how well they separate (Figure 7)."""
     from semishot.paper import masks
-    from semishot.report import mask_tables, plots, rendering
+    from semishot.report import figures, render
 
     records = masks.figure_masks(request, where)
-    plots.draw_masks(records, output.out)
-    words = rendering.as_text(mask_tables.masks_section(records))
+    render.write_figure([figures.mask_chart(records)], output.out)
+    words = render.as_text(figures.masks_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     folders = [where.runs, output.publish]  # the report reads the first
     updates = None if request.model else request.updates
@@ -113,10 +113,10 @@ def ablations(
 ) -> None:
     """Train and test what happens when one thing is changed at a time."""
     from semishot.paper import ablations
-    from semishot.report import ablation_tables, rendering
+    from semishot.report import other_tables, render
 
     records = ablations.ablations(request, where, workers, output.tensorboard)
-    words = rendering.as_text(ablation_tables.ablations_section(records))
+    words = render.as_text(other_tables.ablations_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     file = f"{request.dataset}/ablations{_words(request.only)}{_suffix(records)}.json"
     hand_out(text, records, where, [output.publish], file)

@@ -43,7 +43,7 @@ def evaluate(
     printing: Flags[Printing],
 ) -> None:
     """Test a trained run folder on episodes of any shape."""
-    from semishot.report.tables import records_as_text
+    from semishot.report.run_tables import records_as_text
     from semishot.training.evaluation import evaluate_folder
 
     records = evaluate_folder(request, Where(data_root=place.data_root, device=place.device))
@@ -63,7 +63,7 @@ def pick(
         run: A folder written by `semishot train` or `reproduce`.
         out: The file to write, NAME.safetensors.
     """
-    from semishot.report.picked_run import picked_as_text
+    from semishot.report.run_tables import picked_as_text
     from semishot.training.pick import pick_best
 
     picked = pick_best(run, out, request, Where(data_root=place.data_root, device=place.device))

@@ -44,7 +44,7 @@ class Job:
 
 
 def table_jobs(
-    table: published.Table, request: TableRequest, pool: ImagePool, runs: Path
+    table: published.PaperTable, request: TableRequest, pool: ImagePool, runs: Path
 ) -> list[Job]:
     """For each shot the supervised fleet, and for each column one fleet of all methods. A method outside the
     package has a fleet of its own, and so has one with settings of its own at test."""

@@ -107,7 +107,7 @@ class MasksRequest:
 
 
 @dataclass(frozen=True)
-class SceneRequest:
+class EpisodeRequest:
     """One test episode, seen through one run of a model."""
 
     model: str = "pretrained:omniglot"

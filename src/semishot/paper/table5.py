@@ -22,7 +22,7 @@ from semishot.network.protonet import ProtoNet, class_labels
 from semishot.paper import baselines
 from semishot.paper.authors_network import authors_network
 from semishot.paper.jobs import FIXED
-from semishot.paper.published_baselines import (
+from semishot.paper.published import (
     CLASSIFIERS,
     FEATURES,
     LABELED_FRACTION,

@@ -1,7 +1,9 @@
-"""Charts as data: lines, histograms, and the learning curves of a run; svg.py and plots.py draw them."""
+"""Charts as data, the learning curves of a run, and the numbers and paths that chart.svg draws."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, floor, log10
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,21 @@ from semishot.paper import published
 from semishot.training.config import read_config
 from semishot.training.log import read_log
 
-LOOKS = 8
-"""How many colors and marks there are: one for each of the paper's rows, and three for other methods."""
-POINTS = 200
-"""The most points of a learning curve."""
+MOST_POINTS = 200
+"""Of a learning curve."""
+MARKS = (
+    "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",
+    "m-5 -3.5h10l-5 8.5z",
+    "m-4 -4h8v8h-8z",
+    "m0 -5.5l5 5.5l-5 5.5l-5 -5.5z",
+    "m-5 3.5h10l-5 -8.5z",
+    "m-5 -1.5h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z",
+    "m-4.5 0l2 -4h5l2 4l-2 4h-5z",
+    "m3.5 -5v10l-8.5 -5z",
+)
+"""A disk, a triangle, a square, a diamond, a triangle, then for other methods a plus, a hexagon, a triangle:
+lines differ by more than color."""
+LOOKS = len(MARKS)
 
 
 @dataclass(frozen=True)
@@ -28,34 +41,19 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """A histogram over bins of equal width from 0 to 1."""
-
-    label: str
-    look: int
-    heights: Sequence[float]
-    errors: Sequence[float] = ()
-    marked: bool = False
-
-    @property
-    def edges(self) -> list[float]:
-        return [float(x) for x in np.linspace(0, 1, len(self.heights) + 1)]
-
-    @property
-    def points(self) -> list[tuple[float, float]]:
-        return [(x, y) for i, y in enumerate(self.heights) for x in self.edges[i : i + 2]]
-
-
-@dataclass(frozen=True)
 class Chart:
     title: str
     x_label: str
     y_label: str
-    lines: Sequence[Line | Steps]
-    x_values: Sequence[float] = ()
-    """All values that could have been measured."""
+    lines: Sequence[Line]
     from_zero: bool = False
     filled: bool = False
+
+
+def steps(heights: Sequence[float]) -> list[tuple[float, float]]:
+    """The outline of a histogram over bins of equal width from 0 to 1."""
+    edges = np.linspace(0, 1, len(heights) + 1).tolist()
+    return [(x, y) for i, y in enumerate(heights) for x in edges[i : i + 2]]
 
 
 def learning_curves(folder: Path) -> Chart | None:
@@ -63,22 +61,112 @@ def learning_curves(folder: Path) -> Chart | None:
     try:
         config = read_config(folder / "config.json")
         log = read_log(folder)
-        steps = np.array([line["step"] for line in log], float)
+        updates = np.array([line["step"] for line in log], float)
         losses = np.array([line["loss"] for line in log], float).reshape(-1, len(config.members))
     except (OSError, InputError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"cannot read the log of {folder}: {error}") from error
     if not len(losses) or not np.isfinite(losses).all():
         return None
-    parts = np.array_split(np.arange(len(steps)), min(POINTS, len(steps)))
+    parts = np.array_split(np.arange(len(updates)), min(MOST_POINTS, len(updates)))
     lines = []
     models = list(dict.fromkeys(member.model for member in config.members))
     looks = {model: look % LOOKS for look, model in enumerate(published.rows(models))}
     for model in models:
         runs = [run for run, member in enumerate(config.members) if member.model == model]
         means = losses[:, runs].mean(1)
-        points = [(float(steps[part].mean()), float(means[part].mean())) for part in parts]
+        points = [(float(updates[part].mean()), float(means[part].mean())) for part in parts]
         lines.append(Line(published.title(model), looks[model], points, marked=False))
     s = config.shape
     episode = f"{s.way}-way {s.shot}-shot, M = {s.unlabeled}, H = {s.distractors}"
     title = f"{config.dataset}, preset {config.preset}, {episode}"
     return Chart(title, "updates", "training loss", lines, from_zero=True)
+
+
+# Drawing
+
+WIDTH, PLOT_HEIGHT, LEGEND_LINE = 440, 310, 20
+LEFT, RIGHT, TOP, BOTTOM = 54, 428, 30, 264
+"""Positions in the units of the drawing, in which text is 13 high."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart with its title and legend, as numbers and paths."""
+
+    chart: Chart
+
+    @property
+    def height(self) -> int:
+        return PLOT_HEIGHT + LEGEND_LINE * ceil(len(self.chart.lines) / 2)
+
+    @property
+    def legend(self) -> list[tuple[Line, int, int]]:
+        """Each line with the position of its entry, two in a row."""
+        entries = enumerate(self.chart.lines)
+        return [(line, 220 * (i % 2), PLOT_HEIGHT + LEGEND_LINE * (i // 2)) for i, line in entries]
+
+    @cached_property
+    def x_range(self) -> tuple[float, float]:
+        values = [x for line in self.chart.lines for x, _ in line.points]
+        return min(values), max(max(values), min(values) + 1e-9)
+
+    @cached_property
+    def y_range(self) -> tuple[float, float]:
+        """The range between ticks that contains everything drawn, error bars included."""
+        ends = [(y, 0.0) for line in self.chart.lines for _, y in line.points]
+        for line in self.chart.lines:
+            ends += [(y, e) for (_, y), e in zip(line.points, line.errors, strict=False)]
+        low = 0.0 if self.chart.from_zero else min(y - e for y, e in ends)
+        high = max(max(y + e for y, e in ends), low + 1e-9)
+        step = tick_step(low, high)
+        return floor(low / step) * step, ceil(high / step) * step
+
+    @property
+    def x_ticks(self) -> list[tuple[float, str]]:
+        return [(self.across(x), label) for x, label in ticks(*self.x_range)]
+
+    @property
+    def y_ticks(self) -> list[tuple[float, str]]:
+        return [(self.down(y), label) for y, label in ticks(*self.y_range)]
+
+    def across(self, x: float) -> float:
+        low, high = self.x_range
+        return round(LEFT + (RIGHT - LEFT) * (x - low) / (high - low), 1)
+
+    def down(self, y: float) -> float:
+        low, high = self.y_range
+        return round(BOTTOM - (BOTTOM - TOP) * (y - low) / (high - low), 1)
+
+    def path(self, line: Line) -> str:
+        return "M" + "L".join(f"{self.across(x)} {self.down(y)}" for x, y in line.points)
+
+    def area(self, line: Line) -> str:
+        """The line and the area under it."""
+        first, last = line.points[0][0], line.points[-1][0]
+        return f"{self.path(line)}L{self.across(last)} {BOTTOM}L{self.across(first)} {BOTTOM}z"
+
+    def marks(self, line: Line) -> str:
+        return "".join(
+            f"M{self.across(x)} {self.down(y)}{MARKS[line.look]}" for x, y in line.points
+        )
+
+    def bars(self, line: Line) -> str:
+        return "".join(
+            f"M{self.across(x) - 4} {self.down(y + end)}h8m-4 0V{self.down(y)}"
+            for (x, y), error in zip(line.points, line.errors, strict=True)
+            for end in (-error, error)
+        )
+
+
+def tick_step(low: float, high: float) -> float:
+    """1, 2 or 5 times a power of ten, so that about five fit."""
+    rough = (high - low) / 5
+    power = 10.0 ** floor(log10(rough))
+    return power * next(step for step in (1, 2, 5, 10) if step * power >= rough * 0.999)
+
+
+def ticks(low: float, high: float) -> list[tuple[float, str]]:
+    step = tick_step(low, high)
+    decimals = max(0, -floor(log10(step)))
+    indices = range(ceil(low / step - 1e-6), floor(high / step + 1e-6) + 1)
+    return [(index * step, f"{index * step:,.{decimals}f}") for index in indices]

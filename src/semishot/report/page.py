@@ -1,22 +1,17 @@
 """Result files -> one self-contained HTML page: tables, charts, episodes, how to run them again."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from semishot.errors import InputError, check_number
-from semishot.report import charts, rendering, svg
-from semishot.report.ablation_tables import ablations_section, choice_section
-from semishot.report.baseline_tables import table5_section
-from semishot.report.curves import curves_section
-from semishot.report.gallery import draw_episodes
-from semishot.report.grouping import group, others_section
-from semishot.report.mask_tables import masks_section
+from semishot.report import charts, render
+from semishot.report.episode_gallery import draw_episodes
+from semishot.report.paper_tables import overview
+from semishot.report.pictures import PICTURE_STYLE
 from semishot.report.provenance import day_of
-from semishot.report.reading import Results, read_results
-from semishot.report.section import Section
-from semishot.report.table_sections import overview, table_section
-from semishot.report.template import FOLDER, PAGE_STYLE, render
+from semishot.report.render import CHART_STYLE, FOLDER, PAGE_STYLE
+from semishot.report.sections import Results, make_sections, read_results
 from semishot.system.files import reading, write_whole
 
 MOST_EPISODES = 100
@@ -35,8 +30,7 @@ def write_report(
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder")
     sources = [source] if isinstance(source, Path) else source
-    text = as_html(read_results(*sources), root, episodes)
-    write_whole(out, text)
+    write_whole(out, as_html(read_results(*sources), root, episodes))
 
 
 def report_on_runs(runs: Path, root: Path | None = None) -> None:
@@ -49,51 +43,29 @@ def report_on_runs(runs: Path, root: Path | None = None) -> None:
         print(f"no report: {error}", file=sys.stderr)
 
 
-def as_html(found: Results, root: Path | None, episodes: int) -> str:
-    drawn, left_out = draw_episodes(found, root, episodes) if episodes else ([], [])
-    with reading(f"one of the files {', '.join(list(found.files)[:3])}"):
-        made = list(make_sections(found))
-        curves = [charts.learning_curves(folder) for folder in found.runs[:MOST_CURVES]]
-        return render(
+def as_html(results: Results, root: Path | None, episodes: int) -> str:
+    drawn, left_out = draw_episodes(results, root, episodes) if episodes else ([], [])
+    with reading(f"one of the files {', '.join(list(results.files)[:3])}"):
+        made = [section for _, section in make_sections(results)]
+        curves = [charts.learning_curves(folder) for folder in results.runs[:MOST_CURVES]]
+        return render.render(
             FOLDER / "page.html",
-            [PAGE_STYLE],
+            [CHART_STYLE, PICTURE_STYLE, PAGE_STYLE],
             FOLDER / "sort.js",
-            lead=lead(found),
+            lead=lead(results),
             overview=overview(made),
             sections=made,
             curves=[curve for curve in curves if curve],
-            curves_left_out=max(0, len(found.runs) - MOST_CURVES),
+            curves_left_out=max(0, len(results.runs) - MOST_CURVES),
             episodes=drawn,
             left_out=left_out,
-            rendering=rendering,
-            svg=svg,
+            render=render,
+            charts=charts,
         )
 
 
-def make_sections(found: Results) -> Iterator[Section]:
-    """The paper's tables and figures, then ablations, then all other measurements."""
-    grouped = group(found.files)
-    for each in grouped.tables:
-        yield table_section(each.name, each.table, each.records)
-    for each in grouped.figures:
-        yield curves_section(each.records)
-    for name, baselines in grouped.baselines.items():
-        with reading(name):
-            yield table5_section(baselines)
-    for name, masks in grouped.masks.items():
-        with reading(name):
-            yield masks_section(masks)
-    for name, ablations in grouped.ablations.items():
-        with reading(name):
-            yield ablations_section(ablations)
-    for choice in found.choices:
-        yield choice_section(choice)
-    if grouped.others:
-        yield others_section(grouped.others)
-
-
-def lead(found: Results) -> str:
-    records = [r for own in found.files.values() for r in own]
+def lead(results: Results) -> str:
+    records = [r for own in results.files.values() for r in own]
     datasets = ", ".join(sorted({r["dataset"] for r in records}))
     devices = " and ".join(sorted({r["device"] for r in records}))
     newest = day_of(max(r["date"] for r in records))

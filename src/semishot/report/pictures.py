@@ -1,184 +1,194 @@
-"""Pictures of an episode (Figure 2) and of a refinement (Figure 3), by matplotlib.
+"""Pictures of a test episode: what a model sees (Figure 2), where prototypes move (Figure 3).
 
 Letters: N classes, H distractor classes, K support, M unlabeled, Q query images per class, D dimensions.
 """
 
-from itertools import cycle
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.report.plots import BLUE, ORANGE, RED, canvas, save
+from semishot.data.thumbnails import data_uri, pool_thumbnail
+from semishot.report.render import FOLDER, render, write_svg
 
-if TYPE_CHECKING:
-    from semishot.paper.scenes import Scene
+if TYPE_CHECKING:  # it imports torch
+    from semishot.paper.viewed_episode import ViewedEpisode
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
-
-GREEN, PURPLE, SKY, GRAY, INK = "#009E73", "#CC79A7", "#56B4E9", "#6F6F6F", "#222222"
-CLASS_COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY)
-"""Okabe and Ito's palette, for all kinds of color vision; classes are numbered too."""
+PICTURE_STYLE = FOLDER / "picture.css"
+ACROSS, DOWN, TOP = 66, 82, 68
+"""From one image to the next, and to the first: an image is 58 wide, its caption is below it."""
+PLOT_WIDTH, PLOT_HEIGHT, KEY = 640, 470, 676
+"""Of the plane of embeddings, and where the key begins."""
 FAINTEST = 0.12
 """Opacity of an image that the refinement does not use at all."""
-MINUS, RIGHT, WRONG = "−", "✓", "✗"
 
 
-def draw_episode(scene: "Scene", out: Path) -> None:
-    """Figure 2 with a real episode: support, unlabeled, query, and each prediction right or wrong."""
-    way, shot = scene.support.shape[:2]
-    pile = np.concatenate(list(scene.unlabeled))  # ((N + H) M, C, H, W)
-    distracts = np.arange(len(pile)) >= way * scene.unlabeled.shape[1]
-    mixed = np.random.default_rng(0).permutation(len(pile))  # as the model sees them
+@dataclass(frozen=True)
+class Tile:
+    x: float
+    y: float
+    source: str
+    """A data URI."""
+    about: str
+    tone: str = ""
+    """A class of the style: above, below, class-1, ..."""
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Point:
+    at: Floats
+    kind: str
+    """support, unlabeled, distractor, query or prototype."""
+    tone: str
+    opacity: float = 1.0
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    title: str
+    width: float
+    height: float
+    texts: Sequence[tuple[float, float, str, str]]
+    """Position, class of the style, and text."""
+    tiles: Sequence[Tile]
+    points: Sequence[Point] = ()
+    arrows: Sequence[tuple[float, float, float, float]] = ()
+
+
+def write_picture(picture: Picture, out: Path) -> None:
+    write_svg(render(FOLDER / "picture.svg", [PICTURE_STYLE], picture=picture), out)
+
+
+def outcome(view: "ViewedEpisode") -> str:
+    truth = np.arange(len(view.support))[:, None]
+    before, after = (int((predicted == truth).sum()) for predicted in (view.before, view.after))
+    return f"{before} of {view.after.size} queries right before refinement, {after} after"
+
+
+def episode_picture(view: "ViewedEpisode") -> Picture:
+    """Support, the unlabeled pile as the model sees it, and each query with its prediction."""
+    way, shot = view.support.shape[:2]
+    rows, per_class = view.unlabeled.shape[:2]
+    pile = np.random.default_rng(0).permutation(rows * per_class)
     columns = max(1, -(-len(pile) // way))
-    first_pile, first_query = shot + 0.7, shot + max(columns, 5) + 1.4  # room for the headings
-    width, height = first_query + max(scene.query.shape[1], 3) + 0.1, way + 1.15
-    figure = canvas(width * 0.95 + 0.5, height * 0.95)
-    axes = figure.add_subplot()
-    axes.set(xlim=(-0.55, width), ylim=(way + 0.1, -1.05), aspect="equal")
-    axes.axis("off")
-    right = int((scene.after == np.arange(way)[:, None]).sum())
-    for x, title, note in (
-        (0, "Support", "labeled"),
-        (first_pile, "Unlabeled", f"+ of a class   {MINUS} distractor (the model is not told)"),
-        (first_query, "Query", f"class predicted: {right} of {scene.after.size} right"),
-    ):
-        axes.text(x, -0.62, title, fontsize=17, weight="bold", color=INK)
-        axes.text(x, -0.18, note, fontsize=12, color=GRAY)
-    for row, column in np.ndindex(way, shot):
-        _thumbnail(axes, scene.support[row, column], (column, row), INK)
-    for row in range(way):
-        axes.text(-0.12, row + 0.5, str(row + 1), fontsize=19, ha="right", va="center", color=INK)
-    for place, image in enumerate(mixed):
-        row, column = divmod(place, columns)
-        mark, color = (MINUS, RED) if distracts[image] else ("+", GREEN)
-        _thumbnail(axes, pile[image], (first_pile + column, row), color, mark)
-    for row, column in np.ndindex(scene.after.shape):
-        predicted = scene.after[row, column]
-        mark, color = (RIGHT, GREEN) if predicted == row else (WRONG, RED)
-        x = first_query + column
-        _thumbnail(axes, scene.query[row, column], (x, row), color, f"{predicted + 1}{mark}")
-    figure.suptitle(scene.title, fontsize=12, color=GRAY, x=0.01, ha="left")
-    save(figure, out)
-
-
-def _thumbnail(
-    axes: Any, image: Bytes, place: tuple[float, float], color: str, mark: str = ""
-) -> None:
-    """An image in a frame, with a badge in its lower right corner."""
-    x, y = place
-    pixels = image.transpose(1, 2, 0)  # (H, W, C)
-    if pixels.shape[-1] == 1:
-        pixels = 255 - pixels.repeat(3, -1)  # ink on paper
-    low, high = 0.05, 0.95
-    axes.imshow(pixels, extent=(x + low, x + high, y + high, y + low), interpolation="antialiased")
-    frame = axes.plot(
-        [x + low, x + high, x + high, x + low, x + low],
-        [y + low, y + low, y + high, y + high, y + low],
-    )
-    frame[0].set(color=color, linewidth=2.2, solid_joinstyle="miter")
-    if mark:
-        badge = {"boxstyle": "round,pad=0.12", "facecolor": color, "edgecolor": "white"}
-        axes.text(
-            x + 0.93, y + 0.92, mark, fontsize=11, weight="bold", color="white", bbox=badge,
-            ha="right", va="bottom",
-        )  # fmt: skip
-
-
-def draw_refinement(scene: "Scene", out: Path) -> None:
-    """Figure 3 with a real episode: embeddings in two dimensions, prototypes before and after."""
-    support, unlabeled, query = scene.points
-    everything = [*support, *unlabeled, *query, *scene.prototypes]  # (..., D) each
-    center, directions = principal_axes(np.concatenate(everything))
-
-    def place(points: Floats) -> Floats:
-        return (points - center) @ directions.T
-
-    figure = canvas(11.5, 6.4)
-    axes, key = figure.subplots(1, 2, width_ratios=[5, 2])
-    opacity = FAINTEST + (1 - FAINTEST) * scene.weights.clip(0, 1)
-    for row, per_class in enumerate(unlabeled):
-        style = _unlabeled_style(row, len(support))
-        for point, alpha in zip(place(per_class), opacity[row], strict=True):
-            axes.scatter(*point, alpha=alpha, **style)
-    for row, color in zip(range(len(support)), cycle(CLASS_COLORS), strict=False):
-        axes.scatter(*place(query[row]).T, s=60, facecolor="none", edgecolor=color, linewidth=1.6)
-        axes.scatter(*place(support[row]).T, s=170, color=color, marker="s", edgecolor=INK)
-        start, end = (place(p[row]) for p in scene.prototypes)
-        arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2, "shrinkA": 0, "shrinkB": 9}
-        axes.annotate("", end, start, arrowprops=arrow, zorder=4)
-        _numeral(axes, end, row, color)
-    axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
-    axes.margins(0.06)
-    axes.set_xlabel("first principal component", fontsize=12)
-    axes.set_ylabel("second principal component", fontsize=12)
-    truth = np.arange(len(support))[:, None]
-    before, after = ((predicted == truth).sum() for predicted in (scene.before, scene.after))
-    figure.suptitle(
-        f"{scene.title}: {before} of {query.shape[0] * query.shape[1]} queries right before "
-        f"refinement, {after} after",
-        fontsize=14, x=0.01, ha="left",
-    )  # fmt: skip
-    _key(key, scene)
-    save(figure, out)
-
-
-def _unlabeled_style(row: int, way: int) -> dict[str, Any]:
-    if row < way:
-        return {"s": 95, "color": CLASS_COLORS[row % len(CLASS_COLORS)], "linewidth": 0}
-    return {"s": 75, "color": INK, "marker": "x", "linewidth": 2.2}
-
-
-def _numeral(axes: Any, point: Floats, row: int, color: str) -> None:
-    """A refined prototype: the number of its class in a disk."""
-    disk = {"boxstyle": "circle,pad=0.2", "facecolor": color, "edgecolor": INK}
-    axes.text(
-        *point, str(row + 1), fontsize=11, weight="bold", color="white", bbox=disk,
-        ha="center", va="center", zorder=5,
-    )  # fmt: skip
-
-
-def _key(axes: Any, scene: "Scene") -> None:
-    """An image of each class, and what the marks mean."""
-    from matplotlib.lines import Line2D
-
-    way, across = len(scene.support), max(3, len(scene.support))
-    for row in range(way):
-        color = CLASS_COLORS[row % len(CLASS_COLORS)]
-        _thumbnail(axes, scene.support[row, 0], (row, 0), color, str(row + 1))
-    for place, images in enumerate(scene.unlabeled[way:, :1]):
-        line, column = divmod(place, across)
-        _thumbnail(axes, images[0], (column, 1.5 + line), INK)
-    lines = -(-(len(scene.unlabeled) - way) // across)
-    axes.text(0.05, -0.08, "support", fontsize=12, color=INK)
-    if lines:
-        axes.text(0.05, 1.42, "distractors, one of each class", fontsize=12, color=INK)
-    axes.set(xlim=(0, across), ylim=(across * 2.2, -0.5), aspect="equal", anchor="NW")
-    axes.axis("off")
-    disk, ring = {"marker": "o", "color": BLUE}, {"markeredgecolor": INK, "markeredgewidth": 1}
-    marks: list[tuple[str, dict[str, Any]]] = [
-        (
-            "support, prototype: its mean",
-            {"marker": "s", "color": BLUE, "markersize": 12, **ring},
-        ),
-        ("prototype after refinement", {**disk, "markersize": 16, **ring}),
-        ("unlabeled, of a class", {**disk, "markersize": 10, "markeredgewidth": 0}),
-        ("unlabeled, distractor", {"marker": "x", "color": INK, "markersize": 9, "mew": 2.2}),
-        ("faint: masked out", {**disk, "markersize": 10, "alpha": FAINTEST * 2, "mew": 0}),
-        ("query", {**disk, "markerfacecolor": "none", "markersize": 8, "mew": 1.6}),
+    first_pile = 40 + shot * ACROSS + 40
+    first_query = first_pile + max(columns, 5) * ACROSS + 40  # room for the headings
+    tiles = [
+        Tile(40 + k * ACROSS, TOP + n * DOWN, source(view.support[n, k]), f"labeled, class {n + 1}")
+        for n, k in np.ndindex(way, shot)
     ]
-    axes.legend(
-        handles=[Line2D([], [], linestyle="", label=label, **style) for label, style in marks],
-        loc="upper left",
-        bbox_to_anchor=(-0.05, 1 - (2.3 + lines) / (across * 2.2 + 0.5)),
-        fontsize=12,
-        frameon=False,
-    )
+    for place, image in enumerate(pile):
+        row, column = divmod(int(image), per_class)
+        y, x = divmod(place, columns)
+        share = f"{round(100 * min(max(float(view.weights[row, column]), 0.0), 1.0))} %"
+        kind = "distractor" if row >= way else f"of class {row + 1}"
+        mark, tone = (f"− {share}", "below") if row >= way else (f"+ {share}", "above")
+        at = first_pile + x * ACROSS, TOP + y * DOWN
+        drawn = source(view.unlabeled[row, column])
+        tiles.append(Tile(*at, drawn, f"{kind}, {share} used", tone, mark))
+    for row, column in np.ndindex(view.after.shape):
+        before, after = view.before[row, column] + 1, view.after[row, column] + 1
+        sign, tone = ("✓", "above") if after == row + 1 else ("✗", "below")
+        about = f"query of class {row + 1}, predicted {after}, before refinement {before}"
+        mark = f"{after} {sign}" if before == after else f"{before}→{after} {sign}"
+        at = first_query + column * ACROSS, TOP + row * DOWN
+        tiles.append(Tile(*at, source(view.query[row, column]), about, tone, mark))
+    texts = [(20.0, TOP + 34.0 + row * DOWN, "class", str(row + 1)) for row in range(way)]
+    for x, heading, note in (
+        (40, "Support", "labeled"),
+        (first_pile, "Unlabeled", "+ of a class, − distractor (the model is not told), % used"),
+        (first_query, "Query", "predicted class, before→after"),
+    ):
+        texts += [(x, 40, "heading", heading), (x, 58, "note", note)]
+    width = first_query + max(view.query.shape[1], 4) * ACROSS
+    return Picture(f"{view.title}: {outcome(view)}", width, TOP + way * DOWN, texts, tiles)
 
 
-def principal_axes(points: Floats) -> tuple[Floats, Floats]:
-    """(P, D) -> their mean (D,) and the two directions of greatest variance (2, D)."""
-    center = points.mean(0)
-    return center, np.linalg.svd(points - center, full_matrices=False)[2][:2]
+def source(image: Bytes) -> str:
+    return data_uri(pool_thumbnail(image))
+
+
+def refinement_picture(view: "ViewedEpisode") -> Picture:
+    """Embeddings in two dimensions, prototypes before and after, and a key with an image of each class."""
+    way = len(view.support)
+    flat = plane([*view.points, *view.prototypes])
+    support, unlabeled, query, before, after = flat
+    points = []
+    for row, per_class in enumerate(unlabeled):
+        kind = "distractor" if row >= way else "unlabeled"
+        for point, weight in zip(per_class, view.weights[row], strict=True):
+            opacity = FAINTEST + (1 - FAINTEST) * float(np.clip(weight, 0, 1))
+            points.append(Point(point, kind, tone(row, way), round(opacity, 2)))
+    for kind, by_class in (("query", query), ("support", support)):
+        points += [
+            Point(point, kind, tone(row, way)) for row in range(way) for point in by_class[row]
+        ]
+    points += [
+        Point(after[row], "prototype", tone(row, way), label=str(row + 1)) for row in range(way)
+    ]
+    tiles = [
+        Tile(
+            KEY + row * ACROSS,
+            60,
+            source(view.support[row, 0]),
+            "support",
+            tone(row, way),
+            str(row + 1),
+        )
+        for row in range(way)
+    ]
+    distractors = view.unlabeled[way:, :1]
+    tiles += [
+        Tile(KEY + i * ACROSS, 170, source(images[0]), "a distractor", tone(way, way))
+        for i, images in enumerate(distractors)
+    ]
+    texts = [
+        (KEY, 50, "note", "support"),
+        (20, PLOT_HEIGHT + 50, "note", "along the first two principal components"),
+    ]
+    texts += [(KEY, 160, "note", "distractors, one of each class")] if len(distractors) else []
+    for line, (kind, opacity, text) in enumerate(KEYS):
+        at = np.array([KEY + 12.0, 262.0 + 26 * line])
+        points.append(Point(at, kind, "class-1", opacity))
+        texts.append((KEY + 32, 267 + 26 * line, "note", text))
+    width = KEY + max(4, way, len(distractors)) * ACROSS
+    arrows = [(*before[row], *after[row]) for row in range(way)]
+    title = f"{view.title}: {outcome(view)}"
+    return Picture(title, width, PLOT_HEIGHT + 60, texts, tiles, points, arrows)
+
+
+KEYS = (
+    ("support", 1, "support, prototype: its mean"),
+    ("prototype", 1, "prototype after refinement"),
+    ("unlabeled", 1, "unlabeled, of a class"),
+    ("distractor", 1, "unlabeled, distractor"),
+    ("unlabeled", 2 * FAINTEST, "faint: masked out"),
+    ("query", 1, "query"),
+)
+
+
+def tone(row: int, way: int) -> str:
+    return f"class-{row % 5 + 1}" if row < way else "distractors"
+
+
+def plane(parts: Sequence[Floats]) -> list[NDArray[np.float64]]:
+    """(..., D) each -> (..., 2): positions along the two directions of greatest variance, at one scale."""
+    everything = np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
+    center = everything.mean(0)
+    directions = np.linalg.svd(everything - center, full_matrices=False)[2][:2]  # (2, D)
+    flat = (everything - center) @ directions.T * [1, -1]
+    low, high = flat.min(0), flat.max(0)
+    size = np.array([PLOT_WIDTH - 60, PLOT_HEIGHT - 60])
+    scale = (size / np.maximum(high - low, 1e-9)).min()
+    middle = np.array([20 + PLOT_WIDTH / 2, 30 + PLOT_HEIGHT / 2])
+    offset = middle - scale * (low + high) / 2
+    return [
+        np.round(((part - center) @ directions.T * [1, -1]) * scale + offset, 1) for part in parts
+    ]

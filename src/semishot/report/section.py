@@ -1,6 +1,6 @@
-"""A table as data: cells, grids, and the section that is rendered as text, Markdown or HTML."""
+"""Tables as data: cells, grids, and the section that is rendered as text, Markdown or HTML."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,7 +26,7 @@ class Number:
     """Beyond this |z| or |t| the difference is marked as above or below."""
 
 
-Cell = str | int | Number | None
+GridCell = str | int | Number | None
 """Text, a count or a seed, a number, or None where nothing was measured."""
 
 
@@ -34,11 +34,7 @@ Cell = str | int | Number | None
 class Grid:
     caption: str
     header: list[str]
-    rows: list[list[Cell]]
-    heading: str = ""
-    """Shown above it in text."""
-    captioned: bool = False
-    """Markdown shows the caption too."""
+    rows: list[list[GridCell]]
 
     def has_words(self, column: int) -> bool:
         return any(isinstance(row[column], str) and row[column] for row in self.rows)
@@ -47,72 +43,20 @@ class Grid:
         return any(isinstance(row[column], int | Number) for row in self.rows)
 
 
-NOT_NAMED = "not named: measured before records had them"
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """How, where and when records were measured, with every value that occurs."""
-
-    devices: Sequence[str]
-    versions: Sequence[str]
-    dates: Sequence[str]
-    split_seeds: Sequence[int] = ()
-    settings: Sequence[tuple[str, str]] = ()
-    """Episodes and recipe, by name."""
-    wall_time: str = ""
-    code: str = ""
-    """The state of the code, and the data; empty if the records are older than these fields."""
-    mixed: Sequence[str] = ()
-    """What differs between the records, if they are not of one state of code, data and devices."""
-    is_old: bool = False
-    """Whether some records do not name their state."""
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """The name and value of each known item."""
-        found = [
-            ("split seeds", ", ".join(map(str, self.split_seeds))),
-            *self.settings,
-            ("device", "; ".join(self.devices)),
-            ("code and data", self.code or (NOT_NAMED if self.is_old else "")),
-            ("mixed", "; ".join(self.mixed)),
-            ("versions", "; ".join(self.versions)),
-            ("date", "; ".join(self.dates)),
-            ("wall time", self.wall_time),
-        ]
-        return [(name, text) for name, text in found if text]
-
-
 @dataclass(frozen=True)
 class Section:
     """Text may contain `code` in backquotes."""
 
     title: str
     grids: list[Grid]
-    provenance: Provenance
-    commands: list[tuple[str, str]] = field(default_factory=list)
-    """What to run again, and the command; the first is for everything."""
-    prepare: str = ""
-    """The command before these, if the images are not the usual ones."""
-    detail: str = ""
-    """The end of Markdown's title; HTML has it among the settings."""
-    aim: str = ""
-    """The purpose of the preset."""
-    images: str = ""
-    """Whether the images are the paper's, where they can be prepared in several ways."""
-    about: list[str] = field(default_factory=list)
-    """How to read it."""
-    comparison: str = ""
-    """How it compares with the paper, in a sentence."""
+    provenance: Mapping[str, str]
+    """How, where and when it was measured, by name."""
+    commands: list[str] = field(default_factory=list)
+    """What to run to measure it again, in order."""
+    notes: list[str] = field(default_factory=list)
+    """How to read it, shown above the grids."""
     findings: list[str] = field(default_factory=list)
-    """What the numbers say."""
-    is_complete: bool = True
+    """What the numbers say, shown below them."""
     charts: list[Chart] = field(default_factory=list)
-    about_charts: str = ""
-    summary: list[Cell] = field(default_factory=list)
+    summary: list[GridCell] = field(default_factory=list)
     """A row of the overview, if the paper has this table."""
-
-    @property
-    def conclusions(self) -> list[str]:
-        return [*([self.comparison] if self.comparison else []), *self.findings]

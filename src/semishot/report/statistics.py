@@ -9,8 +9,6 @@ from scipy.special import stdtrit
 
 AGREES = 2.0
 """Cells agree up to this |z|; beyond it one is above the other."""
-FEW_SPLITS = 6
-"""With fewer, an error over splits is itself so uncertain that a sentence says so."""
 PAPER_SPLITS = 10
 
 
@@ -47,18 +45,10 @@ class Paired:
         return self.mean / max(1e-12, self.error)
 
     @property
-    def half(self) -> float:
-        """Half the width of the 95 % interval, by Student's t."""
-        return self.error * chance(self.splits)
-
-    @property
-    def interval(self) -> str:
-        return f"{self.mean - self.half:+.2f} to {self.mean + self.half:+.2f}"
-
-    @property
-    def verdict(self) -> int:
-        """1 or -1 if the interval is above or below zero; 0 if it has both, or there is one split."""
-        return 0 if abs(self.mean) <= self.half else int(np.sign(self.mean))
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval, by Student's t."""
+        half = self.error * chance(self.splits)
+        return self.mean - half, self.mean + half
 
 
 def paired(ours: Mapping[int, float], base: Mapping[int, float]) -> Paired | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from semishot.data.decoding import quiet
 from semishot.data.thumbnails import data_uri
 from semishot.errors import InputError, counted, printable
-from semishot.report.template import PAGE_STYLE, render
+from semishot.report.render import PAGE_STYLE, render
 from semishot.sorter.listing import Item
 from semishot.sorter.page_images import LABELED_SHOWN, PageImages, link_to
 from semishot.sorter.predictions import Prediction

@@ -18,7 +18,7 @@ from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet, support_labels, take_run
 from semishot.paper.published import title
-from semishot.paper.requests import SceneRequest
+from semishot.paper.requests import EpisodeRequest
 from semishot.prototypes import class_log_probs, class_prototypes
 from semishot.training.episode_streams import streams_of
 from semishot.training.evaluation import open_fleet
@@ -30,7 +30,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Scene:
+class ViewedEpisode:
     """One episode and a model's results on it, as plain arrays."""
 
     title: str
@@ -53,7 +53,7 @@ class Scene:
 
 
 @torch.inference_mode()
-def scene_of(request: SceneRequest, root: Path | None = None) -> Scene:
+def view_episode(request: EpisodeRequest, root: Path | None = None) -> ViewedEpisode:
     """The episode seen through one run of a fleet or, if the model is `pixels`, without any encoder
     or refinement."""
     model, pool, name = open_run(request, root)
@@ -79,7 +79,7 @@ def scene_of(request: SceneRequest, root: Path | None = None) -> Scene:
     shown = [part.reshape(*g, *part.shape[1:]) for part, g in zip(pixels, grid, strict=True)]
     points = [part.double().numpy() for part in embedded]  # (..., D) each
     points_of = [part.reshape(*g, part.shape[-1]) for part, g in zip(points, grid, strict=True)]
-    return Scene(
+    return ViewedEpisode(
         title=f"{pool.name}, {name}",
         support=shown[0],
         unlabeled=shown[1],
@@ -92,7 +92,7 @@ def scene_of(request: SceneRequest, root: Path | None = None) -> Scene:
     )
 
 
-def open_run(request: SceneRequest, root: Path | None) -> tuple[ProtoNet | None, ImagePool, str]:
+def open_run(request: EpisodeRequest, root: Path | None) -> tuple[ProtoNet | None, ImagePool, str]:
     """One run of a trained fleet, its data, and what to call it."""
     source, dataset, run = request.model, request.dataset, request.run
     if source == PIXELS:

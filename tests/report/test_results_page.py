@@ -7,20 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from semishot.commands import reproduce as reproduce_command
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.paper import published as paper
-from semishot.report import plots, provenance, results, table_sections
-from semishot.report.ablation_tables import ablations_grid, ablations_section
-from semishot.report.rendering import shown
+from semishot.report import paper_tables, provenance
+from semishot.report import results_page as results
+from semishot.report.figures import curves_section, masks_section
+from semishot.report.other_tables import ablations_grid, ablations_section, table5_section
+from semishot.report.render import shown
 from semishot.training.config import Recipe
 from semishot.training.fleets import find_model
 from semishot.training.result_files import publish, read_records
 from support.presets import shorten
-from support.records import ablation, record
+from support.records import ablation, baseline, masks, record
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -31,12 +32,13 @@ def test_the_results_page_is_up_to_date():
     assert written == results.results_markdown(REPOSITORY / "results")
 
 
-def test_the_figures_of_the_results_page_are_up_to_date():
-    """A picture says which records it was drawn from; `semishot results` draws them all."""
-    folder = REPOSITORY / "results"
-    for path in (*results.figures(folder), *results.mask_figures(folder)):
-        with Image.open(REPOSITORY / "docs" / results.picture_name(path)) as image:
-            assert image.info["Description"] == plots.fingerprint(read_records(path)), path
+def test_the_figures_of_the_results_page_are_up_to_date(tmp_path):
+    """`semishot results` draws them all."""
+    results.write_results(REPOSITORY / "results", tmp_path / "results.md")
+    drawn = sorted(tmp_path.glob("*.svg"))
+    assert len(drawn) == 4
+    for path in drawn:
+        assert path.read_bytes() == (REPOSITORY / "docs" / path.name).read_bytes(), path.name
 
 
 def test_published_files_are_small_and_say_what_they_were_run_with():
@@ -56,7 +58,7 @@ def test_a_table_that_was_not_run_says_so_and_how(tmp_path):
         dataset = paper.TABLES[name].dataset
         assert f"`semishot data prepare {dataset} --source FOLDER`" in page
         assert f"`semishot reproduce {name}`" in page
-    assert page.count("This table has not been run") == 3
+    assert page.count("Not run. With the data at hand") == 3
 
 
 def changed(variant: str, accuracies: list[float]) -> list[dict]:
@@ -105,7 +107,7 @@ def test_ablations_say_what_only_asked_for_and_ask_for_it_again():
     section = ablations_section([*changed("", [0.5]), *changed("x", [0.6])])
     assert section.title == "What made the numbers (omniglot): some of them"
     command = "semishot reproduce ablations --dataset omniglot --splits 1 --only 'some of them'"
-    assert section.commands == [("all of it", command)]
+    assert section.commands == [command]
 
 
 def test_a_variant_without_the_cell_it_departs_from_is_named(tmp_path):
@@ -138,10 +140,8 @@ def test_a_table_of_two_states_of_the_code_is_marked_and_told(tmp_path, capsys):
     said = capsys.readouterr().err.splitlines()
     code = f"code {'a' * 12} (2 records) and {'b' * 12} (1 record)"
     version = "semishot 0.2.0 (2 records) and 0.3.0 (1 record)"
-    assert said == [f"mixed in omniglot/table1-ren2018.json: {line}" for line in (code, version)]
-    page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert f"Mixed: {code}." in page
-    assert f"Mixed: {version}." in page
+    assert said == [f"mixed in omniglot/table1-ren2018.json: {code}; {version}"]
+    assert f"Mixed: {code}; {version}." in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
 def test_what_differs_is_told_in_the_same_order_every_time():
@@ -152,26 +152,11 @@ def test_what_differs_is_told_in_the_same_order_every_time():
     assert told == ["package0", *names[1:]]
 
 
-def test_records_of_before_are_marked_and_their_files_told(tmp_path, capsys):
-    file = tmp_path / "results" / "omniglot" / "table1-ren2018.json"
-    publish([record(split_seed=0), record(split_seed=1)], file)
-    main(["results", "--folder", str(tmp_path / "results"), "--out", str(tmp_path / "page.md")])
-    line = "measured before records named their code and data: omniglot/table1-ren2018.json"
-    assert capsys.readouterr().err.splitlines() == [line]
-    assert "Code and data are not named" in (tmp_path / "page.md").read_text(encoding="utf-8")
-
-
-def test_a_cell_with_two_values_says_how_far_they_differ(tmp_path):
-    table, curve = ([record(unlabeled=10, query=9, split_seed=s) for s in (0, 1)] for _ in "ab")
-    folder = tmp_path / "omniglot"
-    publish(table, folder / "table1-ren2018.json")
-    publish(curve, folder / "figure-unlabeled-ren2018.json")
-    assert "in a table above too" not in results.results_markdown(tmp_path)
-    publish([r | {"accuracy": 0.91} for r in curve], folder / "figure-unlabeled-ren2018.json")
-    assert (
-        "1 cells here are in a table above too, from other runs of the same settings: the means differ by up "
-        "to 1.00 points."
-    ) in results.results_markdown(tmp_path)
+def test_a_commit_that_the_history_lacks_is_named_with_one_of_the_same_code():
+    text = provenance.code_and_data([record(code="9010488ce02f", commit="54863a11deaf")])
+    assert text == (
+        "code 9010488ce02f (commit 54863a11deaf, not in the history; same code: fe82c0742167)"
+    )
 
 
 def test_another_preparation_of_the_images_has_its_own_file_and_title(tmp_path):
@@ -182,6 +167,61 @@ def test_another_preparation_of_the_images_has_its_own_file_and_title(tmp_path):
     assert {only: reproduce_command._words(only) for only in names} == names
     publish(own, tmp_path / "omniglot" / "table1-ren2018-cubic-warped.json")
     assert "20,000 updates, images prepared `cubic-warped`\n" in results.results_markdown(tmp_path)
+
+
+PREPARE = "semishot data prepare omniglot --download --reduction cubic --rotations warped --data-root FOLDER"
+ELSEWHERE = {"preparation": "cubic-warped"}
+TABLE1 = paper.TABLES["table1"]
+
+
+def table1(**changes) -> list[dict]:
+    return [record(split_seed=seed, **changes) for seed in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("make", "records", "command"),
+    [
+        (lambda r: paper_tables.table_section("table1", TABLE1, r), table1(), "table1"),
+        (curves_section, table1(), "figure-unlabeled"),
+        (table5_section, [baseline()], "table5"),
+        (masks_section, [masks()], "figure-masks"),
+        (ablations_section, [ablation()], "ablations"),
+    ],
+)
+def test_what_was_measured_on_other_images_is_measured_again_on_them(make, records, command):
+    usual, other = make(records), make([r | ELSEWHERE for r in records])
+    assert "--data-root" not in usual.commands[0]
+    assert usual.commands[0].startswith(f"semishot reproduce {command} ")
+    assert other.commands == [PREPARE, f"{usual.commands[0]} --data-root FOLDER"]
+
+
+def test_whether_images_are_the_authors_is_said():
+    assert provenance.about_images(table1(**ELSEWHERE)) == [
+        "On images prepared as in the authors' code: compare this table with the paper."
+    ]
+    assert provenance.about_images(table1()) == [
+        "Not on images prepared as in the authors' code (`cubic-warped`)."
+    ]
+    assert provenance.about_images(table1(dataset="tiered-imagenet")) == []
+    beyond = paper_tables.table_section("table1", TABLE1, table1(preset="semishot"))
+    assert not any("authors" in note for note in beyond.notes)
+
+
+def test_the_papers_data_and_the_authors_images_come_first(tmp_path):
+    files = {
+        "glyphs/table1-demo": table1(dataset="glyphs"),
+        "omniglot/table1-a": table1(),
+        "omniglot/table1-b": table1(preparation="warped"),
+        "omniglot/table1-c": table1(**ELSEWHERE),
+    }
+    for name, records in files.items():
+        publish(records, tmp_path / f"{name}.json")
+    text = results.results_markdown(tmp_path)
+    titles = [line for line in text.splitlines() if line.startswith("## ")][1:5]
+    order = ["`cubic-warped`", "20,000 updates", "`warped`", "20,000 updates"]
+    assert all(title.endswith(end) for title, end in zip(titles, order, strict=True)), titles
+    assert "glyphs" in titles[3]
+    assert "| Table 1, omniglot, cubic-warped | ren2018 | 20,000 | 1 (of 10) | 0 | 0 | 1 |" in text
 
 
 @pytest.mark.thorough
@@ -249,7 +289,7 @@ def test_the_sentences_on_what_agrees_are_those_of_the_files():
     table, counts = paper.TABLES["table1"], []
     for file in ("table1-ren2018-cubic-warped.json", "table1-ren2018.json"):
         ours = read_records(REPOSITORY / "results" / "omniglot" / file)
-        counts += [table_sections.verdicts_of(table, ours, 1, m) for m in (5, 10)]
+        counts += [paper_tables.verdicts_of(table, ours, 1, m) for m in (5, 10)]
     assert counts[:2] == [{"agree": 8, "below": 2}, {"agree": 4, "above": 6}]
     assert counts[2:] == [{"above": 8, "below": 2}, {"agree": 1, "above": 9}]
     texts = {
@@ -260,3 +300,64 @@ def test_the_sentences_on_what_agrees_are_those_of_the_files():
         assert "Eight of ten cells agree with the paper's (|z| <= 2)" in text
     assert "four cells agree and six are above" in texts["docs/reproduce.md"]
     assert "no cell agrees: eight are above the paper's and two below" in texts["docs/reproduce.md"]
+
+
+# Tables inside other pages
+
+FILE = "glyphs/table1-demo.json"
+MARK = f"<!-- table: {FILE}, 1-shot, M = 5 -->"
+TABLE = """| model | no distractors | w/ distractors |
+| --- | ---: | ---: |
+| Supervised | - | - |
+| Semi-Supervised Inference | - | - |
+| Soft k-Means | - | - |
+| Soft k-Means + Cluster | - | - |
+| Masked Soft k-Means | - | 80.00 ± 10.00 |"""
+FILLED = f"Before.\n\n{MARK}\n\n{TABLE}\n\n<!-- /table -->\n\nAfter.\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    own = [
+        record(dataset="glyphs", split_seed=seed, accuracy=accuracy)
+        for seed, accuracy in enumerate((0.7, 0.9))
+    ]
+    publish(own, tmp_path / "results" / FILE)
+    return tmp_path / "results"
+
+
+def test_a_page_is_filled_and_filled_again_it_is_the_same(folder, tmp_path, capsys):
+    page, out = tmp_path / "page.md", tmp_path / "results.md"
+    page.write_text(f"Before.\n\n{MARK}\nold words\n<!-- /table -->\n\nAfter.\n", encoding="utf-8")
+    for _ in range(2):
+        main(["results", "--folder", str(folder), "--out", str(out), "--fill", str(page)])
+        assert page.read_text(encoding="utf-8") == FILLED
+        assert capsys.readouterr().out == f"{out}\n{page}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no mark", r"page\.md: a marked table has a line .* 0 have both"),
+        (f"{MARK}\n{MARK}\n<!-- /table -->\n", "1 have both"),
+        (FILLED.replace("demo", "other"), r"there is no result file .*table1-other\.json"),
+        (FILLED.replace("M = 5", "M = 10"), r"table1-demo\.json has nothing of 1-shot, M = 10"),
+    ],
+)
+def test_what_cannot_be_filled_is_said_before_anything_is_written(folder, tmp_path, text, message):
+    page, out = tmp_path / "page.md", tmp_path / "results.md"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        results.write_results(folder, out, [page])
+    assert page.read_text(encoding="utf-8") == text
+    assert not out.exists()
+
+
+def test_the_marked_tables_of_the_documents_are_up_to_date():
+    """Otherwise: `semishot results --fill README.md docs/index.md docs/reproduce.md`."""
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    marked = [page for page in pages if results.BEGINS in page.read_text(encoding="utf-8")]
+    assert [page.name for page in marked] == ["README.md", "index.md", "reproduce.md"]
+    for page in marked:
+        made = results.filled_page(page, REPOSITORY / "results")
+        assert made == page.read_text(encoding="utf-8"), page

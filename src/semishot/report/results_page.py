@@ -1,0 +1,128 @@
+"""Published results: `docs/results.md`, its figures, and tables of other pages, from `results/` alone.
+
+In other pages `<!-- table: omniglot/table1-ren2018.json, 1-shot, M = 5 -->` begins a table and
+`<!-- /table -->` ends it.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from semishot.data.settings import AUTHORS
+from semishot.errors import InputError
+from semishot.paper import published
+from semishot.report.paper_tables import overview, parts_of, table_grid
+from semishot.report.render import as_markdown, grid_as_markdown, write_figure
+from semishot.report.section import Section
+from semishot.report.sections import make_sections, read_results, table_of
+from semishot.system.files import read_text, reading, write_whole
+from semishot.training.result_files import read_records
+
+LEAD = """# Results
+
+Generated from the files in `results/` by `semishot results`; do not edit.
+
+Accuracies in %, mean ± standard error over labeled/unlabeled splits (ddof = 1), 600 test episodes per split;
+(n): over n splits only; -: not run. The paper's ± is as printed, with ddof = 0 over 10 splits. z is the
+difference divided by the error of both, the paper's converted to ddof = 1; cells agree if |z| <= 2, which
+chance exceeds once in 20 times, more often with 5 splits. The supervised model has one number for both
+columns and counts twice. t belongs to a difference between our own runs, paired split by split."""
+DRAWINGS, PHOTOGRAPHS = (AUTHORS[name].name for name in ("omniglot", "mini-imagenet"))
+PREPARED = f"""Preset `ren2018` is the paper's recipe; `semishot data prepare` decides which images it sees.
+The reproduction comes first: drawings prepared as in the authors' code (`{DRAWINGS}`), photographs of the
+classes that its first version tested on (`{PHOTOGRAPHS}`)."""
+BEGINS, ENDS = "<!-- table:", "<!-- /table -->"
+MARKED = re.compile(
+    rf"^({BEGINS} (?P<file>\S+), (?P<shot>\d+)-shot, M = (?P<unlabeled>\d+) -->\n).*?^{ENDS}$",
+    re.MULTILINE | re.DOTALL,
+)
+MOST_BYTES = 4 * 2**20
+"""Of a page."""
+
+
+def write_results(folder: Path, out: Path, fill: Sequence[Path] = ()) -> None:
+    """The page, the figures beside it, and the marked tables of other pages.
+
+    Prints to stderr where a section mixes states of the code.
+    """
+    made = published_sections(folder)
+    pages = {page: filled_page(page, folder) for page in fill} | {out: as_page(made)}
+    for name, section in made.items():
+        if section.charts:
+            write_figure(section.charts, out.with_name(figure_name(name)))
+        if mixed := section.provenance.get("mixed"):
+            print(f"mixed in {name}: {mixed}", file=sys.stderr)
+    for page, text in pages.items():
+        write_whole(page, text)
+
+
+def published_sections(folder: Path) -> dict[str, Section]:
+    """The sections of the page, by result file, in its order."""
+    if not any(folder.glob("*/*.json")):
+        raise InputError(
+            f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
+        )
+    return dict(make_sections(read_results(folder), by_file=True))
+
+
+def results_markdown(folder: Path) -> str:
+    """Every published table, with the device it was run on and how to run it again."""
+    return as_page(published_sections(folder))
+
+
+def as_page(made: dict[str, Section]) -> str:
+    summary, parts = overview(made.values()), [LEAD]
+    if any(len(section.commands) > 1 for section in made.values()):
+        parts.append(PREPARED)
+    if summary.rows:
+        parts += ["## Overview", f"{summary.caption}.", grid_as_markdown(summary)]
+    parts += [
+        as_markdown(section, figure_name(name) if section.charts else "")
+        for name, section in made.items()
+    ]
+    titles = "".join(section.title for section in made.values())
+    for name, table in published.TABLES.items():
+        if f"{table.title} (" not in titles:
+            parts.append(
+                f"## {table.title} ({table.dataset})\n\nNot run. With the data at hand: `semishot data "
+                f"prepare {table.dataset} --source FOLDER`, then `semishot reproduce {name}`."
+            )
+    return "\n\n".join(parts) + "\n"
+
+
+def figure_name(name: str) -> str:
+    path = Path(name)
+    return f"{path.stem}-{path.parent.name}.svg"
+
+
+# Tables inside other pages
+
+
+def filled_page(page: Path, folder: Path) -> str:
+    """The text of a page, with its tables as the result files have them."""
+    with reading(page):
+        text = read_text(page, MOST_BYTES)
+    count = len(MARKED.findall(text))
+    if not count or count != text.count(BEGINS) or count != text.count(ENDS):
+        raise InputError(
+            f"{page}: a marked table has a line `{BEGINS} FILE, 1-shot, M = 5 -->` and a line `{ENDS}`; "
+            f"{count} have both"
+        )
+
+    def made(mark: re.Match[str]) -> str:
+        shot, unlabeled = int(mark["shot"]), int(mark["unlabeled"])
+        return f"{mark[1]}\n{marked_table(folder / mark['file'], shot, unlabeled)}\n\n{ENDS}"
+
+    return MARKED.sub(made, text)
+
+
+def marked_table(path: Path, shot: int, unlabeled: int) -> str:
+    """One shot and M of a table, as Markdown."""
+    if not path.is_file():
+        raise InputError(f"there is no result file {path}")
+    records = read_records(path)
+    table = table_of(records[0]["dataset"])[1]
+    if (shot, unlabeled) not in parts_of(table, records):
+        raise InputError(f"{path} has nothing of {shot}-shot, M = {unlabeled}")
+    return grid_as_markdown(table_grid(table, records, shot, unlabeled))

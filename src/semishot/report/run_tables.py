@@ -1,0 +1,62 @@
+"""What `semishot evaluate` and `semishot pick` print: a line per run."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from semishot.errors import counted
+from semishot.paper.published import title
+from semishot.report.paper_tables import measured
+from semishot.report.render import grid_as_text
+from semishot.report.section import Grid, GridCell, Number
+from semishot.training.records import Record
+
+if TYPE_CHECKING:  # it imports torch
+    from semishot.training.pick import Picked
+
+
+def records_as_text(records: Sequence[Record]) -> str:
+    """One line per run, then the mean of each method with its options; both kinds of ± are named."""
+    header = ["model", "split seed", "accuracy %", "± 95 % over episodes"]
+    methods = [
+        ", ".join([r["model"], *(f"{k} {v}" for k, v in r["options"].items())]) for r in records
+    ]
+    rows: list[list[GridCell]] = [
+        [
+            method,
+            r["split_seed"],
+            Number(100 * r["accuracy"]),
+            Number(100 * r["accuracy_ci95"]) if r["episodes"] > 1 else None,
+        ]
+        for method, r in zip(methods, records, strict=True)
+    ]
+    lines = [grid_as_text(Grid("", header, rows))]
+    for method in dict.fromkeys(methods):
+        mean = measured(r for own, r in zip(methods, records, strict=True) if own == method)
+        if mean and mean.splits > 1:
+            error = f"{mean.error:.2f} (standard error over {mean.splits} splits)"
+            lines.append(f"{method}: mean {mean.mean:.2f} ± {error}")
+    return "\n".join(lines)
+
+
+def picked_as_text(picked: "Picked") -> str:
+    """All runs on the validation classes, the best on the test classes, and how sure the choice is."""
+    record, episodes = picked.record, counted(picked.record["episodes"], "episode")
+    header = ["method", "split seed", "validation accuracy %"]
+    rows: list[list[GridCell]] = [
+        [title(c.model), c.split_seed, Number(100 * c.accuracy, 100 * c.accuracy_ci95)]
+        for c in picked.candidates
+    ]
+    accuracy = f"{100 * record['accuracy']:.2f} ± {100 * record['accuracy_ci95']:.2f} %"
+    lines = [
+        grid_as_text(Grid("", header, rows)),
+        f"Saved: {title(record['model'])} of split seed {record['split_seed']}. On the test classes: "
+        f"{accuracy}. ± is the 95 % interval over {episodes}.",
+    ]
+    if picked.lead is not None:
+        difference, error = 100 * picked.lead.difference, 100 * picked.lead.ci95
+        sure = "more than" if difference > error else "no more than"
+        lines.append(
+            f"On the validation classes it is {difference:.2f} ± {error:.2f} points above the next: {sure} "
+            "chance."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,193 @@
+"""Result files, and folders of them -> their records, and a section for each table and figure."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from semishot.errors import InputError
+from semishot.paper import presets, published
+from semishot.report.figures import curves_section, masks_section
+from semishot.report.other_tables import (
+    ablations_section,
+    choice_section,
+    others_section,
+    table5_section,
+)
+from semishot.report.paper_tables import table_section
+from semishot.report.provenance import image_order
+from semishot.report.section import Section
+from semishot.system.files import reading, real_path
+from semishot.training.config import NOT_REFINED, SEMI_SUPERVISED_INFERENCE, SUPERVISED
+from semishot.training.recipe_choices import Choice, as_choice
+from semishot.training.records import AccuracyRecord, Record, as_records
+from semishot.training.result_files import identity, read_result_file
+
+NOT_RESULTS = {"benchmark", "sessions"}
+"""Fields of files that lie beside results: of the speed, and of who trained a run or a classifier."""
+
+
+@dataclass(frozen=True)
+class Results:
+    files: dict[str, list[Record]] = field(default_factory=dict)
+    """Keys are file names, relative to the folder."""
+    choices: dict[str, Choice] = field(default_factory=dict)
+    """How recipes were chosen: `choice.json`."""
+    runs: list[Path] = field(default_factory=list)
+    """Run folders, finished or not."""
+
+
+def read_results(*sources: Path) -> Results:
+    """Result files, and all below folders: of published results, of runs, or of `evaluate --json`."""
+    results = Results()
+    seen: set[Path] = set()
+    for source in sources:
+        if not source.exists():
+            raise InputError(f"no results in {source}: there is no such file or folder")
+        for path in [source] if source.is_file() else result_files(source):
+            if real_path(path) in seen:  # a file and its folder may both be given
+                continue
+            seen.add(real_path(path))
+            content, name = read_result_file(path), _name(path, source, results.files)
+            if isinstance(content, dict) and "variants" in content:
+                results.choices[name] = as_choice(content, path)
+            elif not (isinstance(content, dict) and NOT_RESULTS & content.keys()):
+                results.files[name] = as_records(content, path)
+        for log in sorted(source.rglob("log.jsonl")):  # none below a file
+            if (log.parent / "config.json").exists() and real_path(log.parent) not in seen:
+                seen.add(real_path(log.parent))
+                results.runs.append(log.parent)
+    if not any(results.files.values()):
+        given = ", ".join(map(str, sources))
+        raise InputError(
+            f"no results in {given}: give the folder of `reproduce --runs` or `--publish`, or files of "
+            "`evaluate --json`"
+        )
+    return results
+
+
+def _name(path: Path, source: Path, taken: Collection[str]) -> str:
+    """The file's name relative to the source; its whole path if another source has that name too."""
+    name = path.name if source.is_file() else path.relative_to(source).as_posix()
+    return path.as_posix() if name in taken else name
+
+
+def result_files(folder: Path) -> list[Path]:
+    """Published files, those of `evaluate --json`, those beside the runs, and each run's `result.json`."""
+    published = {*folder.glob("*.json"), *folder.glob("*/*.json")}
+    published = {p for p in published if p.name not in ("config.json", "pool.json")}
+    return sorted({*published, *folder.glob("*/table5/*.json"), *folder.rglob("result.json")})
+
+
+def make_sections(results: Results, by_file: bool = False) -> Iterator[tuple[str, Section]]:
+    """The paper's tables and figures, then ablations, Table 5, masks, and all other measurements.
+
+    Each comes with the name of its file, or of the first of several.
+    """
+    tables, figures, others = tables_and_figures(results.files, by_file)
+    for own in sorted(tables, key=TableRecords.order):
+        with reading(own.file):
+            yield own.file, table_section(own.name, own.table, own.records)
+    for own in figures:
+        with reading(own.file):
+            yield own.file, curves_section(own.records)
+    for name, choice in results.choices.items():
+        yield name, choice_section(choice)
+    for kind, section_of in OTHER_KINDS.items():
+        for name, records in results.files.items():
+            with reading(name):
+                if chosen := [r for r in records if r["kind"] == kind]:
+                    yield name, section_of(chosen)
+    if others:
+        yield others[0][0], others_section(others)
+
+
+OTHER_KINDS: dict[str, Callable[[Any], Section]] = {
+    "ablation": ablations_section,
+    "baseline": table5_section,
+    "masks": masks_section,
+}
+
+
+@dataclass(frozen=True)
+class TableRecords:
+    """The records of a table or figure: one data set, preset, number of updates and kind of images."""
+
+    file: str
+    name: str
+    table: published.PaperTable
+    records: Sequence[AccuracyRecord]
+
+    def order(self) -> tuple[object, ...]:
+        """The paper's data set and presets first; of one preset, the authors' images first."""
+        first, known = self.records[0], [*presets.PRESETS]
+        dataset, preset = first["dataset"], known.index(first["preset"])
+        other = dataset != self.table.dataset
+        return self.name, other, dataset, preset, first["updates"], image_order(first)
+
+
+def tables_and_figures(
+    files: Mapping[str, Sequence[Record]], by_file: bool = False
+) -> tuple[list[TableRecords], list[TableRecords], list[tuple[str, AccuracyRecord]]]:
+    """Which records belong to a table or a figure of the paper, and which are something else.
+
+    By file, each holds one table or one figure, as `reproduce --publish` writes them. Otherwise, if a record
+    was measured twice, for a table and for a figure, the later file's is used.
+    """
+    tables, figures = [], []
+    others: list[tuple[str, AccuracyRecord]] = []
+    groups: dict[tuple[object, ...], dict[str, tuple[str, AccuracyRecord]]] = {}
+    for name, records in files.items():
+        for r in records:
+            if r["kind"] == "accuracy":
+                prepared = r.get("preparation", "")
+                key = r["dataset"], r["preset"], r["updates"], prepared, name if by_file else ""
+                groups.setdefault(key, {})[identity(r)] = name, r
+    for own in groups.values():
+        file, first = next(iter(own.values()))
+        usual = [r for _, r in own.values() if is_by_its_preset(r)]
+        figure = published.table(published.FIGURE_UNLABELED, first["dataset"])
+        of_figure = [r for r in usual if is_of_table(r, figure)]
+        used = set()
+        if len({r["unlabeled"] for r in of_figure}) > 1:
+            figures.append(TableRecords(file, published.FIGURE_UNLABELED, figure, of_figure))
+            used |= set(map(id, of_figure))
+        name, table = table_of(first["dataset"])
+        of_table = [r for r in usual if is_of_table(r, table)]
+        if of_table and not (by_file and used):
+            tables.append(TableRecords(file, name, table, of_table))
+            used |= set(map(id, of_table))
+        others += [pair for pair in own.values() if id(pair[1]) not in used]
+    return tables, figures, others
+
+
+def table_of(dataset: str) -> tuple[str, published.PaperTable]:
+    """The paper's table of a data set; others are measured like Table 1."""
+    named = [(n, t) for n, t in published.TABLES.items() if t.dataset == dataset]
+    return named[0] if named else ("table1", published.TABLES["table1"])
+
+
+def is_of_table(record: Record, table: published.PaperTable) -> bool:
+    """Whether a record was tested on the episodes of this table."""
+    test = table.tests.get(record["unlabeled"])
+    return (
+        test is not None
+        and (record["way"], record["query"]) == (test.way, test.query)
+        and record["model"] != NOT_REFINED
+        and record["shot"] in table.shots
+        and record["distractors"] in published.DISTRACTORS
+    )
+
+
+def is_by_its_preset(record: Record) -> bool:
+    """Whether a run was trained by its preset, with no change except the number of updates."""
+    exists = presets.exists(record["preset"], record["dataset"])
+    if not exists or record["options"] or record["split"] != "test" or "trained_as" in record:
+        return False
+    preset = presets.preset(record["preset"], record["dataset"])
+    refines = record["model"] not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)
+    train = preset.episode(record["shot"], record["distractors"], refines)
+    usual = preset.refined_at_test(record["model"], record["distractors"])
+    recipe = preset.recipe.with_updates(max(record["updates"], 1))
+    own = record["train"], record["recipe"], record.get("at_test", {})
+    return own == (train.as_dict(), recipe.changes(), usual)

@@ -1,0 +1,74 @@
+"""One section, three renderers: text, Markdown, and what HTML sorts and colors by."""
+
+import pytest
+
+from semishot.report import render
+from semishot.report.section import Grid, Number, Section
+
+GRID = Grid(
+    "caption", ["model", "a", "long header"], [["x", Number(12.5), 1], ["longer", Number(3), None]]
+)
+
+
+@pytest.mark.parametrize(
+    ("cell", "text", "rank", "tone"),
+    [
+        ("words", "words", "words", ""),
+        ("", "", "", ""),
+        (None, "-", "", ""),
+        (12345, "12345", 12345.0, ""),
+        (Number(97.1256), "97.13", 97.13, ""),
+        (Number(97.1256, 0.0449), "97.13 ± 0.04", 97.13, ""),
+        (Number(97.1256, 0.1, note="3"), "97.13 ± 0.10 (3)", 97.13, ""),
+        (Number(10, decimals=0, note="of 12"), "10 (of 12)", 10.0, ""),
+        (Number(20_000, decimals=0), "20,000", 20_000.0, ""),
+        (Number(0.95861, 0.00071, decimals=4), "0.9586 ± 0.0007", 0.9586, ""),
+        (Number(0.31, form="error"), "± 0.31", 0.31, ""),
+        (Number(0.2, form="difference"), "+0.20", 0.2, ""),
+        (Number(0.2, form="difference", z=2.1), "+0.20 (z +2.1)", 0.2, "above"),
+        (Number(-0.001, form="difference", t=-2.1), "-0.00 (t -2.1)", 0.0, "below"),
+        (Number(-0.2, form="difference", t=-2.1, needed=4.3), "-0.20 (t -2.1)", -0.2, ""),
+        (Number(-1.5, 0.25, form="difference"), "-1.50 ± 0.25", -1.5, ""),
+        (Number(-2, form="difference", note="low", t=-1.2), "-2.00 (low, t -1.2)", -2.0, ""),
+    ],
+)
+def test_a_cell_is_shown_sorted_and_colored(cell, text, rank, tone):
+    assert render.shown(cell) == text
+    assert render.rank(cell) == rank
+    assert render.tone(cell) == tone
+
+
+def test_a_column_has_words_numbers_or_nothing():
+    grid = Grid("", ["a", "b", "c", "d"], [["x", "", None, ""], ["y", Number(1), None, 3]])
+    assert [grid.has_words(i) for i in range(4)] == [True, False, False, False]
+    assert [grid.has_numbers(i) for i in range(4)] == [False, True, False, True]
+
+
+def test_text_has_words_to_the_left_and_numbers_to_the_right():
+    assert render.grid_as_text(GRID).splitlines() == [
+        "model       a  long header",
+        "------  -----  -----------",
+        "x       12.50            1",
+        "longer   3.00            -",
+    ]
+
+
+def test_markdown_has_a_rule_that_aligns_numbers_to_the_right():
+    assert render.grid_as_markdown(GRID).splitlines() == [
+        "| model | a | long header |",
+        "| --- | ---: | ---: |",
+        "| x | 12.50 | 1 |",
+        "| longer | 3.00 | - |",
+    ]
+
+
+def test_a_section_is_title_notes_captioned_grids_findings_and_origin():
+    facts = {"split seeds": "Split seeds 0 to 2", "recipe": "good", "device": "a; b", "mixed": "x"}
+    commands = ["semishot data prepare", "semishot again"]
+    section = Section("`Title`", [GRID], facts, commands, ["Note."], ["Found."])
+    text, table = render.grid_as_text(GRID), render.grid_as_markdown(GRID)
+    parts = ["Title", "Note.", "caption", text, "Found.", "Mixed: x."]
+    assert render.as_text(section) == "\n\n".join(parts)
+    origin = "Split seeds 0 to 2; a; b. Run again: `semishot data prepare`, then `semishot again`."
+    parts = ["## `Title`", "Note.", "![Title](a.svg)", "caption:", table, "Found.", "Mixed: x."]
+    assert render.as_markdown(section, "a.svg") == "\n\n".join([*parts, origin])
