@@ -72,7 +72,7 @@ def until(page: Page, script: str, argument: object = None) -> Any:
 
 def answer_times(page: Page, place: str, answers: int) -> list[float]:
     """Milliseconds from a key to what follows from it on the screen."""
-    page.locator(f'.place[data-place="{place}"]').click()
+    page.locator(f'.entry[data-view="{place}"]').click()
     times = []
     for number in range(answers):
         page.keyboard.press("Home")
@@ -87,12 +87,12 @@ def answer_times(page: Page, place: str, answers: int) -> list[float]:
 def label(page: Page, images: int, answers: int) -> dict[str, list[float]]:
     until(page, "(images) => window.semishot && semishot.rows >= images", images)
     for number in range(CLASSES):
-        page.locator('.place[data-place="all"]').click()
-        page.locator(".tile:not(.said)").nth(number % 3).click()
+        page.locator('.entry[data-view="all"]').click()
+        page.locator(".tile:not(.confirmed)").nth(number % 3).click()
         page.keyboard.press("n")
         page.keyboard.type(f"kind {number}")
         page.keyboard.press("Enter")
-        page.wait_for_selector(f'.place[data-place="class:{number + 1}"]', timeout=60_000)
+        page.wait_for_selector(f'.entry[data-view="class:{number + 1}"]', timeout=60_000)
         until(page, "semishot.judged()")
     page.evaluate(CLOCK)
     places = {"worth asking": "ask", "overview": "all"}

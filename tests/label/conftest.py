@@ -1,5 +1,6 @@
 """Fixtures for `semishot label`: drawings, a request for them, and a client of a server in this process."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,9 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from semishot.label.requests import LabelRequest
+from semishot.label import LabelRequest
 from support.labeling import Client, serving
-from support.own_images import folders
+from support.own_images import draw, folders, save
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where known browsers are kept, in this process and in those it starts."""
+    before = os.environ.get("XDG_STATE_HOME")
+    folder = tmp_path_factory.mktemp("state")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    yield folder
+    os.environ.pop("XDG_STATE_HOME")
+    if before is not None:
+        os.environ["XDG_STATE_HOME"] = before
 
 
 @pytest.fixture(scope="session")
@@ -33,11 +46,20 @@ def asked(drawings, cache, tmp_path) -> LabelRequest:
 
 @pytest.fixture
 def asked_own(asked, tmp_path) -> LabelRequest:
-    """The same for a copy of the drawings that are not in subfolders, which the test may change."""
+    """The same for a copy of the drawings, all in one folder, which the test may change."""
     pile = tmp_path / "pile"
     pile.mkdir()
-    for path in asked.pile.glob("*.png"):
+    for path in asked.pile.rglob("*.png"):
         shutil.copy(path, pile)
+    return replace(asked, pile=pile)
+
+
+@pytest.fixture
+def asked_few(asked, tmp_path) -> LabelRequest:
+    """The same for three images, which the test may change."""
+    pile = tmp_path / "pile"
+    for number in range(3):
+        save(draw("cross", number), pile / f"{number}.png")
     return replace(asked, pile=pile)
 
 
@@ -45,4 +67,11 @@ def asked_own(asked, tmp_path) -> LabelRequest:
 def client(asked) -> Iterator[Client]:
     with serving(asked) as (_, opened_client):
         opened_client.until(lambda state: state["rows"] == 48)
+        yield opened_client
+
+
+@pytest.fixture
+def few(asked_few) -> Iterator[Client]:
+    with serving(asked_few) as (_, opened_client):
+        opened_client.until(lambda state: state["rows"] == 3)
         yield opened_client

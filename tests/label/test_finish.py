@@ -3,13 +3,10 @@
 import csv
 import io
 import json
-import threading
 
 import pytest
-from PIL import Image
 
-from semishot.label import pile_reader
-from semishot.label.requests import LabelRequest
+from semishot.label import LabelRequest
 from semishot.sorter.predict import predict
 from semishot.sorter.requests import PredictRequest
 from support.labeling import label_some, serving
@@ -59,12 +56,9 @@ def test_names_that_begin_like_formulas_are_harmless_in_tables(cache, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["copy", "move", "link"])
-def test_apply_does_what_the_plan_says_and_undo_takes_it_back(drawings, cache, tmp_path, how):
-    pile = tmp_path / "pile"
-    for path in sorted(drawings[1].rglob("*.png")):
-        save(Image.open(path), pile / path.name)
+def test_apply_does_what_the_plan_says_and_undo_takes_it_back(asked_own, how):
+    asked, pile = asked_own, asked_own.pile
     before = {path.name: path.read_bytes() for path in pile.iterdir()}
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
     with serving(asked) as (running, client):
         client.until(lambda state: state["rows"] == 48)
         names = label_some(client)
@@ -89,27 +83,13 @@ def test_apply_does_what_the_plan_says_and_undo_takes_it_back(drawings, cache, t
     assert not (asked.folder / "sorted").exists()
 
 
-def test_a_sorted_pile_is_still_there_when_it_is_opened_again(
-    drawings, cache, tmp_path, monkeypatch
-):
-    pile = tmp_path / "pile"
-    for path in sorted(drawings[1].rglob("*.png")):
-        save(Image.open(path), pile / path.name)
-    asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (running, client):
+def test_a_sorted_pile_is_still_there_when_it_is_opened_again(asked_own):
+    with serving(asked_own) as (_, client):
         client.until(lambda state: state["rows"] == 48)
         names = label_some(client)
         client.json("/apply", {"how": "move", "which": "confirmed"})
-        session = running.session
-        client.until(lambda state: session.kept_version == session.snapshot.version)
-    look, seen = pile_reader.list_files, threading.Event()
-    monkeypatch.setattr(pile_reader, "list_files", lambda asked: seen.wait(60) and look(asked))
-    with serving(asked) as (running, client):
-        assert client.until(lambda state: state["rows"] == 48)
-        assert running.session.early  # as it was the last time: the folder has not been looked at
-        assert client.ask(f"/large/{names['circle-0.png']}")[0] == 200
-        seen.set()
-        state = client.until(lambda _: not running.session.early)
+    with serving(asked_own) as (_, client):
+        state = client.until(lambda state: state["rows"] == 48)
         assert set(state["flags"]) == {0}
         assert client.ask(f"/large/{names['circle-0.png']}")[0] == 200
 

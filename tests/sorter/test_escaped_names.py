@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semishot.label.requests import LabelRequest
+from semishot.label import LabelRequest
 from semishot.sorter.escaped_names import escaped, unescaped, written_path
 from support.commands import printed
 from support.labeling import serving

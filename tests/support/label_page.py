@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 QUIET = {
     "status of 409",
-    "status of 429",
+    "status of 503",
     "net::ERR_CONNECTION_REFUSED",
     "net::ERR_INCOMPLETE_CHUNKED_ENCODING",
 }
@@ -83,7 +83,7 @@ class Tab:
         self.wait("!document.querySelector('dialog[open]')")
 
     def classes(self):
-        return self.page.locator('.place[data-place^="class:"] .name').all_text_contents()
+        return self.page.locator('.entry[data-view^="class:"] .name').all_text_contents()
 
     def new_class(self, name, *files):
         self.show(f"{files[0].split('-')[0]}-")
@@ -93,14 +93,14 @@ class Tab:
         self.page.keyboard.type(name)
         self.press("Enter")
         self.wait(
-            "(name) => [...document.querySelectorAll('.place .name')].some((e) => e.textContent === name)",
+            "(name) => [...document.querySelectorAll('.entry .name')].some((e) => e.textContent === name)",
             argument=name,
         )
         self.settle()
         self.go("all")
 
     def go(self, place):
-        self.page.locator(f'.place[data-place="{place}"]').click()
+        self.page.locator(f'.entry[data-view="{place}"]').click()
 
     def quiet(self):
         return [line for line in self.noise if not any(word in line for word in QUIET)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from semishot.label.requests import LabelRequest
+from semishot.label import LabelRequest
 from semishot.label.server import Running, opened
 from support.own_images import MEMBERS
 

@@ -10,7 +10,7 @@ import tyro
 from semishot.commands.exit_codes import REFUSED
 from semishot.commands.flags import Flags, Printing
 from semishot.errors import InputError, printable
-from semishot.label.requests import LabelRequest
+from semishot.label import LabelRequest
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 
 

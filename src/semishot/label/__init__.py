@@ -1,1 +1,40 @@
 """The page in which a person labels a pile: durable answers, judgements, the server, the page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from semishot.system.devices import Device
+from semishot.system.files import real_path
+
+
+@dataclass(frozen=True)
+class LabelRequest:
+    """Label a pile of images in the browser: click a few, and semishot sorts the rest."""
+
+    pile: Path
+    """The folder of the pile, which may have subfolders."""
+    labeled: Path | None = None
+    """A folder with one folder of images per class: labels to begin with."""
+    out: Path | None = None
+    """The folder for answers, features, exports and sorted files; by default PILE-labels, beside PILE."""
+    encoder: str | None = None
+    """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
+    onnx:FILE, timm:NAME, or a folder written by `semishot train`."""
+    cache: Path | None = None
+    """Keep features here, for other runs too; by default in OUT/embeddings."""
+    port: int = 0
+    """The port of the page; 0 is a free one."""
+    host: str = "127.0.0.1"
+    """The address to listen on. Any other than this machine's own lets others reach the page, if they
+    have the token."""
+    no_browser: bool = False
+    """Print the address instead of opening it."""
+    device: Device = "auto"
+
+    @property
+    def folder(self) -> Path:
+        """OUT, as given or by default."""
+        if self.out is not None:
+            return self.out
+        pile = real_path(self.pile)
+        return pile.with_name(f"{pile.name}-labels")

@@ -1,10 +1,9 @@
-// Answers: what a person says of images, shown at once and sent.
+// Answers: what a person says of images, shown at once and sent; and the buttons for them.
 
-import { draw } from "/draw.js";
-import { toast } from "/messages.js";
-import { chosen } from "/selection.js";
+import { $, badge, button, counted, element, number, toast } from "/dom.js";
+import { chosen } from "/navigation.js";
 import { NONE, UNKNOWN } from "/state.js";
-import { counted } from "/words.js";
+import { draw } from "/tiles.js";
 
 /** Send an event and show at once what it says of these images: [[answer, images], …]. */
 function say(page, event, set, text) {
@@ -12,54 +11,57 @@ function say(page, event, set, text) {
   document.dispatchEvent(new CustomEvent("answered", { detail: performance.now() }));
   const promise = page.outbox.add(event, overlay);
   page.state.overlay(overlay);
-  page.state.bins = null;
   page.selected.clear();
   page.anchor = null;
   draw(page);
-  if (text) toast(text);
+  toast(text);
   return promise.catch((error) => { toast(error.message); page.server.refetch(); });
 }
 
 export function answer(page, classId, images = chosen(page)) {
-  const { state } = page;
+  const { state } = page, index = classId === 0 ? NONE : state.index(classId);
   if (!images.length) return;
   if (classId === 0 && !state.classes.length) { toast("Make a class first: press N."); return; }
-  if (classId > 0 && state.index(classId) < 0) { toast("This class is gone."); return; }
-  const name = classId === 0 ? "none of these" : state.className(state.index(classId));
+  if (classId > 0 && index < 0) { toast("This class is gone."); return; }
   const set = [[classId, images]];
-  say(page, { kind: "answer", set }, set, `${counted(images.length, "image")}: ${name}`);
+  say(page, { kind: "answer", set }, set, `${counted(images.length, "image")}: ${state.className(index)}`);
+}
+
+/** Images by what `keyOf` says of each; those without are left out. */
+function grouped(images, keyOf) {
+  const groups = new Map();
+  for (const image of images) {
+    const key = keyOf(image);
+    if (key !== undefined) groups.set(key, [...(groups.get(key) || []), image]);
+  }
+  return [...groups];
 }
 
 export function accept(page, images) {
-  const { state, place } = page;
-  const by = new Map();
-  for (const image of images) {
-    const row = state.rowOf.get(image), doubt = place === "doubtful" && state.doubts.get(image);
-    const where = doubt ? doubt.suggested : state.isSaid(row) ? UNKNOWN : state.placeOf(row);
-    if (where === UNKNOWN) continue;
-    const value = where === NONE ? 0 : state.classes[where][0];
-    by.set(value, [...(by.get(value) || []), image]);
-  }
-  if (!by.size) { toast("There is no guess to accept."); return; }
-  const set = [...by];
-  const count = set.reduce((sum, [, held]) => sum + held.length, 0);
+  const { state, view } = page;
+  const set = grouped(images, (image) => {
+    const row = state.rowOf.get(image), doubt = view === "doubtful" && state.doubts.get(image);
+    const where = doubt ? doubt.suggested : state.isConfirmed(row) ? UNKNOWN : state.shownIn(row);
+    return where === UNKNOWN ? undefined : where === NONE ? 0 : state.classes[where][0];
+  });
+  if (!set.length) { toast("There is no guess to accept."); return; }
+  const count = set.reduce((sum, [, accepted]) => sum + accepted.length, 0);
   say(page, { kind: "answer", set }, set, `${counted(count, "guess", "guesses")} accepted`);
 }
 
 export function notThis(page, images) {
   const { state } = page;
-  const by = new Map();
-  for (const image of images) {
-    const where = state.placeOf(state.rowOf.get(image));
-    if (where >= 0) by.set(where, [...(by.get(where) || []), image]);
-  }
-  if (!by.size) { toast("This is in no class."); return; }
-  for (const [where, held] of by) say(page, { kind: "not", class: state.classes[where][0], images: held }, [[-1, held]], `${counted(held.length, "image")}: not ${state.className(where)}`);
+  const groups = grouped(images, (image) => {
+    const where = state.shownIn(state.rowOf.get(image));
+    return where >= 0 ? where : undefined;
+  });
+  if (!groups.length) { toast("This is in no class."); return; }
+  for (const [where, those] of groups) say(page, { kind: "not", class: state.classes[where][0], images: those }, [[-1, those]], `${counted(those.length, "image")}: not ${state.className(where)}`);
 }
 
 export function clear(page, images) {
-  const held = images.filter((image) => page.state.isSaid(page.state.rowOf.get(image)));
-  if (held.length) say(page, { kind: "answer", set: [[-1, held]] }, [[-1, held]], `${counted(held.length, "answer")} taken back`);
+  const confirmed = images.filter((image) => page.state.isConfirmed(page.state.rowOf.get(image))), set = [[-1, confirmed]];
+  if (confirmed.length) say(page, { kind: "answer", set }, set, `${counted(confirmed.length, "answer")} taken back`);
 }
 
 /** Undo or redo; pressed again before the page has followed, it is sent all the same. */
@@ -72,10 +74,46 @@ export async function step(page, kind) {
   } catch (error) { toast(error.message); }
 }
 
-/** What a button of answers does that has no class. */
-export function does(page, what, images = chosen(page)) {
-  if (what === "accept") accept(page, images);
-  else if (what === "not") notThis(page, images);
-  else if (what === "clear") clear(page, images);
-  else if (what === "new") page.dialogs.newClass(images);
+/** What a button of answers does. */
+export function press({ dataset }, page, images = chosen(page)) {
+  if (dataset.answer) answer(page, Number(dataset.answer), images);
+  else if (dataset.does === "accept") accept(page, images);
+  else if (dataset.does === "not") notThis(page, images);
+  else if (dataset.does === "clear") clear(page, images);
+  else if (dataset.does === "new") page.dialogs.newClass(images);
+}
+
+/** pressed: the index of the class that one image is confirmed to be in. */
+export function answerButtons(page, images, pressed) {
+  const { state, view } = page, buttons = [];
+  const make = (key, name, data, index) => {
+    const made = button();
+    made.append(typeof key === "number" ? badge(key) : Object.assign(element("span", "key plain", key), { ariaHidden: "true" }), element("span", "name", name));
+    Object.assign(made.dataset, data);
+    if (index !== undefined && pressed !== undefined) made.setAttribute("aria-pressed", pressed === index);
+    return made;
+  };
+  if (state.classes.length) {
+    const rows = images.map((image) => state.rowOf.get(image));
+    const guesses = new Set(rows.filter((row) => !state.isConfirmed(row)).map((row) => state.shownIn(row)));
+    guesses.delete(UNKNOWN);
+    if (guesses.size || view === "doubtful") buttons.push(make("↵", view === "doubtful" || guesses.size === 1 ? "Accept" : "Accept all", { does: "accept" }));
+    const classes = element("div", "classes");
+    classes.append(...state.classes.map(([id, name], index) => make(index, name, { answer: id }, index)));
+    const none = make(NONE, "None", { answer: 0 }, NONE);
+    none.ariaLabel = "None of these";
+    buttons.push(classes, none);
+    if (rows.some((row) => state.shownIn(row) >= 0)) buttons.push(make("-", "Not this", { does: "not" }));
+    if (rows.some((row) => state.isConfirmed(row))) buttons.push(make("⌫", "Take back", { does: "clear" }));
+  }
+  buttons.push(make("n", state.classes.length ? "New" : "Name them", { does: "new" }));
+  if (!state.classes.length) buttons.at(-1).className = "primary";
+  return buttons;
+}
+
+export function drawBar(page) {
+  const images = chosen(page), atCursor = !page.selected.size && images.length === 1;
+  $("bar").classList.toggle("empty", !images.length || (atCursor && page.phone.matches));
+  $("chosen").textContent = !images.length ? "Nothing to answer here" : atCursor ? "" : `${number(images.length)} selected`;
+  $("answers").replaceChildren(...(images.length ? answerButtons(page, images) : []));
 }

@@ -1,6 +1,8 @@
-// Sections of tiles, of which only those on the screen exist; a tile glides to its new place.
+// Sections of tiles, of which only those on the screen exist; a tile glides to where it goes.
 
-const GAP = 10, SPARE = 2, SETTLE = 60, SLOWEST = 4000;
+import { element } from "/dom.js";
+
+const GAP = 10, SPARE = 2, SETTLE = 60, MOST_IN_BOX = 4000;
 
 export class Grid {
   /** paint(tile, row, section): fills a tile. head(section): the heading of a section. shown(tiles): those on the screen. */
@@ -36,8 +38,8 @@ export class Grid {
       for (const tile of [...gone.body.children]) this.drop(tile);
       gone.root.remove();
     }
-    this.sections.forEach((section, place) => {
-      if (this.element.children[place] !== section.root) this.element.insertBefore(section.root, this.element.children[place] || null);
+    this.sections.forEach(({ root }, index) => {
+      if (this.element.children[index] !== root) this.element.insertBefore(root, this.element.children[index] || null);
     });
     this.layout();
     if (anchor) this.restore(anchor);
@@ -46,16 +48,11 @@ export class Grid {
   }
 
   build() {
-    const root = document.createElement("section");
-    const head = document.createElement("header");
-    const body = document.createElement("div");
-    root.className = "part";
-    head.className = "part-head";
-    body.className = "tiles";
+    const root = element("section", "part"), headElement = element("header", "part-head"), body = element("div", "tiles");
     body.setAttribute("role", "listbox");
     body.setAttribute("aria-multiselectable", "true");
-    root.append(head, body);
-    return { root, headElement: head, body };
+    root.append(headElement, body);
+    return { root, headElement, body };
   }
 
   setSize(size) {
@@ -91,28 +88,19 @@ export class Grid {
   anchor() {
     const at = this.scroller.scrollTop - (this.offset || 0);
     if (at <= 0) return null;
-    const section = this.sections.findLast((one) => one.top <= at + 60);
+    const section = this.sections.findLast((section) => section.top <= at + 60);
     return section ? { key: section.key, by: at - section.top } : null;
   }
 
   restore({ key, by }) {
-    const section = this.sections.find((one) => one.key === key);
+    const section = this.section(key);
     if (section) this.scroller.scrollTop = section.top + by + this.offset;
-  }
-
-  /** Where a place of a section is, within the element. */
-  spot(section, index) {
-    return {
-      x: (index % this.columns) * this.pitch,
-      y: section.top + Math.floor(index / this.columns) * this.pitch,
-    };
   }
 
   render(repaint = false) {
     const top = this.scroller.scrollTop - this.element.offsetTop;
     const bottom = top + this.scroller.clientHeight;
-    const wanted = new Set();
-    const fresh = [];
+    const wanted = new Set(), fresh = [];
     for (const section of this.sections) {
       const first = Math.max(0, Math.floor((top - section.top) / this.pitch) - SPARE);
       const last = Math.ceil((bottom - section.top) / this.pitch) + SPARE;
@@ -127,7 +115,7 @@ export class Grid {
           tile = this.make(key, section, this.state.image[row]);
           fresh.push(tile);
         }
-        if (isNew || repaint || tile.index !== index) this.place(tile, section, index, row);
+        if (isNew || repaint || tile.index !== index) this.put(tile, section, index, row);
       }
     }
     for (const [key, tile] of this.tiles) if (!wanted.has(key)) this.drop(tile);
@@ -136,28 +124,18 @@ export class Grid {
   }
 
   make(key, section, image) {
-    const tile = document.createElement("div");
-    tile.className = "tile";
+    const tile = element("div", "tile"), mark = element("span", "mark"), more = element("span", "more");
     tile.setAttribute("role", "option");
-    tile.tabIndex = -1;
-    const picture = document.createElement("img");
-    picture.alt = "";
-    picture.draggable = false;
-    picture.decoding = "async";
-    const mark = document.createElement("span");
-    mark.className = "mark";
-    mark.setAttribute("aria-hidden", "true");
-    const more = document.createElement("span");
-    more.className = "more";
-    more.setAttribute("aria-hidden", "true");
+    const picture = Object.assign(element("img"), { alt: "", draggable: false, decoding: "async" });
+    mark.ariaHidden = more.ariaHidden = "true";
     tile.append(picture, mark, more);
-    Object.assign(tile, { key, image, picture, mark, more, made: performance.now() });
+    Object.assign(tile, { tabIndex: -1, key, image, picture, mark, more });
     this.tiles.set(key, tile);
     section.body.append(tile);
     return tile;
   }
 
-  place(tile, section, index, row) {
+  put(tile, section, index, row) {
     Object.assign(tile, { index, section: section.key, row });
     const x = (index % this.columns) * this.pitch, y = Math.floor(index / this.columns) * this.pitch;
     tile.style.transform = `translate(${x}px, ${y}px)`;
@@ -172,56 +150,32 @@ export class Grid {
     tile.remove();
   }
 
-  /** Pictures are asked for when scrolling has settled: those that only fly by are not. */
-  load() {
+  /** Pictures are asked for when scrolling has settled: those that only fly by are not. `again`: those that did not come, too. */
+  load(again = false) {
     clearTimeout(this.loading);
     this.loading = setTimeout(() => {
       for (const tile of this.tiles.values()) {
-        if (tile.picture.hasAttribute("src")) continue;
+        if (tile.picture.hasAttribute("src") && !(again && tile.classList.contains("broken"))) continue;
+        tile.classList.remove("broken");
         tile.picture.onerror = () => tile.classList.add("broken");
         tile.picture.src = `/thumb/${tile.image}?of=${this.state.pile}`;
       }
     }, this.loaded ? SETTLE : 0);
     this.loaded = true;
+    if (again) this.shown([...this.tiles.values()]);
   }
 
-  /** Ask again for the pictures and names that did not come. */
-  retry() {
-    for (const tile of this.tiles.values()) {
-      if (!tile.classList.contains("broken")) continue;
-      tile.classList.remove("broken");
-      tile.picture.removeAttribute("src");
-    }
-    this.load();
-    this.shown([...this.tiles.values()]);
-  }
-
+  /** Where each image is on the screen. */
   positions() {
-    const found = new Map();
-    const by = this.scroller.scrollTop;
-    for (const tile of this.tiles.values()) {
-      const section = this.sections.find((one) => one.key === tile.section);
-      if (!section) continue;
-      const spot = this.spot(section, tile.index);
-      if (!found.has(tile.image)) found.set(tile.image, { x: spot.x, y: spot.y - by, key: tile.key });
-    }
-    return found;
+    return new Map([...this.tiles.values()].map((tile) => [tile.image, tile.getBoundingClientRect()]));
   }
 
   glide(before) {
-    const by = this.scroller.scrollTop;
-    const height = this.scroller.clientHeight;
     for (const tile of this.tiles.values()) {
-      const section = this.sections.find((one) => one.key === tile.section);
-      const now = this.spot(section, tile.index);
-      const was = before.get(tile.image);
-      if (!was) {
-        tile.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 160 });
-        continue;
-      }
-      const dx = was.x - now.x, dy = was.y - (now.y - by);
-      if ((dx || dy) && Math.abs(dy) < height * 2) {
-        const to = tile.style.transform;
+      const was = before.get(tile.image), now = tile.getBoundingClientRect(), to = tile.style.transform;
+      const dx = was?.left - now.left, dy = was?.top - now.top;
+      if (!was) tile.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 160 });
+      else if (dx || dy) {
         const from = `translate(${dx}px, ${dy}px) ${to}`;
         tile.animate([{ transform: from, zIndex: 2 }, { transform: to, zIndex: 2 }], { duration: 220, easing: "cubic-bezier(.2,.7,.2,1)" });
       }
@@ -229,7 +183,7 @@ export class Grid {
   }
 
   section(key) {
-    return this.sections.find((one) => one.key === key);
+    return this.sections.find((section) => section.key === key);
   }
 
   tileAt(key, index) {
@@ -238,14 +192,12 @@ export class Grid {
     return this.tiles.get(`${key} ${this.state.image[section.rows[index]]}`) || null;
   }
 
-  /** Scroll so that a place of a section is on the screen, and return its tile. */
+  /** Scroll so that a tile is on the screen, and return its tile. */
   reveal(key, index) {
     const section = this.section(key);
-    if (!section) return null;
-    if (index >= section.shown) return null;
-    const y = this.spot(section, index).y + this.element.offsetTop;
-    const view = this.scroller;
-    const margin = 64;
+    if (!section || index >= section.shown) return null;
+    const y = section.top + Math.floor(index / this.columns) * this.pitch + this.element.offsetTop;
+    const view = this.scroller, margin = 64;
     if (y < view.scrollTop + margin) view.scrollTop = y - margin;
     else if (y + this.side > view.scrollTop + view.clientHeight - 96) view.scrollTop = y + this.side - view.clientHeight + 96;
     this.render();
@@ -254,7 +206,7 @@ export class Grid {
 
   /** Images of the tiles that a box touches, by geometry: they need not be on the screen. */
   inside(box) {
-    const found = [];
+    const images = [];
     for (const section of this.sections) {
       const first = Math.max(0, Math.floor((box.top - section.top + GAP) / this.pitch));
       const last = Math.floor((box.bottom - section.top) / this.pitch);
@@ -263,11 +215,11 @@ export class Grid {
       for (let line = first; line <= last; line++) {
         for (let column = left; column <= right; column++) {
           const index = line * this.columns + column;
-          if (index < section.shown) found.push(this.state.image[section.rows[index]]);
-          if (found.length > SLOWEST) return found;
+          if (index < section.shown) images.push(this.state.image[section.rows[index]]);
+          if (images.length > MOST_IN_BOX) return images;
         }
       }
     }
-    return found;
+    return images;
   }
 }

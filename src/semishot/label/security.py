@@ -5,28 +5,34 @@ machine (rebinding) read the answers too. So: the Host must be an address or a n
 Origin must be ours, and a cookie that only our own page's requests carry must be known.
 """
 
+import contextlib
 import hashlib
 import hmac
 import ipaddress
+import json
 import secrets
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import platformdirs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from semishot.sorter.labels_database import Database
+from semishot.errors import InputError
+from semishot.system.files import real_path, write_whole
+from semishot.system.structs import read_struct
 
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
 MOST_BROWSERS, BROWSER_DAYS, MOST_TOKENS = 32, 30, 8
-REQUESTS, CHANGES, FAILURES = (6000, 10.0), (400, 10.0), (20, 60.0)
-"""How many in how many seconds: of the requests of known browsers, of those of them that change something,
-of requests without a cookie. Who is not known uses up nothing of what the known ones have."""
+MOST_UNKNOWN, HEADER_SECONDS = 64, 10.0
+"""Connections that have not shown a token or a known cookie: how many there may be, and for how long."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -57,16 +63,20 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Tokens that are good once, and the browsers that have shown one; the disk holds digests only."""
+    """Tokens that are good once, and the browsers that have shown one.
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    Digests of the browsers' secrets are kept in the user's own state folder, for a restart. They are not in
+    OUT: whoever supplies that folder must not be logged in.
+    """
+
+    def __init__(self, out: Path) -> None:
         self.tokens: list[str] = []
-        oldest = time.time() - BROWSER_DAYS * 86400
-        with database.transaction() as connection:
-            connection.execute("DELETE FROM browsers WHERE at < ?", (oldest,))
-        rows = database.rows("SELECT secret FROM browsers ORDER BY at DESC LIMIT ?", MOST_BROWSERS)
-        self.browsers = [str(secret) for (secret,) in rows]
+        name = hashlib.sha256(str(real_path(out)).encode("utf-8", "surrogatepass")).hexdigest()
+        self.path = Path(platformdirs.user_state_dir("semishot")) / "label" / f"{name[:32]}.json"
+        self.browsers: list[str] = []
+        with contextlib.suppress(OSError, InputError):
+            if self.path.stat().st_mtime > time.time() - BROWSER_DAYS * 86400:
+                self.browsers = read_struct(list[str], self.path)
 
     def token(self) -> str:
         """A new token, for one browser."""
@@ -76,47 +86,64 @@ class Guard:
 
     def admit(self, token: str) -> str | None:
         """The secret for a browser's cookie, if the token is good; it is not good again."""
-        found = [
-            known for known in self.tokens if hmac.compare_digest(known.encode(), token.encode())
-        ]
-        if not found:
+        good = [t for t in self.tokens if hmac.compare_digest(t.encode(), token.encode())]
+        if not good:
             return None
-        self.tokens.remove(found[0])
+        self.tokens.remove(good[0])
         secret = secrets.token_urlsafe(32)
-        with self.database.transaction() as connection:
-            connection.execute("INSERT INTO browsers VALUES (?, ?)", (_digest(secret), time.time()))
         self.browsers = [_digest(secret), *self.browsers][:MOST_BROWSERS]
+        with contextlib.suppress(OSError):  # after a restart, tabs need a new token
+            self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            self.path.parent.chmod(0o700)
+            write_whole(self.path, json.dumps(self.browsers))
         return secret
 
     def knows(self, secret: str) -> bool:
-        shown = _digest(secret)
-        return any(hmac.compare_digest(shown, known) for known in self.browsers)
+        digest = _digest(secret)
+        return any(hmac.compare_digest(digest, known) for known in self.browsers)
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass
-class Allowance:
-    """A bucket that holds `most`, and is full again after `seconds`."""
+class Connections:
+    """Open connections that have not shown who they are; beyond the limit, the oldest one is closed."""
 
-    most: float
-    seconds: float
-    left: float = field(init=False)
-    at: float = field(default_factory=time.monotonic)
+    def __init__(self) -> None:
+        self.unknown: dict[Any, GuardedProtocol] = {}
+        """By the address and port of the other end."""
 
-    def __post_init__(self) -> None:
-        self.left = self.most
+    def opened(self, protocol: "GuardedProtocol") -> None:
+        self.unknown[protocol.client] = protocol
+        if len(self.unknown) > MOST_UNKNOWN:
+            self.close(next(iter(self.unknown)))
 
-    def take(self, now: float | None = None) -> bool:
-        now = time.monotonic() if now is None else now
-        self.left = min(self.most, self.left + (now - self.at) * self.most / self.seconds)
-        self.at = now
-        if self.left < 1:
-            return False
-        self.left -= 1
-        return True
+    def close(self, client: Any) -> None:
+        if protocol := self.unknown.pop(client, None):
+            protocol.transport.close()
+
+    def recognized(self, client: Any) -> None:
+        """Whoever is behind this connection may keep it."""
+        self.unknown.pop(client, None)
+
+
+class GuardedProtocol(H11Protocol):
+    """uvicorn's HTTP, which closes connections that do not show in time who they are."""
+
+    def __init__(self, connections: Connections, **options: Any) -> None:
+        super().__init__(**options)
+        self.guarded = connections
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.guarded.opened(self)
+        self.deadline = self.loop.call_later(HEADER_SECONDS, self.guarded.close, self.client)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.deadline.cancel()
+        self.guarded.recognized(self.client)
+        super().connection_lost(exc)
 
 
 class TooLargeError(Exception):
@@ -126,58 +153,47 @@ class TooLargeError(Exception):
 class Doorkeeper:
     """ASGI middleware: lets a request in or answers it with a line of text."""
 
-    def __init__(self, app: ASGIApp, guard: Guard, host: str, port: int) -> None:
-        self.app, self.guard, self.host, self.port = app, guard, host, port
+    def __init__(
+        self, app: ASGIApp, guard: Guard, connections: Connections, host: str, port: int
+    ) -> None:
+        self.app, self.guard, self.connections = app, guard, connections
+        self.host, self.port = host, port
         self.cookie = f"semishot-{port}"  # browsers share cookies between the ports of a host
-        self.allowances = {
-            "requests": Allowance(*REQUESTS),
-            "changes": Allowance(*CHANGES),
-            "failures": Allowance(*FAILURES),
-        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        cookie, refused = self._judge(scope)
+        cookie, refused = self._check(scope)
         guarded = _with_headers(send, cookie)
         if refused is not None:
             status, text = refused
             await PlainTextResponse(text, status)(scope, receive, guarded)
             return
+        self.connections.recognized(scope["client"])
         await self.app(scope, _limited(receive), guarded)
 
-    def _judge(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
+    def _check(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
         """A cookie to set, and a status and text if the request is refused."""
         headers = Headers(scope=scope)
-        known = self.guard.knows(_cookies(headers).get(self.cookie, ""))
-        if known and not self.allowances["requests"].take():
-            return None, (429, "too many requests; wait a moment\n")
         if not self._host_is_ours(headers):
             return None, (421, "this is not the address of `semishot label`\n")
         if not self._origin_is_ours(headers, scope["method"], scope["path"]):
             return None, (403, "only the page of `semishot label` may ask this\n")
-        changes = scope["method"] not in ("GET", "HEAD")
-        if known and changes and not self.allowances["changes"].take():
-            return None, (429, "too many answers at once; wait a moment\n")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or int(length) > MOST_BODY:
             return None, (413, f"a request has at most {MOST_BODY:,} bytes\n")
-        return (None, None) if known else self._admit(scope)
-
-    def _admit(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
-        """A good token is always let in: nobody can lock a person out by guessing."""
+        if self.guard.knows(_cookies(headers).get(self.cookie, "")):
+            return None, None
         secret = None
         if scope["method"] == "GET" and scope["path"] == "/":
             query = parse_qs(scope["query_string"].decode("latin-1"))
             secret = self.guard.admit(query.get("token", [""])[0])
-        if secret is None and not self.allowances["failures"].take():
-            return None, (429, "too many attempts; wait a minute\n")
         if secret is None:
             return None, (401, USED)
-        kept = f"Max-Age={BROWSER_DAYS * 86400}; Path=/; HttpOnly; SameSite=Strict"
-        return f"{self.cookie}={secret}; {kept}", None
+        attributes = f"Max-Age={BROWSER_DAYS * 86400}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self.cookie}={secret}; {attributes}", None
 
     def _host_is_ours(self, headers: Mapping[str, str]) -> bool:
         """An address, localhost or this machine's name, with our port: no name that others can point here."""

@@ -1,6 +1,9 @@
-"""The server of the page: how it is begun, where it listens, and how it ends."""
+"""The server of the page: how it starts, where it listens, and how it stops."""
 
 import contextlib
+import functools
+import html
+import os
 import signal
 import socket
 import sys
@@ -14,27 +17,28 @@ from types import FrameType
 import uvicorn
 
 from semishot.errors import InputError, printable
-from semishot.label.catalog import Catalog
-from semishot.label.pile_files import check_folders, list_files
-from semishot.label.pile_reader import PATIENCE, PileReader
-from semishot.label.requests import LabelRequest
-from semishot.label.routes import Pages, app_of
-from semishot.label.security import Doorkeeper, Guard, is_loopback
-from semishot.label.session import Session
+from semishot.label import LabelRequest
+from semishot.label.pile import PileReader, check_folders, list_files
+from semishot.label.routes import Pages
+from semishot.label.security import (
+    Connections,
+    Doorkeeper,
+    Guard,
+    GuardedProtocol,
+    is_loopback,
+)
+from semishot.label.session import LabelingSession
 from semishot.label.thumbnails import Thumbnails
-from semishot.sorter.answers import Answers
-from semishot.sorter.labels_database import DATABASE, Database, open_database
+from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.out_folder import make_out
+from semishot.system.files import create
 from semishot.system.locks import Lock
 
-LOCK = ".label.lock"
+LOCK, REDIRECT = ".label.lock", ".label-open.html"
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, without its own handling of signals: see `stopped_by_signals`.
-
-    It would send a signal once more when it has ended, which the second Ctrl-C looks like.
-    """
+    """uvicorn without its own handling of signals: see `stopped_by_signals`."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -47,7 +51,7 @@ class Running:
 
     server: uvicorn.Server
     listener: socket.socket
-    session: Session
+    session: LabelingSession
     guard: Guard
     base: str
     """The address, without a token."""
@@ -56,12 +60,17 @@ class Running:
         """Serve until it is interrupted, or `server.should_exit`."""
         self.server.run([self.listener])
 
+    def address(self) -> str:
+        """The address for one more browser."""
+        return f"{self.base}/?token={self.guard.token()}"
+
 
 def label(request: LabelRequest) -> None:
     """Serve the page until it is interrupted."""
     with opened(request) as running, stopped_by_signals(running.server) as received:
-        announce(request, f"{running.base}/?token={running.guard.token()}")
-        running.run()
+        announce(request, running.address())
+        with contextlib.nullcontext() if request.no_browser else browser(request, running):
+            running.run()
     print(f"stopped; {where_answers_are(request.folder)}", file=sys.stderr)
     sys.exit(143 if signal.SIGTERM in received else 130 if received else 0)
 
@@ -74,11 +83,44 @@ def where_answers_are(out: Path) -> str:
     return f"{shown}/{DATABASE} was moved or deleted while it ran, and the answers in it"
 
 
+def announce(request: LabelRequest, address: str) -> None:
+    out = printable(str(request.folder))
+    if not is_loopback(request.host):
+        print(
+            f"warning: --host {printable(request.host)} lets other machines reach this page, unencrypted; "
+            "whoever has the address below can see and sort these images",
+            file=sys.stderr,
+        )
+    print(f"Answers are kept in {out}. Press Ctrl-C to stop; nothing is lost.", file=sys.stderr)
+    print(address, flush=True)
+
+
+@contextlib.contextmanager
+def browser(request: LabelRequest, running: Running) -> Iterator[None]:
+    """Open the page in the user's browser.
+
+    Everybody on a machine can see the arguments of a process, so the browser gets the name of a file that
+    only this user can read, and which leads it to the address with the token.
+    """
+    path = request.folder / REDIRECT
+    path.unlink(missing_ok=True)
+    address = html.escape(running.address())
+    with create(path) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(f'<meta http-equiv="refresh" content="0; url={address}">\n'.encode())
+    uri = path.absolute().as_uri()
+    threading.Thread(target=webbrowser.open, args=(uri,), daemon=True).start()
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def stopped_by_signals(server: uvicorn.Server) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM end the server in good order, at any instant; the signals received.
+    """Ctrl-C and SIGTERM stop the server in good order; the signals received.
 
-    An exception in the midst of its beginning or end would leave an event loop half made.
+    Raising during startup or shutdown would corrupt the event loop.
     """
     received: list[int] = []
 
@@ -104,55 +146,40 @@ def opened(request: LabelRequest) -> Iterator[Running]:
     make_out(out)
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone_in(out))
-        database = stack.enter_context(contextlib.closing(open_database(out)))
-        listener = listening(request.host, request.port, remembered_port(database))
+        store = stack.enter_context(contextlib.closing(open_store(out)))
+        listener = listening(request.host, request.port, remembered_port(store))
         stack.enter_context(contextlib.closing(listener))
         port = listener.getsockname()[1]
-        database.remember("port", str(port))
-        database.remember("folder", str(Path.cwd()))
-        base = f"http://{shown_host(request.host)}:{port}"
-        reader = PileReader(request, Catalog(database))
-        session, guard = Session(Answers(database), reader), Guard(database)
+        store.remember("port", str(port))
+        store.remember("folder", str(Path.cwd()))
+        session = LabelingSession(store, PileReader(request, store))
         thumbnails = stack.enter_context(contextlib.closing(Thumbnails(out)))
+        guard, connections = Guard(out), Connections()
+        base = f"http://{shown_host(request.host)}:{port}"
         pages = Pages(session, thumbnails, guard, base)
         stack.callback(pages.close)
-        session.listeners.append(pages.tabs.tell)
-        doorkeeper = Doorkeeper(app_of(pages), guard, request.host, port)
-        server = Server(settings(doorkeeper))
-        pages.tabs.ending = lambda: server.should_exit
-        reader.patience = PATIENCE if session.early else 0.0
+        session.listeners.append(pages.wake_tabs)
+        doorkeeper = Doorkeeper(pages.app(), guard, connections, request.host, port)
+        server = Server(settings(doorkeeper, connections))
+        pages.ending = lambda: server.should_exit
         session.start()
         stack.callback(session.stop)
         yield Running(server, listener, session, guard, base)
 
 
-def settings(app: Doorkeeper) -> uvicorn.Config:
+def settings(app: Doorkeeper, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=functools.partial(GuardedProtocol, connections),  # type: ignore[arg-type]
         log_level="error",
         access_log=False,
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=200,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=3,
         ws="none",
     )
-
-
-def announce(request: LabelRequest, address: str) -> None:
-    out = printable(str(request.folder))
-    if not is_loopback(request.host):
-        print(
-            f"warning: --host {printable(request.host)} lets other machines reach this page, unencrypted; "
-            "whoever has the address below can see and sort these images",
-            file=sys.stderr,
-        )
-    print(f"Answers are kept in {out}. Press Ctrl-C to stop; nothing is lost.", file=sys.stderr)
-    print(address, flush=True)
-    if not request.no_browser:
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 @contextlib.contextmanager
@@ -167,9 +194,9 @@ def alone_in(out: Path) -> Iterator[None]:
         yield
 
 
-def remembered_port(database: Database) -> int:
+def remembered_port(store: LabelStore) -> int:
     """The port of the last time: tabs that are still open find the server again."""
-    value = database.about("port") or ""
+    value = store.about("port") or ""
     return int(value) if value.isdigit() and 1024 <= int(value) < 65536 else 0
 
 
@@ -178,18 +205,18 @@ def listening(host: str, port: int, remembered: int) -> socket.socket:
     if not 0 <= port < 65536:
         raise InputError(f"--port must be between 0 and 65535, not {port}")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)[0]
+        resolved = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError) as error:
         raise InputError(f"--host {host} is not an address of this machine") from error
     for attempt in [port] if port else [remembered, 0]:
-        made = socket.socket(found[0], socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(resolved[0], socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            made.bind((found[4][0], attempt))
-            made.listen(128)
-            return made
+            listener.bind((resolved[4][0], attempt))
+            listener.listen(128)
+            return listener
         except OSError as error:
-            made.close()
+            listener.close()
             reason = error.strerror
     raise InputError(
         f"cannot listen on {host}, port {port or 'any'} ({reason}): choose another --port"

@@ -1,10 +1,9 @@
-"""Labeling while it goes on: answers are taken, and the judged pile is published in versions.
+"""A labeling session: accepts answers, publishes versioned predictions.
 
-One thread judges. After each answer, and when images have arrived, it learns anew and publishes a
-`Snapshot`; answers that come meanwhile are judged together in the next one.
+One thread learns. After each answer, and when images have arrived, it learns anew and publishes
+`Predictions`; answers that come meanwhile are taken together into the next ones.
 """
 
-import contextlib
 import secrets
 import threading
 import time
@@ -14,64 +13,48 @@ from dataclasses import replace
 import numpy as np
 
 from semishot.errors import InputError, reason_of
-from semishot.label.judged_pile import JudgedPile
-from semishot.label.last_view import keep_view, kept_view
-from semishot.label.outside_labels import OutsideLabels
-from semishot.label.pile_reader import PileReader
-from semishot.label.snapshot import Snapshot, for_the_page, nothing, of_kept_view
-from semishot.sorter.answer_events import Event, checked, images_in
-from semishot.sorter.answer_state import ConflictError, State
-from semishot.sorter.answers import Answers
+from semishot.label.pile import PileReader
+from semishot.label.predictions import PredictedPile, Predictions, no_predictions
+from semishot.sorter.label_events import ConflictError, Event, LabelState, checked, images_in
+from semishot.sorter.labels import LabelStore
 
 FIRST = 100
 """Images after which labeling begins."""
 GROWTH, PATIENCE = 1.25, 15.0
-"""While images arrive, the pile is judged anew when it has grown by this factor, or after these seconds."""
+"""While images arrive, all are learned anew when there are more by this factor, or after these seconds."""
 SLOWEST = 60.0
-"""Seconds to wait for the judging of what has been answered."""
+"""Seconds to wait for predictions that take all answers into account."""
+MOST_SHOWN = 3
+"""Labels that cannot be imported, in one message."""
 
 
 class NotReadyError(InputError):
     """An answer about an image that may still be read: a page from before a restart sends it again."""
 
 
-class Session:
-    """Answers, images and the judging thread; `listeners` are called with each new version."""
+class LabelingSession:
+    """Answers, images and the learning thread; `listeners` are called with each new version."""
 
-    def __init__(self, answers: Answers, reader: PileReader) -> None:
-        self.answers, self.reader, self.rows = answers, reader, reader.rows
+    def __init__(self, store: LabelStore, reader: PileReader) -> None:
+        self.store, self.reader, self.images = store, reader, reader.images
         self.epoch = secrets.token_hex(8)
         """Differs each time the server starts: versions count anew."""
         self.listeners: list[Callable[[], None]] = []
         self.wake = threading.Event()
         self.stopping = threading.Event()
         self.published = threading.Condition()
-        self.pile, self.judged_at = JudgedPile(reader.rows), 0.0
-        self.outside_labels = OutsideLabels(answers, reader)
-        self.problem = ""
-        self.early = False
-        """Whether the snapshot is that of the last time."""
-        self.kept_version = 0
-        self.snapshot = nothing(0, 0, State(), np.empty(0, np.int64))
-        self._take_kept()
+        self.pile, self.grown_at = PredictedPile(reader.images), 0.0
+        self.imported: dict[bytes, str] | None = None
+        """The labels of --labeled, once they are in the store."""
+        self.problem = self.import_problem = ""
+        self.predictions = no_predictions(0, 0, LabelState(), np.empty(0, np.int64))
         self.payload = self._payload()
         self.dirty = True
-        self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
-
-    def _take_kept(self) -> None:
-        """What the last run showed, if the answers are still the same."""
-        request, answers = self.reader.request, self.answers
-        kept = kept_view(request, answers.database.name, answers.version)
-        if kept is None:
-            return
-        about, held = kept
-        self.early, self.pile.flags, self.pile.copies = True, held["flags"], held["copies"]
-        self.snapshot = of_kept_view(about, held, answers.version, answers.state)
-        self.pile.questions.images = list(self.snapshot.asked)
+        self.thread = threading.Thread(target=self._run, name="learning", daemon=True)
 
     def start(self) -> None:
         self.reader.changed = self._images_changed
-        self.reader.start()
+        self.reader.thread.start()
         self.thread.start()
 
     def stop(self) -> None:
@@ -84,39 +67,33 @@ class Session:
     def answer(self, body: object, key: str | None = None) -> int:
         """Commit an answer; the number of its event. Near copies that are grouped share it."""
         event = checked(body)
-        known = self.rows.row_of
-        unknown = [image for image in images_in(event) if image not in known]
-        if unknown and not (self.early and np.isin(unknown, self.snapshot.images).all()):
+        if any(not self.is_known(image) for image in images_in(event)):
             if self.reader.progress.phase in ("listing", "reading"):
                 raise NotReadyError("this image has not been read yet")
             raise ConflictError("this image is not in the pile")
-        event = self._with_copies(event)
-        if self.answers.add(event, key):
-            self.outside_labels.answered_since.update(images_in(event))
+        if self.store.add(self._with_copies(event), key):
             self.dirty = True
             self.wake.set()
-        return self.answers.version
+        return self.store.version
 
     def is_known(self, image: int) -> bool:
-        """Whether an image is of the pile, now or, until it has been looked at, the last time."""
-        if image in self.rows.row_of:
-            return True
-        return self.early and bool((self.snapshot.images == image).any())
+        """Whether an image is of this pile."""
+        return image in self.images.row_of
 
     def _with_copies(self, event: Event) -> Event:
         """The event, said of near copies too, of those whose answer was the same until now."""
-        snapshot, held = self.snapshot, self.answers.state.answers
-        if event["kind"] == "apart" or not snapshot.has_copies.any():
+        predictions, answers = self.predictions, self.store.state.answers
+        if event["kind"] == "apart" or not predictions.has_copies.any():
             return event
 
         def whole(images: Sequence[int]) -> list[int]:
-            found = dict.fromkeys(images)
-            rows = np.flatnonzero(np.isin(snapshot.images, list(images)) & snapshot.has_copies)
-            for row in rows.tolist():
-                value = held.get(int(snapshot.images[row]))
-                same = snapshot.images[snapshot.groups == snapshot.groups[row]].tolist()
-                found.update(dict.fromkeys(i for i in same if held.get(i) == value))
-            return list(found)
+            named = dict.fromkeys(images)
+            rows = np.isin(predictions.images, list(images)) & predictions.has_copies
+            for row in np.flatnonzero(rows).tolist():
+                value = answers.get(int(predictions.images[row]))
+                group = predictions.images[predictions.groups == predictions.groups[row]].tolist()
+                named.update(dict.fromkeys(i for i in group if answers.get(i) == value))
+            return list(named)
 
         if "images" in event:
             event = {**event, "images": whole(event["images"])}
@@ -132,99 +109,95 @@ class Session:
         for listener in list(self.listeners):
             listener()
 
+    def _notify(self) -> None:
+        with self.published:
+            self.published.notify_all()
+
     def _run(self) -> None:
         while not self.stopping.is_set():
             self.wake.wait(1.0)
             self.wake.clear()
             try:
-                if self.early and self.reader.progress.phase == "listing":
-                    continue
-                if self.dirty or self._arrived():
+                if self.store.catch_up() or self.dirty or self._arrived():
                     self.dirty = False
                     self._publish()
                     self.problem = ""
                 elif self.pile.look_for_copies:
                     self.pile.find_copies()
                     self._publish()
-                elif self.kept_version != self.snapshot.version:
-                    self._keep()
             except Exception as error:  # shown on the page: the answers are safe on disk
-                self.problem = f"cannot judge the pile ({reason_of(error)})"
+                self.problem = f"cannot sort the pile ({reason_of(error)})"
                 self._notify()
                 self._tell()
 
-    def _keep(self) -> None:
-        """When nothing else is to be done: the next start begins with what is shown now."""
-        self.kept_version = self.snapshot.version
-        if self.reader.progress.phase == "ready" and self.snapshot.event == self.answers.version:
-            with contextlib.suppress(OSError):  # only the next start is slower
-                keep_view(self.reader.request, self.snapshot.event, self.payload)
-
     def _arrived(self) -> bool:
-        """Whether enough new images are there to look at all of them anew."""
-        rows, ready = len(self.rows.images), self.reader.progress.phase == "ready"
-        if rows == self.pile.count:
-            return self.rows.stamp != self.pile.seen_stamp
-        late = time.monotonic() - self.judged_at > PATIENCE
-        enough = rows >= FIRST and (rows >= GROWTH * self.pile.count or late)
-        return ready or enough
+        """Whether enough new images are there to learn from all of them anew."""
+        count = len(self.images.images)
+        if count == self.pile.count:
+            return self.images.stamp != self.pile.seen_stamp
+        return self._enough(count)
+
+    def _enough(self, count: int) -> bool:
+        if self.reader.progress.phase == "ready":
+            return True
+        late = time.monotonic() - self.grown_at > PATIENCE
+        return count >= FIRST and (late or count >= GROWTH * self.pile.count)
 
     def _publish(self) -> None:
-        self.outside_labels.take()
-        rows = len(self.rows.images)
-        if self._grown(rows):
-            self.pile.grow(rows)
-            self.judged_at = time.monotonic()
-        self.pile.look_at_rows()
-        self.snapshot, self.early = self._judged(), False
+        self._import_labels()
+        count = len(self.images.images)
+        if count != self.pile.count and self._enough(count):
+            self.pile.grow(count)
+            self.grown_at = time.monotonic()
+        self.pile.look_at_files()
+        with self.store.lock:
+            now, event = self.store.state, self.store.version
+            state = replace(
+                now,
+                classes=dict(now.classes),
+                answers=dict(now.answers),
+                excluded=dict(now.excluded),
+            )
+        self.predictions = self.pile.predict(state, event, self.predictions.version + 1)
         self.payload = self._payload()
         self._notify()
         self._tell()
 
-    def _notify(self) -> None:
+    def _import_labels(self) -> None:
+        """What --labeled says, as soon as all of it has been read."""
+        if self.reader.request.labeled is None or not self.reader.labels_read:
+            return
+        labels = self.images.given_labels()
+        if labels == self.imported:
+            return
+        refused = list(self.store.import_labels(labels).items())
+        shown = ", ".join(f"{label[:40]!r} ({why})" for label, why in refused[:MOST_SHOWN])
+        more = f" and {len(refused) - MOST_SHOWN:,} more" if len(refused) > MOST_SHOWN else ""
+        self.import_problem = f"Labels that are not imported: {shown}{more}" if refused else ""
+        self.imported = labels
+
+    def caught_up(self) -> Predictions:
+        """The predictions, once they take into account all answers given until now."""
+        wanted = self.store.version
+
+        def caught_up() -> bool:
+            done = self.predictions.event >= wanted
+            return done or bool(self.problem) or self.stopping.is_set()
+
         with self.published:
-            self.published.notify_all()
-
-    def caught_up(self) -> Snapshot:
-        """The snapshot, once it takes into account all answers given until now."""
-        wanted = self.answers.version
-
-        def judged() -> bool:
-            return self.snapshot.event >= wanted or bool(self.problem) or self.stopping.is_set()
-
-        with self.published:
-            self.published.wait_for(judged, SLOWEST)
-        if self.snapshot.event < wanted:
+            self.published.wait_for(caught_up, SLOWEST)
+        if self.predictions.event < wanted:
             raise NotReadyError(self.problem or "the pile is still being sorted; try again")
-        return self.snapshot
-
-    def _grown(self, rows: int) -> bool:
-        return rows != self.pile.count and (
-            self.reader.progress.phase == "ready" or rows >= max(FIRST, GROWTH * self.pile.count)
-        )
-
-    def _judged(self) -> Snapshot:
-        """Learn from the answers as they are now."""
-        with self.answers.database.lock:
-            held, event = self.answers.state, self.answers.version
-            state = replace(
-                held,
-                classes=dict(held.classes),
-                answers=dict(held.answers),
-                excluded=dict(held.excluded),
-            )
-        return self.pile.judged(state, event, self.snapshot.version + 1)
+        return self.predictions
 
     def _payload(self) -> bytes:
-        """The snapshot for the page."""
-        answers = self.answers
-        with answers.database.lock:  # an answer may arrive right now
+        """The predictions for the page."""
+        store = self.store
+        with store.lock:  # an answer may arrive right now
             about = {
                 "epoch": self.epoch,
-                "pile": answers.database.name,
-                "undo": answers.done[-1].title if answers.done else None,
-                "redo": answers.undone[-1].title if answers.undone else None,
+                "pile": store.name,
+                "undo": store.done[-1].title if store.done else None,
+                "redo": store.undone[-1].title if store.undone else None,
             }
-        return for_the_page(
-            self.snapshot, about, {"flags": self.pile.flags, "copies": self.pile.copies}
-        )
+        return self.pile.for_the_page(self.predictions, about)

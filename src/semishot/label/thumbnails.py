@@ -1,4 +1,4 @@
-"""Small and large views of images for the page: small ones are made once and kept in OUT."""
+"""Small and large pictures of images for the page: small ones are made once and kept in OUT."""
 
 import contextlib
 import hashlib
@@ -15,12 +15,10 @@ DATABASE = "thumbnails.sqlite"
 SIDE, LARGE_SIDE = 320, 2048
 """Pixels of the longer side."""
 QUALITY, LARGE_QUALITY = 80, 88
-MOST_BYTES = 2 * 2**30
-"""Of all thumbnails together; beyond it, those made first are dropped."""
-SCHEMA = "CREATE TABLE small (number INTEGER PRIMARY KEY, image INTEGER UNIQUE, data BLOB)"
+SCHEMA = "CREATE TABLE small (image INTEGER PRIMARY KEY, data BLOB)"
 
 
-def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
+def picture(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
     """A JPEG of at most `side` pixels, without metadata such as place and time."""
     if path is None:
         raise InputError("its file is gone")
@@ -33,54 +31,37 @@ def view(path: Path | None, digest: bytes, side: int, quality: int) -> bytes:
         return thumbnail(image, side, quality, optimize=False)
 
 
+def large_picture(path: Path | None, digest: bytes) -> bytes:
+    return picture(path, digest, LARGE_SIDE, LARGE_QUALITY)
+
+
 class Thumbnails:
-    """A cache: losing it costs time only, so it may lag behind a crash."""
+    """A cache that only its user can read. Losing it costs time only, so it may lag behind a crash."""
 
     def __init__(self, out: Path) -> None:
         self.lock = threading.Lock()
         path = out / DATABASE
         try:
-            self.connection = self._opened(path)
-        except sqlite3.DatabaseError:  # damaged: it is only a cache
+            self.connection = self._open(path)
+        except (sqlite3.DatabaseError, InputError):  # damaged, or of another version: only a cache
             path.unlink()
-            self.connection = self._opened(path)
-        self.bytes = self._held()
+            self.connection = self._open(path)
 
-    def _held(self) -> int:
-        """The bytes of all thumbnails."""
-        query = "SELECT coalesce(sum(length(data)), 0) FROM small"
-        return int(self.connection.execute(query).fetchone()[0])
-
-    def _opened(self, path: Path) -> sqlite3.Connection:
+    def _open(self, path: Path) -> sqlite3.Connection:
         connection = connect(path, (SCHEMA,))
         connection.execute("PRAGMA synchronous=OFF")
         return connection
 
     def small(self, image: int, path: Path | None, digest: bytes) -> bytes:
         """The thumbnail of an image; `path` is read if there is none yet, and must have this content."""
-        found = None
         with self.lock, contextlib.suppress(sqlite3.Error):
-            found = self.connection.execute(
-                "SELECT data FROM small WHERE image = ?", (image,)
-            ).fetchone()
-        if found is not None:
-            return bytes(found[0])
-        data = view(path, digest, SIDE, QUALITY)
+            query = "SELECT data FROM small WHERE image = ?"
+            if row := self.connection.execute(query, (image,)).fetchone():
+                return bytes(row[0])
+        data = picture(path, digest, SIDE, QUALITY)
         with self.lock, contextlib.suppress(sqlite3.Error):  # a full disk: it is made again
-            self.connection.execute(
-                "INSERT OR REPLACE INTO small (image, data) VALUES (?, ?)", (image, data)
-            )
-            self.bytes += len(data)
-            if self.bytes > MOST_BYTES:
-                self._drop()
+            self.connection.execute("INSERT OR REPLACE INTO small VALUES (?, ?)", (image, data))
         return data
-
-    def _drop(self) -> None:
-        """Drop the older half."""
-        self.connection.execute(
-            "DELETE FROM small WHERE number <= (SELECT (min(number) + max(number)) / 2 FROM small)"
-        )
-        self.bytes = self._held()
 
     def close(self) -> None:
         with self.lock:

@@ -2,13 +2,15 @@
 
 import time
 
-from semishot.label.requests import LabelRequest
+from semishot.label import LabelRequest
 from support.labeling import serving
 from support.own_images import draw, save
 
 
 def test_files_that_vanish_or_change_are_shown_as_such(asked_own):
     asked, pile = asked_own, asked_own.pile
+    for path in pile.glob("[!d]*.png"):
+        path.unlink()
     with serving(asked) as (running, client):
         client.until(lambda state: state["rows"] == 12)
         names = client.names()

@@ -1,10 +1,11 @@
-// Numbers, names, colors and elements as the page shows them.
+// Elements, numbers, names and colors as the page shows them; short messages.
 
 import { NONE } from "/state.js";
 
 const COLORS = 10;
 
 export const $ = (id) => document.getElementById(id);
+export const on = (id, type, listener) => $(id).addEventListener(type, listener);
 export const number = (value) => value.toLocaleString("en");
 export const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
 export const percent = (byte) => {
@@ -21,6 +22,10 @@ export function element(tag, className = "", text = "") {
   return made;
 }
 
+export function button(className, text) {
+  return Object.assign(element("button", className, text), { type: "button" });
+}
+
 export function colorOf(index) {
   return index === NONE ? "var(--none)" : index < 0 ? "var(--soft)" : `var(--c${index % COLORS})`;
 }
@@ -32,6 +37,19 @@ export function keyOf(index) {
 export function badge(index) {
   const made = element("span", "key", index === NONE ? "0" : keyOf(index) || "·");
   made.style.setProperty("--color", colorOf(index));
-  made.setAttribute("aria-hidden", "true");
+  made.ariaHidden = "true";
   return made;
+}
+
+let toasting = 0;
+export function toast(text) {
+  $("toast").textContent = text;
+  $("toast").classList.add("on");
+  clearTimeout(toasting);
+  toasting = setTimeout(() => $("toast").classList.remove("on"), 2600);
+}
+
+export function banner(text) {
+  $("banner").hidden = !text;
+  if ($("banner").textContent !== text) $("banner").textContent = text;
 }

@@ -1,8 +1,7 @@
 // The last dialog: what a sorting would do, the sorting and its undo, tables and the model.
 
-import { toast } from "/messages.js";
-import { post } from "/outbox.js";
-import { $, counted, element, number } from "/words.js";
+import { $, counted, element, number, on, toast } from "/dom.js";
+import { post } from "/server.js";
 
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
 
@@ -19,29 +18,29 @@ export function finishDialog() {
     const mine = ++planning, how = chosen("how"), which = chosen("which");
     $("labels-csv").href = `/table/labels.csv?which=${which}`;
     $("metadata-csv").href = `/table/metadata.csv?which=${which}`;
-    let found;
+    let proposed;
     try {
       const response = await fetch(`/plan?how=${how}&which=${which}`);
-      found = await response.json();
-      if (!response.ok) throw new Error(found.problem);
+      proposed = await response.json();
+      if (!response.ok) throw new Error(proposed.problem);
     } catch {
       if (mine !== planning) return;
-      $("finish-wrong").textContent = found?.problem || "The server does not answer.";
+      $("finish-wrong").textContent = proposed?.problem || "The server does not answer.";
       $("apply").hidden = true;
       return;
     }
     if (mine !== planning) return;
-    planned = found.version;
-    if (found.sorting && how !== found.sorting.how) {
-      document.querySelector(`input[name="how"][value="${found.sorting.how}"]`).checked = true;
+    planned = proposed.version;
+    if (proposed.sorting && how !== proposed.sorting.how) {
+      document.querySelector(`input[name="how"][value="${proposed.sorting.how}"]`).checked = true;
       await plan();
       return;
     }
-    drawSorted(found);
-    drawPlan(found, how, which);
+    drawSorted(proposed);
+    drawPlan(proposed, how, which);
   }
   document.querySelectorAll("#to-sort input").forEach((input) => input.addEventListener("change", plan));
-  $("apply").addEventListener("click", () => busy($("apply"), async () => {
+  on("apply", "click", () => busy($("apply"), async () => {
     const answer = await post("/apply", { how: chosen("how"), which: chosen("which"), version: planned }).catch(async (error) => {
       if (error.status === 409) await plan(); // it would not be what was shown
       throw error;
@@ -50,13 +49,13 @@ export function finishDialog() {
     await plan();
     drawProblems(answer);
   }));
-  $("unsort").addEventListener("click", () => busy($("unsort"), async () => {
+  on("unsort", "click", () => busy($("unsort"), async () => {
     const answer = await post("/undo", {});
     toast(answer.said);
     await plan();
     drawProblems(answer);
   }));
-  $("model").addEventListener("click", () => busy($("model"), async () => {
+  on("model", "click", () => busy($("model"), async () => {
     $("model-text").textContent = "Saving…";
     try {
       const { path } = await post("/model", {});
@@ -80,28 +79,28 @@ function drawSorted({ sorting, out, command }) {
 }
 
 /** What Apply would do. */
-function drawPlan(found, how, which) {
-  const again = Boolean(found.sorting);
+function drawPlan(proposed, how, which) {
+  const again = Boolean(proposed.sorting);
   const verb = { copy: "copied", move: "moved", link: "linked by symbolic links" }[how];
   const nothing = which === "confirmed" ? "There is nothing to sort: no image is confirmed yet." : "There is nothing to sort yet: label some images first.";
-  const first = element("p", "", !found.files ? nothing : again ? `Sorted again by the answers of now, in ${found.out}; files that lie in the right folder stay:` : `${counted(found.files, "file")} ${found.files === 1 ? "is" : "are"} ${verb} to ${found.out}:`);
+  const first = element("p", "", !proposed.files ? nothing : again ? `Sorted again by the answers of now, in ${proposed.out}; files that lie in the right folder stay:` : `${counted(proposed.files, "file")} ${proposed.files === 1 ? "is" : "are"} ${verb} to ${proposed.out}:`);
   const folders = element("ul");
   folders.tabIndex = 0; // it may have to be scrolled
   folders.setAttribute("aria-label", "Folders");
-  folders.append(...Object.entries(found.folders).map(([folder, count]) => {
+  folders.append(...Object.entries(proposed.folders).map(([folder, count]) => {
     const line = element("li");
     line.append(element("span", "", folder), element("span", "", number(count)));
     return line;
   }));
   const rest = [];
-  if (found.left) rest.push(`${counted(found.left, "file")} ${found.left === 1 ? "stays" : "stay"} where ${found.left === 1 ? "it is" : "they are"}.`);
-  if (found.links) rest.push(`${counted(found.links, "file")} behind links ${found.links === 1 ? "is" : "are"} not moved.`);
-  if (how === "copy" && !again) rest.push(`This takes ${size(found.bytes)}; ${size(found.free)} are free.`);
-  if (how === "move" && !again) rest.push(`They leave ${found.pile}.`);
-  rest.push(`Nothing is overwritten, and “${found.command}” undoes it.`);
-  $("plan").replaceChildren(first, ...(found.files ? [folders, element("p", "", rest.join(" "))] : []));
-  $("apply").hidden = !found.files;
-  $("apply").textContent = again ? "Sort again" : `${{ copy: "Copy", move: "Move", link: "Link" }[how]} ${counted(found.files, "file")}`;
+  if (proposed.left) rest.push(`${counted(proposed.left, "file")} ${proposed.left === 1 ? "stays" : "stay"} where ${proposed.left === 1 ? "it is" : "they are"}.`);
+  if (proposed.links) rest.push(`${counted(proposed.links, "file")} behind links ${proposed.links === 1 ? "is" : "are"} not moved.`);
+  if (how === "copy" && !again) rest.push(`This takes ${size(proposed.bytes)}; ${size(proposed.free)} are free.`);
+  if (how === "move" && !again) rest.push(`They leave ${proposed.pile}.`);
+  rest.push(`Nothing is overwritten, and “${proposed.command}” undoes it.`);
+  $("plan").replaceChildren(first, ...(proposed.files ? [folders, element("p", "", rest.join(" "))] : []));
+  $("apply").hidden = !proposed.files;
+  $("apply").textContent = again ? "Sort again" : `${{ copy: "Copy", move: "Move", link: "Link" }[how]} ${counted(proposed.files, "file")}`;
 }
 
 function drawProblems({ problems, more }) {

@@ -1,0 +1,380 @@
+"""The images of a pile: listed, encoded in the background while a person labels, watched for what changes.
+
+An image is known by its content and has a number for good, so copies of a file are one image, and a file
+that was renamed keeps its answer. Letters: P rows of the pile, D features.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.data.decoding import quiet
+from semishot.errors import InputError, reason_of
+from semishot.label import LabelRequest
+from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.labels import FileStatus, LabelStore, SeenFile, status_of
+from semishot.sorter.listing import Item, Listing, Skipped, from_folders, to_unpack
+from semishot.sorter.moving.journal import read_journal, trusted
+from semishot.system.files import real_path
+from semishot.system.progress import Meter, Seconds
+
+if TYPE_CHECKING:  # what encodes is imported when there is an image to encode
+    from semishot.sorter.encoders.image_encoder import ImageEncoder
+
+MISSING, CHANGED, GIVEN = 1, 2, 4
+"""Flags of an image: no file of it is left; its file had another content before; it is in --labeled."""
+ROOM = 1024
+"""Rows to spare, for files that come while a person labels."""
+ADDED_AT_ONCE, SECONDS_BETWEEN = 64, 0.5
+LOOK_AGAIN, SHARE_OF_TIME = 10.0, 0.02
+"""Seconds between two looks at the folder, and the share of time they may take."""
+LONGEST_END = 60.0
+"""Seconds to wait for the reading thread when the server stops."""
+
+
+def check_folders(request: LabelRequest) -> None:
+    """Refuse folders that cannot be what they are given as, without looking at what is in them."""
+    out, pile = request.folder, request.pile
+    if not pile.is_dir():
+        raise InputError(f"{pile} is not a folder{to_unpack(pile)}; it holds the images to label")
+    inside = {real_path(folder) for folder in (pile, request.labeled) if folder is not None}
+    if real_path(out) in inside:
+        raise InputError(f"--out {out} holds your images: choose a folder of its own")
+
+
+def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
+    """The files of the pile and of --labeled, and where those lie that were moved by a sorting."""
+    check_folders(request)
+    apart = [request.folder, *([request.cache] if request.cache else [])]
+    listing, moved = from_folders(request.labeled, [request.pile], apart), _moved_files(request)
+    listing.items.extend(Item(shown, None, target) for shown, target in moved.items())
+    return listing, moved
+
+
+def _moved_files(request: LabelRequest) -> dict[str, Path]:
+    """Files of the pile that a sorting has moved -> where they are, in OUT."""
+    pile, moved = request.pile, {}
+    sorting = read_journal(request.folder, trusted(pile))
+    if sorting is not None and sorting.how == "move":
+        root = real_path(pile)
+        for step in sorting.steps:
+            target = sorting.target(step)
+            if (
+                step.source.is_relative_to(root)
+                and not step.source.exists()
+                and target.is_file()
+                and not target.is_symlink()  # links are not moved, so it is not ours
+            ):
+                moved[str(pile / step.source.relative_to(root))] = target
+    return moved
+
+
+class PileImages:
+    """What is known of each image: its row, features and files. Rows are only added, never moved.
+
+    The reading thread writes; others hold `lock` while they look at files or flags.
+    """
+
+    def __init__(self, request: LabelRequest, store: LabelStore) -> None:
+        self.request, self.store = request, store
+        self.lock = threading.Lock()
+        self.images: list[int] = []
+        self.row_of: dict[int, int] = {}
+        self.features: NDArray[np.float32] = np.empty((0, 1), np.float32)
+        """(P or more, D)"""
+        self.digest_of: dict[int, bytes] = store.digests()
+        self.files: dict[int, list[str]] = {}
+        """Image -> its files that exist."""
+        self.lost: dict[int, list[str]] = {}
+        """Image -> its files that are gone or hold something else now."""
+        self.moved: dict[str, Path] = {}
+        """File -> where it is, if a sorting has moved it."""
+        self.changed: set[int] = set()
+        self.given: dict[int, str] = {}
+        """Image -> its label in --labeled."""
+        self.stamp = 0
+        """Grows when something about rows that are there has changed."""
+
+    def path_of(self, image: int) -> Path | None:
+        """A file of this image that exists, as far as is known."""
+        with self.lock:
+            names = self.files.get(image)
+            return self.moved.get(names[0], Path(names[0])) if names else None
+
+    def names_of(self, image: int) -> list[str]:
+        """The files of an image, relative to the pile where they lie in it, those that are gone last."""
+        with self.lock:
+            names = [*self.files.get(image, ()), *self.lost.get(image, ())]
+        return [self.shown(name) for name in names]
+
+    def shown(self, name: str) -> str:
+        for folder in (self.request.pile, self.request.labeled):
+            if folder is not None and Path(name).is_relative_to(folder):
+                return Path(name).relative_to(folder).as_posix()
+        return name
+
+    def flags(self, image: int) -> int:
+        """MISSING, CHANGED and GIVEN of an image. The caller holds the lock."""
+        missing = MISSING if not self.files.get(image) else 0
+        changed = CHANGED if image in self.changed else 0
+        return missing | changed | (GIVEN if image in self.given else 0)
+
+    def find(self, text: str, most: int) -> list[int]:
+        """Images with a file whose name contains the text."""
+        wanted, matches = text.casefold(), list[int]()
+        for image in list(self.images):
+            if any(wanted in name.casefold() for name in self.names_of(image)):
+                matches.append(image)
+                if len(matches) == most:
+                    break
+        return matches
+
+    def make_room(self, count: int, features: int) -> None:
+        """For this many more rows, with this many features each."""
+        rows = len(self.images)
+        if rows + count <= len(self.features):
+            return
+        room = np.empty((rows + count + ROOM, features), np.float32)
+        room[:rows] = self.features[:rows]
+        self.features = room
+
+    def add(self, image: int, digest: bytes, features: NDArray[np.float32]) -> None:
+        """A row for an image that has none, if its features are finite."""
+        if image in self.row_of or not np.isfinite(features).all():
+            return
+        row = len(self.images)
+        self.features[row] = features
+        with self.lock:
+            self.digest_of[image] = digest
+            self.row_of[image] = row
+            self.images.append(image)
+
+    def has_file(self, item: Item, image: int) -> None:
+        """Note that this file holds this image now."""
+        name, before = item.shown, self.store.files.get(item.shown)
+        with self.lock:
+            self.stamp += 1
+            if before is not None and before.image != image:
+                self.changed.add(image)
+                self._lose(name, before.image)
+            if name in self.lost.get(image, ()):
+                self.lost[image].remove(name)
+            if name not in self.files.setdefault(image, []):
+                self.files[image].append(name)
+            if item.label is not None:
+                self.given[image] = item.label
+
+    def lose(self, names: Iterable[str]) -> None:
+        """Note that these files are gone: their images stay, and say so."""
+        with self.lock:
+            self.stamp += 1
+            for name in names:
+                if seen := self.store.files.get(name):
+                    self._lose(name, seen.image)
+
+    def _lose(self, name: str, image: int) -> None:
+        if name in self.files.get(image, ()):
+            self.files[image].remove(name)
+        if name not in self.lost.setdefault(image, []):
+            self.lost[image].append(name)
+
+    def given_labels(self) -> dict[bytes, str]:
+        """What --labeled says of the content of its files."""
+        with self.lock:
+            return {self.digest_of[image]: label for image, label in self.given.items()}
+
+
+class ReadingProgress(NamedTuple):
+    """How far reading is, as the page shows it."""
+
+    phase: str
+    """listing, reading, ready, or stopped by a problem."""
+    done: int
+    total: int
+    rate: float
+    """Images per second, of those that had to be read."""
+    skipped: int
+    problem: str = ""
+
+
+class SilentMeter(Meter):
+    """A meter that draws nothing: the page shows progress."""
+
+    def __init__(self) -> None:
+        self.done, self.bar, self.seconds = 0, None, Seconds()
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self.done += amount
+
+
+class PileReader:
+    """Reads the pile in a thread of its own; `changed` is called when there is something new."""
+
+    def __init__(self, request: LabelRequest, store: LabelStore) -> None:
+        self.request, self.store = request, store
+        self.images = PileImages(request, store)
+        self.changed: Callable[[], None] = lambda: None
+        self.status: dict[str, FileStatus | None] = {}
+        self.problems: dict[str, str] = {}
+        self.encoder: ImageEncoder | None = None
+        self.cache: EmbeddingCache | None = None
+        self.progress = ReadingProgress("listing", 0, 0, 0.0, 0)
+        self.labels_read = False
+        """Whether all of --labeled has been read."""
+        self.skipped: list[Skipped] = []
+        self.stopping = threading.Event()
+        self.look_again = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="images", daemon=True)
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.look_again.set()
+        self.thread.join(LONGEST_END)
+
+    def _show(self, progress: ReadingProgress) -> None:
+        self.progress = progress
+        self.changed()
+
+    def _run(self) -> None:
+        try:
+            with quiet():
+                self._watch()
+        except Exception as error:  # shown on the page: a thread has nobody else to tell
+            self._stopped(error)
+
+    def _stopped(self, error: Exception) -> None:
+        self._show(self.progress._replace(phase="stopped", problem=reason_of(error)))
+
+    def _watch(self) -> None:
+        """Look at the folder, and again from time to time, for files that came, went or changed."""
+        while not self.stopping.is_set():
+            begun = time.monotonic()
+            self._look()
+            took = time.monotonic() - begun
+            self.look_again.wait(max(LOOK_AGAIN, took / SHARE_OF_TIME))
+            self.look_again.clear()
+
+    def _look(self) -> None:
+        first = not self.status
+        try:
+            listing, self.images.moved = list_files(self.request)
+        except (OSError, InputError) as error:  # a disk was taken out: it may come back
+            if first:
+                raise
+            self._stopped(error)
+            return
+        now = {item.shown: status_of(item.path) for item in listing.items if item.path}
+        fresh = [item for item in listing.items if self.status.get(item.shown) != now[item.shown]]
+        earlier = self._seen_in_pile() if first else list(self.status)
+        gone = [name for name in earlier if now.get(name) is None]
+        self.status = now
+        if gone:
+            self.images.lose(gone)
+        if fresh:
+            self._take_in(fresh, listing)
+        elif gone or first or self.progress.phase == "stopped":
+            self._ready(listing)
+
+    def _seen_in_pile(self) -> list[str]:
+        """Files of the pile that were seen when it was labeled before."""
+        return [name for name in self.store.files if Path(name).is_relative_to(self.request.pile)]
+
+    def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
+        from semishot.sorter.encoders.image_encoder import open_encoder
+        from semishot.sorter.encoders.saved_files import DEFAULT
+        from semishot.sorter.out_folder import EMBEDDINGS
+
+        if self.encoder is None or self.cache is None:
+            encoder = open_encoder(self.request.encoder or DEFAULT)
+            folder = self.request.cache or self.request.folder / EMBEDDINGS
+            self.cache = EmbeddingCache(folder, encoder.identity, encoder.features)
+            self.encoder = encoder
+        return self.encoder, self.cache
+
+    def _take_in(self, items: Sequence[Item], listing: Listing) -> None:
+        """Rows for files that were not seen before, or not like this: known ones first, then by reading."""
+        self._show(ReadingProgress("listing", 0, len(items), 0.0, len(listing.skipped)))
+        encoder, cache = self._open()
+        self.images.make_room(len(items) + len(self.images.lost), encoder.features)
+        known, unread = [], list[Item]()
+        for item in items:
+            seen = self.store.files.get(item.shown)
+            digest = self.images.digest_of.get(seen.image, b"") if seen else b""
+            if seen is not None and seen[1:] == self.status[item.shown] and digest in cache.places:
+                known.append((item, digest))
+            else:
+                unread.append(item)
+        for image in list(self.images.lost):
+            if (digest := self.images.digest_of.get(image, b"")) in cache:
+                self.images.add(image, digest, cache[digest])
+        known.sort(key=lambda pair: str(cache.places[pair[1]][0]))  # segment by segment
+        self._add(known)
+        order = np.random.default_rng(0).permutation(len(unread)).tolist()
+        mixed = [unread[index] for index in order]  # so that the first hundred are like the rest
+        labeled = [item for item in mixed if item.label is not None]
+        self._read(labeled, len(unread) - len(labeled), len(items))
+        self.labels_read = not self.stopping.is_set()
+        self._read([item for item in mixed if item.label is None], 0, len(items))
+        if not self.stopping.is_set():
+            self._ready(listing)
+
+    def _add(self, files: Sequence[tuple[Item, bytes]]) -> None:
+        """Files whose features are in the cache."""
+        assert self.cache is not None
+        numbers = self.store.numbers([digest for _, digest in files])
+        fresh = []
+        for (item, digest), image in zip(files, numbers, strict=True):
+            if image not in self.images.row_of:
+                self.images.add(image, digest, self.cache[digest])
+            if image not in self.images.row_of:
+                self.problems[item.shown] = "the encoder gives features that are not finite"
+                continue
+            self.images.has_file(item, image)
+            status = self.status.get(item.shown)
+            if status is not None:
+                fresh.append((item.shown, SeenFile(image, *status)))
+        self.store.remember_files(fresh)
+
+    def _read(self, items: Sequence[Item], later: int, total: int) -> None:
+        """Read and encode items; `later` others follow them."""
+        from semishot.sorter.embedding import in_this_process
+
+        if not items or self.stopping.is_set():
+            return
+        encoder, cache = self._open()
+        before = total - len(items) - later
+        meter, pending = SilentMeter(), list[tuple[Item, bytes]]()
+        begun = last = time.monotonic()
+        for seen in in_this_process(self.request.device, items, encoder, cache, meter):
+            if seen.problem:
+                self.problems[seen.item.shown] = seen.problem
+            else:
+                pending.append((seen.item, seen.digest))
+            now = time.monotonic()
+            if now - last > SECONDS_BETWEEN or len(pending) >= ADDED_AT_ONCE:
+                pending, last = self._add_encoded(pending), now
+                rate, skipped = meter.done / max(now - begun, 1e-9), self.progress.skipped
+                done = before + meter.done
+                self._show(ReadingProgress("reading", done, total, rate, skipped))
+            if self.stopping.is_set():
+                return
+        cache.flush()
+        self._add_encoded(pending)
+
+    def _add_encoded(self, pending: list[tuple[Item, bytes]]) -> list[tuple[Item, bytes]]:
+        """Add the files whose batch is encoded; return the others."""
+        assert self.cache is not None
+        self._add([pair for pair in pending if pair[1] in self.cache])
+        return [pair for pair in pending if pair[1] not in self.cache]
+
+    def _ready(self, listing: Listing) -> None:
+        problems = [Skipped(name, reason) for name, reason in self.problems.items()]
+        self.skipped = [*listing.skipped, *problems]
+        self.labels_read, count = True, len(self.status)
+        skipped = len(self.skipped)
+        self._show(ReadingProgress("ready", count, count, self.progress.rate, skipped))

@@ -1,0 +1,300 @@
+"""Answers -> what the page shows of every image: guesses, strangers, questions, near copies.
+
+Letters: P rows of the pile, N classes, D features.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.label.near_copies import near_copies
+from semishot.label.pile import MISSING, PileImages
+from semishot.sorter.label_events import NONE, LabelState
+
+if TYPE_CHECKING:  # what learns is imported when the first page has been shown
+    from semishot.estimator.pile import Pile
+
+Array = NDArray[Any]
+STRANGER = -2
+"""In place of the index of a class: it belongs to none of them."""
+REJECTS = np.concatenate([[0.001], np.geomspace(0.002, 0.5, 60)]).round(4)
+"""The stops of the slider: shares of true members that may be taken for strangers."""
+ASKED, VARIED = 24, 36
+"""How many images are asked about, later and at first."""
+STILL_ASKED = 0.75
+"""An image stays asked about if it is more uncertain than this share of the others."""
+SURE = 0.01
+"""Images that are sorted wrong with a smaller probability than this are not asked about."""
+COPIES_AT_ONCE = 3000
+"""Images up to which near copies are found before the pile is shown."""
+SMALLEST = 1e-12
+COLUMNS = {
+    "images": "<u4",
+    "groups": "<u4",
+    "scores": "<f4",
+    "answers": "<i2",
+    "guesses": "<i2",
+    "sure": "u1",
+    "stranger": "u1",
+    "flags": "u1",
+    "copies": "u1",
+}
+"""What the page is sent of each image; `sure` and `stranger` are of 255."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What is known of all rows at one version. Index -1: no answer or no guess; -2: none of the classes."""
+
+    version: int
+    event: int
+    """The number of the last event that they take into account."""
+    state: LabelState
+    images: Array
+    """(P,) numbers of the images."""
+    answers: Array
+    """(P,), indices into the classes."""
+    guesses: Array
+    """(P,), the most probable class, whatever the cutoff."""
+    sure: Array
+    """(P,), the probability of that class, strangers taken into account."""
+    stranger: Array
+    """(P,), the probability of a stranger."""
+    scores: Array
+    """(P,), high for members; NaN where nothing was learned."""
+    groups: Array
+    """(P,), the image that stands for its near copies."""
+    cutoffs: Array | None = None
+    """For each of REJECTS, the score below which rows are taken for strangers."""
+    asked: list[int] = field(default_factory=list)
+    """Images."""
+    doubtful: list[tuple[int, int, float]] = field(default_factory=list)
+    """Image, index of the suggested class, probability."""
+    probabilities: Array | None = None
+    """(P, N)"""
+    strangers: tuple[float, float, float] | None = None
+    """How many of the pile are likely strangers, with a 90 % interval."""
+
+    @property
+    def classes(self) -> list[int]:
+        return list(self.state.classes)
+
+    @cached_property
+    def has_copies(self) -> Array:
+        """(P,), whether a row is grouped with near copies."""
+        _, group, counts = np.unique(self.groups, return_inverse=True, return_counts=True)
+        grouped: Array = counts[group] > 1
+        return grouped
+
+    def decisions(self) -> tuple[Array, Array]:
+        """(P,) the class of each row, -2 for none, -1 for not known; and (P,) whether a person said so."""
+        cutoff = -np.inf
+        if self.cutoffs is not None:
+            cutoff = float(np.interp(np.log(self.state.reject), np.log(REJECTS), self.cutoffs))
+        confirmed = self.answers != -1
+        out = (self.guesses >= 0) & (self.scores < cutoff)
+        return np.where(confirmed, self.answers, np.where(out, STRANGER, self.guesses)), confirmed
+
+
+def no_predictions(version: int, event: int, state: LabelState, images: Array) -> Predictions:
+    """Nothing is answered and nothing learned."""
+    none, unknown = np.full(len(images), -1), np.full(len(images), np.nan)
+    return Predictions(version, event, state, images, none, none, unknown, unknown, unknown, images)
+
+
+class PredictedPile:
+    """The images that have been read so far, and what follows from the answers about them."""
+
+    def __init__(self, known: PileImages) -> None:
+        self.known = known
+        self.pile: Pile | None = None
+        self.images: Array = np.empty(0, np.int64)
+        self.flags: Array = np.empty(0, np.uint8)
+        self.copies: Array = np.empty(0, np.uint8)
+        """(P,), how many files hold the same image."""
+        self.seen_stamp = -1
+        self.groups: Array = np.empty(0, np.int64)
+        """(P,), the first row of its near copies."""
+        self.look_for_copies = False
+        """Whether near copies are still to be found: in a large pile that takes seconds."""
+        self.asked: list[int] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.groups)
+
+    def grow(self, count: int) -> None:
+        """Take in the rows that have been read since."""
+        from semishot.estimator.pile import Pile
+
+        features = self.known.features[:count]
+        self.pile = Pile(features) if count else None
+        self.look_for_copies = count > COPIES_AT_ONCE
+        self.groups = np.arange(count) if self.look_for_copies else near_copies(features)
+
+    def find_copies(self) -> None:
+        """In a large pile, after it has been shown."""
+        self.groups = near_copies(self.known.features[: self.count])
+        self.look_for_copies = False
+
+    def look_at_files(self) -> None:
+        """Flags and copies of each row, if they may differ from before."""
+        known, count = self.known, self.count
+        if known.stamp == self.seen_stamp and len(self.images) == count:
+            return
+        with known.lock:
+            self.seen_stamp, images = known.stamp, known.images[:count]
+            flags = [known.flags(image) for image in images]
+            copies = [min(255, len(known.files.get(image, ()))) for image in images]
+        self.images = np.array(images, np.int64)
+        self.flags, self.copies = np.array(flags, np.uint8), np.array(copies, np.uint8)
+
+    def predict(self, state: LabelState, event: int, version: int) -> Predictions:
+        """Learn from the answers as they were after this event."""
+        images, row_of, count = self.images, self.known.row_of, self.count
+        index = {number: position for position, number in enumerate(state.classes)}
+        answers = np.full(count, -1)
+        for image, value in state.answers.items():
+            row = row_of.get(image, count)
+            if row < count:
+                answers[row] = STRANGER if value == NONE else index[value]
+        excluded = {
+            row_of[image]: [index[number] for number in numbers if number in index]
+            for image, numbers in state.excluded.items()
+            if row_of.get(image, count) < count
+        }
+        groups = self._groups(images, state)
+        basis = replace(
+            no_predictions(version, event, state, images), answers=answers, groups=groups
+        )
+        present = (self.flags & MISSING) == 0
+        may_be_asked = (answers == -1) & (groups == images) & present
+        used = np.unique(answers[answers >= 0])
+        if not len(used) or self.pile is None:
+            return replace(basis, asked=self._first_questions(may_be_asked))
+        return self._learn(basis, used, excluded, may_be_asked)
+
+    def _learn(
+        self, basis: Predictions, used: Array, excluded: dict[int, list[int]], may_be_asked: Array
+    ) -> Predictions:
+        """used: indices of the classes that have labels. excluded: row -> classes it does not belong to."""
+        from semishot.estimator.by_graph import held_out_probabilities
+        from semishot.estimator.fitted import doubts
+        from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
+        from semishot.estimator.next_labels import doubt
+
+        assert self.pile is not None
+        answers, count = basis.answers, len(basis.answers)
+        position = np.full(len(basis.classes) + 1, -1)  # among the classes that have labels
+        position[used] = np.arange(len(used))
+        others = np.where(answers == STRANGER, NAMED_STRANGER, UNLABELED)
+        labels = np.where(answers >= 0, position[answers], others)
+        for row, indices in excluded.items():
+            if answers[row] == -1 and set(used.tolist()) <= set(indices):
+                labels[row] = NAMED_STRANGER  # none of the classes there are
+        learned = self.pile.learn(labels)
+        stranger, scores = learned.answer.stranger, learned.answer.scores
+        assert stranger is not None  # it is None for other rules only
+        classes = learned.answer.classes.copy()
+        for row, indices in excluded.items():
+            classes[row] += SMALLEST  # where all the rest is zero, it is shared by the others
+            classes[row, [p for p in position[indices] if p >= 0]] = 0
+        classes /= np.maximum(classes.sum(1, keepdims=True), SMALLEST)
+        best = classes.argmax(1)
+        wide = np.zeros((count, len(basis.classes)), np.float32)
+        wide[:, used] = classes
+        wrong = doubt(classes, scores, learned.members)
+        worth = np.where(may_be_asked & (labels == UNLABELED) & (wrong >= SURE), wrong, 0.0)
+        held_out = learned.held_out
+        contradicted = doubts(held_out_probabilities(learned), held_out.places, held_out.classes)
+        return replace(
+            basis,
+            guesses=used[best],
+            sure=classes[np.arange(count), best] * (1 - stranger),
+            stranger=stranger,
+            scores=np.where(labels == NAMED_STRANGER, -np.inf, scores),
+            cutoffs=np.array([learned.members.cutoff(float(reject)) for reject in REJECTS]),
+            asked=self._next_questions(worth, may_be_asked & (labels == UNLABELED), len(used)),
+            doubtful=[
+                (int(basis.images[d.row]), int(used[d.suggested]), float(d.probability))
+                for d in contradicted
+                if int(basis.images[d.row]) not in basis.state.sure
+            ],
+            probabilities=wide,
+            strangers=learned.n_strangers,
+        )
+
+    def _first_questions(self, allowed: Array) -> list[int]:
+        """Nothing is labeled yet: images that differ. allowed: (P,) rows that may be asked about."""
+        from semishot.estimator.next_labels import varied
+
+        row_of = self.known.row_of
+        self.asked = [image for image in self.asked if allowed[row_of[image]]]
+        if len(self.asked) < VARIED // 2 and self.pile is not None:
+            rows = varied(self.pile.features, self.pile.neighbours.space, VARIED)
+            more = [int(self.images[row]) for row in rows if allowed[row]]
+            self.asked = list(dict.fromkeys([*self.asked, *more]))[:VARIED]
+        return list(self.asked)
+
+    def _next_questions(self, worth: Array, allowed: Array, classes: int) -> list[int]:
+        """(P,) how likely a row is sorted wrong -> images to ask about; they change as little as possible."""
+        from semishot.estimator.next_labels import worth_asking
+
+        assert self.pile is not None
+        usual = float(np.quantile(worth[allowed], STILL_ASKED)) if allowed.any() else 0.0
+        before = [self.known.row_of[image] for image in self.asked]
+        kept = [row for row in before if worth[row] >= max(usual, SMALLEST)]
+        if classes == 1 and len(self.asked) > VARIED // 2:  # still the varied beginning
+            kept = [row for row in before if allowed[row]]
+        count, space = max(ASKED, len(kept)), self.pile.neighbours.space
+        rows = worth_asking(self.pile.features, space, worth, count, kept=kept)
+        self.asked = [int(self.images[row]) for row in rows]
+        return list(self.asked)
+
+    def _groups(self, images: Array, state: LabelState) -> Array:
+        """(P,) the image that stands for the near copies of a row."""
+        groups = self.groups.copy()
+        if state.apart:
+            apart = np.isin(images, list(state.apart))
+            groups[apart] = len(images) + np.flatnonzero(apart)
+        _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+        leaders: Array = images[first[inverse]]
+        return leaders
+
+    def for_the_page(self, predictions: Predictions, about: Mapping[str, Any]) -> bytes:
+        """The length of a JSON header, the header, and COLUMNS, each padded to 8 bytes; little-endian."""
+        state, cutoffs = predictions.state, predictions.cutoffs
+        header = json.dumps(
+            {
+                **about,
+                "version": predictions.version,
+                "event": predictions.event,
+                "rows": len(predictions.images),
+                "classes": [[number, name] for number, name in state.classes.items()],
+                "asked": predictions.asked,
+                "doubtful": predictions.doubtful,
+                "reject": state.reject,
+                "rejects": REJECTS.tolist(),
+                "cutoffs": None if cutoffs is None else cutoffs.round(5).tolist(),
+                "strangers": predictions.strangers,
+            }
+        ).encode()
+        header += b" " * (-(len(header) + 4) % 8)
+        columns = {
+            **{name: getattr(predictions, name) for name in list(COLUMNS)[:5]},
+            "sure": np.nan_to_num(predictions.sure * 255).round(),
+            "stranger": np.nan_to_num(predictions.stranger * 255).round(),
+            "flags": self.flags,
+            "copies": self.copies,
+        }
+        parts = [struct.pack("<I", len(header)), header]
+        for name, kind in COLUMNS.items():
+            data = columns[name].astype(kind).tobytes()
+            parts += [data, b"\0" * (-len(data) % 8)]
+        return b"".join(parts)
