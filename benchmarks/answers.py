@@ -30,10 +30,10 @@ from threadpoolctl import threadpool_limits
 
 from measurement import about_tasks
 from pages import between, write_lines
-from semishot.estimator.graph_rule import Learned
+from semishot.estimator.graph_rule import LabeledPile
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
+from semishot.estimator.models import Learned
 from semishot.estimator.next_labels import doubt, varied, worth_asking
-from semishot.estimator.pile import Pile
 from semishot.system.files import read_json
 from speed_tables import markdown
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources
@@ -53,7 +53,7 @@ Found = dict[str, Any]
 class Asked(NamedTuple):
     """Whom a rule may ask about, and what is known."""
 
-    pile: Pile
+    pile: LabeledPile
     learned: Learned
     allowed: Array  # (P,)
     rng: np.random.Generator
@@ -91,7 +91,7 @@ class User:
     """The answers given so far, and how much of the pile is right."""
 
     def __init__(self, task: Task, start: str) -> None:
-        self.truth, self.pile = task.truth, Pile(task.features)
+        self.truth, self.pile = task.truth, LabeledPile(task.features)
         self.labels = task.labels if start == ONE else np.full(len(task.labels), UNLABELED)
         self.given = self.labels != UNLABELED
 

@@ -1,7 +1,6 @@
 """PrototypeClassifier: scikit-learn's contract, the promises of docs/estimator.md, and every message."""
 
 import io
-import json
 import pickle
 import re
 import subprocess
@@ -15,8 +14,8 @@ from sklearn.base import clone
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
-from semishot.estimator import blocks, by_prototypes, held_out, next_labels
-from semishot.system.tensor_files import read_tensors, write_tensors
+from semishot.estimator import constants as const
+from semishot.estimator import next_labels
 
 N, D = 3, 40
 
@@ -193,14 +192,14 @@ def test_relabeling_permutes_the_probabilities():
 def test_blocks_change_nothing(monkeypatch):
     x, y, _ = loose()
     one = PrototypeClassifier(reject=0.05).fit(x, y)
-    monkeypatch.setattr(blocks, "BLOCK", 4 * D)
+    monkeypatch.setattr(const, "BLOCK", 4 * D)
     assert same(PrototypeClassifier(reject=0.05).fit(x, y), one, x)
     assert (one.predict(x) == one.transduction_)[y == -1].all()
 
 
 @pytest.mark.parametrize("refiner", ["graph", "fitted_mask"])
 def test_a_memory_mapped_pile_larger_than_the_trial(refiner, tmp_path, monkeypatch):
-    monkeypatch.setattr(by_prototypes, "TRIAL", 20)
+    monkeypatch.setattr(const, "TRIAL", 20)
     x, y, truth = data(members=40, strangers=40)
     np.save(tmp_path / "pile.npy", x.astype(np.float32))
     mapped = np.load(tmp_path / "pile.npy", mmap_mode="r")
@@ -307,57 +306,6 @@ def test_strangers_are_found_at_the_stated_rate_of_false_rejects(shot, most):
     assert ((scores >= 0) & (scores <= 1)).all()
 
 
-# Files
-
-
-@pytest.mark.parametrize("names", [["cat", "dog", "elk"], [7, 0, 30]])
-def test_a_saved_classifier_predicts_the_same(names, tmp_path):
-    x, y, _ = data()
-    kind = object if isinstance(names[0], str) else int
-    labels = np.array([names[c] if c >= 0 else -1 for c in y], kind)
-    fitted = PrototypeClassifier(reject=0.05, steps=2).fit(x, labels)
-    fitted.save(tmp_path / "mine.safetensors")
-    loaded = PrototypeClassifier.load(tmp_path / "mine.safetensors")
-    assert loaded.get_params() == fitted.get_params()
-    assert list(loaded.predict(x)) == list(fitted.predict(x))
-    assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
-    assert np.array_equal(loaded.distractor_score(x), fitted.distractor_score(x))
-    assert loaded.message_ == fitted.message_
-    assert loaded.held_out_ == fitted.held_out_ is not None
-    loaded.fit(x, labels)
-
-
-def test_a_file_that_says_nothing_of_what_was_held_out_is_loaded(tmp_path):
-    """As older versions wrote it."""
-    x, y, _ = data()
-    fitted = PrototypeClassifier().fit(x, y)
-    fitted.save(tmp_path / "a")
-    tensors, metadata = read_tensors(tmp_path / "a")
-    ((name, text),) = metadata.items()
-    about = json.loads(text)
-    del about["held_out"]
-    write_tensors(tmp_path / "a", tensors, {name: json.dumps(about)})
-    loaded = PrototypeClassifier.load(tmp_path / "a")
-    assert loaded.held_out_ is None
-    assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
-
-
-def test_that_nothing_was_held_out_is_saved_too(tmp_path):
-    x, y, _ = data(shot=1)
-    PrototypeClassifier().fit(x, y).save(tmp_path / "a")
-    assert PrototypeClassifier.load(tmp_path / "a").held_out_ is None
-
-
-def test_names_of_features_are_saved(tmp_path):
-    pd = pytest.importorskip("pandas")
-    x, y, _ = data()
-    frame = pd.DataFrame(x, columns=[f"f{i}" for i in range(D)])
-    PrototypeClassifier().fit(frame, y).save(tmp_path / "a")
-    loaded = PrototypeClassifier.load(tmp_path / "a")
-    assert list(loaded.feature_names_in_) == list(frame.columns)
-    loaded.predict(frame)
-
-
 # Messages
 
 
@@ -403,183 +351,7 @@ def test_a_score_that_nothing_can_tell_is_refused():
         PrototypeClassifier(None, reject=0.1).fit(x, y)
 
 
-def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
-    x, y, _ = data()
-    with pytest.raises(InputError, match="a refiner is saved by its name"):
-        PrototypeClassifier(refine.build("soft_kmeans")).fit(x, y).save(tmp_path / "a")
-    strange = PrototypeClassifier().fit(x, y)
-    strange.classes_ = np.array([b"a", b"b", b"c"], object)
-    with pytest.raises(InputError, match="labels are saved as JSON"):
-        strange.save(tmp_path / "a")
-    assert not (tmp_path / "a").exists()
-    with pytest.raises(InputError, match="no file"):
-        PrototypeClassifier.load(tmp_path / "a")
-    (tmp_path / "b").write_bytes(b"not this")
-    with pytest.raises(InputError, match="b .*damaged"):
-        PrototypeClassifier.load(tmp_path / "b")
-    from safetensors.torch import save_file
-
-    save_file({"prototypes": torch.zeros(2, 2)}, tmp_path / "c")
-    with pytest.raises(InputError, match="was not written by PrototypeClassifier.save"):
-        PrototypeClassifier.load(tmp_path / "c")
-
-
-def test_a_saved_classifier_with_a_flipped_byte_is_refused(tmp_path):
-    x, y, _ = data()
-    PrototypeClassifier().fit(x, y).save(tmp_path / "a")
-    content = (tmp_path / "a").read_bytes()
-    (tmp_path / "a").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(InputError, match="its checksum differs"):
-        PrototypeClassifier.load(tmp_path / "a")
-
-
-WRONG_FIELDS = [
-    ({"parameters": 3}, "parameters must be an object, not 3"),
-    ({"parameters": {"steps": "1"}}, "steps must be 'auto' or at least 1, not '1'"),
-    ({"parameters": {"refiner": 3}}, "refiner must be a name, a module or None, not 3"),
-    ({"parameters": {"speed": 3}}, "unexpected keyword argument 'speed'"),
-    ({"classes": [[1], 2, 3]}, "classes must be a list of strings or numbers, not [[1], 2, 3]"),
-    ({"classes": [1, 2]}, "prototypes must be (2 classes, features), not (3, 10)"),
-    ({"classes_dtype": 3}, "classes_dtype must be a string, not 3"),
-    ({"classes_dtype": "nothing"}, "classes_dtype must be a type of labels, not 'nothing'"),
-    ({"classes_dtype": "V8"}, "classes_dtype must be a type of labels, not 'V8'"),
-    ({"normalization": "l2"}, "normalization must be one of centered, unit, none, not 'l2'"),
-    ({"length": -1}, "length must be a positive number, not -1"),
-    ({"stranger_label": None}, "stranger_label must be a string or a number, not None"),
-    ({"member_scores": [1]}, "member_scores must be an object, not [1]"),
-    ({"member_scores": {"mean": "far"}}, "member_scores.mean must be a number, not 'far'"),
-    (
-        {"member_scores": {"mean": 1, "spread": 0}},
-        "member_scores.spread must be a positive number, not 0",
-    ),
-    (
-        {"member_scores": {"mean": 1, "spread": 1, "freedom": True}},
-        "member_scores.freedom must be a positive number, not True",
-    ),
-    (
-        {"member_scores": {"mean": 1, "spread": 1, "freedom": 1, "skew": 1, "held_out": [2, 1]}},
-        "member_scores.held_out must be ascending numbers",
-    ),
-    ({"strangers": {"mean": 1, "variance": 0}}, "strangers.variance must be a positive number"),
-    (
-        {"strangers": {"mean": 1, "variance": 1, "share": 1}},
-        "strangers.share must be between 0 and 1, not 1",
-    ),
-    ({"count": {"expected": "some"}}, "count.expected must be a number, not 'some'"),
-    ({"graph_weight": 0}, "graph_weight must be a positive number, not 0"),
-    ({"pull": -1}, "pull must be a number from 0, not -1"),
-    ({"share": 1.5}, "share must be a number from 0 to 1, not 1.5"),
-    ({"width": "wide"}, "width must be a positive number, not 'wide'"),
-    ({"pile_helps": "yes"}, "pile_helps must be true, false or null, not 'yes'"),
-    ({"message": None}, "message must be a string, not None"),
-    ({"held_out": {"examples": 2.5}}, "held_out.examples must be a count, not 2.5"),
-    (
-        {"held_out": {"examples": 3, "accuracy": 1.5}},
-        "held_out.accuracy must be from 0 to 1, not 1.5",
-    ),
-    (
-        {"held_out": {"examples": 3, "accuracy": 1, "probability": None}},
-        "held_out.probability must be from 0 to 1, not None",
-    ),
-    ({"feature_names": "abcd"}, "feature_names must be a list of strings, not 'abcd'"),
-    ({"feature_names": ["a", "b"]}, "feature_names must be none, or 4, not 2"),
-]
-
-
-@pytest.mark.parametrize(("change", "line"), WRONG_FIELDS, ids=str)
-def test_a_wrong_field_of_a_saved_classifier_is_named(change, line, tmp_path):
-    rng = np.random.default_rng(0)
-    PrototypeClassifier().fit(rng.normal(size=(9, 4)), np.arange(9) % 3).save(tmp_path / "a")
-    tensors, metadata = read_tensors(tmp_path / "a")
-    ((name, text),) = metadata.items()
-    write_tensors(tmp_path / "a", tensors, {name: json.dumps({**json.loads(text), **change})})
-    with pytest.raises(InputError) as refused:
-        PrototypeClassifier.load(tmp_path / "a")
-    assert str(refused.value).startswith(f"{tmp_path / 'a'} was not written by PrototypeClassifier")
-    assert line in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"prototypes": None}, "prototypes is missing"),
-        ({"prototypes": torch.full((3, 4), torch.nan)}, "prototypes must be finite float32 or"),
-        ({"prototypes": torch.ones(3, 4).half()}, "prototypes must be finite float32 or float64"),
-        ({"prototypes": torch.ones(12)}, "prototypes must be (3 classes, features), not (12,)"),
-        ({"center": torch.ones(2, 2)}, "center must be (features,), not (2, 2)"),
-        ({"pivots": torch.ones(9, 5)}, "pivots must be torch.float64 (9, 4), not torch.float32"),
-        ({"rows": torch.ones(0)}, "rows must be (rows, features), not (0,)"),
-        ({"best": None}, "best is missing"),
-        ({"passed": torch.ones(9, 3)}, "passed must be torch.float64 (9, 4), not torch.float32"),
-    ],
-    ids=str,
-)
-def test_a_wrong_tensor_of_a_saved_classifier_is_named(change, line, tmp_path):
-    rng = np.random.default_rng(0)
-    PrototypeClassifier().fit(rng.normal(size=(9, 4)), np.arange(9) % 3).save(tmp_path / "a")
-    tensors, metadata = read_tensors(tmp_path / "a")
-    held = {name: tensor for name, tensor in {**tensors, **change}.items() if tensor is not None}
-    write_tensors(tmp_path / "a", held, metadata)
-    with pytest.raises(InputError) as refused:
-        PrototypeClassifier.load(tmp_path / "a")
-    assert line in str(refused.value)
-
-
-def test_a_file_of_version_0_1_predicts_what_it_did(tmp_path):
-    """It had squared distances of members, and neither strangers nor their label."""
-    x, y, _ = data()
-    fitted = PrototypeClassifier("fitted_mask", reject=0.05).fit(x, y)
-    fitted.save(tmp_path / "a")
-    tensors, metadata = read_tensors(tmp_path / "a")
-    ((name, text),) = metadata.items()
-    held = json.loads(text)
-    scores = held.pop("member_scores")
-    held["members"] = {
-        "mean": -scores["mean"],
-        "spread": scores["spread"],
-        "freedom": scores["freedom"],
-    }
-    for new in ("stranger_label", "strangers", "count"):
-        held.pop(new)
-    held["parameters"].pop("stranger_label")
-    write_tensors(tmp_path / "a", tensors, {name: json.dumps(held)})
-    loaded = PrototypeClassifier.load(tmp_path / "a")
-    assert (loaded.predict(x) == fitted.predict(x)).all()
-    assert np.allclose(loaded.distractor_score(x), fitted.distractor_score(x))
-    with pytest.raises(InputError, match="how members of a class score is not known"):
-        loaded.stranger_proba(x)
-
-
-@pytest.mark.parametrize("change", [{"graph_weight": None}, {"center": torch.ones(5).double()}])
-def test_pivots_without_a_graph_and_a_center_of_another_size_are_refused(change, tmp_path):
-    rng = np.random.default_rng(0)
-    refiner = "graph" if "graph_weight" in change else "fitted_mask"
-    PrototypeClassifier(refiner).fit(rng.normal(size=(9, 4)), np.arange(9) % 3).save(tmp_path / "a")
-    tensors, metadata = read_tensors(tmp_path / "a")
-    if "graph_weight" in change:
-        ((name, text),) = metadata.items()
-        held = json.loads(text)
-        held.pop("graph_weight")
-        metadata = {name: json.dumps(held)}
-    else:
-        tensors |= change
-    write_tensors(tmp_path / "a", tensors, metadata)
-    with pytest.raises(
-        InputError, match=r"pivots belong to a graph|center must be torch.float64 \(4,\)"
-    ):
-        PrototypeClassifier.load(tmp_path / "a")
-
-
 def test_one_label_for_each_of_many_classes_is_no_reason_to_warn():
     """scikit-learn warns of as many classes as samples; the suite turns warnings into errors."""
     features = np.eye(30, dtype=np.float32)
     assert PrototypeClassifier().fit(features, np.arange(30)).score(features, np.arange(30)) == 1
-
-
-def test_how_far_members_lie_is_told_by_labels_and_pile_together():
-    held, in_pile = held_out.Near(2.0, 1.0, 9), held_out.Near(1.0, 3.0, 100)
-    both = held_out.combined_members(held, in_pile)  # ten held-out distances, and a pile worth ten
-    assert both == held_out.Near(1.5, 5**0.5, 20)
-    assert held_out.combined_members(held, None) is held
-    assert held_out.combined_members(None, in_pile) is in_pile
-    assert held_out.combined_members(None, None) is None

@@ -1,20 +1,20 @@
 """Which to label next: most likely sorted wrong, unlike each other, and never what is answered."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from semishot import PrototypeClassifier
-from semishot.estimator.blocks import Space, mean_direction
+from semishot.estimator.constants import CANDIDATES
 from semishot.estimator.next_labels import (
-    CANDIDATES,
     doubt,
     next_to_label,
     varied,
     worth_asking,
 )
+from semishot.estimator.spaces import Space, mean_direction
 from semishot.estimator.strangers import Members
 
 CENTERS = np.array([[0.0, 0, 0], [12, 0, 0], [0, 12, 0]])
@@ -53,7 +53,7 @@ def test_doubt_is_one_minus_the_best_answer_by_literal_loops(held_out):
 def test_each_choice_is_of_most_worth_left_by_literal_loops():
     features, space = directions(23)
     worth = np.random.default_rng(1).random(23)
-    rows = space(torch.from_numpy(features)).numpy()
+    rows = space(features)
     pairs = [((x - y) ** 2).sum() for x in rows for y in rows]
     usual, expected = np.mean(pairs), []
     for _ in range(6):
@@ -67,7 +67,7 @@ def test_each_choice_is_of_most_worth_left_by_literal_loops():
 
 def test_the_first_questions_add_most_cover_by_literal_loops():
     features, space = directions(19)
-    rows = space(torch.from_numpy(features)).numpy()
+    rows = space(features)
     usual = np.mean([((x - y) ** 2).sum() for x in rows for y in rows])
     alike = [[max(0.0, 1 - ((x - y) ** 2).sum() / usual) ** 3 for y in rows] for x in rows]
     covered, expected = [0.0] * 19, []
@@ -124,7 +124,7 @@ def test_ten_thousand_rows_take_a_fraction_of_a_second():
     rng = np.random.default_rng(5)
     features = rng.random((10_000, 320), np.float32)
     worth = rng.random(10_000)
-    space = Space("centered", torch.full((320,), 0.05))
+    space = Space("centered", np.full(320, 0.05, np.float32))
     taken = []
     for _ in range(3):
         begun = time.process_time()
@@ -139,8 +139,8 @@ def test_unsure_rows_are_asked_about_and_one_of_each_crowd_first():
     crowd, other = blob(CENTERS[:2].mean(0), 20, rng), blob(CENTERS[1:].mean(0), 20, rng)
     pile = np.concatenate([sure, crowd, other])
     classifier = fitted(pile, rng)
-    classifier.members_ = None  # who is a member is not the question here
-    asked = next_to_label(pile, classifier, 2)
+    learned = replace(classifier.fitted_.learned, members=None)  # that is not the question here
+    asked = next_to_label(pile, replace(classifier.fitted_, learned=learned), 2)
     assert sorted((asked - 180) // 20) == [0, 1]
 
 

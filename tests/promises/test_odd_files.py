@@ -210,7 +210,7 @@ def changed(classifier: Path, folder: Path, change: dict[str, object]) -> Path:
 
 def test_a_number_of_any_size_in_a_saved_classifier_is_a_float(classifier_file, tmp_path):
     """A whole number of thirty digits was multiplied with a tensor."""
-    about = {"graph_weight": 10**30, "pull": 10**30}
+    about = {"graph": {"graph_weight": 10**30, "pull": 10**30, "share": 0.5}}
     loaded = PrototypeClassifier.load(changed(classifier_file, tmp_path, about))
     assert np.isfinite(loaded.predict_proba(np.zeros((2, 4)))).all()
 

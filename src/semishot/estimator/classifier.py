@@ -3,41 +3,41 @@
 Letters: P examples, S labeled examples, N classes, D features.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
-from torch import Tensor, nn
 
 from semishot.errors import InputError
-from semishot.estimator.blocks import Array, Space, one_thread
-from semishot.estimator.features import as_array, check_large
-from semishot.estimator.fitted import Fitted
+from semishot.estimator.fitted_model import (
+    GRAPH,
+    FittedModel,
+    Parameters,
+    check_reject,
+    fit_model,
+)
 from semishot.estimator.labels import (
     NAMED_STRANGER,
     UNLABELED,
     Label,
-    Labels,
     agreement,
     checked_weights,
     read_labels,
     rejected,
 )
-from semishot.estimator.lift import Lift
-from semishot.estimator.models import read_in_blocks
-from semishot.estimator.saved import Saved, not_saved, read_saved, write_saved
-from semishot.estimator.settings import GRAPH, check_reject, checked, fitted_to
+from semishot.estimator.saved_model import read_model, write_model
+from semishot.estimator.spaces import AnySpace, as_array
 from semishot.estimator.strangers import missed, stranger_probability
-from semishot.estimator.trained import answers_for_rows
 
 FLOATS = [np.float32, np.float64]
 UNKNOWN = (
     "how members of a class score is not known: it takes two labeled examples of some class, or two "
-    "unlabeled ones; a file of version 0.1 does not hold it for strangers"
+    "unlabeled ones"
 )
 
 
@@ -54,11 +54,11 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     refiner
         How unlabeled examples are used. `"graph"`: labels spread over a graph of nearest neighbours, and
         prototypes are refined by what they reach. Or a method of `semishot.refine` without learned
-        parameters, by name: `"fitted_mask"` ignores examples that seem to belong to no class (the default
-        of version 0.1), `"soft_kmeans"` uses all of them; `"oslo"` and `"label_propagation"` compare
-        examples with each other, and take a smaller pile. A module, such as a trained
-        `semishot.refine.build("masked_soft_kmeans")`, is used as it is. None ignores the unlabeled
-        examples and uses the means of the labeled ones.
+        parameters, by name: `"fitted_mask"` ignores examples that seem to belong to no class,
+        `"soft_kmeans"` uses all of them; `"oslo"` and `"label_propagation"` compare examples with each
+        other. A module, such as a trained `semishot.refine.build("masked_soft_kmeans")`, is used as it
+        is. These need PyTorch, and the pile in memory. None ignores the unlabeled examples and uses the
+        means of the labeled ones.
     steps
         How many times the prototypes are refined, at least 1. `"auto"`: 3 times with the graph, else once.
     normalize
@@ -109,8 +109,10 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         How members score. None if nothing tells.
     strangers_ : Strangers or None
         How strangers score. None if nothing tells.
-    model_ : Model
+    model_ : PrototypeModel or GraphModel
         What answers for new examples.
+    fitted_ : FittedModel
+        All that was learned, as the commands use it.
     prototypes_ : ndarray of shape (N, D)
         The refined prototype of each class, in `space_`.
     space_ : Space
@@ -136,7 +138,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        refiner: str | nn.Module | None = GRAPH,
+        refiner: Any = GRAPH,
         *,
         steps: int | str = "auto",
         normalize: str = "auto",
@@ -151,7 +153,6 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.reject = reject
         self.stranger_label = stranger_label
 
-    @one_thread()
     def fit(
         self,
         X: ArrayLike,  # noqa: N803
@@ -178,7 +179,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         Self
             The fitted classifier.
         """
-        settings = checked(self.get_params(deep=False))
+        parameters = Parameters(**self.get_params(deep=False))
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -186,41 +187,42 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         features = validate_data(self, as_array(X), dtype=FLOATS)
         labels = read_labels(y, self.stranger_label)
         check_consistent_length(features, labels.codes)
-        labels, fitted = fitted_to(settings, features, labels, sample_weight)
-        self.classes_, self.stranger_label_ = labels.classes, labels.stranger_label
-        self._keep(fitted)
-        self._keep_answer(fitted, labels)
-        return self
-
-    def _keep(self, learned: Fitted | Saved) -> None:
-        self.model_, self.members_ = learned.model, learned.members
-        self.strangers_, self.n_strangers_ = learned.strangers, learned.count
-        self.pile_helps_, self.message_ = learned.pile_helps, learned.message
-        self.held_out_ = learned.held_out
-
-    def _keep_answer(self, fitted: Fitted, labels: Labels) -> None:
-        decided = self._decided(fitted.answer.classes.argmax(1), fitted.answer.scores)
+        fitted, labels = fit_model(parameters, features, labels, sample_weight)
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        self._keep(replace(fitted, feature_names=names))
+        assert fitted.learned.answer is not None
+        classes, scores, _ = fitted.learned.answer
+        decided = self._decided(classes.argmax(1), scores)
         if (named := labels.codes == NAMED_STRANGER).any():
             decided = rejected(decided, named, self.stranger_label_)
         decided[labels.labeled] = self.classes_[labels.codes[labels.labeled]]
         self.transduction_ = decided
-        answers = answers_for_rows(fitted, labels)
+        answers = fitted.fitted_rows(labels)
         self.label_distributions_, self.stranger_proba_, self.distractor_score_ = answers
         self._in_pile = labels.codes == UNLABELED
         self.doubtful_ = [
             doubt._replace(
                 given=self.classes_[doubt.given], suggested=self.classes_[doubt.suggested]
             )
-            for doubt in fitted.doubts
+            for doubt in fitted.learned.doubts
         ]
+        return self
+
+    def _keep(self, fitted: FittedModel) -> None:
+        learned = fitted.learned
+        self.fitted_, self.model_ = fitted, learned.model
+        self.classes_, self.stranger_label_ = fitted.classes, fitted.stranger_label
+        self.members_, self.strangers_ = learned.members, learned.strangers
+        self.n_strangers_, self.held_out_ = learned.count, learned.held_out
+        self.pile_helps_, self.message_ = learned.pile_helps, learned.message
 
     @property
     def prototypes_(self) -> NDArray[np.floating[Any]]:
         """The refined prototypes, (N, D)."""
-        return self.model_.prototypes.numpy()
+        return self.model_.prototypes
 
     @property
-    def space_(self) -> Space | Lift:
+    def space_(self) -> AnySpace:
         """Where examples are compared."""
         return self.model_.space
 
@@ -234,52 +236,48 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         """The normalization that was given or chosen: `"centered"`, `"unit"` or `"none"`."""
         return self.space_.normalization
 
-    @one_thread()
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """(P, D) -> (P,): the most probable class. With `reject`, `stranger_label` for none of them."""
         logits, scores = self._read(X)
-        return self._decided(logits.argmax(-1).numpy(), scores.double().numpy())
+        return self._decided(logits.argmax(-1), scores)
 
-    @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): the probability of each class, given that it is one of them.
 
         `stranger_proba` is the probability that it is none of them.
         """
-        return self._read(X)[0].softmax(-1).numpy()
+        probabilities: NDArray[np.floating[Any]] = softmax(self._read(X)[0], 1)
+        return probabilities
 
-    @one_thread()
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): the logarithm of `predict_proba`."""
-        return self._read(X)[0].log_softmax(-1).numpy()
+        logarithms: NDArray[np.floating[Any]] = log_softmax(self._read(X)[0], 1)
+        return logarithms
 
-    @one_thread()
     def decision_function(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): logits, whose softmax is `predict_proba`.
 
         For two classes (P,), the logarithm of the odds of the second, as scikit-learn expects it.
         """
-        found: NDArray[np.floating[Any]] = self._read(X)[0].numpy()
-        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+        logits = self._read(X)[0]
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
-    @one_thread()
     def stranger_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """(P, D) -> (P,): the probability that an example belongs to none of the classes.
 
         It assumes that strangers are as frequent as they seem to be among the unlabeled examples of `fit`.
         """
-        scores = self._read(X)[1].double().numpy()
+        scores = self._read(X)[1]
         if self.members_ is None or self.strangers_ is None:
             raise InputError(UNKNOWN)
         return stranger_probability(scores, self.members_, self.strangers_)
 
-    @one_thread()
     def distractor_score(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """(P, D) -> (P,): the share of members that are more clearly members than this example is.
 
         0.5 is ordinary; a value near 1 means that the example probably belongs to none of the classes.
         """
-        return self._share_above(self._read(X)[1].double().numpy())
+        return self._share_above(self._read(X)[1])
 
     def missed_strangers(self, reject: float | None = None) -> float:
         """How many strangers among the unlabeled examples of `fit` are likely not rejected.
@@ -324,48 +322,27 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         With the graph that includes the features of at most some thousand examples; images are not saved.
         """
         check_is_fitted(self)
-        if isinstance(self.refiner, nn.Module):
-            raise InputError("a refiner is saved by its name; this one is a module")
-        names = list(getattr(self, "feature_names_in_", []))
-        saved = Saved(
-            self.classes_,
-            self.stranger_label_,
-            self.model_,
-            self.members_,
-            self.strangers_,
-            self.n_strangers_,
-            self.pile_helps_,
-            self.message_,
-            self.held_out_,
-            names,
-        )
-        write_saved(Path(path), self.get_params(), saved)
+        write_model(Path(path), replace(self.fitted_, parameters=Parameters(**self.get_params())))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file written by `save`. What describes the examples given to `fit` is not available."""
-        parameters, saved = read_saved(Path(path))
-        try:
-            loaded = cls(**parameters)
-            checked(loaded.get_params(deep=False))
-        except (TypeError, ValueError) as error:
-            raise not_saved(path, error) from error
-        loaded.classes_, loaded.stranger_label_ = saved.classes, saved.stranger_label
-        loaded._keep(saved)
-        loaded.n_features_in_ = len(saved.model.space.center)
-        if saved.feature_names:
-            loaded.feature_names_in_ = np.array(saved.feature_names, object)
+        fitted = read_model(Path(path))
+        loaded = cls(**asdict(fitted.parameters))
+        loaded._keep(fitted)
+        loaded.n_features_in_ = fitted.features
+        if fitted.feature_names:
+            loaded.feature_names_in_ = np.array(fitted.feature_names, object)
         return loaded
 
-    def _read(self, X: ArrayLike) -> tuple[Tensor, Tensor]:  # noqa: N803
+    def _read(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:  # noqa: N803
         """Logits (P, N) and scores (P,)."""
         check_is_fitted(self)
-        features: Array = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
-        check_large(features)
-        return read_in_blocks(self.model_, features)
+        features = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
+        return self.fitted_.logits(features)
 
-    def _decided(self, places: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[Any]:
-        classes: NDArray[Any] = self.classes_[places]
+    def _decided(self, indices: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[Any]:
+        classes: NDArray[Any] = self.classes_[indices]
         if self.reject is None:
             return classes
         return rejected(classes, self._share_above(scores) > 1 - self.reject, self.stranger_label_)

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from semishot.errors import InputError
-from semishot.estimator.features import as_array
+from semishot.estimator.spaces import as_array
 
 UNLABELED = -1
 NAMED_STRANGER = -2
@@ -142,10 +141,8 @@ def checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
     """(P,), finite and not negative."""
     if sample_weight is None:
         return np.ones(rows)
-    if isinstance(sample_weight, Tensor):
-        sample_weight = sample_weight.detach().cpu().double().numpy()
     try:
-        weights = np.asarray(sample_weight, np.float64)
+        weights = np.asarray(as_array(sample_weight), np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"sample_weight must be numbers: {error}") from error
     if weights.ndim == 0:
@@ -164,9 +161,8 @@ def checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
 
 def _one_dimensional(y: Any) -> NDArray[Any]:
     """(P,): of objects where the values are mixed or the container is not NumPy's."""
-    if isinstance(y, Tensor):
-        y = as_array(y)
-    elif isinstance(y, list | tuple):
+    y = as_array(y)
+    if isinstance(y, list | tuple):
         y = np.array(y, object)  # not strings, which -1 beside strings would become
     elif isinstance(y, np.ma.MaskedArray) or _has_own_type(y):
         y = np.array(y.tolist(), object)  # None for what is masked
@@ -208,7 +204,7 @@ def _is_missing(value: Any) -> bool:
 
 def _checked(value: Any) -> Label:
     """A number or a string, as Python's."""
-    if isinstance(value, Tensor | np.generic):
+    if isinstance(value, np.generic) or hasattr(value, "detach"):
         value = value.item()
     if isinstance(value, bool):
         raise InputError(

@@ -1,30 +1,20 @@
-"""What a fitted model says of any rows, new ones and those of a large pile: class logits and a score.
+"""What fitting learns: a model that predicts any rows, and what held-out labels tell of it.
 
-In the graph a row without a label satisfies z_x = a sum_j S_xj Z_j. A new row is read off its neighbours in
-the graph by the same equation.
-Letters: P rows, C of them at once, L rows of the graph, N classes, D features, k neighbours.
+Letters: P rows, C of them at once, H held out, L rows of the graph, N classes, D features, k neighbours.
 """
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from msgspec import Meta
 
-from semishot.estimator.blocks import Array, Space, blocks
-from semishot.estimator.graph import NEIGHBOURS, POWER, SMALLEST
-from semishot.estimator.lift import Lift
-from semishot.prototypes import squared_distances
+from semishot.estimator import constants as const
+from semishot.estimator.spaces import AnySpace, Array, blocks, nearest, squared_distances
+from semishot.estimator.strangers import Members, StrangerCount, Strangers
 
-PULL = 12.0
-"""Of a cosine with a prototype, beside the logarithm of what the graph brings."""
-SAME = 1 - 1e-5
-"""The cosine above which two rows are copies."""
-SHARE = 0.6
-"""The share of a score that comes from its neighbours, at most."""
-NAMED = 0.4
-"""How much a named stranger takes away, beside a label of a class."""
+NOTHING_TELLS = "every class has one example, so nothing tells whether the pile helps; it is used"
 
 
 class Answer(NamedTuple):
@@ -38,56 +28,45 @@ class Answer(NamedTuple):
     """(P,), the probability of a stranger. None: not known."""
 
 
-class Model(Protocol):
-    """Features (C, D) -> logits (C, N), whose softmax are class probabilities, and scores (C,)."""
-
-    @property
-    def space(self) -> "Space | Lift": ...
-
-    @property
-    def prototypes(self) -> Tensor:
-        """(N, D), in the space."""
-
-    @property
-    def temperature(self) -> float:
-        """What squared distances to prototypes are divided by in the logits."""
-
-    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]: ...
-
-
 @dataclass(frozen=True)
-class NearestPrototypes:
+class PrototypeModel:
     """Logits are minus the squared distances (Eq. 2), the score is the largest of them."""
 
-    space: Space | Lift
-    prototypes: Tensor
+    space: AnySpace
+    prototypes: Array
     """(N, D), in the space."""
 
     @property
     def temperature(self) -> float:
+        """What squared distances to prototypes are divided by in the logits."""
         return self.space.length**2
 
-    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        logits = -squared_distances(self.space(features), self.prototypes)  # (C, N)
-        return logits, logits.amax(-1)
+    def __call__(self, features: Array) -> tuple[Array, Array]:
+        """(C, D) -> logits (C, N), whose softmax are class probabilities, and scores (C,)."""
+        logits = -squared_distances(self.space(features), self.prototypes)
+        return logits, logits.max(-1)
 
 
 @dataclass(frozen=True)
-class OffTheGraph:
-    """Logits and scores by the neighbours in a graph and by prototypes."""
+class GraphModel:
+    """Logits and scores by the neighbours in a graph and by prototypes.
 
-    space: Space | Lift
-    rows: Tensor
+    In the graph a row without a label satisfies z_x = a sum_j S_xj Z_j. A new row is predicted from its
+    neighbours in the graph by the same equation.
+    """
+
+    space: AnySpace
+    rows: Array
     """(L, D), the graph's rows, unit length."""
-    passed: Tensor
+    passed: Array
     """(L, N + 1), what a neighbour passes on of each class and of named strangers: a Z / sqrt(degree)."""
-    best: Tensor
+    best: Array
     """(L,), the score before smoothing."""
-    answers: Tensor
+    answers: Array
     """(L, N + 1), the graph's own logits and score of its rows."""
-    scoring: Tensor
+    scoring: Array
     """(N, D), what a row is multiplied with in its score: prototypes, times their weight."""
-    prototypes: Tensor
+    prototypes: Array
     """(N, D), of members, unit length."""
     graph_weight: float
     pull: float
@@ -96,42 +75,116 @@ class OffTheGraph:
 
     @property
     def temperature(self) -> float:
-        return 2 / self.pull if self.pull else math.inf  # a squared distance is 2 - 2 cos
+        """What squared distances to prototypes, which are 2 - 2 cos, are divided by in the logits."""
+        return 2 / self.pull if self.pull else math.inf
 
-    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, features: Array) -> tuple[Array, Array]:
+        """(C, D) -> logits (C, N), whose softmax are class probabilities, and scores (C,)."""
         x = self.space(features)  # (C, D)
-        cosines, places = (x @ self.rows.mT).topk(min(NEIGHBOURS, len(self.rows)))  # (C, k)
-        return self.combined(places, cosines, x @ self.scoring.mT, x @ self.prototypes.mT)
+        indices, cosines = nearest(x @ self.rows.T, min(const.NEIGHBOURS, len(self.rows)))  # (C, k)
+        return self.combined(indices, cosines, x @ self.scoring.T, x @ self.prototypes.T)
 
     def combined(
-        self, places: Tensor, cosines: Tensor, scoring: Tensor, refined: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, indices: Array, cosines: Array, scoring: Array, refined: Array
+    ) -> tuple[Array, Array]:
         """Neighbours (C, k), products with `scoring` and prototypes (C, N) -> logits (C, N), scores (C,).
 
         An edge of the graph counts in both directions, hence the 2: z = a sum_j 2 w_j Z_j / sqrt(d d_j).
         A row of the graph itself, a copy of it included, is answered as in the graph.
         """
-        weights = cosines.clamp_min(0) ** POWER  # (C, k)
-        total = weights.sum(-1, keepdim=True).clamp_min(SMALLEST)  # (C, 1)
-        z = (weights.unsqueeze(-1) * self.passed[places]).sum(-2) * (2 / total).sqrt()  # (C, N + 1)
-        arrived, named = z[:, :-1].clamp_min(SMALLEST), z[:, -1:]
-        by_graph = arrived.log()  # (C, N)
-        raw = by_graph + scoring - (NAMED * named / arrived).log1p()  # (C, N)
-        around = (weights * self.best[places]).sum(-1, keepdim=True) / total  # (C, 1)
-        scores = (1 - self.share) * raw.amax(-1) + self.share * around[:, 0]
+        weights = np.maximum(cosines, 0) ** const.EDGE_POWER  # (C, k)
+        total = np.maximum(weights.sum(-1, keepdims=True), const.TINY)  # (C, 1)
+        z = np.einsum("ck,ckn->cn", weights, self.passed[indices]) * np.sqrt(2 / total)
+        arrived, named = np.maximum(z[:, :-1], const.TINY), z[:, -1:]
+        by_graph = np.log(arrived)  # (C, N)
+        raw = by_graph + scoring - np.log1p(const.NAMED_WEIGHT * named / arrived)  # (C, N)
+        around = (weights * self.best[indices]).sum(-1) / total[:, 0]  # (C,)
+        scores = (1 - self.share) * raw.max(-1) + self.share * around
         logits = self.graph_weight * by_graph + self.pull * refined
-        nearest, place = cosines.max(-1, keepdim=True)  # (C, 1)
-        own = self.answers[places.gather(-1, place)[:, 0]]  # (C, N + 1)
-        same = nearest > SAME
-        return torch.where(same, own[:, :-1], logits), torch.where(same[:, 0], own[:, -1], scores)
+        closest = cosines.argmax(-1)[:, None]  # (C, 1)
+        own = self.answers[np.take_along_axis(indices, closest, 1)[:, 0]]  # (C, N + 1)
+        same = np.take_along_axis(cosines, closest, 1) > const.SAME  # (C, 1)
+        return np.where(same, own[:, :-1], logits), np.where(same[:, 0], own[:, -1], scores)
 
 
-@torch.no_grad()
-def read_in_blocks(model: Model, features: Array) -> tuple[Tensor, Tensor]:
+AnyModel = PrototypeModel | GraphModel
+
+
+def predict_in_blocks(model: AnyModel, features: Array) -> tuple[Array, Array]:
     """(P, D) -> logits (P, N) and scores (P,), a block at a time."""
-    like = model.prototypes
-    logits = like.new_empty(len(features), len(like))  # allocated once: parts would fragment memory
-    scores = like.new_empty(len(features))
+    dtype = model.prototypes.dtype
+    logits = np.empty((len(features), len(model.prototypes)), dtype)
+    scores = np.empty(len(features), dtype)
     for part, block in blocks(features):
-        logits[part], scores[part] = model(block.to(like))
+        logits[part], scores[part] = model(block.astype(dtype, copy=False))
     return logits, scores
+
+
+class HeldOut(NamedTuple):
+    """Labeled examples held out in turn: how many, the share predicted right, their mean probability."""
+
+    examples: Annotated[int, Meta(gt=0)]
+    accuracy: Annotated[float, Meta(ge=0, le=1)]
+    probability: Annotated[float, Meta(ge=0, le=1)]
+
+
+class Doubt(NamedTuple):
+    """A labeled row that the other labels contradict."""
+
+    row: int
+    given: int
+    """The index of the class among the classes."""
+    suggested: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a rule has learned from labels and a pile."""
+
+    model: AnyModel
+    members: Members | None
+    """How members score. None: not known."""
+    strangers: Strangers | None
+    count: StrangerCount | None
+    """Of strangers in the pile."""
+    pile_helps: bool | None
+    """None: nothing could be held out, or there is no pile."""
+    message: str
+    """Whether the pile is used, and why, in words."""
+    held_out: HeldOut | None
+    doubts: list[Doubt] = field(default_factory=list)
+    answer: Answer | None = None
+    """For the rows that were fitted. None for a saved model."""
+
+
+def held_out_summary(probabilities: Array, classes: Array) -> HeldOut | None:
+    """(H, N), (H,) -> whether the probabilities agree with the accuracy on held-out examples."""
+    if not len(classes):
+        return None
+    right = probabilities.argmax(1) == classes
+    return HeldOut(len(classes), float(right.mean()), float(probabilities.max(1).mean()))
+
+
+def pile_verdict(count: int, with_pile: int | None, alone: int, gain: float, used: bool) -> str:
+    """Whether the pile is used, in words: how many of `count` held-out labels are right, and whether all of
+    them are more probable with it (`gain` of the log-probability). None: not known how many with the pile."""
+    right = f"{alone} of {count} held-out labels right without the pile"
+    if with_pile is not None:
+        right = f"{with_pile} of {count} held-out labels right with the pile, {alone} without it"
+    change = "somewhat less" if used else "much less"
+    if gain > -const.EVEN:
+        change = "more" if gain >= const.EVEN else "equally"
+    end = "the pile is used" if used else "the pile does not help, labels alone"
+    return f"{right}, and together {change} probable with it: {end}"
+
+
+def doubts(probabilities: Array, rows: Array, classes: Array) -> list[Doubt]:
+    """(H, N), (H,), (H,) -> the labels that the others contradict, the strongest contradiction first."""
+    best = probabilities.argmax(1)
+    contradicted = [
+        Doubt(int(row), int(given), int(other), float(p[other]))
+        for row, given, other, p in zip(rows, classes, best, probabilities, strict=True)
+        if other != given and p[other] >= const.SURE
+    ]
+    return sorted(contradicted, key=lambda doubt: (-doubt.probability, doubt.row))

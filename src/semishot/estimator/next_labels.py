@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
-from semishot.estimator.blocks import Array, Space, evenly_spaced, one_thread
-from semishot.estimator.features import as_array
-from semishot.estimator.lift import Lift
+from semishot.estimator import constants as const
+from semishot.estimator.fitted_model import FittedModel
+from semishot.estimator.spaces import AnySpace, Array, as_array, evenly_spaced, one_thread
 from semishot.estimator.strangers import Members
 
 if TYPE_CHECKING:  # it imports scikit-learn
@@ -25,24 +24,11 @@ if TYPE_CHECKING:  # it imports scikit-learn
 
 __all__ = ["doubt", "next_to_label", "varied", "worth_asking"]
 
-CANDIDATES, SHOWN = 300, 300
-"""Only the most doubtful rows may be chosen; rows evenly spaced in the ranking by doubt show distances."""
-LOST = 0.1
-"""The share of members that score below the point where "is it a member?" is most open."""
-STEEP = 0.5
-CLOSE = 3
-"""Doubt of two rows is the same question to the degree cos^3."""
-COPY = 1e-3
-"""As a share of the mean squared distance between rows: a nearer one is a copy."""
-LOOKED_AT = 1000
-"""Rows of a pile without labels that the first questions are chosen from."""
-SMALLEST = 1e-12
-
 
 @one_thread()
 def next_to_label(
     X: ArrayLike,  # noqa: N803
-    classifier: "PrototypeClassifier",
+    classifier: "PrototypeClassifier | FittedModel",
     count: int = 10,
     *,
     labeled: ArrayLike | None = None,
@@ -58,7 +44,7 @@ def next_to_label(
     X
         Features of the unlabeled examples, of shape (U, D).
     classifier
-        A fitted classifier.
+        A fitted classifier; commands pass what it has learned.
     count
         How many rows to return. Fewer are returned if the remaining ones are copies of those already
         chosen, or certain.
@@ -71,13 +57,16 @@ def next_to_label(
     features = np.asarray(as_array(X))
     if not len(features):
         return np.empty(0, np.int64)
-    allowed = np.ones(len(features), bool) if leave_out is None else ~np.asarray(leave_out, bool)
-    logits, scores = classifier._read(features)
-    classes = logits.double().softmax(-1).numpy()
-    worth = doubt(classes, scores.double().numpy(), classifier.members_)
-    worth[~allowed] = 0.0
+    if isinstance(classifier, FittedModel):
+        learned, (logits, scores) = classifier.learned, classifier.logits(features)
+    else:
+        logits, scores = classifier._read(features)
+        learned = classifier.fitted_.learned
+    worth = doubt(softmax(logits.astype(np.float64), 1), scores, learned.members)
+    if leave_out is not None:
+        worth[np.asarray(leave_out, bool)] = 0.0
     answered = None if labeled is None else np.asarray(as_array(labeled))
-    return worth_asking(features, classifier.space_, worth, count, answered=answered)
+    return worth_asking(features, learned.model.space, worth, count, answered=answered)
 
 
 def doubt(classes: Array, scores: Array, members: Members | None) -> NDArray[np.float64]:
@@ -88,7 +77,7 @@ def doubt(classes: Array, scores: Array, members: Members | None) -> NDArray[np.
     """
     none = np.zeros(len(classes))
     if members is not None:
-        none = expit(STEEP * (members.cutoff(LOST) - scores) / members.spread)
+        none = expit(const.STEEP * (members.cutoff(const.LOST) - scores) / members.spread)
     found: NDArray[np.float64] = 1 - np.maximum(none, (1 - none) * classes.max(1))
     return found
 
@@ -96,7 +85,7 @@ def doubt(classes: Array, scores: Array, members: Members | None) -> NDArray[np.
 @one_thread()
 def worth_asking(
     features: Array,
-    space: Space | Lift,
+    space: AnySpace,
     worth: Array,
     count: int,
     *,
@@ -111,13 +100,13 @@ def worth_asking(
     """
     chosen = [int(row) for row in kept][:count]
     ranking = np.argsort(-worth, kind="stable")[: np.count_nonzero(worth > 0)]
-    best = ranking[:CANDIDATES]
+    best = ranking[: const.CANDIDATES]
     if not len(best) or len(chosen) == count:
         return np.array(chosen, np.int64)
-    spaced = np.unique(evenly_spaced(len(ranking), SHOWN))
+    spaced = np.unique(evenly_spaced(len(ranking), const.SHOWN))
     shown = seen(features[ranking[spaced]], space)  # (V, D)
     origin = shown.mean(0)
-    usual = max(2 * float(((shown - origin) ** 2).sum(1).mean()), SMALLEST)
+    usual = max(2 * float(((shown - origin) ** 2).sum(1).mean()), 1e-12)
     rows = Points.of(seen(features[best], space) - origin)
     others = None if answered is None or not len(answered) else seen(answered, space) - origin
     known = None if others is None else Points.of(others)
@@ -128,7 +117,7 @@ def worth_asking(
     while len(chosen) < count and (worth * new).max() > 0:
         place = int((worth * new).argmax())
         row = rows.values[place]
-        if known is None or known.apart(row).min() > COPY * usual:
+        if known is None or known.apart(row).min() > const.COPY * usual:
             chosen.append(int(best[place]))
             new = np.minimum(new, different(rows.apart(row) / usual))
         worth[place] = 0.0
@@ -136,23 +125,23 @@ def worth_asking(
 
 
 @one_thread()
-def varied(features: Array, space: Space | Lift, count: int) -> NDArray[np.int64]:
+def varied(features: Array, space: AnySpace, count: int) -> NDArray[np.int64]:
     """Up to `count` rows of (P, D) to begin with, where nothing is known: typical ones, unlike each other.
 
     Each is the row that adds most to the sum over all rows of the largest c^3 with a chosen one. Of many
     rows, evenly spaced ones are looked at.
     """
-    places = np.unique(evenly_spaced(len(features), LOOKED_AT))
+    places = np.unique(evenly_spaced(len(features), const.FIRST_ROWS))
     values = seen(features[places], space)
     rows = Points.of(values - values.mean(0))  # (V, D)
-    usual = max(2 * float(rows.squares.mean()), SMALLEST)
+    usual = max(2 * float(rows.squares.mean()), 1e-12)
     alike = np.stack([1 - different(rows.apart(row) / usual) for row in rows.values])  # (V, V)
     covered = np.zeros(len(places))  # (V,)
     chosen: list[int] = []
     while len(chosen) < min(count, len(places)):
         gains = np.maximum(alike - covered, 0).sum(1)
         best = int(gains.argmax())
-        if gains[best] <= SMALLEST:
+        if gains[best] <= 1e-12:
             break
         chosen.append(best)
         covered = np.maximum(covered, alike[best])
@@ -175,10 +164,9 @@ class Points(NamedTuple):
 
 def different(apart: Array) -> Array:
     """Squared distances over the usual one, (C,) -> (C,): 1 for unlike rows, 0 for copies."""
-    return np.where(apart <= COPY, 0.0, 1 - np.clip(1 - apart, 0, 1) ** CLOSE)
+    return np.where(apart <= const.COPY, 0.0, 1 - np.clip(1 - apart, 0, 1) ** const.CLOSE)
 
 
-def seen(features: Array, space: Space | Lift) -> Array:
+def seen(features: Array, space: AnySpace) -> Array:
     """(C, D) -> (C, D), where rows are compared."""
-    found: Array = space(torch.from_numpy(np.array(features)).to(space.center)).numpy()
-    return found
+    return space(np.asarray(features, space.center.dtype))

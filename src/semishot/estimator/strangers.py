@@ -7,29 +7,17 @@ Letters: U unlabeled rows, H held-out labels, N classes.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 from scipy.special import expit, gammaln, stdtr, stdtrit
 
-from semishot.estimator.blocks import Array
+from semishot.estimator import constants as const
+from semishot.estimator.spaces import Array
 
-MEAN_WORTH, VARIANCE_WORTH = 0.7, 20.0
-"""Held-out labels that the prior counts as: of the mean, for each class; of the variance."""
-STRANGER_VARIANCE, STRANGER_WORTH = 7.0, 10.0
-ANCHOR = 0.3
-"""What a second-best score of a member says of how strangers score: it counts as this many strangers."""
-SKEW = 1.08
-"""Members have a longer tail towards strangers than Student's."""
-EMPIRICAL = 40
-"""Held-out scores from which on their own quantile counts as much as Student's."""
-FAR, FARTHEST = 3.0, 6.0
-"""Standard deviations that strangers lie below members, if nothing tells, and at most: where classes lie far
-apart, a member's second-best score says little of strangers."""
-ROUNDS = 50
-SMALLEST = 1e-7
-NORMAL_90 = 1.645
-"""Standard deviations to either side that hold 90 % of a normal distribution."""
+Positive = Annotated[float, Meta(gt=0)]
+"""Checked when a saved model is read."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +25,9 @@ class Members:
     """How members of a class score: Student's distribution, and held-out scores that correct it."""
 
     mean: float
-    spread: float
-    freedom: float
-    skew: float = 1.0
+    spread: Positive
+    freedom: Positive
+    skew: Positive = 1.0
     """The tail towards strangers is this much wider."""
     held_out: tuple[float, ...] = ()
     """Ascending."""
@@ -74,12 +62,12 @@ class Members:
         count = len(self.held_out)
         own = np.interp(shares, np.arange(1, count + 1) / (count + 1), self.held_out)
         beyond = np.minimum(shares, 1 - shares) * (count + 1)  # 1 at the smallest and the largest
-        weight = count / (count + EMPIRICAL) * ((beyond - 0.9) / 0.1).clip(0, 1)
+        weight = count / (count + const.EMPIRICAL) * ((beyond - 0.9) / 0.1).clip(0, 1)
         mixed = (1 - weight) * self._student(shares) + weight * own
         return shares, np.minimum.accumulate(mixed[::-1])[::-1]
 
 
-class Prior(NamedTuple):
+class MemberPrior(NamedTuple):
     """How members are expected to score before any label is held out."""
 
     mean: float
@@ -92,8 +80,8 @@ class Strangers(NamedTuple):
     """How strangers score, and their share of the pile."""
 
     mean: float
-    variance: float
-    share: float
+    variance: Positive
+    share: Annotated[float, Meta(gt=0, lt=1)]
 
 
 class StrangerCount(NamedTuple):
@@ -104,17 +92,19 @@ class StrangerCount(NamedTuple):
     high: float
 
 
-def members_by(held_out: Array, prior: Prior) -> Members:
+def members_by(held_out: Array, prior: MemberPrior) -> Members:
     """Held-out scores (H,), the prior: the prediction of another one, of unknown mean and variance."""
     count, own = len(held_out), prior.worth
     mean = held_out.mean() if count else prior.mean
     worth = own + count
     squares = ((held_out - mean) ** 2).sum() + own * count / worth * (mean - prior.mean) ** 2
-    variance = (VARIANCE_WORTH * prior.variance + squares) / (VARIANCE_WORTH + count)
+    variance = (const.VARIANCE_WORTH * prior.variance + squares) / (const.VARIANCE_WORTH + count)
     center = (own * prior.mean + count * mean) / worth
     spread = np.sqrt(variance * (1 + 1 / worth))
-    held = tuple(np.sort(held_out).tolist())
-    return Members(float(center), float(spread), VARIANCE_WORTH + count, SKEW, held)
+    ascending = tuple(np.sort(held_out).tolist())
+    return Members(
+        float(center), float(spread), const.VARIANCE_WORTH + count, const.SKEW, ascending
+    )
 
 
 def strangers_by(scores: Array, second: Array, members: Members, named: Array) -> Strangers:
@@ -123,19 +113,23 @@ def strangers_by(scores: Array, second: Array, members: Members, named: Array) -
     Members stay as they are. Second-best scores of members, and a prior variance, keep it defined where
     the pile has no stranger at all. With one class there is no second-best.
     """
-    mean, variance, share = members.mean - FAR * members.spread, STRANGER_VARIANCE, 0.4
-    second = np.maximum(second, members.mean - FARTHEST * members.spread)
+    mean, variance, share = members.mean - const.FAR * members.spread, const.STRANGER_VARIANCE, 0.4
+    second = np.maximum(second, members.mean - const.FARTHEST * members.spread)
     if len(second):
         mean = float(second.mean())
-    for _ in range(ROUNDS):
+    for _ in range(const.EM_ROUNDS):
         p = stranger_probability(scores, members, Strangers(mean, variance, share))  # (U,)
-        anchors = ANCHOR * (1 - p) if len(p) == len(second) else np.full(len(second), ANCHOR)
+        anchors = (
+            const.ANCHOR * (1 - p) if len(p) == len(second) else np.full(len(second), const.ANCHOR)
+        )
         weights = np.concatenate([p, anchors, np.ones(len(named))])
         values = np.concatenate([scores, second, named])
         total = weights.sum()
-        mean = min((weights @ values) / max(total, SMALLEST), members.mean - members.spread)
+        mean = min((weights @ values) / max(total, const.TINY), members.mean - members.spread)
         squares = weights @ (values - mean) ** 2
-        variance = (squares + STRANGER_WORTH * STRANGER_VARIANCE) / (total + STRANGER_WORTH)
+        variance = (squares + const.STRANGER_WORTH * const.STRANGER_VARIANCE) / (
+            total + const.STRANGER_WORTH
+        )
         share = float(np.clip((p.sum() + 1) / (len(p) + 4), 0.001, 0.999))
     return Strangers(float(mean), float(variance), share)
 
@@ -149,8 +143,8 @@ def stranger_probability(scores: Array, members: Members, strangers: Strangers) 
     inside += gammaln((f + 1) / 2) - gammaln(f / 2) - np.log(np.pi * f) / 2  # Student's density
     outside = -((s - strangers.mean) ** 2) / (2 * v) - np.log(2 * np.pi * v) / 2
     odds = np.log(strangers.share) - np.log1p(-strangers.share)
-    found: Array = expit(outside - inside + odds)
-    return found
+    probability: Array = expit(outside - inside + odds)
+    return probability
 
 
 def count_strangers(
@@ -169,8 +163,8 @@ def count_strangers(
         return max(0.0, len(scores) - 2.0 * float((scores > middle).sum()))
 
     by_mixture, by_median = float(stranger.sum()), beyond_the_median(0.0)
-    ends = [beyond_the_median(sign * NORMAL_90 * error) for sign in (-1, 1)]
-    chance = NORMAL_90 * max(1.0, len(scores) - by_median) ** 0.5
+    ends = [beyond_the_median(sign * const.NORMAL_90 * error) for sign in (-1, 1)]
+    chance = const.NORMAL_90 * max(1.0, len(scores) - by_median) ** 0.5
     low = by_median - float(np.hypot(chance, by_median - min(ends)))
     high = by_median + float(np.hypot(chance, max(ends) - by_median))
     return StrangerCount(

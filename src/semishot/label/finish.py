@@ -210,7 +210,8 @@ def undo_sorting(session: LabelingSession) -> Undone:
 
 def save_model(session: LabelingSession) -> Path:
     """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
-    from semishot.estimator.trained import train
+    from semishot.estimator.fitted_model import fit_default
+    from semishot.estimator.saved_model import write_model
     from semishot.sorter.encoders.image_encoder import save_encoder
     from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
 
@@ -221,10 +222,10 @@ def save_model(session: LabelingSession) -> Path:
     names = np.array([*predictions.state.classes.values(), -2, -1], object)  # by negative index
     labels, out = names[answers], reader.request.folder
     features = session.images.features[: len(labels)]
-    classifier, _, _ = train(features, labels, predictions.state.reject)
+    classifier, _ = fit_default(features, labels, predictions.state.reject)
     with Lock(out / LOCK):
         check_saved_model(out / SAVED_MODEL)
         with whole_folder(out / SAVED_MODEL) as folder:
             save_encoder(reader.encoder, folder)
-            classifier.save(folder / CLASSIFIER)
+            write_model(folder / CLASSIFIER, classifier)
     return out / SAVED_MODEL

@@ -18,7 +18,7 @@ from semishot.label.pile import MISSING, PileImages
 from semishot.sorter.label_events import NONE, LabelState
 
 if TYPE_CHECKING:  # what learns is imported when the first page has been shown
-    from semishot.estimator.pile import Pile
+    from semishot.estimator.graph_rule import LabeledPile
 
 Array = NDArray[Any]
 STRANGER = -2
@@ -113,7 +113,7 @@ class PredictedPile:
 
     def __init__(self, known: PileImages) -> None:
         self.known = known
-        self.pile: Pile | None = None
+        self.pile: LabeledPile | None = None
         self.images: Array = np.empty(0, np.int64)
         self.flags: Array = np.empty(0, np.uint8)
         self.copies: Array = np.empty(0, np.uint8)
@@ -131,10 +131,10 @@ class PredictedPile:
 
     def grow(self, count: int) -> None:
         """Take in the rows that have been read since."""
-        from semishot.estimator.pile import Pile
+        from semishot.estimator.graph_rule import LabeledPile
 
         features = self.known.features[:count]
-        self.pile = Pile(features) if count else None
+        self.pile = LabeledPile(features) if count else None
         self.look_for_copies = count > COPIES_AT_ONCE
         self.groups = np.arange(count) if self.look_for_copies else near_copies(features)
 
@@ -184,8 +184,6 @@ class PredictedPile:
         self, basis: Predictions, used: Array, excluded: dict[int, list[int]], may_be_asked: Array
     ) -> Predictions:
         """used: indices of the classes that have labels. excluded: row -> classes it does not belong to."""
-        from semishot.estimator.by_graph import held_out_probabilities
-        from semishot.estimator.fitted import doubts
         from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
         from semishot.estimator.next_labels import doubt
 
@@ -199,9 +197,11 @@ class PredictedPile:
             if answers[row] == -1 and set(used.tolist()) <= set(indices):
                 labels[row] = NAMED_STRANGER  # none of the classes there are
         learned = self.pile.learn(labels)
-        stranger, scores = learned.answer.stranger, learned.answer.scores
-        assert stranger is not None  # it is None for other rules only
-        classes = learned.answer.classes.copy()
+        members, answer = learned.members, learned.answer
+        assert answer is not None  # other rules may not know these
+        assert members is not None
+        assert answer.stranger is not None
+        scores, stranger, classes = answer.scores, answer.stranger, answer.classes.copy()
         for row, indices in excluded.items():
             classes[row] += SMALLEST  # where all the rest is zero, it is shared by the others
             classes[row, [p for p in position[indices] if p >= 0]] = 0
@@ -209,25 +209,23 @@ class PredictedPile:
         best = classes.argmax(1)
         wide = np.zeros((count, len(basis.classes)), np.float32)
         wide[:, used] = classes
-        wrong = doubt(classes, scores, learned.members)
+        wrong = doubt(classes, scores, members)
         worth = np.where(may_be_asked & (labels == UNLABELED) & (wrong >= SURE), wrong, 0.0)
-        held_out = learned.held_out
-        contradicted = doubts(held_out_probabilities(learned), held_out.places, held_out.classes)
         return replace(
             basis,
             guesses=used[best],
             sure=classes[np.arange(count), best] * (1 - stranger),
             stranger=stranger,
             scores=np.where(labels == NAMED_STRANGER, -np.inf, scores),
-            cutoffs=np.array([learned.members.cutoff(float(reject)) for reject in REJECTS]),
+            cutoffs=np.array([members.cutoff(float(reject)) for reject in REJECTS]),
             asked=self._next_questions(worth, may_be_asked & (labels == UNLABELED), len(used)),
             doubtful=[
                 (int(basis.images[d.row]), int(used[d.suggested]), float(d.probability))
-                for d in contradicted
+                for d in learned.doubts
                 if int(basis.images[d.row]) not in basis.state.sure
             ],
             probabilities=wide,
-            strangers=learned.n_strangers,
+            strangers=learned.count,
         )
 
     def _first_questions(self, allowed: Array) -> list[int]:

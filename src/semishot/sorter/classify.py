@@ -229,13 +229,14 @@ def _write(
     seconds: Seconds,
 ) -> PileSummary:
     """The saved model, the predictions and the page."""
+    from semishot.estimator.saved_model import write_model
     from semishot.sorter.fitted_pile import summarize
     from semishot.sorter.page import write_pile_page
 
     check_saved_model(out / SAVED_MODEL)  # again: other files may have been added meanwhile
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(fitted.encoder, folder)
-        fitted.classifier.save(folder / CLASSIFIER)
+        write_model(folder / CLASSIFIER, fitted.classifier)
     write_text(
         out / PREDICTIONS, as_csv(fitted.predictions, [*fitted.labeled_items, *fitted.rows.absent])
     )

@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from semishot import __version__
+from semishot import __version__, prototypes
 from semishot.errors import InputError
+from semishot.estimator import constants as const
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.labels import UNLABELED
+from semishot.estimator.models import AnyModel, GraphModel
+from semishot.estimator.spaces import GaussianSpace
 from semishot.estimator.strangers import stranger_probability
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.onnx_files import imported
@@ -58,7 +61,7 @@ class Head(nn.Module):
 
     def __init__(self, classifier: PrototypeClassifier) -> None:
         super().__init__()
-        self.model = in_float32(classifier.model_)
+        self.model = ModelInTorch(classifier.model_)
         members, strangers = classifier.members_, classifier.strangers_
         self.mean, self.spread, table = 0.0, 1.0, np.full((STEPS + 1, 2), np.nan)
         self.cutoff = -float("inf")
@@ -90,16 +93,51 @@ class Head(nn.Module):
         return low + (place - below).unsqueeze(-1) * (high - low)
 
 
-def in_float32(part: Any) -> Any:
-    """A dataclass with its tensors, and those of its parts, in float32."""
-    changed: dict[str, Any] = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
-        if isinstance(value, Tensor):
-            changed[field.name] = value.float()
-        elif is_dataclass(value):
-            changed[field.name] = in_float32(value)
-    return replace(part, **changed)
+class ModelInTorch:
+    """What a model of the estimator computes, in torch and float32."""
+
+    def __init__(self, model: AnyModel) -> None:
+        self.model, self.space = model, model.space
+        parts = {**vars(model), **vars(model.space)}
+        self.tensors = {
+            name: torch.from_numpy(part).float()
+            for name, part in parts.items()
+            if isinstance(part, np.ndarray)
+        }
+
+    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, D) -> logits (B, N) and scores (B,)."""
+        x, model, tensors = self.placed(features), self.model, self.tensors
+        if not isinstance(model, GraphModel):
+            logits = -prototypes.squared_distances(x, tensors["prototypes"])
+            return logits, logits.amax(-1)
+        cosines, rows = (x @ tensors["rows"].mT).topk(min(const.NEIGHBOURS, len(model.rows)))
+        weights = cosines.clamp_min(0) ** const.EDGE_POWER  # (B, k)
+        total = weights.sum(-1, keepdim=True).clamp_min(const.TINY)  # (B, 1)
+        z = (weights.unsqueeze(-1) * tensors["passed"][rows]).sum(-2) * (2 / total).sqrt()
+        arrived, named = z[:, :-1].clamp_min(const.TINY), z[:, -1:]
+        raw = arrived.log() + x @ tensors["scoring"].mT
+        raw = raw - (const.NAMED_WEIGHT * named / arrived).log1p()  # (B, N)
+        around = (weights * tensors["best"][rows]).sum(-1) / total[:, 0]
+        scores = (1 - model.share) * raw.amax(-1) + model.share * around
+        logits = model.graph_weight * arrived.log() + model.pull * (x @ tensors["prototypes"].mT)
+        own, same = tensors["answers"][rows[:, 0]], cosines[:, :1] > const.SAME
+        return torch.where(same, own[:, :-1], logits), torch.where(same[:, 0], own[:, -1], scores)
+
+    def placed(self, features: Tensor) -> Tensor:
+        """(B, D) -> where rows are compared."""
+        space, tensors = self.space, self.tensors
+        if isinstance(space, GaussianSpace):
+            scaled = (features - tensors["center"]) / space.width
+            kernel = (-prototypes.squared_distances(scaled, tensors["pivots"]) / 2).exp()
+            along = kernel @ tensors["mix"].mT
+            rest = (1 - along.square().sum(-1, keepdim=True)).clamp_min(0).sqrt()
+            return torch.cat([along, rest], -1)
+        if space.normalization == "centered":
+            features = nn.functional.normalize(features, dim=-1) - tensors["center"]
+        if space.normalization != "none":
+            features = nn.functional.normalize(features, dim=-1)
+        return features / space.length
 
 
 class EncoderAndHead(nn.Module):

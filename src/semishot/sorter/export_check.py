@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.estimator.lift import Lift
+from semishot.estimator.spaces import GaussianSpace
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.onnx_files import cpu_session
 
@@ -26,12 +26,13 @@ def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
     """Features near what the classifier compares with, at growing distances from it, and mixtures."""
     rng = np.random.default_rng(0)
     space = classifier.space_
-    if isinstance(space, Lift):
-        landmarks = (space.pivots * space.width + space.center).numpy()[:LANDMARKS]
+    landmarks: NDArray[Any]
+    if isinstance(space, GaussianSpace):
+        landmarks = (space.pivots * space.width + space.center)[:LANDMARKS]
     else:
         landmarks = classifier.prototypes_ * space.length  # (N, D)
         if space.normalization == "centered":
-            landmarks = landmarks + space.center.numpy()
+            landmarks = landmarks + space.center
     noise = rng.normal(size=(len(landmarks), landmarks.shape[1])) * np.abs(landmarks).mean()
     rows = [landmarks + amount * noise for amount in (0, 0.1, 0.3, 1, 3)]
     mixed = rng.dirichlet(np.ones(len(landmarks)), BATCH) @ landmarks

@@ -10,11 +10,11 @@ from scipy.special import bdtrc
 
 from semishot.data.framing import is_drawing
 from semishot.errors import InputError, counted, printable
-from semishot.estimator.fitted import Fitted
+from semishot.estimator.fitted_model import FittedModel, RowAnswers, fit_default
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
-from semishot.estimator.next_labels import doubt, worth_asking
+from semishot.estimator.models import Learned
+from semishot.estimator.next_labels import next_to_label
 from semishot.estimator.strangers import missed
-from semishot.estimator.trained import RowAnswers, Trained, train
 from semishot.sorter.embedding import Rows, read_image
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.listing import STRANGER, Item, Listing
@@ -41,8 +41,7 @@ class FittedPile:
 
     rows: Rows
     encoder: ImageEncoder | None
-    classifier: Trained
-    learned: Fitted
+    classifier: FittedModel
     answers: RowAnswers
     """What is said of each row of `rows.features`."""
     predictions: list[Prediction]
@@ -51,9 +50,13 @@ class FittedPile:
     """The row of `rows.features` of each image of the pile; KNOWN for a copy of a labeled one."""
 
     @property
+    def learned(self) -> Learned:
+        return self.classifier.learned
+
+    @property
     def reject(self) -> float:
-        assert self.classifier.reject is not None
-        return self.classifier.reject
+        reject: float = self.classifier.parameters.reject
+        return reject
 
     @property
     def first(self) -> int:
@@ -76,11 +79,7 @@ class FittedPile:
         features, first = self.rows.features, self.first
         if first == len(features):  # the pile holds copies of labeled images only
             return []
-        logits, scores = self.classifier.read(features[first:])
-        classes = logits.double().softmax(-1).numpy()
-        worth = doubt(classes, scores.double().numpy(), self.learned.members)
-        space, labeled = self.learned.model.space, features[:first]
-        found = worth_asking(features[first:], space, worth, ASKED, answered=labeled)
+        found = next_to_label(features[first:], self.classifier, ASKED, labeled=features[:first])
         place_of = {row: place for place, row in reversed(list(enumerate(self.fitted_as)))}
         return [place_of[first + int(row)] for row in found]
 
@@ -103,7 +102,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
     rows.features = keep_rows(rows.features, kept)
     numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
     labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
-    classifier, learned, answers = train(rows.features, np.array(labels, object), reject)
+    classifier, answers = fit_default(rows.features, np.array(labels, object), reject)
     items = rows.items[first:]
     labeled_row = {digest: place for place, digest in enumerate(rows.digests[:first])}
     pairs = zip(fitted_as, rows.digests[first:], strict=True)
@@ -113,7 +112,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
         _known(one, known[digest]) if row == KNOWN else one
         for one, row, digest in zip(predictions, fitted_as, rows.digests[first:], strict=True)
     ]
-    return FittedPile(rows, encoder, classifier, learned, answers, predictions, fitted_as)
+    return FittedPile(rows, encoder, classifier, answers, predictions, fitted_as)
 
 
 def keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
@@ -204,7 +203,7 @@ def look_drawn(items: Sequence[Item]) -> bool:
 
 def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
     learned, predictions = fitted.learned, fitted.predictions
-    names = [str(name) for name in fitted.classifier.saved.classes]
+    names = [str(name) for name in fitted.classifier.classes]
     accepted = Counter(p.label for p in predictions if not p.stranger)
     known = learned.members is not None
     labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
@@ -264,7 +263,7 @@ def _missed_strangers(fitted: FittedPile) -> float | None:
 def _doubts(fitted: FittedPile) -> list[str]:
     """Labels that the others contradict, in words."""
     doubts, items = fitted.learned.doubts, fitted.rows.items
-    names = fitted.classifier.saved.classes
+    names = fitted.classifier.classes
     lines = [
         f"{printable(items[doubt.row].shown)} looks like {printable(str(names[doubt.suggested]))}, not "
         f"{printable(str(names[doubt.given]))}"

@@ -19,8 +19,8 @@ from semishot.sorter.requests import PredictRequest
 from semishot.system.devices import check_device
 from semishot.system.progress import doing
 
-if TYPE_CHECKING:  # it imports torch
-    from semishot.estimator.trained import Trained
+if TYPE_CHECKING:  # it imports scipy
+    from semishot.estimator.fitted_model import FittedModel
 
 
 def saved_folder(given: Path) -> Path:
@@ -30,13 +30,13 @@ def saved_folder(given: Path) -> Path:
     return given
 
 
-def read_saved_model(folder: Path) -> "tuple[Trained, ImageEncoder | None]":
+def read_saved_model(folder: Path) -> "tuple[FittedModel, ImageEncoder | None]":
     """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
-    from semishot.estimator.trained import Trained
+    from semishot.estimator.saved_model import read_model
 
     folder = saved_folder(folder)
     encoder = load_encoder(folder)
-    classifier = Trained.load(folder / CLASSIFIER)
+    classifier = read_model(folder / CLASSIFIER)
     if encoder is not None and encoder.features != classifier.features:
         raise InputError(
             f"{folder} is damaged: its encoder gives {encoder.features:,} features, its classifier takes "
@@ -67,7 +67,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
                 raise InputError(f"no image to predict in {places}")
             reason = f"{rows.skipped[0].shown}: {rows.skipped[0].reason}"
             raise InputError(f"no image to predict ({reason})")
-        answers = classifier.answers(rows.features)
+        answers = classifier.predict(rows.features)
         return predictions_of(classifier, answers, rows.items), rows.skipped
 
 

@@ -17,8 +17,8 @@ from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import write_whole
 from semishot.system.tables import csv_text
 
-if TYPE_CHECKING:  # it imports torch
-    from semishot.estimator.trained import RowAnswers, Trained
+if TYPE_CHECKING:  # it imports scipy
+    from semishot.estimator.fitted_model import FittedModel, RowAnswers
 
 
 class Decision(StrEnum):
@@ -83,7 +83,7 @@ def _rounded(share: float | None) -> float | None:
 
 
 def predictions_of(
-    classifier: "Trained", answers: "RowAnswers", items: Sequence[Item]
+    classifier: "FittedModel", answers: "RowAnswers", items: Sequence[Item]
 ) -> list[Prediction]:
     """A prediction for each item: answers for B rows."""
     probabilities = np.array(answers.classes)  # (B, N)
@@ -91,8 +91,8 @@ def predictions_of(
     chance = probabilities.max(1)
     probabilities[np.arange(len(best)), best] = -1
     second = probabilities.argmax(1)
-    names = [str(name) for name in classifier.saved.classes]
-    farthest = 1 - (classifier.reject or 0)
+    names = [str(name) for name in classifier.classes]
+    farthest = 1 - (classifier.parameters.reject or 0)
     scores, strangers = (
         [None if np.isnan(value) else float(value) for value in each]
         for each in (answers.scores, answers.stranger)

@@ -12,7 +12,7 @@ from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
 
 if TYPE_CHECKING:  # it imports torch
-    from semishot.estimator.fitted import HeldOut
+    from semishot.estimator.models import HeldOut
 
 SHOWN_CLASSES = 50
 MOST_NAMED = 20

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import numpy as numpy_files
 from safetensors import safe_open
 
 from semishot.errors import InputError
@@ -17,6 +18,7 @@ from semishot.system.files import check_regular, read_regular, reading, write_wh
 if TYPE_CHECKING:
     from torch import Tensor
 
+Stored = TypeVar("Stored")
 CHECKSUM = "sha256"
 """The key in the metadata of the digest of everything else. Files of early versions lack it."""
 MOST_BYTES = 2**34
@@ -30,10 +32,22 @@ class DamagedError(InputError):
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> None:
     """Write a safetensors file with a checksum, the same bytes for the same content."""
-    from safetensors import torch as safetensors
+    from safetensors import torch as torch_files
 
-    held = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    header, data = _parts(safetensors.save(held))
+    contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    _write(path, torch_files.save(contiguous), metadata)
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+) -> None:
+    """The same for NumPy's arrays."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    _write(path, numpy_files.save(contiguous), metadata)
+
+
+def _write(path: Path, saved: bytes, metadata: Mapping[str, str]) -> None:
+    header, data = _parts(saved)
     about = dict(sorted(metadata.items()))
     header = {"__metadata__": about, **header}
     about[CHECKSUM] = _digest(header, data)
@@ -45,11 +59,22 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping
 
 def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     """The tensors and the metadata of a file; DamagedError if a byte of it has changed."""
-    from safetensors import torch as safetensors
+    from safetensors import torch as torch_files
 
+    return _read(path, torch_files.load)
+
+
+def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The same as NumPy's arrays."""
+    return _read(path, numpy_files.load)
+
+
+def _read(
+    path: Path, load: Callable[[bytes], dict[str, Stored]]
+) -> tuple[dict[str, Stored], dict[str, str]]:
     content = read_regular(path, MOST_BYTES)
     with reading(path, error_type=DamagedError):
-        tensors = safetensors.load(content)
+        tensors = load(content)
         header, data = _parts(content)
         metadata = header.setdefault("__metadata__", {})
         if not all(isinstance(text, str) for text in metadata.values()):

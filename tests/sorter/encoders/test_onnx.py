@@ -622,7 +622,7 @@ def test_the_exported_file_holds_the_encoder_too(make, network, tmp_path):
     for count in (1, 6):
         given = images(count)
         probabilities = session.run(["probabilities"], {"images": given.numpy()})[0]
-        expected = classifier.answers(encoder.module(given).numpy()).classes
+        expected = classifier.predict(encoder.module(given).numpy()).classes
         assert np.allclose(probabilities, expected, atol=1e-3)
 
 

@@ -4,29 +4,26 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
+from scipy.special import softmax
 
 from semishot import PrototypeClassifier
 from semishot.errors import InputError
-from semishot.estimator import evidence as evidences
-from semishot.estimator import graph as graphs
-from semishot.estimator import graph_rule, graph_scores, neighbours, pile
-from semishot.estimator.blocks import Space, mean_direction
-from semishot.estimator.evidence import Evidence, Given
+from semishot.estimator import constants as const
+from semishot.estimator import graph_rule, graph_scores
 from semishot.estimator.graph import (
+    NewNeighbours,
     cosines_without_itself,
     neighbour_graph,
     propagate,
     smoothed,
-    unit,
 )
-from semishot.estimator.lift import lift_of
-from semishot.estimator.models import NAMED, PULL
-from semishot.estimator.pile import Pile
+from semishot.estimator.graph_rule import LabeledPile
+from semishot.estimator.graph_scores import KnownRows
+from semishot.estimator.spaces import Space, gaussian_space, mean_direction, unit
 from semishot.estimator.strangers import (
+    MemberPrior,
     Members,
-    Prior,
     Strangers,
     count_strangers,
     members_by,
@@ -75,7 +72,7 @@ def test_an_edge_is_the_cube_of_the_cosine_in_both_directions():
 def test_blocks_of_rows_give_the_same_graph(monkeypatch):
     rows = rows_of(23)
     whole = neighbour_graph(rows).weights.toarray()
-    monkeypatch.setattr(graphs, "BLOCK", 5)
+    monkeypatch.setattr(const, "ROWS_AT_ONCE", 5)
     assert np.allclose(neighbour_graph(rows).weights.toarray(), whole)
 
 
@@ -111,18 +108,18 @@ def test_a_score_is_mixed_with_the_mean_of_its_neighbours():
 def test_the_score_of_a_row_is_what_the_page_says(noise):
     """s = smooth(max_c [log Z_c + pull cos(x, prototype_c) - log(1 + 0.4 z_named / Z_c)])."""
     x, y, _ = task(named=4, noise=noise)
-    found = Pile(x).learn(y)
-    rows = Space("centered", torch.from_numpy(unit(x).mean(0)))(torch.from_numpy(x)).numpy()
+    found = LabeledPile(x).learn(y)
+    rows = Space("centered", unit(x).mean(0))(x)
     graph = neighbour_graph(rows)
     z = propagate(graph, (y[:, None] == np.arange(N)).astype(float))
     named = propagate(graph, (y == -2)[:, None].astype(float))[:, 0]
-    scoring = found.model.scoring.numpy()  # (N, D): prototypes with each row's own part still in
+    scoring = found.model.scoring  # (N, D): prototypes with each row's own part still in
     best = []
     for i, row in enumerate(rows):
         each = []
         for c in range(N):
             s = math.log(max(z[i, c], 1e-7)) + row @ scoring[c]
-            each.append(s - math.log(1 + NAMED * named[i] / max(z[i, c], 1e-7)))
+            each.append(s - math.log(1 + const.NAMED_WEIGHT * named[i] / max(z[i, c], 1e-7)))
         best.append(max(each))
     expected = smoothed(graph, np.array(best), 0.6 * min(1, (y == -1).sum() / N / 20))
     assert np.corrcoef(found.answer.scores, expected)[0, 1] > 0.98
@@ -132,20 +129,20 @@ def test_the_score_of_a_row_is_what_the_page_says(noise):
 @pytest.mark.parametrize("lean", [0.0, 0.4, 1.0])
 def test_prototypes_of_labels_and_of_members_pull_together(lean):
     rows = rows_of(11)
-    seen = Evidence(neighbour_graph(rows), np.eye(11, N), np.zeros(11, bool), np.ones(11, bool))
+    seen = KnownRows(neighbour_graph(rows), np.eye(11, N), np.zeros(11, bool), np.ones(11, bool))
     z, shares = np.random.default_rng(1).random((2, 11, N))
     found = graph_scores.pulls(seen, z, shares, lean)
     for i in range(11):
         for c in range(N):
             a, b = (sum(w[j, c] * rows[j] for j in range(11) if j != i) for w in (z, shares))
             cosines = [rows[i] @ p / np.linalg.norm(p) for p in (a, b)]
-            expected = (PULL + 4 * lean) * ((1 - lean) * cosines[0] + lean * cosines[1])
+            expected = (const.PULL + 4 * lean) * ((1 - lean) * cosines[0] + lean * cosines[1])
             assert found[i, c] == pytest.approx(expected)
 
 
 def test_strangers_lie_apart_where_score_and_density_go_together():
     rows = rows_of(40)
-    seen = Evidence(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), np.ones(40, bool))
+    seen = KnownRows(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), np.ones(40, bool))
     dense = np.log(seen.graph.degree)
     assert graph_scores.apart(seen, dense) == 1
     assert graph_scores.apart(seen, -dense) == 0
@@ -157,7 +154,7 @@ def test_strangers_lie_apart_where_score_and_density_go_together():
 def test_members_are_expected_below_the_neighbours_of_labels_where_classes_are_large(pile):
     rows, scores = rows_of(40), np.random.default_rng(1).normal(size=40)
     in_pile = (np.arange(40) >= N) & (np.arange(40) < N + pile)
-    seen = Evidence(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), in_pile)
+    seen = KnownRows(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), in_pile)
     w, around = plain_graph(rows), []
     for i in range(N):
         near = [j for j in range(40) if in_pile[j] and w[i, j] > 0]
@@ -175,7 +172,7 @@ def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
     x = np.concatenate([*[centers + 0.4 * rng.normal(size=(20, 64)) for _ in range(3)]])
     x = np.concatenate([x, rng.normal(size=(20, 64))])
     y = np.where(np.arange(80) < 20, np.arange(80), -1)
-    found = Pile(x).learn(y)
+    found = LabeledPile(x).learn(y)
     rejected = found.answer.scores < found.members.cutoff(0.05)
     assert rejected[60:].mean() > 0.8
     assert rejected[20:60].mean() < 0.1
@@ -184,30 +181,30 @@ def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
 def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
     """z = 0.8 sum_j 2 w_j Z_j / sqrt(d d_j), with d = 2 sum_j w_j: the graph's own equation."""
     x, y, _ = task()
-    model = Pile(x).learn(y).model
-    new = torch.from_numpy(x[-1:] + 0.3)
-    place = model.space(new)[0].numpy()
-    cosines = model.rows.numpy() @ place
+    model = LabeledPile(x).learn(y).model
+    new = x[-1:] + 0.3
+    place = model.space(new)[0]
+    cosines = model.rows @ place
     near = np.argsort(-cosines)[:7]
     w = cosines[near].clip(0) ** 3
-    z = sum(2 * weight * model.passed[j].numpy() for weight, j in zip(w, near, strict=True))
+    z = sum(2 * weight * model.passed[j] for weight, j in zip(w, near, strict=True))
     z = z / math.sqrt(2 * w.sum())
     logits, scores = model(new)
     by_graph = np.log(np.maximum(z[:N], 1e-7))
-    expected = model.graph_weight * by_graph + model.pull * model.prototypes.numpy() @ place
-    assert np.allclose(logits[0].numpy(), expected)
-    raw = by_graph + model.scoring.numpy() @ place
-    around = (w * model.best.numpy()[near]).sum() / w.sum()
+    expected = model.graph_weight * by_graph + model.pull * model.prototypes @ place
+    assert np.allclose(logits[0], expected)
+    raw = by_graph + model.scoring @ place
+    around = (w * model.best[near]).sum() / w.sum()
     share = 0.6 * min(1, (y == -1).sum() / N / 20)
     assert model.share == pytest.approx(share)
-    assert scores[0].item() == pytest.approx((1 - share) * raw.max() + share * around)
+    assert scores[0] == pytest.approx((1 - share) * raw.max() + share * around)
 
 
 # How members and strangers score
 
 
 def test_members_are_predicted_from_the_prior_and_from_held_out_scores():
-    held, prior = np.array([1.0, 4.0, 2.5]), Prior(3.0, 6.0, 2.1)
+    held, prior = np.array([1.0, 4.0, 2.5]), MemberPrior(3.0, 6.0, 2.1)
     found = members_by(held, prior)
     worth = 2.1 + 3
     squares = sum((s - 2.5) ** 2 for s in held) + 2.1 * 3 / worth * (2.5 - 3) ** 2
@@ -291,15 +288,14 @@ def test_a_pile_without_a_score_above_the_median_may_still_hold_a_member():
 def judged(request, monkeypatch):
     """Features and labels -> the answer for all rows."""
     if request.param == "a part of it":
-        for module in (evidences, pile):
-            monkeypatch.setattr(module, "EXACT", 20)
-        monkeypatch.setattr(evidences, "MOST_LABELED", 6)
+        monkeypatch.setattr(const, "EXACT", 20)
+        monkeypatch.setattr(const, "MOST_LABELED", 6)
 
     def answer(x, y):
         weights = (y[:, None] == np.arange(N)).astype(float)
         space = Space("centered", mean_direction(x))
-        given = Given(x, weights, y == -2, space)
-        return graph_rule.learn(given, graph_rule.Options(landmarks=20)).answer
+        neighbours = NewNeighbours(x, space)
+        return graph_rule.learn(neighbours, weights, y == -2, landmarks=20).answer
 
     return answer
 
@@ -331,10 +327,10 @@ def test_a_row_of_many_copies_is_reached_by_labels():
     x, y, truth = task(shot=1)
     member = np.flatnonzero((truth == 1) & (y == -1))[0]
     many = np.concatenate([x, np.repeat(x[[member]], 30, 0)])
-    found = Pile(many).learn(np.concatenate([y, np.full(30, -1)])).answer
+    found = LabeledPile(many).learn(np.concatenate([y, np.full(30, -1)])).answer
     assert (found.classes[-30:].argmax(1) == 1).all()
     assert np.ptp(found.scores[-30:]) == 0
-    alone = Pile(x).learn(y).answer
+    alone = LabeledPile(x).learn(y).answer
     assert found.stranger[member] == pytest.approx(alone.stranger[member], abs=0.1)
 
 
@@ -408,8 +404,8 @@ def test_one_class_says_who_belongs_to_it():
 
 def test_a_large_pile_is_read_off_a_part_of_it(monkeypatch):
     x, y, truth = task(shot=3, members=100, strangers=100, noise=2.0)
-    monkeypatch.setattr(pile, "EXACT", 60)
-    found = Pile(x, landmarks=60).learn(y)
+    monkeypatch.setattr(const, "EXACT", 60)
+    found = LabeledPile(x, landmarks=60).learn(y)
     assert 60 <= len(found.model.rows) <= 60 + 9
     member = truth >= 0
     assert (found.answer.classes.argmax(1) == truth)[member].mean() > 0.98
@@ -418,39 +414,30 @@ def test_a_large_pile_is_read_off_a_part_of_it(monkeypatch):
 
 def test_what_is_remembered_is_what_would_be_found(monkeypatch):
     """A pile judged by changing labels, labels taken back among them, says what a new one says."""
-    monkeypatch.setattr(pile, "EXACT", 60)
-    monkeypatch.setattr(neighbours, "AT_ONCE", 37)
+    monkeypatch.setattr(const, "EXACT", 60)
+    monkeypatch.setattr(const, "ROWS_AT_ONCE", 37)
     x, y, truth = task(shot=3, members=40, strangers=40, noise=3.0)
     x = x.astype(np.float32)
-    kept = Pile(x, landmarks=60)
+    kept = LabeledPile(x, landmarks=60)
     other = y.copy()
     other[np.flatnonzero(truth == 1)[5:15]] = 1
     other[-10:] = -2
     for labels in (y, other, y):
         again = kept.learn(labels)
-        anew = Pile(x, landmarks=60).learn(labels)
-        plain = again.model(torch.from_numpy(x))
-        outside = np.setdiff1d(np.arange(len(x)), kept.neighbours.asked)
+        anew = LabeledPile(x, landmarks=60).learn(labels)
+        plain = again.model(x)
+        outside = np.setdiff1d(np.arange(len(x)), kept.neighbours.last[0])
         for mine, theirs in zip(again.answer, anew.answer, strict=True):
             assert np.allclose(mine, theirs, atol=1e-4)
-        assert np.allclose(again.answer.scores[outside], plain[1].numpy()[outside], atol=1e-3)
-        read = plain[0].softmax(-1).numpy()[outside]
+        assert np.allclose(again.answer.scores[outside], plain[1][outside], atol=1e-3)
+        read = softmax(plain[0], 1)[outside]
         assert np.allclose(again.answer.classes[outside], read, atol=1e-3)
 
 
-def test_a_small_pile_remembers_its_graph():
-    x, y, _ = task(shot=3)
-    kept = Pile(x)
-    first = kept.learn(y)
-    graph = kept.neighbours.found.graph
-    assert kept.learn(np.where(np.arange(len(y)) == 20, 0, y)).model is not first.model
-    assert kept.neighbours.found.graph is graph
-
-
 def test_many_labels_are_thinned_evenly(monkeypatch):
-    monkeypatch.setattr(evidences, "MOST_LABELED", 30)
+    monkeypatch.setattr(const, "MOST_LABELED", 30)
     x, y, truth = task(shot=100, members=10, strangers=0)
-    found = Pile(x).learn(y)
+    found = LabeledPile(x).learn(y)
     assert len(found.model.rows) == 30 + 30
     assert (found.answer.classes.argmax(1) == truth).all()
 
@@ -458,10 +445,10 @@ def test_many_labels_are_thinned_evenly(monkeypatch):
 # Few features
 
 
-def test_a_lift_has_the_gaussian_kernel_as_its_cosines():
+def test_a_gaussian_space_has_the_gaussian_kernel_as_its_cosines():
     x = np.random.default_rng(0).normal(size=(50, 2))
-    lift = lift_of(x)
-    rows = lift(torch.from_numpy(x)).numpy()
+    space = gaussian_space(x)
+    rows = space(x)
     d = ((x[:, None] - x) ** 2).sum(-1)
     h2 = 0.125 * np.median(d[np.triu_indices(50, 1)])
     assert np.allclose(np.linalg.norm(rows, axis=1), 1)

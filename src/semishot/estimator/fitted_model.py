@@ -1,0 +1,221 @@
+"""A fitted classifier: parameters, the rule that they choose, and predictions.
+
+`PrototypeClassifier` is its scikit-learn face. Commands use it alone: scikit-learn takes seconds to load.
+Letters: P rows, N classes, D features.
+"""
+
+import copy
+import math
+import sys
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from semishot.errors import InputError
+from semishot.estimator import constants as const
+from semishot.estimator.graph import NewNeighbours
+from semishot.estimator.graph_rule import learn
+from semishot.estimator.labels import (
+    NAMED_STRANGER,
+    Label,
+    Labels,
+    check_stranger_label,
+    label_weights,
+    read_labels,
+)
+from semishot.estimator.models import Answer, Learned, predict_in_blocks
+from semishot.estimator.prototype_rule import learn_prototypes
+from semishot.estimator.spaces import (
+    NORMALIZATIONS,
+    AnySpace,
+    Array,
+    Space,
+    check_size,
+    gaussian_space,
+    mean_direction,
+    one_thread,
+)
+from semishot.estimator.strangers import stranger_probability
+
+GRAPH = "graph"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of PrototypeClassifier, checked."""
+
+    refiner: Any = GRAPH
+    steps: Any = "auto"
+    normalize: Any = "auto"
+    temperature: Any = "auto"
+    reject: Any = None
+    stranger_label: Any = "auto"
+
+    def __post_init__(self) -> None:
+        steps, temperature = self.steps, self.temperature
+        counted = type(steps) is not bool and isinstance(steps, Integral) and int(steps) >= 1
+        if not counted and not _is_word(steps, "auto"):
+            raise InputError(
+                f"steps must be 'auto' or at least 1, not {steps!r}; refiner=None refines nothing"
+            )
+        if not _is_word(self.normalize, "auto", *NORMALIZATIONS):
+            choices = ", ".join(("auto", *NORMALIZATIONS))
+            raise InputError(f"unknown normalize {self.normalize!r}: choose from {choices}")
+        automatic = temperature is None or _is_word(temperature, "auto")
+        if not automatic and not (_is_number(temperature) and temperature > 0):
+            raise InputError(f"temperature must be 'auto' or above 0, not {temperature!r}")
+        check_reject(self.reject)
+        check_stranger_label(self.stranger_label)
+        if not (self.refiner is None or isinstance(self.refiner, str) or _is_module(self.refiner)):
+            raise InputError(f"refiner must be a name, a module or None, not {self.refiner!r}")
+
+
+def check_reject(reject: Any) -> None:
+    if reject is not None and not (_is_number(reject) and 0 < reject < 1):
+        raise InputError(f"reject must be None or between 0 and 1, not {reject!r}")
+
+
+class RowAnswers(NamedTuple):
+    """What is said of P rows; NaN where it is not known."""
+
+    classes: Array
+    """(P, N), probabilities, given that the row belongs to one of the classes."""
+    stranger: Array
+    """(P,), the probability that it belongs to none of them."""
+    scores: Array
+    """(P,), the share of members that are more clearly members."""
+
+    def of_rows(self, rows: list[int]) -> "RowAnswers":
+        return RowAnswers(self.classes[rows], self.stranger[rows], self.scores[rows])
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """What was learned, and with which parameters."""
+
+    parameters: Parameters
+    classes: Array
+    """(N,), sorted."""
+    stranger_label: Label
+    learned: Learned
+    feature_names: tuple[str, ...] = ()
+    """None, or D."""
+
+    @property
+    def features(self) -> int:
+        """D."""
+        return len(self.learned.model.space.center)
+
+    @one_thread()
+    def logits(self, features: Array) -> tuple[Array, Array]:
+        """(P, D), finite -> logits (P, N) and scores (P,)."""
+        check_size(features)
+        logits, scores = predict_in_blocks(self.learned.model, features)
+        return logits, scores.astype(np.float64)
+
+    def predict(self, features: Array) -> RowAnswers:
+        """(P, D), finite, of rows that it was not fitted to."""
+        logits, scores = self.logits(features)
+        members, strangers = self.learned.members, self.learned.strangers
+        stranger = None
+        if members is not None and strangers is not None:
+            stranger = stranger_probability(scores, members, strangers)
+        return self._row_answers(Answer(softmax(logits, 1), scores, stranger))
+
+    def fitted_rows(self, labels: Labels) -> RowAnswers:
+        """What is said of the rows that it was fitted to: those that have a label keep it."""
+        assert self.learned.answer is not None
+        answers = self._row_answers(self.learned.answer)
+        labeled, named = labels.labeled, labels.codes == NAMED_STRANGER
+        answers.classes[labeled] = np.eye(len(self.classes))[labels.codes[labeled]]
+        answers.stranger[labeled], answers.stranger[named] = 0.0, 1.0
+        return answers
+
+    def _row_answers(self, answer: Answer) -> RowAnswers:
+        unknown = np.full(len(answer.scores), np.nan)
+        members = self.learned.members
+        shares = unknown if members is None else members.share_above(answer.scores)
+        stranger = unknown.copy() if answer.stranger is None else answer.stranger
+        return RowAnswers(answer.classes, stranger, shares)
+
+
+def fit_default(features: Array, y: Array, reject: float) -> tuple[FittedModel, RowAnswers]:
+    """Fit the default classifier to finite rows (P, D) and labels (P,), and predict these rows."""
+    fitted, labels = fit_model(Parameters(reject=reject), features, read_labels(y))
+    return fitted, fitted.fitted_rows(labels)
+
+
+@one_thread()
+def fit_model(
+    parameters: Parameters, features: Array, labels: Labels, sample_weight: Any = None
+) -> tuple[FittedModel, Labels]:
+    """Fit to finite features (P, D) and P labels; also returns the labels whose weight is not 0."""
+    refiner = built_refiner(parameters.refiner)
+    check_size(features, fitting=True)
+    if not labels.labeled.any():
+        raise InputError("fit needs labeled examples: y holds no class, only -1 or strangers")
+    labels, weights = label_weights(labels, sample_weight)  # (P, N)
+    named, normalize = labels.codes == NAMED_STRANGER, parameters.normalize
+    steps = const.GRAPH_STEPS if refiner == GRAPH else 1
+    steps = steps if _is_word(parameters.steps, "auto") else int(parameters.steps)
+    automatic = parameters.temperature is None or _is_word(parameters.temperature, "auto")
+    temperature = None if automatic else float(parameters.temperature)
+    if refiner == GRAPH:
+        if normalize == "auto":
+            normalize = "centered" if features.shape[1] >= const.MANY_FEATURES else "none"
+        space: AnySpace = Space(normalize, mean_direction(features))
+        if normalize == "none":
+            space = gaussian_space(features)
+        learned = learn(NewNeighbours(features, space), weights, named, steps, temperature)
+    else:
+        learned = learn_prototypes(features, weights, named, refiner, steps, normalize, temperature)
+    return FittedModel(parameters, labels.classes, labels.stranger_label, learned), labels
+
+
+def built_refiner(refiner: Any) -> Any:
+    """The method of a name, a copy of a module, None, or "graph"."""
+    if refiner is None or _is_word(refiner, "supervised", "basic"):
+        return None
+    if not isinstance(refiner, str):
+        return copy.deepcopy(refiner)
+    if refiner == GRAPH:
+        return GRAPH
+    try:
+        from semishot import refine
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"refiner={refiner!r} needs PyTorch: pip install 'semishot[train]'"
+        ) from error
+    try:
+        built = refine.build(refiner).eval()
+    except InputError as error:
+        text = str(error).replace("choose from ", f"choose from {GRAPH}, ", 1)
+        raise InputError(text) from error
+    if any(True for _ in built.parameters()):
+        raise InputError(
+            f"{refiner!r} has learned parameters, which a name does not bring: give the trained module, "
+            "or 'graph' or 'fitted_mask', which need no training"
+        )
+    return built
+
+
+def _is_module(value: Any) -> bool:
+    """Whether it is a module of torch, which is not imported for this."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _is_word(value: Any, *words: str) -> bool:
+    """Whether it is one of these strings; an array, which compares by element, is not."""
+    return isinstance(value, str) and value in words
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number; true and false are not."""
+    try:
+        return not isinstance(value, bool) and math.isfinite(value)
+    except (TypeError, OverflowError):
+        return False
