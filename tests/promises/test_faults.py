@@ -34,7 +34,6 @@ def lines(said: str) -> list[str]:
 
 LARGE = {
     "train": "state.pt",
-    "reproduce table5": "state.pt",
     "data prepare": "images.npy",
     "classify": ".features.npy",
 }
@@ -58,23 +57,12 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(faults, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["train", "reproduce table5", "data prepare"])
+@pytest.mark.parametrize("name", ["train", "data prepare"])
 def test_a_folder_that_may_not_be_written_is_one_line_and_left_alone(faults, name):
     found = faults[f"forbidden: {name}"]
     assert found["code"] == 1
     (line,) = lines(found["said"])
     assert "Permission denied; allow it, or choose another folder" in line
-    assert {Path(path).name for path in found["left"]} <= {"images.npy", "pool.json"}
-    assert found["differs"] == []
-
-
-@pytest.mark.slow
-def test_data_that_may_not_be_read_are_one_line(faults):
-    found = faults["unreadable: train"]
-    assert found["code"] == 1
-    (line,) = lines(found["said"])
-    assert "images.npy: Permission denied" in line
-    assert found["left"] == []
     assert found["differs"] == []
 
 
@@ -83,8 +71,6 @@ def test_data_that_may_not_be_read_are_one_line(faults):
     [
         ("SIGINT: train", 130),
         ("SIGTERM: train", 143),
-        ("SIGINT: reproduce table5", 130),
-        ("SIGTERM: reproduce table5", 143),
         ("SIGINT: data prepare", 130),
         ("SIGTERM: data prepare", 143),
         ("SIGINT: classify", 130),
@@ -96,16 +82,14 @@ def test_a_stopped_command_says_so_and_goes_on_next_time(faults, fault, code):
     """The signal goes to the workers too, as from a terminal: none of them complains."""
     found = faults[fault]
     assert found["code"] == code
-    command = fault.removeprefix("SIGINT: ").removeprefix("SIGTERM: ").removesuffix(" table5")
+    command = fault.removeprefix("SIGINT: ").removeprefix("SIGTERM: ")
     assert lines(found["said"]) == [f"semishot: interrupted; {LEFT[command]}"]
     assert found["left"]
     assert not [path for path in found["left"] if path.endswith((".tmp", ".lock"))]
     assert found["differs"] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["train", "reproduce", "reproduce table5", "data prepare", "classify"]
-)
+@pytest.mark.parametrize("name", ["train", "reproduce", "data prepare", "classify"])
 @pytest.mark.slow
 def test_of_two_processes_in_one_folder_one_waits_and_says_so(faults, name):
     found = faults[f"together: {name}"]

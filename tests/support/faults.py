@@ -68,17 +68,6 @@ def forbidden(name: str) -> dict[str, object]:
     return report(name, folder, code)
 
 
-def unreadable() -> dict[str, object]:
-    """Its images may not be read."""
-    name, folder = "train", fresh("train", "unreadable")
-    images = SHARED / "data" / "glyphs" / "images.npy"
-    images.chmod(0)
-    child = chaos.start(chaos.COMMANDS[name], SHARED, folder, without_root)
-    code = chaos.wait(child, chaos.SLOWEST)
-    images.chmod(0o644)
-    return report(name, folder, code)
-
-
 def stopped(name: str, number: signal.Signals, begun: Callable[[Path], bool]) -> dict[str, object]:
     """A signal to the command and all its workers, as a terminal sends it."""
     folder = fresh(name, number.name)
@@ -123,7 +112,6 @@ def has_begun(pattern: str) -> Callable[[Path], bool]:
 BEGUN = {
     "train": has_begun("runs/*/*/*/state.before.pt"),
     "reproduce": has_begun("runs/*/*/*/state.pt"),
-    "reproduce table5": has_begun("runs/*/pretrained-classifiers/*/state.before.pt"),
     "data prepare": has_begun("data/.folder.building/done.txt"),
     "classify": has_begun("out/embeddings/*/*.safetensors"),
 }
@@ -139,7 +127,6 @@ def faults() -> Iterator[tuple[str, object]]:
                 yield f"forbidden: {name}", forbidden(name)
             yield f"SIGINT: {name}", stopped(name, signal.SIGINT, begun)
             yield f"SIGTERM: {name}", stopped(name, signal.SIGTERM, begun)
-    yield "unreadable: train", unreadable()
     yield "one cache", one_cache()
     moving = "classify --apply move"
     chaos.undisturbed(moving, SHARED, WORK / f"{moving}-whole".replace(" ", "-"))
