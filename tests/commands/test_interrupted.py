@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from semishot.commands import main as entry
 from semishot.commands.main import CHECKPOINT, LEFT, Group, all_commands, main
-from semishot.sorter import embedding_cache, fitted_pile
 from semishot.sorter.moving import move_files
 from support.commands import printed
 from support.own_images import folders
@@ -61,31 +59,6 @@ def test_what_is_kept_is_said_of_commands_that_exist():
         assert " " not in name or (isinstance(found, Group) and name.split()[1] in found.commands)
 
 
-@pytest.mark.parametrize("phase", ["reading", "learning"])
-def test_features_are_kept_as_the_line_says(capsys, monkeypatch, tmp_path, phase):
-    folders(tmp_path)
-    kept = "the features of images read so far are kept, and the same command continues"
-    with monkeypatch.context() as patched:
-        if phase == "reading":  # after the first features
-            patched.setattr(embedding_cache, "MOST_SECONDS", -1.0)
-            written = []
-
-            def second(path, content):
-                if written:
-                    raise KeyboardInterrupt
-                written.append(write_whole(path, content))
-
-            write_whole = embedding_cache.write_whole
-            patched.setattr(embedding_cache, "write_whole", second)
-        else:
-            patched.setattr(fitted_pile, "fit_pile", interrupted)
-        assert last_line(capsys, *DRAWN) == f"semishot: interrupted; {kept}"
-    before = list(Path("out/embeddings").rglob("*.safetensors"))
-    assert before
-    assert "24 images in the pile" in printed(capsys, *DRAWN)
-    assert set(before) <= set(Path("out/embeddings").rglob("*.safetensors"))
-
-
 def test_while_files_are_sorted_it_says_how_to_go_on_and_back(capsys, monkeypatch, tmp_path):
     folders(tmp_path)
     line = (
@@ -106,12 +79,3 @@ def test_while_files_are_sorted_it_says_how_to_go_on_and_back(capsys, monkeypatc
         assert last_line(capsys, *DRAWN, "--apply", "move") == line  # while it is completed
     assert len(list(Path("pile").rglob("*.png"))) == 21
     assert "is complete: 24 files moved" in printed(capsys, *DRAWN, "--apply", "move")
-
-
-def test_of_given_features_nothing_is_kept(capsys, monkeypatch):
-    np.save("a.npy", np.eye(4, dtype=np.float32))
-    np.save("b.npy", np.eye(4, dtype=np.float32))
-    Path("labels.csv").write_text("label\na\na\nb\nb\n")
-    given = ["--labeled", "a.npy", "--labels", "labels.csv", "--unlabeled", "b.npy", "--out", "out"]
-    monkeypatch.setattr(fitted_pile, "fit_pile", interrupted)
-    assert last_line(capsys, "classify", *given) == "semishot: interrupted; run it again"

@@ -71,17 +71,6 @@ def test_a_reader_who_has_gone_ends_a_command_quietly(arguments, unread, capsys)
     unread.flush()  # the interpreter's last flush finds nothing wrong
 
 
-def test_the_interpreters_last_flush_is_quiet_too():
-    reader, writer = os.pipe()
-    os.close(reader)
-    command = [sys.executable, "-m", "semishot", "--version"]
-    with os.fdopen(writer) as stdout:
-        found = subprocess.run(
-            command, stdout=stdout, stderr=subprocess.PIPE, check=False, env={**os.environ}
-        )
-    assert (found.returncode, found.stderr) == (141, b"")
-
-
 def test_a_broken_pipe_to_something_else_is_an_error_like_others(capsys, monkeypatch):
     def break_off(*_: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
@@ -96,14 +85,6 @@ def test_stderr_that_cannot_be_written_does_not_change_the_code(unread):
         assert code_of("data", "verify", "nothing") == 2
     with replaced("stderr", unread):
         assert code_of("data", "verify", "nothing") == 2
-
-
-def test_progress_that_nobody_reads_ends_a_command_quietly(unread, monkeypatch):
-    monkeypatch.setattr(
-        "semishot.commands.main.run", lambda _: print("half", file=sys.stderr, flush=True)
-    )
-    with replaced("stderr", unread):
-        assert code_of("data", "list") == 141
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -6,28 +6,7 @@ import torch
 from semishot import refine
 from semishot.report import paper_tables
 from semishot.training import update
-from support.commands import refusal
 from support.records import record
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (
-            ["data", "prepare", "omniglot", "--splits", "train"],
-            "omniglot is prepared whole; drop --splits",
-        ),
-        (
-            ["data", "prepare", "mini-imagenet", "--splits", "training"],
-            "unknown split 'training': choose",
-        ),
-        (["data", "prepare", "omniglot", "--source", ".", "--download"], "give either --source or"),
-        (["train", "--options", "runs", "2"], "`runs` is not an option, it follows from the fleet"),
-        (["pick", ".", "best.bin"], "must end in .safetensors, not 'best.bin'"),
-    ],
-)
-def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tiny_root, capsys):
-    assert line in refusal(capsys, *arguments, "--data-root", tiny_root)
 
 
 def test_a_cell_with_a_split_twice_is_refused():
