@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from semishot.training.chunks import CHUNK_BYTES, pixels_of
 from torch import Tensor
 
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.network.protonet import ProtoNet
 from semishot.paper.presets import PRESETS
-from semishot.training.chunks import CHUNK_BYTES, pixels_of
 from semishot.training.config import Member
-from semishot.training.fleet_training import fleet_optimizer
 from semishot.training.fleets import build_fleet
+from semishot.training.loop import build_optimizer
 from semishot.training.update import Chunk, can_fuse, chunk_runner
 
 
@@ -71,9 +71,9 @@ def _places(images: int, updates: int, runs: int, shape: EpisodeShape) -> Tensor
 
 def _fleet(
     model: str, runs: int, image: tuple[int, ...], device: torch.device
-) -> tuple[ProtoNet, torch.optim.Adam]:
+) -> tuple[ProtoNet, torch.optim.Optimizer]:
     recipe = PRESETS["ren2018"].recipe
     members = tuple(Member(model, seed) for seed in range(runs))
     fleet = build_fleet(members, recipe, image[0]).to(device).train()
     fleet.encoder.fused = can_fuse(device, image[1:], recipe.filters)
-    return fleet, fleet_optimizer(recipe, fleet)
+    return fleet, build_optimizer(recipe, fleet)

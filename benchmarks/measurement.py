@@ -15,7 +15,7 @@ import torch
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.processes import keep_freed_memory
-from semishot.training.origin import versions
+from semishot.training.code_state import versions
 from speed_tables import table
 
 RESULTS = Path(__file__).parents[1] / "results" / "speed"

@@ -23,7 +23,7 @@ from semishot.datasets.tiered_imagenet import TABLE4, class_list, describe, prep
 from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.report.results_page import results_markdown
-from semishot.training.result_files import read_records
+from semishot.training.records import read_records
 from support.ilsvrc import write_class_tars, write_tar, write_tree
 from support.images import encoded
 from support.preparing import prepare_refusal

@@ -33,7 +33,7 @@ from semishot.sorter.predict import predict
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 from semishot.system import tensor_files
 from semishot.system.tensor_files import CHECKSUM
-from semishot.training import checkpoints
+from semishot.training import loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate
 from semishot.training.fleet_training import begin_or_resume, check_fleet
@@ -68,7 +68,7 @@ def home() -> Path:
     model, optimizer, _ = begin_or_resume(config, pool, run, CPU)
     save_model(run / "model.safetensors", config, model)
     held = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1}
-    checkpoints.save_state(run, held)
+    loop.save_state(run, held)
     labels = np.array(["a", "a", -1, "b", "b", -1, -1, -1, "c", -1, -1, -1], object)
     PrototypeClassifier().fit(rows(), labels).save(folder / "strings.safetensors")
     numbers = np.repeat([0, 1, -1], 4)
@@ -342,7 +342,7 @@ def states() -> Sequence[bytes]:
 def mend_state(data: bytes) -> bytes:
     """The digest at its end, which a zip that was packed again has lost."""
     packed_again = data.rfind(b"PK\x05\x06") == len(data) - 22
-    content = data if packed_again else data[: -checkpoints.DIGEST_BYTES]
+    content = data if packed_again else data[: -loop.DIGEST_BYTES]
     return content + hashlib.sha256(content).digest()
 
 

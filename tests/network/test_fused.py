@@ -16,11 +16,12 @@ from semishot.network.classifier import CosineHead, TurnedClassifier
 from semishot.network.encoder import ConvEncoder
 from semishot.training import loop
 from semishot.training.augment import sample_maps
-from semishot.training.chunks import images_on
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
+from semishot.training.examples import images_on
 from semishot.training.fleet_table import row_of
-from semishot.training.fleet_training import TrainingRequest, fleet_optimizer, training
+from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet
+from semishot.training.loop import build_optimizer
 from semishot.training.update import Chunk, captured_chunk, plain_chunk
 from semishot.training.validation import fixed_episodes
 
@@ -217,7 +218,7 @@ def test_a_replayed_graph_does_what_the_plain_loop_does(precision):
     for runner in (plain_chunk, captured_chunk):
         model = build_fleet(members, recipe, 1).to(CUDA).train()
         model.encoder.fused = precision == "bf16"
-        optimizer = fleet_optimizer(recipe, model)
+        optimizer = build_optimizer(recipe, model)
         extra = (whole,) if runner is captured_chunk else ()
         run = runner(model, optimizer, pool, shape, *extra)
         losses = [run(chunk)().clone() for chunk in (whole, short)]
@@ -234,7 +235,7 @@ def test_a_graph_holds_its_fleet():
     recipe = Recipe(filters=16, init_std=0.1)
     model = build_fleet((Member("masked_soft_kmeans", 0),), recipe, 1).to(CUDA).train()
     model.encoder.fused = True
-    run = captured_chunk(model, fleet_optimizer(recipe, model), pool, shape, chunk)
+    run = captured_chunk(model, build_optimizer(recipe, model), pool, shape, chunk)
     held = weakref.ref(model)
     del model
     gc.collect()
@@ -261,7 +262,7 @@ def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():
             own = pool[needed].pin_memory() if brought else None
             chunks.append(Chunk(within if brought else chosen, None, [1e-3] * 4, own))
         resident = None if brought else pool.to(CUDA)
-        run = captured_chunk(model, fleet_optimizer(recipe, model), resident, shape, chunks[0])
+        run = captured_chunk(model, build_optimizer(recipe, model), resident, shape, chunks[0])
         losses = [run(chunk)().clone() for chunk in chunks]
         found.append((*losses, model.encoder.weights[2].detach().clone()))
     for held, sent in zip(*found, strict=True):
@@ -281,7 +282,7 @@ def test_looking_between_replays_changes_nothing(tiny_pool):
     for times in (0, 2):
         model = build_fleet(members, recipe, 1).to(CUDA).train()
         model.encoder.fused = True
-        run = captured_chunk(model, fleet_optimizer(recipe, model), pool, shape, chunk)
+        run = captured_chunk(model, build_optimizer(recipe, model), pool, shape, chunk)
         first = run(chunk)().clone()
         seen = [episodes.look(model) for _ in range(times)]
         assert all(each.accuracy == seen[0].accuracy for each in seen)
@@ -355,7 +356,7 @@ def test_episodes_on_a_sphere_learn_in_a_replayed_graph_as_in_the_plain_loop():
         model = build_fleet(members, recipe, 1, 16).to(CUDA).train()
         model.encoder.fused = True
         extra = (chunk,) if runner is captured_chunk else ()
-        run = runner(model, fleet_optimizer(recipe, model), pool, shape, *extra)
+        run = runner(model, build_optimizer(recipe, model), pool, shape, *extra)
         losses = run(chunk)().clone()
         parts = model.encoder.weights[2], model.sphere.center, model.refiner.slow_threshold
         found.append((losses, *(part.detach().clone() for part in parts)))

@@ -18,11 +18,10 @@ from semishot.paper import on_workers, presets, reproduce
 from semishot.paper.jobs import Site, run_jobs
 from semishot.paper.on_workers import choose_runner, run_jobs_on_workers
 from semishot.paper.requests import TableRequest
-from semishot.training import fleet_training
+from semishot.training import fleet_training, run_folder
 from semishot.training.config import Recipe
-from semishot.workers import folder_bytes, places, ray_cluster
+from semishot.workers import Workers, places, ray_cluster
 from semishot.workers.engine import Processes
-from semishot.workers.requests import Workers
 from support import engine_works
 from support.own_methods import own_module
 from support.this_process import ThisProcess
@@ -239,11 +238,11 @@ def test_cores_are_shared_among_processes(monkeypatch):
 
 def test_files_of_a_worker_stay_in_their_folder_and_old_ones_go(tmp_path):
     folder = tmp_path / "run"
-    folder_bytes.unpack({"state.pt": b"1", "tensorboard/events.1": b"1", "log.jsonl": b""}, folder)
-    folder_bytes.unpack({"model.safetensors": b"2", "tensorboard/events.2": b"2"}, folder)
+    run_folder.unpack({"state.pt": b"1", "tensorboard/events.1": b"1", "log.jsonl": b""}, folder)
+    run_folder.unpack({"model.safetensors": b"2", "tensorboard/events.2": b"2"}, folder)
     left = {"log.jsonl": b"", "model.safetensors": b"2", "tensorboard/events.2": b"2"}
-    assert folder_bytes.pack(folder) == left
+    assert run_folder.pack(folder) == left
     for name in ("../state.pt", "/tmp/state.pt", "a/../../b"):
         with pytest.raises(InputError, match="which is outside its folder"):
-            folder_bytes.unpack({name: b"x"}, folder)
-    assert folder_bytes.pack(folder) == left
+            run_folder.unpack({name: b"x"}, folder)
+    assert run_folder.pack(folder) == left

@@ -22,7 +22,7 @@ from semishot.report.sections import tables_and_figures
 from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import load_model
-from semishot.training.log import read_log
+from semishot.training.run_folder import read_log
 from semishot.training.tensorboard import run_names
 from support.commands import refusal
 from support.fleets import fleet_config, train_fleet

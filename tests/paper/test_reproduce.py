@@ -19,7 +19,7 @@ from semishot.paper import jobs, plan, presets, published, reproduce
 from semishot.paper.jobs import Site
 from semishot.paper.requests import TableRequest
 from semishot.report import paper_tables
-from semishot.training import fleet_table, fleet_training, fleets, loop, observer
+from semishot.training import fleet_table, fleet_training, fleets, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.requests import EPISODES, FleetRequest
 
@@ -166,7 +166,7 @@ def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypa
     monkeypatch.setattr(loop, "CHUNK", 2)
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     chunks = itertools.count(1)
-    log = observer.append_log
+    log = loop.append_log
 
     def stop_in_the_eighth(*args):
         if next(chunks) == 8:  # 3 chunks for each of the first two fleets, then 2
@@ -174,14 +174,14 @@ def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypa
         return log(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(observer, "append_log", stop_in_the_eighth)
+        patch.setattr(loop, "append_log", stop_in_the_eighth)
         with pytest.raises(KeyboardInterrupt):
             table1(tiny_pool, tmp_path, splits=2)
     assert len(list(tmp_path.rglob("state.pt"))) == 1
     assert len(list(tmp_path.rglob("model.safetensors"))) == 2
 
     steps = []
-    monkeypatch.setattr(observer, "append_log", lambda folder, step, *more: steps.append(step))
+    monkeypatch.setattr(loop, "append_log", lambda folder, step, *more: steps.append(step))
     records = table1(tiny_pool, tmp_path, splits=2)
     assert steps == [4, 6]
     assert [r["episode_accuracies"] for r in records] == [

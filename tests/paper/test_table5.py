@@ -23,9 +23,9 @@ from semishot.report.render import as_markdown, shown
 from semishot.system import progress
 from semishot.training import classification
 from semishot.training.classification import ClassificationRequest
-from semishot.training.episode_streams import streams_of
+from semishot.training.examples import streams_of
+from semishot.training.records import read_records
 from semishot.training.requests import Where
-from semishot.training.result_files import read_records
 from support.records import baseline
 
 CPU = torch.device("cpu")

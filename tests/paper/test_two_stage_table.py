@@ -14,9 +14,9 @@ from semishot.paper.jobs import Site
 from semishot.paper.requests import TableRequest
 from semishot.report import other_tables, paper_tables, render
 from semishot.report.sections import tables_and_figures
-from semishot.training import pretraining
+from semishot.training import classification
 from semishot.training.fleets import load_model
-from semishot.training.result_files import publish, read_records
+from semishot.training.records import publish, read_records
 
 CPU = torch.device("cpu")
 REAL = presets.PRESETS["two-stage"]
@@ -56,7 +56,7 @@ def test_all_columns_come_from_one_training_beside_the_supervised_one(records, t
     supervised, refined = folders(tmp_path / "runs")
     assert "3way-1shot-M0-H0" in supervised.name
     assert "3way-1shot-M3-H2" in refined.name
-    classifiers = tmp_path / "runs" / tiny_pool.name / pretraining.CLASSIFIERS
+    classifiers = tmp_path / "runs" / tiny_pool.name / classification.CLASSIFIERS
     assert len(list(classifiers.glob("*.safetensors"))) == 2  # one for each split, for both fleets
     cells = {(r["model"], r["distractors"], r["unlabeled"]) for r in records}
     expected = {("supervised", 0, m) for m in (5, 10)} | {
@@ -88,7 +88,7 @@ def test_a_record_says_how_its_prototypes_were_refined_at_test(records, tmp_path
 
 
 def test_running_it_again_trains_and_measures_nothing(records, tiny_pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(pretraining, "train_classifiers", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(classification, "classifier", lambda *_: pytest.fail("it trained"))
     monkeypatch.setattr(jobs, "evaluate", lambda *_: pytest.fail("it evaluated"))
     assert table1(tiny_pool, tmp_path / "runs") == records
 
@@ -98,7 +98,7 @@ def test_other_settings_at_test_are_measured_without_training(
 ):
     other = {("cosine_kmeans", h): presets.AtTest(3, {"scale": 12.0}) for h in (0, 5)}
     monkeypatch.setitem(presets.PRESETS, "tiny", replace(TINY, at_test=other))
-    monkeypatch.setattr(pretraining, "train_classifiers", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(classification, "classifier", lambda *_: pytest.fail("it trained"))
     again = table1(tiny_pool, tmp_path / "runs", models=("cosine_kmeans",))
     assert all(r["at_test"] == {"steps": 3, "scale": 12.0} for r in again)
     _, _, others = tables_and_figures({"a": records})  # no longer by the preset

@@ -1,8 +1,6 @@
 """PRWN's walks, recomputed with plain loops, and what they do in a fleet."""
 
 import math
-import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -68,14 +66,6 @@ def test_the_loss_matches_literal_loops():
     module = refine.build("prwn", weight=0.3)
     expected = 0.3 * literal_loss(*similarities(unlabeled, prototypes))
     assert module.extra_loss(unlabeled, prototypes).item() == pytest.approx(expected)
-
-
-def test_it_is_the_loss_of_the_experiment_but_for_a_constant():
-    sys.path += [str(ROOT / "experiments"), str(ROOT / "benchmarks")]
-    experiment = import_module("second_generation.train")
-    a, between = randn(2, U, N, seed=1), randn(2, U, U, seed=2)
-    expected = experiment.walk_loss(a, between) + math.log(U)
-    assert torch.allclose(walk_loss(a, between), expected)
 
 
 def test_one_unlabeled_example_has_a_finite_loss():

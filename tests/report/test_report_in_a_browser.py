@@ -12,8 +12,8 @@ from semishot.data.episodes import EpisodeShape
 from semishot.report.page import write_report
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model
-from semishot.training.log import append_log
-from semishot.training.result_files import read_records
+from semishot.training.records import read_records
+from semishot.training.run_folder import append_log
 
 PUBLISHED = Path(__file__).parents[2] / "results"
 TABLE1 = PUBLISHED / "omniglot" / "table1-ren2018.json"

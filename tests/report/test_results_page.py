@@ -19,7 +19,7 @@ from semishot.report.other_tables import ablations_grid, ablations_section, tabl
 from semishot.report.render import shown
 from semishot.training.config import Recipe
 from semishot.training.fleets import find_model
-from semishot.training.result_files import publish, read_records
+from semishot.training.records import publish, read_records
 from support.presets import shorten
 from support.records import ablation, baseline, masks, record
 

@@ -153,7 +153,7 @@ def import_all(device: str = "cpu") -> None:
     from semishot.paper import reproduce, table5  # noqa: F401
     from semishot.report import page, results_page  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
-    from semishot.training import classification, evaluation, loop, pretraining  # noqa: F401
+    from semishot.training import classification, evaluation, loop  # noqa: F401
 
     torch.set_num_threads(1)
     if device == "cpu":  # its own imports are slow; it looks for a GPU, lost to children then

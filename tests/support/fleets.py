@@ -8,8 +8,8 @@ import torch
 
 from semishot.data.pool import ImagePool
 from semishot.network.protonet import ProtoNet
-from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig
+from semishot.training.examples import images_on
 from semishot.training.fleet_table import Row, row_of
 from semishot.training.fleet_training import TrainingRequest, train, training
 from semishot.training.fleets import build_fleet, save_model

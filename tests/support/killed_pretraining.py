@@ -7,16 +7,12 @@ import torch
 
 from semishot.data.pool import open_pool
 from semishot.system import files, locks
-from semishot.system.progress import Meter
-from semishot.training import checkpoints, chunks, classification, loop, origin, pretraining
+from semishot.training import classification, code_state, examples, loop, run_folder
 from semishot.training.classification import ClassificationRequest
 from semishot.training.config import Recipe
 from support.killing import attempt
 
-WATCHED = {
-    module.__file__
-    for module in (checkpoints, chunks, files, locks, pretraining, loop, classification)
-}
+WATCHED = {module.__file__ for module in (classification, examples, files, locks, loop, run_folder)}
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
 MOMENTS = 20
@@ -28,11 +24,11 @@ def main(pool: Path, work: Path) -> None:
 
     def pretrained(folder: Path) -> None:
         """A seed alone, and two side by side, as on a GPU."""
-        pretraining.pretrained_encoders(ClassificationRequest(opened, RECIPE, CPU), [3], folder)
+        classification.pretrained_encoders(ClassificationRequest(opened, RECIPE, CPU), [3], folder)
         pair = {seed: folder / f"{seed}.safetensors" for seed in (4, 1)}
         bug = ClassificationRequest(opened, RECIPE, CPU, scale_bug=True)
-        observer = pretraining.MeterObserver(Meter("", 1), 1)
-        for _ in pretraining.train_together(bug, pair, observer, None):
+        row = classification.row_of_classifiers(bug, list(pair))
+        for _ in classification.train_together(bug, pair, row, None):
             pass
 
     events = attempt(lambda: pretrained(work / "whole"), WATCHED)
@@ -50,7 +46,7 @@ def main(pool: Path, work: Path) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its slow imports, once
-    origin.code_state()  # and its reading of our source
-    loop.CPU_CHUNK = 2
+    code_state.code_state()  # and its reading of our source
+    loop.CHUNK = loop.CPU_CHUNK = 2
     loop.CHECKPOINT_SECONDS = 0.0
     main(Path(sys.argv[1]), Path(sys.argv[2]))

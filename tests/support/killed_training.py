@@ -13,16 +13,13 @@ import torch
 from semishot.data.pool import open_pool
 from semishot.system import files
 from semishot.training import (
-    centering,
-    checkpoints,
-    chunks,
     classification,
+    code_state,
+    examples,
     fleet_training,
-    log,
+    fleets,
     loop,
-    observer,
-    origin,
-    pretraining,
+    run_folder,
     tensorboard,
     update,
     validation,
@@ -32,20 +29,12 @@ from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from support import killing as killed
 
+OURS = (examples, files, fleet_training, fleets, loop, run_folder, update)
 WATCHED = {
-    "ours": {
-        m.__file__
-        for m in (checkpoints, chunks, files, fleet_training, observer, log, loop, update)
-    },
-    "classifiers": {
-        m.__file__
-        for m in (
-            *(pretraining, classification, centering, checkpoints, files, fleet_training),
-            *(observer, log, loop),
-        )
-    },
+    "ours": {m.__file__ for m in OURS},
+    "classifiers": {m.__file__ for m in (classification, *OURS)},
     "saving": {torch.serialization.__file__},
-    "tensorboard": {tensorboard.__file__, observer.__file__, log.__file__},
+    "tensorboard": {m.__file__ for m in (tensorboard, loop, run_folder)},
 }
 
 
@@ -57,7 +46,7 @@ def attempt(
 
     def work() -> None:
         request = TrainingRequest(config, opened, folder, cpu, 0, watched == "tensorboard")
-        for _ in training(request, chunks.images_on(opened, cpu), row):
+        for _ in training(request, examples.images_on(opened, cpu), row):
             pass
 
     return killed.attempt(work, WATCHED[watched], kill_at)
@@ -81,7 +70,7 @@ def main(pool: Path, work: Path, config: FleetConfig, watched: list[str], moment
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its slow imports, once
-    origin.code_state()  # and its reading of our source
+    code_state.code_state()  # and its reading of our source
     loop.CHUNK = loop.CPU_CHUNK = 3  # a short run with several checkpoints
     validation.SHARE = 100.0  # and as many validations
     arguments = json.loads(sys.argv[1])

@@ -16,13 +16,13 @@ from semishot.network.protonet import ProtoNet
 from semishot.system.devices import pick_device
 from semishot.training import evaluation as evaluating
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.episode_streams import streams_of
 from semishot.training.evaluation import (
     embed_classes,
     episode_accuracies,
     evaluate,
     evaluate_folder,
 )
+from semishot.training.examples import streams_of
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import train
 from semishot.training.fleets import build_fleet

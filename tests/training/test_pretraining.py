@@ -1,11 +1,8 @@
 """Pre-training: the labeled split alone, plain PyTorch's updates, and a killed one ends the same."""
 
-import io
 import math
-import os
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +15,11 @@ from semishot.data.pool import ImageClass, ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
-from semishot.system.progress import Meter
-from semishot.training import batches, classification, loop, pretraining
-from semishot.training.chunks import images_on
+from semishot.training import classification, loop
 from semishot.training.classification import ClassificationRequest
 from semishot.training.config import Recipe
+from semishot.training.examples import images_on
+from semishot.training.fleet_table import Row
 
 CPU = torch.device("cpu")
 SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
@@ -31,24 +28,15 @@ SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
 def encoders(
     pool: ImagePool, recipe: Recipe, seeds: list[int], runs: Path, scale_bug: bool = False
 ) -> list[ConvEncoder]:
-    return pretraining.pretrained_encoders(
+    return classification.pretrained_encoders(
         ClassificationRequest(pool, recipe, CPU, scale_bug), seeds, runs
     )
-
-
-def result_of(training):
-    """What a generator returns."""
-    while True:
-        try:
-            next(training)
-        except StopIteration as end:
-            return end.value
 
 
 def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
     classes = tiny_pool.of_split("train")
     split = labeled_split(classes, 0.1, seed=3)
-    images, labels = batches.labeled_images(split)
+    images, labels = classification.labeled_images(split)
     assert len(images) == len(labels) == 2 * len(classes)
     for image, label in zip(images, labels, strict=True):
         owner = classes[label]
@@ -59,13 +47,15 @@ def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
 
 def test_every_epoch_takes_every_image_once_and_the_next_in_another_order():
     images = 230  # no multiple of the batch: an update may end one epoch and begin the next
-    steps = range(3 * images // batches.BATCH)
-    taken = np.concatenate([batches.batch_places(images, 5, step, batches.BATCH) for step in steps])
+    steps = range(3 * images // classification.BATCH)
+    taken = np.concatenate(
+        [classification.batch_indices(images, 5, step, classification.BATCH) for step in steps]
+    )
     first, second = taken[:images], taken[images : 2 * images]
     assert sorted(first) == sorted(second) == list(range(images))
     assert not np.array_equal(first, second)
-    other = batches.batch_places(images, 6, 0, batches.BATCH)
-    assert not np.array_equal(other, taken[: batches.BATCH])
+    other = classification.batch_indices(images, 6, 0, classification.BATCH)
+    assert not np.array_equal(other, taken[: classification.BATCH])
 
 
 def reference(pool, seed, updates, scale):
@@ -87,11 +77,11 @@ def reference(pool, seed, updates, scale):
     rest = [p for p in [*encoder.parameters(), *head.parameters()] if p.ndim != 4]
     groups = [{"params": convs, "weight_decay": SMALL.weight_decay}, {"params": rest}]
     optimizer = torch.optim.Adam(groups, lr=1e-3)
-    images, labels = batches.labeled_images(labeled_split(classes, 0.1, seed))
+    images, labels = classification.labeled_images(labeled_split(classes, 0.1, seed))
     for step in range(updates):
         for group in optimizer.param_groups:
             group["lr"] = 1e-3 if step < 2 else 5e-4
-        place = batches.batch_places(len(images), seed, step, batches.BATCH)
+        place = classification.batch_indices(len(images), seed, step, classification.BATCH)
         pixels = torch.from_numpy(pool.images[images[place]]).float() / scale
         optimizer.zero_grad()
         truth = torch.from_numpy(labels[place])
@@ -104,47 +94,30 @@ def reference(pool, seed, updates, scale):
 def test_updates_are_plain_pytorchs_and_the_bug_is_in_the_scale_of_the_pixels(
     tiny_pool, tmp_path, scale_bug, scale
 ):
-    observer = pretraining.MeterObserver(Meter("", 1), 1)
-    training = pretraining.train_classifiers(
-        ClassificationRequest(tiny_pool, SMALL, CPU, scale_bug), [4, 1], tmp_path, observer, None
-    )
-    fleet = result_of(training)
-    for run, seed in enumerate([4, 1]):
+    files = {seed: tmp_path / f"{seed}.safetensors" for seed in (4, 1)}
+    request = ClassificationRequest(tiny_pool, SMALL, CPU, scale_bug)
+    row = classification.row_of_classifiers(request, [4, 1])
+    assert len(list(classification.train_together(request, files, row, None))) > 0
+    for seed, file in files.items():
+        trained = classification.load_encoder(request, file)
         alone = reference(tiny_pool, seed, SMALL.updates, scale)
         for block in range(4):
-            assert torch.allclose(fleet.weights[block][run], alone[4 * block].weight, atol=2e-4)
-            mean, _ = fleet.moving_averages(block)
+            assert torch.allclose(trained.weights[block][0], alone[4 * block].weight, atol=2e-4)
+            mean, _ = trained.moving_averages(block)
             expected = alone[4 * block + 1].running_mean
-            assert torch.allclose(mean[run], expected, rtol=2e-2, atol=2e-3 * scale**-0.5 * 255)
-
-
-@pytest.mark.thorough
-def test_a_few_hundred_updates_learn_features_that_random_weights_lack(tiny_pool, tmp_path):
-    recipe = replace(SMALL, updates=150, filters=8, halvings=(), labeled_fraction=0.5)
-    (trained,) = encoders(tiny_pool, recipe, [0], tmp_path)
-    random = classification.untrained(tiny_pool, recipe, [0])
-    classes = tiny_pool.of_split("test")
-
-    def spread(encoder):
-        """How far apart classes lie, over how far apart the images of a class lie."""
-        images = [torch.tensor(tiny_pool.images[c.start : c.start + c.count]) for c in classes]
-        with torch.no_grad():
-            points = torch.stack([encoder(i[None])[0] for i in images])  # (C, 20, D)
-        return (points.mean(1).var(0).sum() / points.var(1).mean(0).sum()).item()
-
-    assert spread(trained) > 1.5 * spread(random)
+            assert torch.allclose(mean[0], expected, rtol=2e-2, atol=2e-3 * scale**-0.5 * 255)
 
 
 def test_trained_classifiers_are_found_again(tiny_pool, tmp_path, monkeypatch):
     first = encoders(tiny_pool, SMALL, [0, 1], tmp_path)
     asked = []
-    real = pretraining.train_classifiers
+    real = classification.classifier
 
-    def counted(request, seeds, *rest):
+    def counted(request, seeds):
         asked.extend(seeds)
-        return real(request, seeds, *rest)
+        return real(request, seeds)
 
-    monkeypatch.setattr(pretraining, "train_classifiers", counted)
+    monkeypatch.setattr(classification, "classifier", counted)
     again = encoders(tiny_pool, SMALL, [0, 1, 2], tmp_path)
     assert asked == [2]
     for a, b in zip(first, again, strict=False):
@@ -176,21 +149,19 @@ def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
 
 LONGER = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
 SEEDS = (4, 1)
-IMAGES = len(SEEDS) * batches.BATCH
-"""Of an update."""
 
 
-class DisturbedMeter(Meter):
+class DisturbedRow(Row):
     """Does something once, as soon as so many updates are done."""
 
     def __init__(self, updates: int, disturb) -> None:
-        super().__init__("", LONGER.updates * IMAGES)
-        self.updates, self.disturb, self.disturbed = updates, disturb, False
+        super().__init__("disturbed", LONGER.updates, 1)
+        self.until, self.disturb = updates, disturb
 
-    def advance(self, amount: int = 1, note: str = "") -> None:
-        super().advance(amount, note)
-        if not self.disturbed and self.done >= self.updates * IMAGES:
-            self.disturbed = True
+    def advance(self, updates: int, loss: float) -> None:
+        super().advance(updates, loss)
+        if self.done >= self.until:
+            self.until = math.inf
             self.disturb()
 
 
@@ -198,15 +169,14 @@ def ctrl_c() -> None:
     raise KeyboardInterrupt
 
 
-def pretrain(pool: ImagePool, folder: Path, meter: Meter | None = None) -> Meter:
+def pretrain(pool: ImagePool, folder: Path, row: Row | None = None) -> Row:
     """Two seeds side by side, as on a GPU."""
-    meter = meter or Meter("", LONGER.updates * IMAGES)
+    row = row or Row("", LONGER.updates, 1)
     files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
-    observer = pretraining.MeterObserver(meter, IMAGES)
     request = ClassificationRequest(pool, LONGER, CPU)
-    for _ in pretraining.train_together(request, files, observer, images_on(pool, CPU)):
+    for _ in classification.train_together(request, files, row, images_on(pool, CPU)):
         pass
-    return meter
+    return row
 
 
 def left(folder: Path) -> dict[str, bytes]:
@@ -218,7 +188,7 @@ def left(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def often(monkeypatch):
     """A checkpoint every other update."""
-    monkeypatch.setattr(loop, "CPU_CHUNK", 2)
+    monkeypatch.setattr(loop, "CHUNK", 2)
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
 
 
@@ -235,7 +205,7 @@ def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tmp_path):
     """SIGKILL at moments spread over all our calls; then repeatedly."""
-    script = Path(__file__).parents[1] / "support" / "killed_pretraining.py"
+    script = Path(__file__).parents[1] / "support" / "killed_classification.py"
     found = subprocess.run(
         [sys.executable, str(script), str(tiny_root / "glyphs"), str(tmp_path)],
         check=True,
@@ -256,35 +226,14 @@ def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
     whole, tiny_pool, tmp_path, updates, kept
 ):
     with pytest.raises(KeyboardInterrupt):
-        pretrain(tiny_pool, tmp_path, DisturbedMeter(updates, ctrl_c))
+        pretrain(tiny_pool, tmp_path, DisturbedRow(updates, ctrl_c))
     assert not list(tmp_path.glob("*.safetensors"))
     assert not list(tmp_path.glob(".*"))  # the lock is given back
-    meter = pretrain(tiny_pool, tmp_path)
-    assert (meter.skipped, meter.done) == (kept * IMAGES, meter.total)
+    row = pretrain(tiny_pool, tmp_path)
+    assert (row.skipped, row.done) == (kept, row.updates)
     assert left(tmp_path) == whole
     again = pretrain(tiny_pool, tmp_path)
-    assert again.skipped == again.done == again.total
-
-
-@pytest.mark.usefixtures("often")
-@pytest.mark.parametrize(
-    ("names", "kept", "said"),
-    [
-        (["state.pt"], 2, "its checksum differs; continuing from state.before.pt"),
-        (["state.pt", "state.before.pt"], 0, "its checksum differs; training from the start"),
-    ],
-)
-def test_a_damaged_checkpoint_gives_way(whole, tiny_pool, tmp_path, capsys, names, kept, said):
-    with pytest.raises(KeyboardInterrupt):
-        pretrain(tiny_pool, tmp_path, DisturbedMeter(5, ctrl_c))
-    (folder,) = tmp_path.iterdir()
-    for name in names:
-        content = bytearray((folder / name).read_bytes())
-        content[500] ^= 1
-        (folder / name).write_bytes(content)
-    assert pretrain(tiny_pool, tmp_path).skipped == kept * IMAGES
-    assert said in capsys.readouterr().err
-    assert left(tmp_path) == whole
+    assert again.skipped == again.done == again.updates
 
 
 @pytest.mark.usefixtures("often")
@@ -305,46 +254,12 @@ def test_a_finished_one_is_tidied_up_after_a_kill_and_else_not_written(tiny_pool
     before = path.parent.stat()
     encoders(tiny_pool, SMALL, [0], tmp_path)
     assert path.parent.stat().st_mtime_ns == before.st_mtime_ns
-    folder = pretraining.checkpoint_folder([path])
+    folder = classification.checkpoint_folder([path])
     folder.mkdir()
     (folder / ".state.pt.1.tmp").write_bytes(b"half")
     encoders(tiny_pool, SMALL, [0], tmp_path)
     assert not folder.exists()
     assert left(tmp_path) == finished
-
-
-class Awaited(io.StringIO):
-    """Tells another thread when a text was written."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.text, self.heard = text, threading.Event()
-
-    def write(self, text: str) -> int:
-        count = super().write(text)
-        if self.text in self.getvalue():
-            self.heard.set()
-        return count
-
-
-def test_of_two_at_once_one_waits_says_for_whom_and_trains_nothing(
-    whole, tiny_pool, tmp_path, monkeypatch
-):
-    said = Awaited(f"waiting for process {os.getpid()}")
-    monkeypatch.setattr(sys, "stderr", said)
-    waited = []
-    second = threading.Thread(
-        target=lambda: waited.append(pretrain(tiny_pool, tmp_path)), daemon=True
-    )
-
-    def begin_second() -> None:
-        second.start()
-        assert said.heard.wait(60)
-
-    pretrain(tiny_pool, tmp_path, DisturbedMeter(2, begin_second))
-    second.join(60)
-    assert waited[0].skipped == waited[0].total
-    assert left(tmp_path) == whole
 
 
 @pytest.mark.usefixtures("often")
@@ -364,19 +279,10 @@ def test_a_diverging_one_names_the_seed_and_keeps_its_last_good_checkpoint(
             built[0].bias[1] = number
 
     with pytest.raises(InputError) as caught:
-        pretrain(tiny_pool, tmp_path, DisturbedMeter(updates, ruin))
+        pretrain(tiny_pool, tmp_path, DisturbedRow(updates, ruin))
     (folder,) = tmp_path.iterdir()
     assert "the numbers of split seed 1 are no longer finite" in str(caught.value)
     assert str(folder) in str(caught.value)
     assert "lower learning rate than 0.001" in str(caught.value)
-    assert pretrain(tiny_pool, tmp_path).skipped == (updates - 1) // 2 * 2 * IMAGES
+    assert pretrain(tiny_pool, tmp_path).skipped == (updates - 1) // 2 * 2
     assert left(tmp_path) == whole
-
-
-def test_a_learning_rate_that_is_too_high_ends_in_one_line(tiny_pool, tmp_path):
-    """Nothing spoiled by hand."""
-    recipe = replace(SMALL, learning_rate=1e30)
-    with pytest.raises(InputError, match="training diverged before update 3") as caught:
-        encoders(tiny_pool, recipe, [0], tmp_path)
-    assert "\n" not in str(caught.value)
-    assert left(tmp_path) == {}

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
@@ -24,7 +23,7 @@ from semishot.training import validation
 from semishot.training.config import Member, Recipe
 from semishot.training.fleet_training import TrainingRequest
 from semishot.training.fleets import load_model
-from semishot.training.log import read_log
+from semishot.training.run_folder import read_log
 from semishot.training.validation import fixed_episodes
 from support.fleets import CPU, fleet_config, interrupt, watch
 
@@ -70,12 +69,6 @@ def shown(folder: Path) -> dict[str, dict]:
         },
         "images": {t: [(e.step, e.encoded_image_string) for e in found.Images(t)] for t in images},
     }
-
-
-def times(folder: Path) -> dict[int, float]:
-    """When the learning rate of each step was first written."""
-    found = EventAccumulator(str(folder / "tensorboard")).Reload()
-    return {e.step: e.wall_time for e in found.Scalars("learning_rate")}
 
 
 @pytest.fixture(scope="module")
@@ -170,52 +163,25 @@ def test_training_is_bit_identical_with_and_without_an_event_file(whole, tiny_po
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 
-def check_one_file_without_doubles(folder: Path) -> None:
-    (path,) = (folder / "tensorboard").iterdir()
-    places = [
-        (value.tag, event.step)
-        for event in LegacyEventFileLoader(str(path)).Load()
-        for value in event.summary.value
-    ]
-    assert len(places) == len(set(places))
-
-
 @pytest.mark.parametrize("stop", [4, 12, 20])
 def test_a_resumed_training_shows_what_an_undisturbed_one_does(whole, tiny_pool, tmp_path, stop):
     """Stopped before a line of the log, the checkpoint at the line before; then again, then let go."""
     interrupt(request(tiny_pool, tmp_path), stop)
-    before = times(tmp_path) if stop > 4 else {}
     interrupt(request(tiny_pool, tmp_path), stop)
     watch(request(tiny_pool, tmp_path))
     assert shown(tmp_path) == shown(whole)
-    check_one_file_without_doubles(tmp_path)
-    assert {step: times(tmp_path)[step] for step in before} == before
 
 
 def test_points_after_the_checkpoint_are_forgotten(whole, tiny_pool, tmp_path, monkeypatch):
     """Killed between a line and its checkpoint: the event file is ahead, by numbers made up here."""
     interrupt(request(tiny_pool, tmp_path), 12)
     ahead = {"step": 12, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
-    with (tmp_path / "log.jsonl").open("a") as log:
-        log.write(json.dumps(ahead) + "\n")
-    tensorboard_module.EventFile(tmp_path, fleet(tiny_pool), 12).close()
+    events = tensorboard_module.EventFile(tmp_path, fleet(tiny_pool), 8)
+    events.add_line(ahead)
+    events.close()
     assert shown(tmp_path)["scalars"]["learning_rate"][-1] == (12, 7.0)
     watch(request(tiny_pool, tmp_path))
     assert shown(tmp_path) == shown(whole)
-
-
-def test_killed_before_the_file_before_is_gone(whole, tiny_pool, tmp_path, monkeypatch):
-    """Two files beside each other show what either does, and are one after the next start."""
-    interrupt(request(tiny_pool, tmp_path), 12)
-    before = shown(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda path: None)
-        tensorboard_module.EventFile(tmp_path, fleet(tiny_pool), 8).close()
-    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
-    assert shown(tmp_path) == before
-    watch(request(tiny_pool, tmp_path))
-    assert shown(tmp_path) == shown(whole)
-    check_one_file_without_doubles(tmp_path)
 
 
 @pytest.mark.parametrize("stop", [12, 0], ids=["halfway", "when it was finished"])
@@ -235,7 +201,6 @@ def test_a_finished_training_keeps_its_pictures(whole, tiny_pool):
     before = shown(whole)
     watch(request(tiny_pool, whole))
     assert shown(whole) == before
-    check_one_file_without_doubles(whole)
 
 
 @pytest.mark.slow
@@ -257,7 +222,6 @@ def test_killed_at_any_moment_and_restarted_it_shows_the_same(tiny_root, tiny_po
     assert len(folders) >= 10
     for folder in folders:
         assert shown(folder) == shown(tmp_path / "whole-tensorboard"), folder.name
-        check_one_file_without_doubles(folder)
 
 
 COMMANDS = {

@@ -14,18 +14,22 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
-from semishot.training import loop, pretraining
-from semishot.training.centering import center
-from semishot.training.chunks import episode_maps, images_on, training_episodes
+from semishot.training import classification, loop
 from semishot.training.classification import ClassificationRequest, labeled_batches
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
+from semishot.training.examples import episode_maps, images_on, training_episodes
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, begin_or_resume, training
-from semishot.training.fleets import load_model
-from semishot.training.log import read_log
+from semishot.training.fleets import center, load_model
 from semishot.training.loop import Event
-from semishot.training.origin import TRAINING_FILE, Session, read_sessions
-from semishot.workers.folder_bytes import pack, unpack
+from semishot.training.run_folder import (
+    TRAINING_FILE,
+    TrainingSession,
+    pack,
+    read_log,
+    read_sessions,
+    unpack,
+)
 from support.fleets import CPU, StoppingRow, fleet_config, train_fleet
 
 FEW = 4
@@ -83,28 +87,28 @@ def test_a_run_folder_holds_its_classifiers_too(whole, tiny_pool):
 
 def test_the_sessions_of_both_stages_are_written_down(whole):
     first, second = read_sessions(whole / TRAINING_FILE)
-    for path in (whole / pretraining.CLASSIFIERS).glob("*.json"):
+    for path in (whole / classification.CLASSIFIERS).glob("*.json"):
         assert read_sessions(path) == [first]
     assert first["date"] <= second["date"]
 
 
-def of_classifiers(folder: Path) -> Session:
+def of_classifiers(folder: Path) -> TrainingSession:
     """The session in which the classifiers of a run folder were trained."""
-    (session,) = read_sessions(next((folder / pretraining.CLASSIFIERS).glob("*.json")))
+    (session,) = read_sessions(next((folder / classification.CLASSIFIERS).glob("*.json")))
     return session
 
 
 def test_killed_right_after_a_checkpoint_no_session_is_lost(tiny_pool, tmp_path):
     request = TrainingRequest(two_stages(tiny_pool), tiny_pool, tmp_path, CPU, checkpoint_seconds=0)
-    save = loop.save_checkpoint
+    save = loop.save_state
 
-    def killed_after(learner, step):
-        save(learner, step)
-        if learner.folder == tmp_path:
+    def killed_after(folder, state):
+        save(folder, state)
+        if folder == tmp_path:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "save_checkpoint", killed_after)
+        patch.setattr(loop, "save_state", killed_after)
         list(training(request, images_on(tiny_pool, CPU), row_of(request.config)))
     list(training(request, images_on(tiny_pool, CPU), row_of(request.config)))
     sessions = read_sessions(tmp_path / TRAINING_FILE)
@@ -172,13 +176,13 @@ def test_classifiers_are_shared_and_each_seed_is_trained_once(
     whole, tiny_pool, tmp_path, monkeypatch
 ):
     asked = []
-    real = pretraining.train_classifiers
+    real = classification.classifier
 
-    def counted(request, seeds, *rest):
+    def counted(request, seeds):
         asked.append(seeds)
-        return (yield from real(request, seeds, *rest))
+        return real(request, seeds)
 
-    monkeypatch.setattr(pretraining, "train_classifiers", counted)
+    monkeypatch.setattr(classification, "classifier", counted)
     both = two_stages(tiny_pool, members=(*MEMBERS, Member("oslo", 5), Member("prwn", 2)))
     shared = tmp_path / "classifiers"
     for config in (two_stages(tiny_pool), both):
@@ -377,7 +381,7 @@ def test_both_stages_survive_json_and_older_recipes_have_the_fields_they_had(tin
     assert "first" not in Recipe().as_dict()
     assert "sphere" not in Recipe().as_dict()
     wrong = config.to_json().replace('"batch": 6', '"batch": "6"')
-    with pytest.raises(InputError, match="recipe.first.batch must be an integer, not '6'"):
+    with pytest.raises(InputError, match="recipe.first.batch: expected `int`, got `str`"):
         FleetConfig.from_json(wrong)
 
 

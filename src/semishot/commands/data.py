@@ -80,7 +80,7 @@ def examine(root: Path | None) -> dict[str, str]:
     from semishot import datasets
     from semishot.data.pool import data_root
     from semishot.system.devices import device_names
-    from semishot.training.origin import versions
+    from semishot.training.code_state import versions
 
     return {
         **versions(),

@@ -11,7 +11,7 @@ from semishot.commands.train import tell_of_changed
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
 from semishot.system.devices import DataRoot
 from semishot.training.requests import Where
-from semishot.workers.requests import Workers
+from semishot.workers import Workers
 
 if TYPE_CHECKING:
     from semishot.training.records import Record
@@ -131,7 +131,7 @@ def hand_out(
 ) -> None:
     """Print the text, add the records to `file` in each folder, and write the report of all runs."""
     from semishot.report.page import report_on_runs
-    from semishot.training.result_files import publish
+    from semishot.training.records import publish
 
     tell_of_changed((r["model"], r["training"]["date"]) for r in records if "training" in r)
     print(text)

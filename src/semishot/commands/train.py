@@ -28,7 +28,7 @@ def train(
 ) -> None:
     """Train a fleet: one method, one run per split seed, side by side. Prints the run folder."""
     from semishot.paper.reproduce import train_fleet
-    from semishot.training.origin import TRAINING_FILE, read_sessions
+    from semishot.training.run_folder import TRAINING_FILE, read_sessions
 
     folder = train_fleet(request, where, output.out, output.tensorboard)
     if ":" in request.model:
@@ -72,7 +72,7 @@ def pick(
 
 def tell_of_changed(trained: Iterable[tuple[str, str]]) -> None:
     """For pairs of a method and the date of its training: runs that exist are not trained again."""
-    from semishot.training.origin import saved_after
+    from semishot.training.code_state import saved_after
 
     first: dict[str, str] = {}
     for method, date in trained:

@@ -15,7 +15,7 @@ from semishot.paper.requests import AblationRequest
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
 from semishot.training.records import AblationRecord, Record, ablation_record
 from semishot.training.requests import Where
-from semishot.workers.requests import THIS_PROCESS, Workers
+from semishot.workers import THIS_PROCESS, Workers
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ from semishot.paper.plan import Job, configs_of, run_folder
 from semishot.system.devices import device_name
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
-from semishot.training.checkpoints import LOCK_FILE
-from semishot.training.chunks import images_on
+from semishot.training.classification import CLASSIFIERS
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
 from semishot.training.evaluation import evaluate, origin_of
+from semishot.training.examples import images_on
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
 from semishot.training.fleets import load_model
 from semishot.training.loop import Event
-from semishot.training.pretraining import CLASSIFIERS
 from semishot.training.records import Measurement, Record, accuracy_records, records_so_far
 from semishot.training.requests import EPISODES
+from semishot.training.run_folder import LOCK_FILE
 from semishot.training.tensorboard import announce
 
 DONE = object()

@@ -25,13 +25,13 @@ from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
 from semishot.system.devices import device_name, pick_device
-from semishot.training.episode_streams import EpisodeStreams, streams_of
 from semishot.training.evaluation import (
     embed_classes,
     episode_accuracies,
     open_fleet,
     origin_of,
 )
+from semishot.training.examples import EpisodeStreams, streams_of
 from semishot.training.fleet_training import check_fleet
 from semishot.training.fleets import find_model
 from semishot.training.records import MaskRecord, Measurement, accuracy_records, mask_record

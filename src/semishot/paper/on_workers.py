@@ -34,19 +34,18 @@ from semishot.paper.plan import Job, configs_of
 from semishot.system import provenance
 from semishot.system.devices import pick_device
 from semishot.system.locks import Lock
-from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE
-from semishot.training.chunks import images_on
 from semishot.training.config import FleetConfig
+from semishot.training.examples import images_on
 from semishot.training.fleet_table import Row, fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import load_model
 from semishot.training.loop import Event
 from semishot.training.records import Record, records_so_far
+from semishot.training.run_folder import LOCK_FILE, MODEL_FILE, Files, pack, unpack
 from semishot.training.tensorboard import announce
+from semishot.workers import Workers
 from semishot.workers.engine import Array, Task, run
-from semishot.workers.folder_bytes import Files, pack, unpack
 from semishot.workers.places import OpenPlace, place_of
-from semishot.workers.requests import Workers
 
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint of 30 runs is 40 MB, and there may be many workers."""

@@ -13,7 +13,6 @@ from semishot.errors import InputError
 from semishot.paper import presets, published
 from semishot.paper.presets import AtTest
 from semishot.paper.requests import TableRequest
-from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import (
     SEMI_SUPERVISED_INFERENCE,
     SUPERVISED,
@@ -22,6 +21,7 @@ from semishot.training.config import (
     read_config,
 )
 from semishot.training.requests import FleetRequest
+from semishot.training.run_folder import MODEL_FILE
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from semishot.paper.on_workers import choose_runner
 from semishot.paper.plan import Job, chosen_rows, fleet_config, run_folder, table_jobs
 from semishot.paper.requests import TableRequest
 from semishot.system.devices import pick_device
-from semishot.training.checkpoints import MODEL_FILE
-from semishot.training.chunks import images_on
+from semishot.training.examples import images_on
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.records import Record
 from semishot.training.requests import FleetRequest, Where
+from semishot.training.run_folder import MODEL_FILE
 from semishot.training.tensorboard import announce
-from semishot.workers.requests import THIS_PROCESS, Workers
+from semishot.workers import THIS_PROCESS, Workers
 
 
 def train_fleet(

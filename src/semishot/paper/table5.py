@@ -34,12 +34,11 @@ from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.system.progress import meter
-from semishot.training import classification, pretraining
-from semishot.training.batches import BATCH
-from semishot.training.classification import ClassificationRequest
-from semishot.training.episode_streams import EpisodeStreams, streams_of
+from semishot.training import classification
+from semishot.training.classification import BATCH, ClassificationRequest
+from semishot.training.code_state import data_state
 from semishot.training.evaluation import embed_classes
-from semishot.training.origin import data_state
+from semishot.training.examples import EpisodeStreams, streams_of
 from semishot.training.records import (
     Baseline,
     BaselineRecord,
@@ -99,7 +98,7 @@ def measured(
 ) -> Iterator[list[BaselineRecord]]:
     """The records of each split. All encoders are pre-trained before the first test: on a GPU, together."""
     if kind.name == "pretrained":
-        pretraining.pretrained_encoders(kind.training, seeds, runs)
+        classification.pretrained_encoders(kind.training, seeds, runs)
     seen: Tensor | None = None
     episodes = len(seeds) * len(tests) * len(CLASSIFIERS) * EPISODES
     with meter(f"testing {FEATURES[kind.name]}", episodes, "episodes") as progress:
@@ -139,7 +138,7 @@ def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -
     elif kind.name == "random":
         encoder = classification.untrained(pool, kind.training.recipe, [seed]).to(device)
     else:
-        (encoder,) = pretraining.pretrained_encoders(kind.training, [seed], runs)
+        (encoder,) = classification.pretrained_encoders(kind.training, [seed], runs)
     return embed_classes(ProtoNet(encoder), pool, images)[0]
 
 
@@ -150,7 +149,7 @@ def baseline_records(
     found, training, (seed,) = [], kind.training, stream.seeds
     trained = {}
     if kind.name == "pretrained":
-        trained = pretraining.training_of_encoder(training, seed, runs)
+        trained = classification.training_of_encoder(training, seed, runs)
     for classifier in CLASSIFIERS:
         begun = time.monotonic()
         rate = ADAM_RATE[kind.name]

@@ -20,8 +20,8 @@ from semishot.network.protonet import ProtoNet, support_labels, take_run
 from semishot.paper.published import title
 from semishot.paper.requests import EpisodeRequest
 from semishot.prototypes import class_log_probs, class_prototypes
-from semishot.training.episode_streams import streams_of
 from semishot.training.evaluation import open_fleet
+from semishot.training.examples import streams_of
 from semishot.training.fleets import find_model
 
 PIXELS = "pixels"

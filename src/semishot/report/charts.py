@@ -11,7 +11,7 @@ import numpy as np
 from semishot.errors import InputError
 from semishot.paper import published
 from semishot.training.config import read_config
-from semishot.training.log import read_log
+from semishot.training.run_folder import read_log
 
 MOST_POINTS = 200
 """Of a learning curve."""

@@ -20,9 +20,14 @@ from semishot.report.provenance import (
 from semishot.report.section import Grid, GridCell, Number, Section
 from semishot.report.statistics import chance, paired, unbiased
 from semishot.training.config import Recipe
-from semishot.training.recipe_choices import Choice
-from semishot.training.records import AblationRecord, AccuracyRecord, BaselineRecord, Record
-from semishot.training.result_files import SETTINGS
+from semishot.training.records import (
+    SETTINGS,
+    AblationRecord,
+    AccuracyRecord,
+    BaselineRecord,
+    Choice,
+    Record,
+)
 
 # Table 5
 

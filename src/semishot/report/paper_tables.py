@@ -31,8 +31,8 @@ from semishot.report.statistics import (
     unbiased,
     z_score,
 )
+from semishot.training.code_state import PARTIAL
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED
-from semishot.training.origin import PARTIAL
 from semishot.training.records import Record
 
 NOT_THE_TABLE = (

@@ -17,7 +17,7 @@ from semishot.report.render import as_markdown, grid_as_markdown, write_figure
 from semishot.report.section import Section
 from semishot.report.sections import make_sections, read_results, table_of
 from semishot.system.files import read_text, reading, write_whole
-from semishot.training.result_files import read_records
+from semishot.training.records import read_records
 
 LEAD = """# Results
 

@@ -19,9 +19,15 @@ from semishot.report.provenance import image_order
 from semishot.report.section import Section
 from semishot.system.files import reading, real_path
 from semishot.training.config import NOT_REFINED, SEMI_SUPERVISED_INFERENCE, SUPERVISED
-from semishot.training.recipe_choices import Choice, as_choice
-from semishot.training.records import AccuracyRecord, Record, as_records
-from semishot.training.result_files import identity, read_result_file
+from semishot.training.records import (
+    AccuracyRecord,
+    Choice,
+    Record,
+    as_choice,
+    as_records,
+    identity,
+    read_result_file,
+)
 
 NOT_RESULTS = {"benchmark", "sessions"}
 """Fields of files that lie beside results: of the speed, and of who trained a run or a classifier."""

@@ -29,8 +29,8 @@ from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder, s
 from semishot.sorter.encoders.runtimes import Batches, Runtime, open_runtime
 from semishot.sorter.listing import Item
 from semishot.system.progress import Meter
+from semishot.training.run_folder import Files, pack, unpack
 from semishot.workers.engine import Array, Task, run
-from semishot.workers.folder_bytes import Files, pack, unpack
 from semishot.workers.places import OpenPlace
 
 MOST_IMAGES, MOST_BYTES = 256, 32 * 2**20

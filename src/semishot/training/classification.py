@@ -1,18 +1,24 @@
-"""An encoder with a head learns to classify all training classes (Appendix C, "CNN pre").
+"""Encoders that learn to classify the training classes first (Appendix C, "CNN pre").
 
+Table 5 needs their features, and a fleet may start from them. Each is trained once and kept in a file.
 Letters: R runs, E updates, B images of a batch, I labeled images.
 """
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from semishot.data.pool import ImagePool
-from semishot.data.splits import labeled_split
+from semishot.data.pool import ImagePool, Indices
+from semishot.data.splits import ClassImages, labeled_split, random_words, uniforms
 from semishot.errors import InputError
 from semishot.network.classifier import (
     QUARTERS,
@@ -22,41 +28,35 @@ from semishot.network.classifier import (
     TurnedClassifier,
 )
 from semishot.network.encoder import ConvEncoder, embedding_features
-from semishot.system.devices import device_name
-from semishot.training import loop
+from semishot.system.files import write_json
+from semishot.system.locks import Lock
+from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training.augment import compose, quarter_turns
-from semishot.training.batches import BATCH, batch_places, labeled_images
-from semishot.training.chunks import (
-    Draw,
-    Drawn,
-    Pace,
-    changes_images,
-    draw_chunks,
-    image_maps,
-    updates_that_fit,
-)
 from semishot.training.config import Classification, Recipe
-from semishot.training.loop import Event
-from semishot.training.origin import Sessions
-from semishot.training.update import (
-    Chunk,
-    RunChunk,
-    can_fuse,
-    chunk_runner,
-    deterministic_cudnn,
-    plain_chunk,
+from semishot.training.examples import Draw, changes_images, image_maps, images_on
+from semishot.training.fleet_table import Row, fleet_table
+from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
+from semishot.training.run_folder import (
+    LOCK_FILE,
+    TRAINING_FILE,
+    Training,
+    TrainingSession,
+    read_sessions,
+    training_of,
 )
+from semishot.training.update import Chunk
 
-AUTHORS_RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
+BATCH = 100
 """Of the linear classifiers of Table 5, as in the authors' code; the paper does not specify it."""
+AUTHORS_RECIPE = Recipe(updates=4_000, halvings=(2_000, 2_500, 3_000, 3_500))
+"""Likewise."""
+CLASSIFIERS = "pretrained-classifiers"
+"""The folder of the encoders, beside the run folders of a data set."""
 
 
 @dataclass(frozen=True)
 class ClassificationRequest:
-    """Train encoders to classify the training classes of this pool, by this recipe, on this device.
-
-    Which split seeds, and where to keep them, is said apart: their files are named after these settings.
-    """
+    """Train encoders to classify the training classes of this pool, by this recipe, on this device."""
 
     pool: ImagePool
     recipe: Recipe
@@ -75,9 +75,93 @@ class ClassificationRequest:
         return BATCH if self.first is None else self.first.batch
 
     @property
-    def images(self) -> int:
-        """Images of an update and run, with turned copies."""
-        return self.batch if self.first is None else self.batch * self.first.copies
+    def copies(self) -> int:
+        """How many times each of them is seen in an update."""
+        return 1 if self.first is None else self.first.copies
+
+
+def pretrained_encoders(
+    request: ClassificationRequest, seeds: Sequence[int], runs: Path
+) -> list[ConvEncoder]:
+    """One encoder per split seed, read from the files below `runs`, or trained now and saved there."""
+    folder = runs / request.pool.name / CLASSIFIERS
+    files = {seed: file_of(request, seed, folder) for seed in seeds}
+    together = max(1, len(seeds)) if request.device.type == "cuda" else 1
+    groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
+    groups = [group for group in groups if _unfinished([files[seed] for seed in group])]
+    rows = [row_of_classifiers(request, group) for group in groups]
+    images = images_on(request.pool, request.device) if groups else None
+    with fleet_table(rows) as shown:
+        for group, row in zip(groups, rows, strict=True):
+            for _ in train_together(request, {seed: files[seed] for seed in group}, row, images):
+                shown.tell()
+    return [load_encoder(request, files[seed]) for seed in seeds]
+
+
+def row_of_classifiers(request: ClassificationRequest, seeds: Sequence[int]) -> Row:
+    who = f"split seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} split seeds"
+    images = len(seeds) * request.batch * request.copies
+    return Row(f"pre-training, {who}", request.recipe.updates, images)
+
+
+def train_together(
+    request: ClassificationRequest, files: Mapping[int, Path], row: Row, images: Tensor | None
+) -> Iterator[Event]:
+    """Train these seeds as one network and save a file for each, unless another process has done so.
+
+    If only some are missing, all are trained again: they share their checkpoints. It yields while the device
+    works, and while another process trains these seeds. `images` are the pool's, on the device; if None,
+    each chunk brings its own.
+    """
+    folder = checkpoint_folder(list(files.values()))
+    if not _unfinished(list(files.values())):  # they may be on a read-only disk
+        row.begin(request.recipe.updates)
+        return
+    lock = Lock(_lock(folder))
+    while not lock.acquire():
+        yield Event.WAITING
+    with lock:
+        if all(map(is_whole, files.values())):
+            row.begin(request.recipe.updates)
+        else:
+            yield from _train_alone(request, files, folder, row, images)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _train_alone(
+    request: ClassificationRequest,
+    files: Mapping[int, Path],
+    folder: Path,
+    row: Row,
+    images: Tensor | None,
+) -> Iterator[Event]:
+    """The cross-entropy over all training classes, each run on its own labeled split.
+
+    It resumes from the checkpoint in `folder`, if there is one, and saves others there.
+    """
+    seeds, recipe = list(files), request.recipe
+    model = classifier(request, seeds).to(request.device)
+    optimizer = build_optimizer(recipe, model)
+    learner = Learner(
+        model,
+        optimizer,
+        recipe,
+        [f"split seed {seed}" for seed in seeds],
+        folder,
+        request.pool,
+        images,
+        labeled_batches(request, seeds),
+        len(seeds) * request.batch * request.copies,
+        row,
+        checkpoint_seconds=request.checkpoint_seconds,
+    )
+    yield from learn(learner, resume(folder, model, optimizer, recipe.updates))
+    sessions = {"sessions": read_sessions(folder / TRAINING_FILE)}
+    for run, (seed, file) in enumerate(files.items()):
+        own = {k: t[run : run + 1] for k, t in model.encoder.state_dict().items()}
+        if not is_whole(files[seed]):
+            write_json(file.with_suffix(".json"), sessions)
+            write_tensors(file, own, {})
 
 
 def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEncoder:
@@ -86,53 +170,6 @@ def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEnco
     for run, seed in enumerate(seeds):
         encoder.reset_run(run, torch.Generator().manual_seed(seed))
     return encoder.eval()
-
-
-def train_classifiers(
-    request: ClassificationRequest,
-    seeds: Sequence[int],
-    folder: Path,
-    observer: loop.Observer,
-    images: Tensor | None,
-) -> Generator[Event, None, ConvEncoder]:
-    """The cross-entropy over all training classes, each run on its own labeled split.
-
-    It resumes from the checkpoint in `folder`, if there is one, and saves others there. `images` are the
-    pool's, on the device; if None, each chunk brings its own.
-    """
-    pool, recipe, device = request.pool, request.recipe, request.device
-    model = classifier(request, seeds).to(device).train()
-    captured = isinstance(model, TurnedClassifier) and device.type == "cuda"
-    optimizer = loop.build_optimizer(recipe, model.encoder, model, captured)
-    step = loop.resume(folder, model, optimizer, recipe.updates)
-    every = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    together = len(seeds) * request.images
-    pace = Pace(every, every if images is not None else updates_that_fit(every, together, pool))
-    names = [f"split seed {seed}" for seed in seeds]
-    seconds = request.checkpoint_seconds
-    sessions = Sessions(folder, device_name(device), resumed=step > 0)
-    learner = loop.Learner(model, optimizer, recipe, names, folder, pace, seconds, sessions)
-    brought = pool if images is None else None
-    chunks = draw_chunks(labeled_batches(request, seeds), recipe, step, pace, brought)
-
-    def prepare(first: Chunk) -> RunChunk:
-        if isinstance(model, LinearClassifier):
-            return deterministic(plain_chunk(model, optimizer, images))
-        model.encoder.fused = recipe.precision == "bf16" and can_fuse(
-            device, pool.images.shape[-2:], recipe.filters
-        )
-        return chunk_runner(model, optimizer, images, None, first)
-
-    yield from loop.learn(learner, step, chunks, prepare, observer)
-    return model.encoder.eval()
-
-
-def deterministic(run_chunk: RunChunk) -> RunChunk:
-    def run(chunk: Chunk) -> Callable[[], Tensor]:
-        with deterministic_cudnn():
-            return run_chunk(chunk)
-
-    return run
 
 
 def classifier(
@@ -158,15 +195,14 @@ def classifier(
 
 def labeled_batches(request: ClassificationRequest, seeds: Sequence[int]) -> Draw:
     """Batches of each run's labeled images, their classes, and for a cosine classifier their maps."""
-    pool, recipe, batch = request.pool, request.recipe, request.batch
+    pool, recipe, batch, copies = request.pool, request.recipe, request.batch, request.copies
     classes, fraction = pool.of_split("train"), recipe.labeled_fraction
     labeled = [labeled_images(labeled_split(classes, fraction, seed)) for seed in seeds]
-    copies = 1 if request.first is None else request.first.copies
 
-    def draw(start: int, count: int) -> Drawn:
+    def draw(start: int, count: int) -> Chunk:
         taken = np.stack(
             [
-                [own[:, batch_places(own.shape[1], seed, start + e, batch)] for e in range(count)]
+                [own[:, batch_indices(own.shape[1], seed, start + e, batch)] for e in range(count)]
                 for own, seed in zip(labeled, seeds, strict=True)
             ]
         )  # (R, E, 2, B)
@@ -177,9 +213,31 @@ def labeled_batches(request: ClassificationRequest, seeds: Sequence[int]) -> Dra
             upright = np.stack(of_runs, 1)  # (E, R, B, 2, 3)
             turned = [compose(upright, quarter_turns(np.array(k))) for k in range(copies)]
             maps = torch.from_numpy(np.concatenate(turned, 2))
-        return Drawn(images, maps, torch.from_numpy(labels))
+        return Chunk(torch.from_numpy(images), maps, labels=torch.from_numpy(labels))
 
     return draw
+
+
+def labeled_images(images: ClassImages) -> Indices:
+    """(2, I): the labeled images of all classes, and the class of each."""
+    label = np.repeat(np.arange(len(images.size)), images.size)
+    rank = np.arange(len(images.order)) - images.start[label]  # within its class
+    labeled = rank < images.labeled[label]
+    return np.stack([images.order[labeled], label[labeled]])
+
+
+def batch_indices(images: int, seed: int, step: int, batch: int) -> Indices:
+    """(B,), which labeled images update `step` takes: epoch after epoch, each in its own order."""
+    position = np.arange(step * batch, (step + 1) * batch)
+    orders = {
+        epoch: epoch_order(images, seed, epoch) for epoch in set((position // images).tolist())
+    }
+    return np.array([orders[p // images][p % images] for p in position.tolist()])
+
+
+@lru_cache(maxsize=64)  # an epoch of photographs has a hundred updates
+def epoch_order(images: int, seed: int, epoch: int) -> Indices:
+    return np.argsort(uniforms(random_words(seed, f"pre-training: epoch {epoch}", 0, images)))
 
 
 def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
@@ -191,3 +249,55 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
             f"class {split.classes[poorest].name!r} has {split.size[poorest]} images, of which a labeled "
             f"fraction of {recipe.labeled_fraction:g} leaves none to pre-train on"
         )
+
+
+def training_of_encoder(
+    request: ClassificationRequest, seed: int, runs: Path
+) -> dict[str, Training]:
+    """`training` of a record with the encoder of this seed."""
+    folder = runs / request.pool.name / CLASSIFIERS
+    return training_of(file_of(request, seed, folder).with_suffix(".json"))
+
+
+def sessions_of(files: Iterable[Path]) -> list[TrainingSession]:
+    """The sessions that trained these encoders, each once."""
+    sessions = [session for file in files for session in read_sessions(file.with_suffix(".json"))]
+    return [session for i, session in enumerate(sessions) if session not in sessions[:i]]
+
+
+def file_of(request: ClassificationRequest, seed: int, folder: Path) -> Path:
+    """The file of a seed, named after all settings of the training."""
+    recipe, first = request.recipe, request.first
+    settings: dict[str, Any] = {
+        "recipe": recipe.changes(),
+        "data": request.pool.fingerprint,
+        "batch": request.batch,
+    }
+    settings |= {} if first is None else {"first": asdict(first)}
+    digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
+    bug = "-scale-bug" if request.scale_bug else ""
+    return folder / f"seed{seed}-{recipe.updates}updates{bug}-{digest}.safetensors"
+
+
+def checkpoint_folder(files: Sequence[Path]) -> Path:
+    """The folder for the checkpoints of runs that train together, beside their files."""
+    digest = hashlib.sha256(" ".join(file.name for file in files).encode()).hexdigest()[:8]
+    return files[0].with_name(f"{len(files)}seeds-{digest}")
+
+
+def _lock(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}{LOCK_FILE}")
+
+
+def _unfinished(files: Sequence[Path]) -> bool:
+    """Whether there is something to train, or to clean up after a killed process."""
+    folder = checkpoint_folder(files)
+    leftovers = folder.exists() or _lock(folder).exists()
+    return leftovers or not all(map(is_whole, files))
+
+
+def load_encoder(request: ClassificationRequest, path: Path) -> ConvEncoder:
+    """A fleet of one run."""
+    encoder = untrained(request.pool, request.recipe, [0])
+    encoder.load_state_dict(read_tensors(path)[0])
+    return encoder.to(request.device).eval()

@@ -4,16 +4,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from math import cos, pi
+from math import cos, isfinite, pi
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Framing
 from semishot.data.splits import check_seed
 from semishot.errors import InputError, check_number
-from semishot.system.files import MOST_JSON, read_regular, reading
-from semishot.system.json_fields import fits, from_json
+from semishot.system.files import MOST_JSON, read_regular
+from semishot.system.structs import decode
 from semishot.training.requests import Precision
 
 SUPERVISED = "supervised"
@@ -129,10 +129,9 @@ class Recipe:
             raise InputError("views of an image are moved as in training, where augment is 0")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. `mirror` and what follows `steps` are written only if they were changed: older files do
-        not have them, and the name of a run folder must not change."""
+        """For JSON. What the paper's recipes do not use is written only if it was changed."""
         changed = self.changes()
-        return {k: v for k, v in asdict(self).items() if k not in LATER or k in changed}
+        return {k: v for k, v in asdict(self).items() if k not in BEYOND or k in changed}
 
     def changes(self) -> dict[str, Any]:
         """The fields that differ from the defaults: enough to rebuild it, short enough for a record."""
@@ -169,11 +168,11 @@ class Recipe:
         )
 
 
-LATER = (
+BEYOND = (
     *("mirror", "optimizer", "crop", "turned", "with_distractors", "sphere", "initial_loss"),
     *("norm_momentum", "both_sides", "views", "first"),
 )
-"""Fields of `Recipe` that version 0.1 does not have."""
+"""Fields of `Recipe` that go beyond the paper."""
 
 
 def _at_least_0(settings: object, *names: str) -> None:
@@ -213,7 +212,7 @@ class Member:
         if "runs" in self.options:
             raise InputError(f"{self.model}: `runs` is not an option, it follows from the fleet")
         for name, value in self.options.items():
-            if not fits(value, float | bool):
+            if not isinstance(value, int | float) or not isfinite(value):
                 raise InputError(f"option {name} must be a finite number, not {value!r:.40}")
 
 
@@ -227,7 +226,7 @@ class FleetConfig:
     members: tuple[Member, ...]
     framing: Framing | None = field(default=None, compare=False)
     """How images are prepared for the encoder. Saved with the model, not in the JSON, whose digest
-    names the run folder. None: a model of version 0.1, or of a pool without a data set."""
+    names the run folder. None: the pool's data set has no rule for images from elsewhere."""
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -259,17 +258,22 @@ class FleetConfig:
         return json.dumps(written, indent=1)
 
     @classmethod
-    def from_json(cls, text: str, name: object = "it") -> "FleetConfig":
+    def from_json(cls, text: str | bytes, name: object = "it") -> "FleetConfig":
         """`name` is used in messages."""
-        where = f"{name} is not a configuration of this version"
-        try:
-            written = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: {error}") from error
-        return from_json(cls, written, where)
+        return cls(**decode(WrittenConfig, text, f"{name} is not a configuration of this version"))
+
+
+class WrittenConfig(TypedDict):
+    """A configuration as JSON."""
+
+    dataset: str
+    data_fingerprint: str
+    preset: str
+    recipe: Recipe
+    shape: EpisodeShape
+    members: tuple[Member, ...]
 
 
 def read_config(path: Path) -> FleetConfig:
     """The configuration in a `config.json`."""
-    with reading(path):
-        return FleetConfig.from_json(read_regular(path, MOST_JSON).decode(), path)
+    return FleetConfig.from_json(read_regular(path, MOST_JSON), path)

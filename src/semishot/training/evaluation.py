@@ -17,18 +17,18 @@ from semishot.errors import InputError, check_number
 from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
+from semishot.training.code_state import data_state
 from semishot.training.config import (
     NOT_REFINED,
     SEMI_SUPERVISED_INFERENCE,
     SUPERVISED,
     FleetConfig,
 )
-from semishot.training.episode_streams import EpisodeStreams, streams_of
-from semishot.training.fleets import find_model, load_model
-from semishot.training.origin import TRAINING_FILE, Training, data_state, training_of
+from semishot.training.examples import EpisodeStreams, streams_of
+from semishot.training.fleets import find_model, load_model, try_scoring
 from semishot.training.records import AccuracyRecord, Measurement, accuracy_records
 from semishot.training.requests import EPISODES, EvaluationRequest, Where
-from semishot.training.trial import try_scoring
+from semishot.training.run_folder import TRAINING_FILE, Training, training_of
 
 MOST_EPISODES = 10**6
 EMBED_BATCH = 256

@@ -1,6 +1,6 @@
 """Training a fleet on episodes, in its run folder.
 
-A run folder holds `config.json`, `log.jsonl`, checkpoints while training, `model.safetensors` after it, and
+A run folder holds `config.json`, `log.jsonl`, a checkpoint while training, `model.safetensors` after it, and
 TensorBoard's event files if requested. If the recipe trains classifiers first, their encoders are beside the
 run folders of a data set, or in it.
 """
@@ -21,38 +21,32 @@ from semishot.data.splits import check_seed, labeled_split
 from semishot.errors import InputError
 from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet
-from semishot.system.devices import device_name
 from semishot.system.files import sweep, write_whole
 from semishot.system.locks import Lock
 from semishot.system.tensor_files import is_whole
 from semishot.training import loop
-from semishot.training.centering import center
-from semishot.training.checkpoints import LOCK_FILE, MODEL_FILE, delete_checkpoints, unfinished
-from semishot.training.chunks import (
-    Pace,
-    draw_chunks,
-    images_on,
-    training_episodes,
-    updates_that_fit,
-)
-from semishot.training.classification import ClassificationRequest
-from semishot.training.config import FleetConfig, Recipe, read_config
-from semishot.training.fleet_table import Row
-from semishot.training.fleets import build_fleet, load_model, save_model
-from semishot.training.log import cut_log
-from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
-from semishot.training.observer import FleetObserver, RowObserver
-from semishot.training.origin import Session, Sessions
-from semishot.training.pretraining import (
+from semishot.training.classification import (
     CLASSIFIERS,
+    ClassificationRequest,
     file_of,
     load_encoder,
     sessions_of,
     train_together,
 )
-from semishot.training.tensorboard import EventFile
-from semishot.training.trial import try_training
-from semishot.training.update import Chunk, RunChunk, can_fuse, chunk_runner
+from semishot.training.config import FleetConfig, read_config
+from semishot.training.examples import images_on, training_episodes
+from semishot.training.fleet_table import Row
+from semishot.training.fleets import build_fleet, center, load_model, save_model, try_training
+from semishot.training.loop import Event, FleetLog, Learner, build_optimizer, learn, resume
+from semishot.training.run_folder import (
+    CONFIG_FILE,
+    LOCK_FILE,
+    MODEL_FILE,
+    STATE_FILE,
+    TrainingSession,
+    cut_log,
+)
+from semishot.training.tensorboard import EventFile, has_events
 from semishot.training.validation import fixed_episodes
 
 
@@ -92,69 +86,73 @@ def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Itera
                     print(f"{folder / MODEL_FILE} is damaged; it is trained again", file=sys.stderr)
                 yield from _train_alone(replace(request, config=config), images, row)
                 return
-            delete_checkpoints(folder)
+            (folder / STATE_FILE).unlink(missing_ok=True)
     row.begin(row.updates)
-    if request.tensorboard:
+    if request.tensorboard and not has_events(folder):
         EventFile(folder, config, config.recipe.updates).close()
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether there is something to train, or to clean up after a killed process."""
+    leftovers = any((folder / name).exists() for name in (STATE_FILE, LOCK_FILE))
+    return leftovers or not is_whole(folder / MODEL_FILE)
 
 
 def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> Iterator[Event]:
     """`training`, once this process holds the folder's lock."""
     config, pool, folder, device = request.config, request.pool, request.folder, request.device
+    recipe, shape = config.recipe, config.shape
     fleet, optimizer, step = begin_or_resume(config, pool, folder, device)
-    before: list[Session] = []
-    if not step and config.recipe.first is not None:
-        before = yield from start_from_classifiers(request, fleet, images, row)
+    earlier: list[TrainingSession] = []
+    if not step and recipe.first is not None:
+        earlier = yield from start_from_classifiers(request, fleet, images, row)
     if not step and fleet.sphere is not None:
         center(fleet, config, pool)
-    most = loop.CHUNK if device.type == "cuda" else loop.CPU_CHUNK
-    together = len(config.members) * config.shape.images
-    pace = Pace(loop.CHUNK, most if images is not None else updates_that_fit(most, together, pool))
-    seconds = request.checkpoint_seconds
-    sessions = Sessions(folder, device_name(device), resumed=step > 0, before=before)
-    learner = Learner(
-        fleet, optimizer, config.recipe, config.run_names, folder, pace, seconds, sessions
-    )
-    draw = training_episodes(config, pool)
-    chunks = draw_chunks(draw, config.recipe, step, pace, pool if images is None else None)
-
-    def prepare(first: Chunk) -> RunChunk:
-        fleet.train()
-        fleet.encoder.fused = config.recipe.precision == "bf16" and can_fuse(
-            device, pool.images.shape[-2:], config.recipe.filters
-        )
-        return chunk_runner(fleet, optimizer, images, config.shape, first)
-
-    validation = fixed_episodes(config, pool, device, pace.every)
+    validation = fixed_episodes(config, pool, device, loop.CHUNK)
     event_file = EventFile(folder, config, step) if request.tensorboard else None
-    done = row.updates - config.recipe.updates
-    with closing(FleetObserver(folder, fleet, row, validation, event_file, done)) as observer:
-        yield from learn(learner, step, chunks, prepare, observer)
+    with closing(FleetLog(folder, fleet, row, validation, event_file)) as log:
+        learner = Learner(
+            fleet,
+            optimizer,
+            recipe,
+            config.run_names,
+            folder,
+            pool,
+            images,
+            training_episodes(config, pool),
+            len(config.members) * shape.images,
+            row,
+            shape,
+            log,
+            earlier_updates=row.updates - recipe.updates,
+            checkpoint_seconds=request.checkpoint_seconds,
+        )
+        yield from learn(learner, step, earlier)
     if fleet.sphere is not None:
         center(fleet, config, pool)
     save_model(folder / MODEL_FILE, config, fleet)
-    delete_checkpoints(folder)
+    (folder / STATE_FILE).unlink(missing_ok=True)
 
 
 def start_from_classifiers(
     request: TrainingRequest, fleet: ProtoNet, images: Tensor | None, row: Row
-) -> Generator[Event, None, list[Session]]:
+) -> Generator[Event, None, list[TrainingSession]]:
     """Give each run the encoder that has learned to classify the labeled images of its split.
 
-    It returns the sessions in which they have.
+    Returns the sessions that trained these encoders.
     """
     config, first = request.config, request.config.recipe.first
     assert first is not None
     recipe = config.recipe.of_classification(first)
     seconds = request.checkpoint_seconds
     classifiers = ClassificationRequest(request.pool, recipe, request.device, False, first, seconds)
-    seeds = list(dict.fromkeys(member.split_seed for member in config.members))
-    kept = request.classifiers or request.folder / CLASSIFIERS
-    files = {seed: file_of(classifiers, seed, kept) for seed in seeds}
-    yield from train_together(classifiers, files, RowObserver(row), images)
-    held = {seed: load_encoder(classifiers, file).state_dict() for seed, file in files.items()}
+    folder = request.classifiers or request.folder / CLASSIFIERS
+    seeds = dict.fromkeys(member.split_seed for member in config.members)
+    files = {seed: file_of(classifiers, seed, folder) for seed in seeds}
+    yield from train_together(classifiers, files, row, images)
+    states = {seed: load_encoder(classifiers, file).state_dict() for seed, file in files.items()}
     for name, tensor in fleet.encoder.state_dict().items():
-        tensor.copy_(torch.cat([held[member.split_seed][name] for member in config.members]))
+        tensor.copy_(torch.cat([states[member.split_seed][name] for member in config.members]))
     return sessions_of(files.values())
 
 
@@ -174,8 +172,8 @@ def begin_or_resume(
     _, channels, *size = pool.images.shape
     features = embedding_features(config.recipe.filters, size)
     fleet = build_fleet(config.members, config.recipe, channels, features).to(device)
-    optimizer = fleet_optimizer(config.recipe, fleet)
-    written = folder / "config.json"
+    optimizer = build_optimizer(config.recipe, fleet)
+    written = folder / CONFIG_FILE
     if not written.exists():
         write_whole(written, config.to_json())
     step = resume(folder, fleet, optimizer, config.recipe.updates)
@@ -183,18 +181,12 @@ def begin_or_resume(
     return fleet, optimizer, step
 
 
-def fleet_optimizer(recipe: Recipe, fleet: ProtoNet) -> torch.optim.Optimizer:
-    """On CUDA its updates are captured in a graph."""
-    captured = fleet.encoder.weights[0].device.type == "cuda"
-    return build_optimizer(recipe, fleet.encoder, fleet, captured)
-
-
 def check_fleet(
     config: FleetConfig, pool: ImagePool, folder: Path, advice: str | None = None
 ) -> None:
     """Raise errors early: the folder of another training, episodes the pool is too small for, a method
     outside the package that does not work. `advice` is that of `check_enough`."""
-    written = folder / "config.json"
+    written = folder / CONFIG_FILE
     if written.exists() and read_config(written) != config:
         raise InputError(
             f"{written} is another training; choose another --out or delete the folder"

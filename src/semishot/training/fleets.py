@@ -1,24 +1,70 @@
-"""A fleet: built from its configuration, saved with it in one file, and read back."""
+"""A fleet: built from its configuration, tried, centered, saved with it in one file, and read back.
 
-from collections.abc import Mapping, Sequence
+Letters: R runs, B images of an episode, I images, D embedding dimensions.
+"""
+
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from semishot import refine
+from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import framing_from_json, to_json
-from semishot.errors import InputError
+from semishot.data.pool import ImagePool, Indices
+from semishot.data.splits import labeled_split
+from semishot.errors import InputError, reason_of
 from semishot.network.encoder import BLOCKS, ConvEncoder
 from semishot.network.protonet import ProtoNet
 from semishot.network.sphere import Sphere
 from semishot.system.files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.augment import maps_at_test
-from semishot.training.checkpoints import MODEL_FILE
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+from semishot.training.run_folder import MODEL_FILE
+
+CENTERED_PER_CLASS, CENTERED = 30, 2_000
+"""The most images of a training class behind a center; of twice as many in all, every second is taken."""
+CENTERED_AT_ONCE = 64
+"""Images of a run embedded at a time."""
+
+
+def build_fleet(
+    members: Sequence[Member], recipe: Recipe, channels: int, features: int = 0
+) -> ProtoNet:
+    """The untrained fleet. Each run is drawn from its own seed, independent of the other runs.
+
+    `features` is the size of an embedding, for a recipe that puts them on a sphere.
+    """
+    encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
+    encoder.momentum = recipe.norm_momentum
+    refiners: list[nn.Module | None] = []
+    counts, first = [], 0
+    for (model, options), group in groupby(members, key=lambda m: (m.model, dict(m.options))):
+        seeds = [member.split_seed for member in group]
+        refiner = None if model == SUPERVISED else refine.build(model, runs=len(seeds), **options)
+        for run, seed in enumerate(seeds):
+            generator = torch.Generator().manual_seed(seed)
+            encoder.reset_run(first + run, generator)
+            if (reset_run := getattr(refiner, "reset_run", None)) is not None:
+                reset_run(run, generator)
+        refiners.append(refiner)
+        counts.append(len(seeds))
+        first += len(seeds)
+    beside = [refiner for refiner in refiners if refiner is not None]
+    refiner = refine.SideBySide(beside, counts) if len(beside) > 1 else refiners[0]
+    sphere = Sphere(len(members), features, recipe.sphere) if recipe.sphere else None
+    fleet = ProtoNet(encoder, refiner, recipe.steps, sphere)
+    fleet.initial_loss, fleet.both_sides = recipe.initial_loss, recipe.both_sides
+    fleet.moved = torch.from_numpy(maps_at_test(recipe.augment, recipe.views))
+    return fleet
 
 
 def save_model(
@@ -38,8 +84,8 @@ def find_model(name: str) -> Path:
     paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*.safetensors"))
     path = next((path for path in paths if path.stem == rest), None)
     if path is None:
-        held = ", ".join(f"pretrained:{path.stem}" for path in paths)
-        raise InputError(f"no pretrained model {rest!r}; this version has {held or 'none'}")
+        names = ", ".join(f"pretrained:{path.stem}" for path in paths)
+        raise InputError(f"no pretrained model {rest!r}; this version has {names or 'none'}")
     return path
 
 
@@ -60,7 +106,7 @@ def load_model(
     config = FleetConfig.from_json(metadata.get("config", "{}"), path)
     with reading(path):
         channels = encoder_channels(config, tensors)
-        if "framing" in metadata:  # files of version 0.1 have none
+        if "framing" in metadata:
             config = replace(config, framing=framing_from_json(metadata["framing"], path))
             if config.framing is not None and config.framing.channels != channels:
                 raise ValueError(f"its framing is not of {channels} channels")
@@ -94,7 +140,7 @@ def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
         raise ValueError(
             f"its weights {shapes[0]} are not of {lead[0]} runs with {filters} filters"
         )
-    if bad := [name for name, held in tensors.items() if not held.isfinite().all()]:
+    if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise ValueError(f"{bad[0]} is not finite")
     return channels
 
@@ -110,32 +156,77 @@ def sphere_features(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
     return shape[1]
 
 
-def build_fleet(
-    members: Sequence[Member], recipe: Recipe, channels: int, features: int = 0
-) -> ProtoNet:
-    """The untrained fleet. Each run is drawn from its own seed, independent of the other runs.
+@torch.no_grad()
+def center(fleet: ProtoNet, config: FleetConfig, pool: ImagePool) -> None:
+    """Move the centers of a fleet's spheres to the mean embedding of each run's labeled training images.
 
-    `features` is the size of an embedding, for a recipe that puts them on a sphere.
+    As at test: the moving averages of batch norm are used, and nothing else is changed.
     """
-    encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
-    encoder.momentum = recipe.norm_momentum
-    refiners: list[nn.Module | None] = []
-    counts, first = [], 0
-    for (model, options), group in groupby(members, key=lambda m: (m.model, dict(m.options))):
-        seeds = [member.split_seed for member in group]
-        refiner = None if model == SUPERVISED else refine.build(model, runs=len(seeds), **options)
-        for run, seed in enumerate(seeds):
-            generator = torch.Generator().manual_seed(seed)
-            encoder.reset_run(first + run, generator)
-            if (reset_run := getattr(refiner, "reset_run", None)) is not None:
-                reset_run(run, generator)
-        refiners.append(refiner)
-        counts.append(len(seeds))
-        first += len(seeds)
-    beside = [refiner for refiner in refiners if refiner is not None]
-    refiner = refine.SideBySide(beside, counts) if len(beside) > 1 else refiners[0]
-    sphere = Sphere(len(members), features, recipe.sphere) if recipe.sphere else None
-    fleet = ProtoNet(encoder, refiner, recipe.steps, sphere)
-    fleet.initial_loss, fleet.both_sides = recipe.initial_loss, recipe.both_sides
-    fleet.moved = torch.from_numpy(maps_at_test(recipe.augment, recipe.views))
-    return fleet
+    assert fleet.sphere is not None
+    training, device = fleet.training, fleet.sphere.center.device
+    fleet.eval()
+    fraction = config.recipe.labeled_fraction
+    chosen = {m.split_seed: _some_of_each(pool, fraction, m.split_seed) for m in config.members}
+    rows = np.stack([chosen[member.split_seed] for member in config.members])  # (R, I)
+    total = torch.zeros_like(fleet.sphere.center)
+    for first in range(0, rows.shape[1], CENTERED_AT_ONCE):
+        images = torch.from_numpy(pool.images[rows[:, first : first + CENTERED_AT_ONCE]])
+        total += fleet.encode(images.to(device)).sum(1)  # (R, D)
+    fleet.sphere.center.copy_(total / rows.shape[1])
+    fleet.train(training)
+
+
+def _some_of_each(pool: ImagePool, fraction: float, seed: int) -> Indices:
+    """(I,): the first labeled images of each class, or some of them if there are very many classes."""
+    split = labeled_split(pool.of_split("train"), fraction, seed)
+    rank = np.arange(len(split.order)) - np.repeat(split.start, split.size)  # within its class
+    most = np.repeat(np.minimum(split.labeled, CENTERED_PER_CLASS), split.size)
+    images = split.order[rank < most]
+    return images[:: max(1, len(images) // CENTERED)]
+
+
+def try_training(config: FleetConfig, channels: int, features: int) -> None:
+    """Score a random episode with a method from outside the package, then take its loss and gradient, so
+    that its errors come before the work, in one line."""
+    fleet = build_fleet(config.members, config.recipe, channels, features)
+    try_scoring(fleet, config.shape, features)
+    embeddings = _random_episode(fleet, config.shape, features).requires_grad_()
+    with _one_line_about(fleet.refiner):
+        losses = fleet.train().losses(embeddings, config.shape, None)
+        (gradient,) = torch.autograd.grad(losses.sum(), embeddings)
+        for what, values in (("loss", losses), ("gradient", gradient)):
+            if not values.isfinite().all():
+                raise ArithmeticError(f"its {what} is NaN or infinite")
+
+
+@torch.inference_mode()
+def try_scoring(fleet: ProtoNet, shape: EpisodeShape, features: int) -> None:
+    """Score a random episode as at test."""
+    with _one_line_about(fleet.refiner):
+        fleet.eval().score(_random_episode(fleet, shape, features), shape)
+
+
+def _random_episode(fleet: ProtoNet, shape: EpisodeShape, features: int) -> Tensor:
+    """(R, B, D), at squared distances of about 2."""
+    size = fleet.encoder.runs, shape.images, features
+    drawn = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    episode: Tensor = (drawn * max(1, features) ** -0.5).to(fleet.encoder.weights[0])
+    return episode
+
+
+@contextmanager
+def _one_line_about(refiner: nn.Module | None) -> Iterator[None]:
+    """Name the method, and the line of its file that fails."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        module = type(refiner).__module__
+        file = getattr(sys.modules.get(module), "__file__", None)
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+        where = f" at {Path(str(file)).name}, line {lines[-1]}" if lines else ""
+        raise InputError(
+            f"the refiner {module}:{type(refiner).__qualname__} fails on a random episode{where} "
+            f"({type(error).__name__}: {reason_of(error)})"
+        ) from error

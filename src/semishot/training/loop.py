@@ -1,35 +1,56 @@
-"""The training loop, for episodes and for classification: updates, checkpoints and exact resume.
+"""The training loop, for episodes and for classification: updates, log lines, checkpoints, exact resume.
 
-`fleet_training.py` trains fleets on episodes with it, `pretraining.py` classifiers on batches.
+`fleet_training.py` trains fleets on episodes with it, `classification.py` classifiers on labeled images.
 """
 
+import hashlib
+import io
 import math
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
 from semishot.errors import InputError
 from semishot.network.adam import Adam
-from semishot.network.encoder import ConvEncoder
+from semishot.network.classifier import LinearClassifier
+from semishot.network.protonet import ProtoNet
 from semishot.network.sgd import NesterovSGD
-from semishot.training.checkpoints import last_good_state, save_state
-from semishot.training.chunks import Pace
-from semishot.training.config import Recipe
-from semishot.training.origin import Sessions
-from semishot.training.update import Chunk, RunChunk
+from semishot.system.devices import device_name
+from semishot.system.files import read_regular, reading, write_whole
+from semishot.system.tensor_files import MOST_BYTES, DamagedError
+from semishot.training.config import Recipe, learning_rate
+from semishot.training.examples import CHUNK_BYTES, Draw, pixels_of
+from semishot.training.fleet_table import Row
+from semishot.training.run_folder import (
+    STATE_FILE,
+    TRAINING_FILE,
+    SessionLog,
+    TrainingSession,
+    append_log,
+    read_sessions,
+)
+from semishot.training.tensorboard import EventFile
+from semishot.training.update import Chunk, Model, can_fuse, chunk_runner, is_captured
+from semishot.training.validation import Validation
 
 CHUNK = 100
 """Updates between two lines of the log; on a GPU they are one chunk."""
 CPU_CHUNK = 10
 """Updates in a chunk on other devices, where they take seconds and progress should be shown."""
 CHECKPOINT_SECONDS = 10.0
+DIGEST_BYTES = 32
+"""The size of the digest at the end of a checkpoint, which `torch.load` ignores."""
 
 
 class Event(Enum):
@@ -40,52 +61,82 @@ class Event(Enum):
     SAVED = "the same, and a checkpoint was saved since the last event"
 
 
-class Observer(Protocol):
-    """Watches a training without changing it."""
+@dataclass(frozen=True)
+class FleetLog:
+    """Where the lines of a fleet's log go: its `log.jsonl`, its row, its event file."""
 
-    def begin(self, step: int) -> None:
-        """Updates begin; earlier processes did the first `step`."""
+    folder: Path
+    model: ProtoNet
+    row: Row
+    validation: Validation | None
+    event_file: EventFile | None
 
-    def advance(self, updates: int, loss: float) -> None:
-        """A chunk of updates is done; their mean loss over the runs."""
+    def write(self, step: int, rate: float, losses: Sequence[float]) -> None:
+        """A line, at some updates with the accuracy on validation episodes."""
+        seen, episodes = None, self.validation
+        if episodes is not None and (
+            step % episodes.every == 0 or self.row.done == self.row.updates
+        ):
+            seen = episodes.look(self.model)
+            self.row.accuracy = sum(seen.accuracy) / len(seen.accuracy)
+        line = append_log(self.folder, step, rate, losses, seen.accuracy if seen else None)
+        if self.event_file is not None:
+            self.event_file.add_line(line)
+            if episodes is not None and seen is not None:
+                self.event_file.add_pictures(step, seen, episodes)
 
-    def line(self, step: int, rate: float, losses: Sequence[float]) -> None:
-        """Called for each line of the log: the learning rate, and each run's mean loss since the last."""
+    def close(self) -> None:
+        if self.event_file is not None:
+            self.event_file.close()
 
 
 @dataclass(frozen=True)
 class Learner:
-    """R runs that train as one network, and the folder of their checkpoints."""
+    """R runs that train as one network, what they see, and the folder of their checkpoints."""
 
-    model: nn.Module
+    model: Model
     optimizer: torch.optim.Optimizer
     recipe: Recipe
     run_names: Sequence[str]
     folder: Path
-    pace: Pace
-    checkpoint_seconds: float | None
+    pool: ImagePool
+    images: Tensor | None
+    """The pool's images on the device; if None, each chunk's are sent ahead of its updates."""
+    draw: Draw
+    images_per_update: int
+    """Over all runs."""
+    row: Row
+    """Shows the progress."""
+    shape: EpisodeShape | None = None
+    """Of the episodes; None: labeled batches."""
+    log: FleetLog | None = None
+    earlier_updates: int = 0
+    """Those of the stage before, in the same row."""
+    checkpoint_seconds: float | None = None
     """The least time from one checkpoint to the next; None is CHECKPOINT_SECONDS."""
-    sessions: Sessions
-    """Where the training is written down, before each of its checkpoints and at its end."""
 
 
-def learn(
-    learner: Learner,
-    step: int,
-    chunks: Iterator[Chunk],
-    prepare: Callable[[Chunk], RunChunk],
-    observer: Observer,
-) -> Iterator[Event]:
+def learn(learner: Learner, step: int, earlier: Sequence[TrainingSession] = ()) -> Iterator[Event]:
     """Train from update `step` to the end of the recipe.
 
-    `prepare` gets the first chunk and returns a function that runs it and all others. The loop yields
-    while the device works, so that several fleets can share a GPU: each starts its next chunk while
-    those of the others run.
+    The loop yields while the device works, so that several fleets can share a GPU: each starts its next
+    chunk while those of the others run. `earlier` are the sessions of the stage before; those of a resumed
+    training are in its folder.
     """
+    model, recipe, row = learner.model.train(), learner.recipe, learner.row
+    device = model.encoder.weights[0].device
+    if step:
+        earlier = read_sessions(learner.folder / TRAINING_FILE) or earlier
+    sessions = SessionLog(learner.folder, device_name(device), earlier)
+    chunks = draw_chunks(learner, step, device)
     coming = next(chunks, None)
     if coming is not None:
-        run_chunk = prepare(coming)
-    observer.begin(step)
+        if not isinstance(model, LinearClassifier) and recipe.precision == "bf16":
+            size = learner.pool.images.shape[-2:]
+            model.encoder.fused = can_fuse(device, size, recipe.filters)
+        run_chunk = chunk_runner(model, learner.optimizer, learner.images, learner.shape, coming)
+    if row.begun is None or row.done != learner.earlier_updates + step:
+        row.begin(learner.earlier_updates + step)
     saved, event = time.monotonic(), Event.WORKING
     recent: list[Tensor] = []
     while (chunk := coming) is not None:
@@ -97,18 +148,40 @@ def learn(
         loss = recent[-1].mean().item()
         if not math.isfinite(loss):
             raise diverged(learner, recent[-1].sum(0), step)
-        observer.advance(len(chunk), loss)
-        if step % learner.pace.every and step < learner.recipe.updates:
+        row.advance(len(chunk), loss)
+        if step % CHUNK and step < recipe.updates:
             continue
         check_weights(learner, step)
-        observer.line(step, chunk.rates[-1], torch.cat(recent).mean(0).tolist())
+        if learner.log is not None:
+            learner.log.write(step, chunk.rates[-1], torch.cat(recent).mean(0).tolist())
         recent.clear()
         seconds = learner.checkpoint_seconds
         if time.monotonic() - saved > (CHECKPOINT_SECONDS if seconds is None else seconds):
-            learner.sessions.save()  # first: a checkpoint must not be of a session nobody knows
-            save_checkpoint(learner, step)
+            sessions.save()  # first: a checkpoint must not be of a session nobody knows
+            parts = {"model": model.state_dict(), "optimizer": learner.optimizer.state_dict()}
+            save_state(learner.folder, {**parts, "step": step})
             saved, event = time.monotonic(), Event.SAVED
-    learner.sessions.save()
+    sessions.save()
+
+
+def draw_chunks(learner: Learner, step: int, device: torch.device) -> Iterator[Chunk]:
+    """The chunks from update `step` on; none crosses a line of the log.
+
+    A chunk includes its pixels if the device does not hold the pool.
+    """
+    most, recipe, pool = CHUNK if device.type == "cuda" else CPU_CHUNK, learner.recipe, learner.pool
+    if learner.images is None:
+        update_bytes = learner.images_per_update * int(pool.images[0].nbytes)
+        most = max(1, min(most, CHUNK_BYTES // update_bytes))
+    while step < recipe.updates:
+        count = min(most, CHUNK - step % CHUNK, recipe.updates - step)
+        chunk = learner.draw(step, count)
+        if learner.images is None:
+            used, within = np.unique(chunk.images.numpy(), return_inverse=True)
+            images = torch.from_numpy(within.reshape(chunk.images.shape))
+            chunk = replace(chunk, images=images, pixels=pixels_of(pool, used))
+        yield replace(chunk, rates=[learning_rate(recipe, step + e) for e in range(count)])
+        step += count
 
 
 def check_weights(learner: Learner, step: int) -> None:
@@ -131,12 +204,10 @@ def diverged(learner: Learner, numbers: Tensor, step: int) -> InputError:
     )
 
 
-def build_optimizer(
-    recipe: Recipe, encoder: ConvEncoder, model: nn.Module, captured: bool
-) -> torch.optim.Optimizer:
-    """Adam, with L2 on the convolution weights alone, or SGD, with L2 on all but scalars; `captured` in a
-    CUDA graph or not."""
-    decayed = list(encoder.weights)
+def build_optimizer(recipe: Recipe, model: Model) -> torch.optim.Optimizer:
+    """Adam, with L2 on the convolution weights alone, or SGD, with L2 on all but scalars."""
+    captured = is_captured(model)
+    decayed: list[nn.Parameter] = list(model.encoder.weights)
     if recipe.optimizer == "sgd":
         decayed = [p for p in model.parameters() if p.ndim > 1]  # scalars have only the axis R
     others = [p for p in model.parameters() if all(p is not d for d in decayed)]
@@ -158,10 +229,23 @@ def build_optimizer(
     return OneKernelAdam(groups, lr=start, fused=True, capturable=True)
 
 
-def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, updates: int) -> int:
-    """Load the last good checkpoint, if there is one, and return its number of updates."""
-    state = last_good_state(folder, torch.device("cpu"))  # Adam needs some of it there
-    if state is None:
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write a checkpoint, with a checksum."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    write_whole(folder / STATE_FILE, content + hashlib.sha256(content).digest())
+
+
+def resume(folder: Path, model: Model, optimizer: torch.optim.Optimizer, updates: int) -> int:
+    """Load the checkpoint, if there is one, and return its number of updates; 0 if it is damaged."""
+    path = folder / STATE_FILE
+    if not path.exists():
+        return 0
+    try:
+        state = load_state(path)
+    except DamagedError as error:
+        print(f"{error}; training from the start", file=sys.stderr)
         return 0
     try:
         model.load_state_dict(state["model"])
@@ -178,6 +262,13 @@ def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, upd
     return step
 
 
-def save_checkpoint(learner: Learner, step: int) -> None:
-    model, optimizer = learner.model.state_dict(), learner.optimizer.state_dict()
-    save_state(learner.folder, {"model": model, "optimizer": optimizer, "step": step})
+def load_state(path: Path) -> dict[str, Any]:
+    """Read what `save_state` wrote; DamagedError if a byte of it has changed."""
+    content = read_regular(path, MOST_BYTES)
+    content, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        raise DamagedError(f"{path} is damaged: its checksum differs")
+    with reading(path, "it is not a checkpoint of this version", DamagedError):
+        # on the CPU: Adam needs some of it there
+        state: dict[str, Any] = torch.load(io.BytesIO(content), "cpu", weights_only=True)
+    return state

@@ -1,6 +1,7 @@
-"""Records: what was measured on test episodes, made, checked and read back. Reading loads no torch."""
+"""Records of what was measured on test episodes, and the files that hold them. Reading loads no torch."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
@@ -9,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.episodes import EpisodeShape
-from semishot.data.pool import Split
+from semishot.data.settings import Split
 from semishot.errors import InputError
 from semishot.system import provenance
-from semishot.system.files import read_json
-from semishot.system.json_fields import from_json
+from semishot.system.files import read_json, write_whole
+from semishot.system.locks import Lock
+from semishot.system.structs import from_json
+from semishot.training.code_state import code_state, now, versions
 from semishot.training.config import SUPERVISED, FleetConfig, Recipe
-from semishot.training.origin import Training, code_state, now, versions
+from semishot.training.run_folder import Training
 
 
 class RecordFields(TypedDict):
@@ -49,16 +52,13 @@ class RecordFields(TypedDict):
     """The training episode."""
     updates: int
     seconds: float
-    """Of the measurement. Before records had `code`: of the training of all fleets of the command, if it
-    trained."""
+    """Of the measurement; so is the device."""
     device: str
-    """Of the measurement."""
     versions: dict[str, str]
     date: str
-    """With the time, in UTC; before records had `code`, without."""
-    code: NotRequired[str]
-    """A digest of the source that can change a number: `origin.code_files`. Older files have none, nor the
-    fields below."""
+    """With the time, in UTC."""
+    code: str
+    """A digest of the source that can change a number: `code_state.code_files`."""
     commit: NotRequired[str]
     """What was checked out, if it was a checkout."""
     data: NotRequired[str]
@@ -122,9 +122,13 @@ class AblationRecord(RecordFields):
 
 Record = AccuracyRecord | BaselineRecord | MaskRecord | AblationRecord
 KINDS = {get_args(get_type_hints(each)["kind"])[0]: each for each in get_args(Record)}
-
-
-# Made
+SETTINGS = (
+    *("kind", "dataset", "preset", "model", "features", "options", "trained_as", "variant"),
+    *("source", "preparation"),
+    *("split", "split_seed", "episodes", "at_test"),
+    *("way", "shot", "query", "unlabeled", "distractors", "within_group", "recipe", "train"),
+)
+"""The fields that identify a measurement: a second one with equal fields replaces the first."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +140,9 @@ class Measurement:
     seconds: float
     device: str
     data: Mapping[str, str] = field(default_factory=dict)
-    """`origin.data_state` of the pool."""
+    """`code_state.data_state` of the pool."""
     training: Mapping[str, Training] = field(default_factory=dict)
-    """`origin.training_of` the fleet."""
+    """`run_folder.training_of` the fleet."""
     at_test: Mapping[str, Any] = field(default_factory=dict)
     """Steps and options of the refinement, if not as in training."""
 
@@ -155,7 +159,8 @@ class Measurement:
             "episode_accuracies": [round(float(a), 5) for a in accuracies],
         }
 
-    def origin(self) -> dict[str, Any]:
+    def made_by(self) -> dict[str, Any]:
+        """The fields after its updates: when, where and by which code."""
         return {
             "seconds": round(self.seconds, 3),
             "device": self.device,
@@ -181,8 +186,8 @@ def accuracy_records(
 ) -> list[AccuracyRecord]:
     """One record per run from accuracies (R, E); `model` names a method that the runs were not
     trained with."""
-    origin = measurement.origin()
-    found = [
+    made_by = measurement.made_by()
+    records = [
         {
             "kind": "accuracy",
             "dataset": config.dataset,
@@ -194,11 +199,11 @@ def accuracy_records(
             "recipe": config.recipe.changes(),
             "train": config.shape.as_dict(),
             "updates": config.recipe.updates,
-            **origin,
+            **made_by,
         }
         for member, per_episode in zip(config.members, accuracies, strict=True)
     ]
-    return cast(list[AccuracyRecord], found)
+    return cast(list[AccuracyRecord], records)
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ def baseline_record(
     baseline: Baseline, measurement: Measurement, accuracies: NDArray[np.float64]
 ) -> BaselineRecord:
     recipe = baseline.recipe
-    found = {
+    record = {
         "kind": "baseline",
         "dataset": baseline.dataset,
         "preset": "ren2018",
@@ -229,9 +234,9 @@ def baseline_record(
         "recipe": recipe.changes() if recipe else {},
         "train": {"batch": baseline.batch} if recipe else {},
         "updates": recipe.updates if recipe else 0,
-        **measurement.origin(),
+        **measurement.made_by(),
     }
-    return cast(BaselineRecord, found)
+    return cast(BaselineRecord, record)
 
 
 def mask_record(record: Record, source: str, judged: Mapping[str, Any]) -> MaskRecord:
@@ -241,15 +246,41 @@ def mask_record(record: Record, source: str, judged: Mapping[str, Any]) -> MaskR
 
 
 def ablation_record(record: Record, variant: str, only: str) -> AblationRecord:
-    found = {**record, "kind": "ablation", "variant": variant, "only": only}
-    return cast(AblationRecord, found)
+    fields = {**record, "kind": "ablation", "variant": variant, "only": only}
+    return cast(AblationRecord, fields)
 
 
 def without_episodes(record: Record) -> Record:
     return cast(Record, {k: v for k, v in record.items() if k != "episode_accuracies"})
 
 
-# Checked
+def read_records(path: Path) -> list[Record]:
+    """The records of a result file."""
+    return as_records(read_result_file(path), path)
+
+
+def read_result_file(path: Path) -> Any:
+    """The JSON content of a file: records, a choice, or a benchmark."""
+    try:
+        return read_json(path)
+    except (OSError, InputError) as error:
+        raise InputError(f"cannot read result file {path}: {error}") from error
+
+
+def records_so_far(path: Path) -> list[Record]:
+    """The records that a run has left in a result file; none if there is no such file."""
+    try:
+        return as_records(read_json(path), path) if path.exists() else []
+    except InputError as error:
+        raise InputError(f"{error}; delete it to measure again") from error
+
+
+def as_records(content: Any, path: Path) -> list[Record]:
+    """The content of a result file, checked."""
+    where = f"{path} is not a result file"
+    if not isinstance(content, list):
+        raise InputError(f"{where}: it does not hold a list of records")
+    return [check_record(record, f"{where}: record {i}") for i, record in enumerate(content)]
 
 
 def check_record(content: object, where: object) -> Record:
@@ -260,41 +291,51 @@ def check_record(content: object, where: object) -> Record:
     record = cast(Record, from_json(KINDS[kind], content, where))
     shares = {"accuracy": record["accuracy"], "accuracy_ci95": record["accuracy_ci95"]}
     of_episodes = enumerate(record.get("episode_accuracies", ()))
-    shares |= {f"episode_accuracies[{place}]": share for place, share in of_episodes}
+    shares |= {f"episode_accuracies[{index}]": share for index, share in of_episodes}
     for name, share in shares.items():
         if not 0 <= share <= 1:
             raise InputError(f"{where}: {name} must be from 0 to 1, not {share!r:.40}")
     return record
 
 
-# Read
+def identity(record: Record) -> str:
+    """Equal for two measurements of the same thing."""
+    return json.dumps([record.get(name) for name in SETTINGS])
 
 
-def records_so_far(path: Path) -> list[Record]:
-    """The records that a run has left in a result file; none if there is no such file."""
-    try:
-        return as_records(read_json(path), path)
-    except FileNotFoundError:
-        return []
-    except InputError as error:
-        raise InputError(f"{error}; delete it to measure again") from error
+def publish(records: Sequence[Record], path: Path) -> None:
+    """Add records to a result file, one per line, without the accuracies of single episodes."""
+    with Lock(path.with_name(f".{path.name}.lock")):
+        published = read_records(path) if path.exists() else []
+        merged = {identity(record): record for record in published}
+        merged |= {identity(record): without_episodes(record) for record in records}
+        lines = [json.dumps(record, ensure_ascii=False) for record in merged.values()]
+        write_whole(path, "[\n" + ",\n".join(lines) + "\n]\n")
 
 
-def as_records(content: Any, path: Path) -> list[Record]:
-    """The content of a result file, checked; records of version 0.1 are given their kind."""
-    if not isinstance(content, list) or not all(isinstance(record, dict) for record in content):
-        raise InputError(f"{path} is not a result file: it does not hold a list of records")
-    return [
-        check_record(with_kind(record, path), f"{path} is not a result file: record {place}")
-        for place, record in enumerate(content)
-    ]
+class ChoiceVariant(TypedDict):
+    """One recipe that was tried, with its accuracies in %."""
+
+    round: int
+    change: str
+    accuracy_0: float
+    half_range_0: float
+    accuracy_5: float
+    half_range_5: float
 
 
-def with_kind(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Version 0.1 wrote no `kind`, and wrote the `only` of ablations only into their file name."""
-    if "kind" in record:
-        return record
-    marks = {"features": "baseline", "tells_distractors": "masks", "variant": "ablation"}
-    kind = next((kind for mark, kind in marks.items() if mark in record), "accuracy")
-    only = {"only": path.stem.partition("ablations-")[2]} if kind == "ablation" else {}
-    return {"kind": kind, **record, **only}
+class Choice(TypedDict):
+    """How a recipe was chosen on validation classes: `choice.json`."""
+
+    title: str
+    about: str
+    variants: list[ChoiceVariant]
+    device: str
+    versions: str
+    date: str
+    again: str
+
+
+def as_choice(content: Any, path: Path) -> Choice:
+    """The content of `choice.json`, checked."""
+    return from_json(Choice, content, f"{path} is not the record of a choice")

@@ -1,12 +1,11 @@
 """Event files for TensorBoard in a run folder: curves, mask values, and an episode with predictions.
 
-The curves are those of `log.jsonl`. When a training begins or resumes, its event file is rewritten:
-curves from the log, which is truncated to the checkpoint, and the pictures up to there from the old file.
-So neither holds steps after the checkpoint of a killed process, and no step occurs twice.
+The curves are those of `log.jsonl`. A resumed training adds a file, and TensorBoard hides what a killed
+process wrote after the checkpoint.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ from numpy.typing import NDArray
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.training.config import FleetConfig, Member
-from semishot.training.log import Line, read_log
+from semishot.training.run_folder import LogLine, read_log
 from semishot.training.validation import Seen, Validation
 
 Bytes = NDArray[np.uint8]
-Place = tuple[str, int]
-"""A tag and a step."""
+FOLDER = "tensorboard"
+"""In a run folder."""
 GREEN, RED, GRAY = (0, 158, 115), (213, 94, 0), (111, 111, 111)
 """Colors: of a class, or right; a distractor, or wrong; given. Safe for all kinds of color vision."""
 FRAME, GAP = 2, 12
@@ -38,6 +37,11 @@ def summary_writer() -> Any:
     return SummaryWriter
 
 
+def has_events(folder: Path) -> bool:
+    """Whether a run folder has event files."""
+    return any((folder / FOLDER).glob("events.out.tfevents.*"))
+
+
 def announce(folder: Path) -> None:
     """Raise an error early if the package is missing; else print the command that shows the files."""
     summary_writer()
@@ -45,27 +49,18 @@ def announce(folder: Path) -> None:
 
 
 class EventFile:
-    """The event file of a fleet that is at update `step`."""
+    """The events of a fleet from update `step` on."""
 
     def __init__(self, folder: Path, config: FleetConfig, step: int) -> None:
-        where = folder / "tensorboard"
-        old = sorted(where.glob("events.out.tfevents.*"))
-        times, pictures = earlier(old, step)
-        # purge_step: TensorBoard ignores older files that a kill may leave beside this one
-        self.writer = summary_writer()(where, purge_step=1)
+        begun = has_events(folder)
+        self.writer = summary_writer()(folder / FOLDER, purge_step=step + 1)
         self.config, self.runs = config, run_names(config.members)
-        for event in pictures:
-            self.writer.file_writer.add_event(event, walltime=event.wall_time)
-        for line in read_log(folder):
-            self.add_line(line, times)
-        self.writer.flush()
-        for path in old:
-            path.unlink()
+        for line in [] if begun else read_log(folder):  # it was trained without event files so far
+            self.add_line(line)
 
-    def add_line(self, line: Line, times: Mapping[Place, float] | None = None) -> None:
-        """A line of the log, at the times it was first written, if known."""
+    def add_line(self, line: LogLine) -> None:
         for tag, value in curves(line, self.runs):
-            self.writer.add_scalar(tag, value, line["step"], (times or {}).get((tag, line["step"])))
+            self.writer.add_scalar(tag, value, line["step"])
         self.writer.flush()  # the updates of a checkpoint must survive a kill
 
     def add_pictures(self, step: int, seen: Seen, validation: Validation) -> None:
@@ -105,29 +100,13 @@ def run_names(members: Sequence[Member]) -> list[str]:
     ]
 
 
-def curves(line: Line, runs: Sequence[str]) -> Iterator[tuple[str, float]]:
+def curves(line: LogLine, runs: Sequence[str]) -> Iterator[tuple[str, float]]:
     """Each number of a line of the log by its tag, and means over the runs."""
     yield "learning_rate", line["learning_rate"]
-    for name in ("loss", "accuracy"):
-        if values := line.get(name):
+    for name, values in (("loss", line["loss"]), ("accuracy", line.get("accuracy"))):
+        if values:
             yield f"{name}/mean", sum(values) / len(values)
             yield from ((f"{name}/{run}", value) for run, value in zip(runs, values, strict=True))
-
-
-def earlier(files: Sequence[Path], step: int) -> tuple[dict[Place, float], list[Any]]:
-    """What event files hold up to `step`: when each value was written, and the events with pictures."""
-    if not files:
-        return {}, []
-    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-
-    times, pictures = {}, {}
-    for path in files:
-        for event in LegacyEventFileLoader(str(path)).Load():  # stops at an incomplete record
-            for value in event.summary.value if event.step <= step else ():
-                times[value.tag, event.step] = event.wall_time
-                if value.HasField("histo") or value.HasField("image"):
-                    pictures[value.tag, event.step] = event
-    return times, list(pictures.values())
 
 
 def draw(images: Bytes, shape: EpisodeShape, predicted: NDArray[np.int64]) -> Bytes:
@@ -145,14 +124,14 @@ def draw(images: Bytes, shape: EpisodeShape, predicted: NDArray[np.int64]) -> By
     right = predicted == np.arange(len(predicted)) // q  # (Q,)
     of_class = np.arange(shape.sizes[1]) < shape.way * m  # (U,)
     parts = np.split(pixels, np.cumsum(shape.sizes)[:2])
-    told = (
+    colors_of_parts = (
         [GRAY] * shape.sizes[0],
         *([GREEN if g else RED for g in good] for good in (of_class, right)),
     )
     left = 0
-    for part, colors, across in zip(parts, told, (k, m, q), strict=True):
-        for place, (image, color) in enumerate(zip(part, colors, strict=True)):
-            y, x = place // across * height, left + place % across * width
+    for part, colors, across in zip(parts, colors_of_parts, (k, m, q), strict=True):
+        for i, (image, color) in enumerate(zip(part, colors, strict=True)):
+            y, x = i // across * height, left + i % across * width
             canvas[:, y : y + height, x : x + width] = np.array(color)[:, None, None]
             canvas[:, y + FRAME : y + height - FRAME, x + FRAME : x + width - FRAME] = image
         left += across * width + GAP

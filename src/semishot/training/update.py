@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from semishot.data.episodes import EpisodeShape
-from semishot.network.classifier import TurnedClassifier
+from semishot.network.classifier import LinearClassifier, TurnedClassifier
 from semishot.network.protonet import ProtoNet
 from semishot.network.warping import warp
 
@@ -21,9 +22,9 @@ class Chunk:
 
     images: Tensor
     """(E, R, B) indices into the pool, or into `pixels`."""
-    maps: Tensor | None
+    maps: Tensor | None = None
     """(E, R, B, 2, 3), an affine map for each image, if the recipe augments."""
-    rates: Sequence[float]
+    rates: Sequence[float] = ()
     pixels: Tensor | None = None
     """(I, C, H, W), the images of this chunk alone, if the device does not hold the pool."""
     labels: Tensor | None = None
@@ -33,6 +34,11 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.rates)
+
+    @property
+    def beside(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """What belongs to each update beside its images."""
+        return self.maps, self.labels, self.distractors
 
 
 RunChunk = Callable[[Chunk], Callable[[], Tensor]]
@@ -100,17 +106,15 @@ def plain_chunk(
         source = pool if chunk.pixels is None else chunk.pixels.to(device)
         assert source is not None
         images = chunk.images.to(device)
-        rest = [
-            None if held is None else held.to(device)
-            for held in (chunk.maps, chunk.labels, chunk.distractors)
-        ]
+        rest = [None if values is None else values.to(device) for values in chunk.beside]
         losses = []
-        for e, rate in enumerate(chunk.rates):
-            set_learning_rate(optimizer, rate)
-            maps, *target = (None if held is None else held[e] for held in rest)
-            losses.append(
-                update(model, optimizer, source[images[e]], maps, _target(shape, *target))
-            )
+        with deterministic_cudnn():
+            for e, rate in enumerate(chunk.rates):
+                set_learning_rate(optimizer, rate)
+                maps, *target = (None if values is None else values[e] for values in rest)
+                losses.append(
+                    update(model, optimizer, source[images[e]], maps, _target(shape, *target))
+                )
         return lambda: torch.stack(losses)
 
     return run
@@ -126,10 +130,7 @@ def captured_chunk(
     """Like `plain_chunk`, for chunks no longer than the first: Python only replays one graph."""
     device = model.encoder.weights[0].device
     images = first.images.to(device)  # (E, R, B)
-    rest = [
-        None if held is None else held.to(device)
-        for held in (first.maps, first.labels, first.distractors)
-    ]
+    rest = [None if values is None else values.to(device) for values in first.beside]
     losses = torch.zeros(images.shape[:2], device=device)
     cursor = torch.zeros(1, dtype=torch.int64, device=device)
     if first.pixels is None:
@@ -144,7 +145,7 @@ def captured_chunk(
     def next_update() -> None:
         chosen = images.index_select(0, cursor).squeeze(0)  # (R, B)
         maps, *target = (
-            None if held is None else held.index_select(0, cursor).squeeze(0) for held in rest
+            None if values is None else values.index_select(0, cursor).squeeze(0) for values in rest
         )
         loss = update(model, optimizer, source[chosen], maps, _target(shape, *target))
         losses.index_copy_(0, cursor, loss.unsqueeze(0))
@@ -169,13 +170,13 @@ def captured_chunk(
         if values is not None and to is not None:
             to[: len(values)].copy_(values.pin_memory(), non_blocking=True)
 
-    def run(chunk: Chunk, _held: object = (model, optimizer)) -> Callable[[], Tensor]:
-        """It holds the fleet, whose tensors the graph reads and writes, whoever else forgets it."""
+    def run(chunk: Chunk, _alive: object = (model, optimizer)) -> Callable[[], Tensor]:
+        """Keeps the fleet alive: the captured graph points into its tensors."""
         count, last = len(chunk), None
         with torch.cuda.stream(stream):
             send(chunk.images, images)
-            for held, to in zip((chunk.maps, chunk.labels, chunk.distractors), rest, strict=True):
-                send(held, to)
+            for values, to in zip(chunk.beside, rest, strict=True):
+                send(values, to)
             send(chunk.pixels, source)
             cursor.zero_()
             for rate in chunk.rates:
@@ -210,17 +211,27 @@ def can_fuse(device: torch.device, size: tuple[int, ...], filters: int) -> bool:
     return False
 
 
+Model = ProtoNet | LinearClassifier | TurnedClassifier
+"""What can be trained: episodes, or classification first."""
+
+
 def chunk_runner(
-    model: ProtoNet | TurnedClassifier,
+    model: Model,
     optimizer: torch.optim.Optimizer,
     images: Tensor | None,
     shape: EpisodeShape | None,
     first: Chunk,
 ) -> RunChunk:
-    """Captured and replayed on CUDA, plain elsewhere; without a shape, chunks include labels."""
-    if model.encoder.weights[0].device.type != "cuda":
+    """Captured and replayed on CUDA if the model allows it; without a shape, chunks include labels."""
+    if not is_captured(model):
         return plain_chunk(model, optimizer, images, shape)
     return captured_chunk(model, optimizer, images, shape, first)
+
+
+def is_captured(model: Model) -> TypeGuard[ProtoNet | TurnedClassifier]:
+    """Whether updates are captured in a CUDA graph: the classifiers of Table 5 are not."""
+    captured = model.encoder.weights[0].device.type == "cuda"
+    return captured and not isinstance(model, LinearClassifier)
 
 
 def _compiled_ahead(model: ProtoNet | TurnedClassifier) -> AbstractContextManager[None]:
@@ -234,11 +245,10 @@ def _compiled_ahead(model: ProtoNet | TurnedClassifier) -> AbstractContextManage
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[object, Tensor]:
     """Everything an update changes, by name or by parameter and kind of optimizer state."""
-    found: dict[object, Tensor] = {}
-    found.update(model.state_dict().items())
+    tensors: dict[object, Tensor] = dict(model.state_dict().items())
     for parameter, state in optimizer.state.items():
-        found.update(((parameter, kind), value) for kind, value in state.items())
-    return found
+        tensors.update(((parameter, kind), value) for kind, value in state.items())
+    return tensors
 
 
 def _snapshot(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[object, Tensor]:

@@ -20,7 +20,7 @@ from semishot.network.protonet import ProtoNet, class_labels, support_labels
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import SideBySide, masked_soft_kmeans
 from semishot.training.config import FleetConfig
-from semishot.training.episode_streams import streams_of
+from semishot.training.examples import streams_of
 
 TIMES = 10
 """The most validations in a training."""
