@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.lib.format import open_memmap
 
 from semishot.data import pool as image_pool
 from semishot.data.pool import (
@@ -65,22 +63,11 @@ def test_round_trip(tmp_path):
     assert changed_classes(pool) == []
 
 
-def test_pixels_are_mapped_and_cannot_be_written(tmp_path):
-    pool = saved(tmp_path / "pool")
-    assert isinstance(pool.images, np.memmap)
-    with pytest.raises(ValueError, match="read-only"):
-        pool.images[0] = 0
-
-
 def test_digest_is_sha256_of_the_classes_pixels(tmp_path):
     pixels = images()
     for c in saved(tmp_path / "pool").classes:
         raw = b"".join(pixels[i].tobytes() for i in range(c.start, c.start + c.count))
         assert c.digest == hashlib.sha256(raw).hexdigest()
-
-
-def test_fingerprint_is_the_same_wherever_it_is_saved(tmp_path):
-    assert saved(tmp_path / "a").fingerprint == saved(tmp_path / "b").fingerprint
 
 
 def test_fingerprint_notices_each_change(tmp_path):
@@ -107,7 +94,7 @@ def test_of_split_keeps_order_and_names_what_there_is(tmp_path):
         pool.of_split("val")
 
 
-@pytest.mark.parametrize("place", [0, 5, 8])
+@pytest.mark.parametrize("place", [0, 8])
 def test_a_flipped_byte_is_found_and_its_class_named(tmp_path, place):
     saved(tmp_path / "pool")
     (owner,) = [c for c in CLASSES if c.start <= place < c.start + c.count]
@@ -127,14 +114,7 @@ def test_missing_pool_says_how_to_make_it(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["images.npy", "pool.json"])
-def test_half_a_pool_is_no_pool(tmp_path, file):
-    saved(tmp_path / "pool")
-    (tmp_path / "pool" / file).unlink()
-    assert "no image pool" in refusal(tmp_path / "pool")
-
-
-@pytest.mark.parametrize("file", ["images.npy", "pool.json"])
-@pytest.mark.parametrize("left", [0, 40, 200])
+@pytest.mark.parametrize("left", [0, 200])
 def test_a_truncated_file_is_damage(tmp_path, file, left):
     saved(tmp_path / "pool")
     path = tmp_path / "pool" / file
@@ -143,23 +123,6 @@ def test_a_truncated_file_is_damage(tmp_path, file, left):
     assert "damaged image pool" in line
     assert str(tmp_path / "pool") in line
     assert "prepare it again" in line
-
-
-def test_another_format_is_refused_with_both_numbers(tmp_path):
-    saved(tmp_path / "pool")
-    rewrite(tmp_path / "pool", lambda written: {**written, "format": 42})
-    assert "format: invalid enum value 42" in refusal(tmp_path / "pool")
-
-
-def test_altered_classes_are_refused(tmp_path):
-    saved(tmp_path / "pool")
-
-    def rename(written):
-        written["classes"][0][0] = "omega"
-        return written
-
-    rewrite(tmp_path / "pool", rename)
-    assert "pool.json was altered" in refusal(tmp_path / "pool")
 
 
 @pytest.mark.parametrize(
@@ -175,31 +138,27 @@ def test_images_that_do_not_fit_the_classes_are_refused_with_both_shapes(tmp_pat
     assert "uint8 (9, C, H, W)" in line
 
 
+def renamed(written: dict) -> dict:
+    written["classes"][0][0] = "omega"
+    return written
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("change", "problem"),
     [
-        lambda written: [],
-        lambda written: {k: v for k, v in written.items() if k != "classes"},
-        lambda written: {k: v for k, v in written.items() if k != "fingerprint"},
-        lambda written: {**written, "classes": [["too", "short"]]},
+        (lambda written: [], "expected `object`, got `array`"),
+        (lambda written: {**written, "format": 42}, "format: invalid enum value 42"),
+        (lambda written: {**written, "classes": [["too", "short"]]}, "classes"),
+        (lambda written: {**written, "more": 1}, "unknown field more"),
+        (renamed, "pool.json was altered"),
     ],
-    ids=["a list", "no classes", "no fingerprint", "short rows"],
 )
-def test_json_of_another_shape_is_damage(tmp_path, change):
+def test_a_damaged_pool_json_is_refused(tmp_path, change, problem):
     saved(tmp_path / "pool")
     rewrite(tmp_path / "pool", change)
-    assert "prepare" in refusal(tmp_path / "pool")
-
-
-def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    def fail(path, value):
-        assert (path.parent / "images.npy").exists()  # half was there
-        raise OSError("disk full")
-
-    monkeypatch.setattr(image_pool, "write_json", fail)
-    with pytest.raises(OSError, match="disk full"):
-        saved(tmp_path / "pool")
-    assert list(tmp_path.iterdir()) == []
+    line = refusal(tmp_path / "pool")
+    assert line.startswith("damaged image pool in")
+    assert problem in line
 
 
 def test_a_save_that_fails_leaves_the_old_pool(tmp_path, monkeypatch):
@@ -222,21 +181,6 @@ def test_data_root_is_the_argument_else_the_variable_else_the_cache(tmp_path, mo
     assert data_root() == tmp_path / "semishot"
     monkeypatch.delenv("SEMISHOT_DATA")
     assert data_root() == tmp_path / "semishot"
-
-
-def test_a_pool_may_move(tmp_path):
-    before = saved(tmp_path / "pool").fingerprint
-    shutil.move(tmp_path / "pool", tmp_path / "moved")
-    assert open_pool(tmp_path / "moved").fingerprint == before
-
-
-def test_room_is_not_made_through_a_link(tmp_path):
-    mine = tmp_path / "mine"
-    mine.write_bytes(b"kept")
-    (tmp_path / "images.npy").symlink_to(mine)
-    image_pool.make_room(tmp_path / "images.npy", np.uint8, (2, 3))
-    assert mine.read_bytes() == b"kept"
-    assert open_memmap(tmp_path / "images.npy").shape == (2, 3)
 
 
 def test_gather_is_indexing(tiny_pool):

@@ -7,6 +7,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -79,35 +80,23 @@ def test_a_killed_build_goes_on_where_it_stopped(tmp_path, in_memory):
     assert open_pool(folder).fingerprint == in_memory.fingerprint
 
 
-def begun(tmp_path: Path) -> Path:
+def interrupted(folder: Path, plan: PoolPlan) -> Path:
     """A build that was killed after its first batch, whose pixels are wrong: only a new one is right."""
-    building = tmp_path / ".built.building"
-    pool_builder._begin_building(building, PoolPlan("made", SHAPE, CLASSES, read))
-    (building / "done.txt").write_text("0\n")
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool_builder, "write_description", Mock(side_effect=KeyboardInterrupt))
+        build_pool(folder, plan, workers=1)
+    (building,) = folder.parent.glob(".*.building")
+    np.load(building / "images.npy", mmap_mode="r+")[:] = ord("7")
     return building
 
 
-def cut_short(building: Path) -> None:
+def test_only_an_undamaged_beginning_is_resumed(tmp_path, in_memory):
+    plan = PoolPlan("made", SHAPE, CLASSES, read)
+    interrupted(tmp_path / "built", plan)
+    assert (build_pool(tmp_path / "built", plan).images == ord("7")).all()
+    building = interrupted(tmp_path / "again", plan)
     os.truncate(building / "images.npy", 700)
-
-
-DAMAGE = {
-    "no number": lambda building: (building / "done.txt").write_text("abc\n"),
-    "no batch": lambda building: (building / "done.txt").write_text("0\n3\n"),
-    "another plan": lambda building: (building / "plan.txt").write_text("another"),
-    "cut pixels": cut_short,
-    "other pixels": lambda building: np.save(building / "images.npy", np.zeros((21, 4, 5, 3), "B")),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_beginning_is_started_over_and_that_is_printed(
-    tmp_path, in_memory, damage, capsys
-):
-    DAMAGE[damage](begun(tmp_path))
-    built = build_pool(tmp_path / "built", PoolPlan("made", SHAPE, CLASSES, read), workers=1)
-    assert built.fingerprint == in_memory.fingerprint
-    assert "cannot be resumed" in capsys.readouterr().err
+    assert build_pool(tmp_path / "again", plan).fingerprint == in_memory.fingerprint
     assert not list(tmp_path.glob(".*"))
 
 
@@ -115,16 +104,12 @@ def test_a_damaged_beginning_is_started_over_and_that_is_printed(
 def test_a_build_continues_only_with_the_files_it_started_from(tmp_path, kind):
     """Edited under the same name, with as many bytes, they are other files."""
     path, folder = tmp_path / "image", tmp_path / "built"
-    classes = [PlannedClass("a", "g", "train", (kind(str(path)),))]
     path.write_bytes(b"1")
-    building = tmp_path / ".built.building"
-    images, _ = pool_builder._begin_building(building, PoolPlan("made", SHAPE, classes, read))
-    images[:] = ord("7")  # as nothing would read it
-    images.flush()
-    (building / "done.txt").write_text("0\n")
-    _, done = pool_builder._begin_building(building, PoolPlan("made", SHAPE, classes, read))
-    assert done == {0}
+    plan = PoolPlan(
+        "made", SHAPE, [PlannedClass("a", "g", "train", (kind(str(path)),))], first_byte
+    )
+    interrupted(folder, plan)
     path.write_bytes(b"2")
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
-    built = build_pool(folder, PoolPlan("made", SHAPE, classes, first_byte), workers=1)
-    assert (built.images == ord("2")).all()
+    assert (build_pool(folder, plan).images == ord("2")).all()
+    assert not list(tmp_path.glob(".*"))

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from semishot.data.splits import ClassImages, all_labeled, labeled_split, random_words, uniforms
 from semishot.errors import InputError
@@ -45,22 +44,6 @@ def test_random_words_are_philox_from_the_paper(seed, purpose):
     assert random_words(seed, purpose, 0, 11).tolist() == philox_words(seed, purpose, 11)
 
 
-def test_random_words_of_any_block_need_nothing_before_it():
-    whole = random_words(5, "stream", 0, 40)
-    for start in range(10):
-        assert np.array_equal(random_words(5, "stream", start, 4), whole[4 * start : 4 * start + 4])
-
-
-def test_random_words_of_other_seeds_and_purposes_are_others():
-    streams = [random_words(s, p, 0, 8).tobytes() for s in (0, 1) for p in ("train", "test")]
-    assert len(set(streams)) == 4
-
-
-def test_a_seed_is_not_negative():
-    with pytest.raises(InputError, match="a seed must be at least 0 .*, not -1"):
-        random_words(-1, "stream", 0, 4)
-
-
 def test_uniforms_are_the_top_53_bits():
     words = np.array([0, 2**11 - 1, 2**11, 2**63, 2**64 - 1], np.uint64)
     expected = [(int(word) >> 11) / 2**53 for word in words]
@@ -69,24 +52,12 @@ def test_uniforms_are_the_top_53_bits():
     assert uniforms(words).max() < 1.0
 
 
-def test_ten_percent_of_twenty_are_two():
-    split = labeled_split(image_classes(20, 20, 20), 0.1, seed=0)
-    assert split.labeled.tolist() == [2, 2, 2]
-    assert split.size.tolist() == [20, 20, 20]
-    assert not split.shared
-
-
 @pytest.mark.parametrize(
     ("count", "percent", "labeled"),
-    [(600, 40, 240), (1300, 10, 130), (25, 10, 2), (29, 10, 2), (7, 100, 7), (9, 10, 0)],
+    [(20, 10, 2), (600, 40, 240), (29, 10, 2), (100, 29, 29), (7, 100, 7), (9, 10, 0)],
 )
 def test_a_share_of_a_class_is_rounded_down(count, percent, labeled):
     assert labeled_split(image_classes(count), percent / 100, 0).labeled.tolist() == [labeled]
-
-
-def test_every_percentage_of_a_hundred_is_that_number():
-    for percent in range(1, 101):  # 0.29 * 100 is 28.999...
-        assert labeled_split(image_classes(100), percent / 100, 0).labeled.tolist() == [percent]
 
 
 def test_every_image_of_a_class_is_either_labeled_or_unlabeled():
@@ -124,26 +95,6 @@ def test_a_larger_fraction_keeps_the_labels_of_a_smaller_one():
     for c in range(2):
         for smaller, larger in pairwise(splits):
             assert labeled_of(smaller, c) < labeled_of(larger, c)
-
-
-def test_seeds_and_classes_have_splits_of_their_own():
-    some = image_classes(*[20] * 50)
-    one, other = labeled_split(some, 0.1, 0), labeled_split(some, 0.1, 1)
-    assert not np.array_equal(one.order, other.order)
-    within = {frozenset(i - 20 * c for i in labeled_of(one, c)) for c in range(50)}
-    assert len(within) > 30  # no pattern repeated from class to class
-
-
-def test_each_image_of_a_class_is_as_likely_to_be_labeled():
-    many = 6000
-    split = labeled_split(image_classes(*[20] * many), 0.1, seed=0)
-    pairs = split.order.reshape(many, 20)[:, :2] - 20 * np.arange(many)[:, None]  # (classes, 2)
-    for column in pairs.T:
-        assert stats.chisquare(np.bincount(column, minlength=20)).pvalue > 1e-4
-    code = pairs[:, 0] * 20 + pairs[:, 1]
-    ordered = np.bincount(code, minlength=400).reshape(20, 20)
-    assert ordered.diagonal().sum() == 0
-    assert stats.chisquare(ordered[~np.eye(20, dtype=bool)]).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("fraction", [0.0, -0.1, 1.01, float("nan")])

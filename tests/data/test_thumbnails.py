@@ -10,7 +10,6 @@ from PIL import Image
 from semishot.data.decoding import decode, opened
 from semishot.data.framing import Whole
 from semishot.data.thumbnails import SIDE, data_uri, pool_thumbnail, thumbnail
-from semishot.errors import InputError
 from support.images import encoded
 
 
@@ -41,14 +40,6 @@ def test_a_16_bit_png_looks_the_same_to_people_the_encoder_and_a_pool(darkest, b
     assert abs(seen - ramp[..., None] / 257).max() <= 0.5
     assert abs(small - seen).max() <= 4  # a JPEG
     assert (decode(data, "x", SIDE).transpose(1, 2, 0) == seen).all()
-
-
-def test_floating_point_pixels_are_refused_as_by_the_encoder():
-    with (
-        pytest.raises(InputError, match="floating-point pixels"),
-        opened(encoded(Image.new("F", (4, 4)), "TIFF"), "x") as image,
-    ):
-        thumbnail(image)
 
 
 def test_thumbnails_are_on_white_upright_and_keep_no_metadata():

@@ -3,9 +3,6 @@
 import os
 from pathlib import Path
 
-import pytest
-
-from semishot.data.decoding import EXTENSIONS, FORMATS
 from semishot.data.walk_folders import DEEPEST, walk
 
 
@@ -63,9 +60,3 @@ def test_what_is_not_walked_has_its_reason(tmp_path, monkeypatch):
         "pipe not a regular file",
         "gone cannot be opened (No such file or directory)",
     ]
-
-
-@pytest.mark.parametrize("extension", [".jpg", ".jfif", ".png", ".tif", ".webp", ".pgm"])
-def test_extensions_are_those_of_the_formats_that_are_decoded(extension):
-    assert extension in EXTENSIONS
-    assert sum(extension in names for names in FORMATS.values()) == 1

@@ -1,8 +1,6 @@
 """A researcher's own tree: its layout is found, its splits are whole, and each oddity has a line."""
 
-import os
 import random
-import subprocess
 import zlib
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 
 from semishot import datasets
 from semishot.data.framing import Whole
-from semishot.data.image_sources import WholeFile
 from semishot.data.pool import open_pool, save_pool
 from semishot.data.pool_builder import PlannedClass
 from semishot.datasets import folder
@@ -137,30 +134,11 @@ def test_the_split_is_a_shuffle_by_philox_of_seed_0(tmp_path):
     assert splits == [expected[i] for i in range(50)]
 
 
-def test_the_order_of_the_directory_does_not_matter(tmp_path, monkeypatch):
-    paths = [f"{g}/{c}/{i}.png" for g in "abc" for c in "xyz" for i in range(3)]
-    source = named(tmp_path, *paths)
-    expected = planned(source)
-    iterdir = Path.iterdir
-    monkeypatch.setattr(Path, "iterdir", lambda path: iter(sorted(iterdir(path), reverse=True)))
-    assert [path.name for path in source.iterdir()] == ["c", "b", "a"]
-    assert planned(source) == expected
-    with pytest.raises(InputError, match="mixes levels, d/1.png and a/x/0.png"):
-        planned(named(source, "d/1.png", "e/1.png"))
-
-
 def test_a_class_may_be_called_train_and_classes_of_groups_may_share_names(tmp_path):
     classes = planned(named(tmp_path / "vehicles", "train/1.png", "bus/1.png", "car/1.png"))
     assert [c.name for c in classes] == ["bus", "car", "train"]
     classes = planned(named(tmp_path / "letters", "greek/one/1.png", "latin/one/1.png"))
     assert [(c.group, c.name) for c in classes] == [("greek", "one"), ("latin", "one")]
-
-
-def test_linked_class_folders_are_followed(tmp_path):
-    named(tmp_path / "elsewhere", "1.png")
-    source = named(tmp_path / "mine", "a/1.png")
-    (source / "b").symlink_to(tmp_path / "elsewhere")
-    assert [c.name for c in planned(source)] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -200,62 +178,6 @@ def test_a_link_to_a_folder_above_ends_with_a_line(tmp_path):
         folder.read_tree(source)
 
 
-def test_links_that_multiply_end_with_a_line(tmp_path):
-    """Two links to their own folder are 2^40 paths of 40 folders, without an image to stop at."""
-    source = named(tmp_path, "c/1.png", "e/notes.txt")
-    for name in ("a", "b"):
-        (source / "e" / name).symlink_to(".")
-    with pytest.raises(InputError, match="e/a: links back to .*e; remove it"):
-        folder.read_tree(source)
-
-
-def test_links_in_hidden_folders_matter_to_nobody(tmp_path):
-    source = named(tmp_path, "a/1.png", "b/1.png", ".thumbs/c/2.png")
-    (source / ".thumbs" / "again").symlink_to(".")
-    (source / ".thumbs" / "a").symlink_to(source / "a")
-    assert [c.name for c in planned(source)] == ["a", "b"]
-
-
-def test_a_class_linked_twice_is_named(tmp_path):
-    source = named(tmp_path, "a/1.png", "b/1.png")
-    (source / "c").symlink_to("a")
-    with pytest.raises(InputError, match="/c: links back to .*/a; remove it"):
-        folder.read_tree(source)
-
-
-@pytest.mark.thorough
-def test_folders_without_end_are_too_deep(tmp_path):
-    here = os.open(named(tmp_path, "c/1.png"), os.O_RDONLY)
-    for _ in range(3000):  # longer than any path may be
-        os.mkdir("d", dir_fd=here)
-        inside = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inside
-    os.close(here)
-    try:
-        with pytest.raises(
-            InputError, match="d/d: more than 100 folders deep; remove it"
-        ) as caught:
-            folder.read_tree(tmp_path)
-        assert "\n" not in str(caught.value)
-    finally:
-        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)  # deeper than Python removes
-
-
-def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
-    source = named(tmp_path, "a/1.png", "b/1.png")
-    iterdir = Path.iterdir
-
-    def denied(path):
-        if path.name == "b":
-            raise PermissionError(13, "Permission denied", str(path))
-        return iterdir(path)
-
-    monkeypatch.setattr(Path, "iterdir", denied)
-    with pytest.raises(InputError, match="/b: cannot be listed .Permission denied"):
-        folder.read_tree(source)
-
-
 def test_without_a_source_or_with_the_pool_as_source_nothing_begins(tmp_path):
     with pytest.raises(InputError, match="pass --source FOLDER"):
         folder.prepare(tmp_path / "folder", None)
@@ -281,13 +203,6 @@ def test_what_stands_where_a_pool_goes_is_replaced_only_if_it_is_a_pool(tmp_path
     assert list(root.iterdir()) == [mine]
 
 
-def test_glyphs_are_not_drawn_over_files_of_the_user(tmp_path):
-    mine = named(tmp_path / "fonts", "glyphs/mine.svg") / "glyphs" / "mine.svg"
-    with pytest.raises(InputError, match="glyphs, where the pool goes, holds mine.svg"):
-        datasets.load("glyphs", tmp_path / "fonts")
-    assert mine.read_bytes() == b"x"
-
-
 def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
     files = {path: encoded(pixels) for path, pixels in small_tree().items()}
     source = write(tmp_path / "mine", files)
@@ -308,17 +223,6 @@ def test_a_damaged_image_is_named_and_leaves_no_pool(tmp_path, damaged):
         folder.prepare(tmp_path / "root" / "folder", source)
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "root").iterdir())
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    source = named(tmp_path, "a/1.png", "b/1.png")
-    (source / "a" / "gone.png").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="a/gone.png: cannot be opened .No such file"):
-        folder.read_tree(source)
-    with pytest.raises(FileNotFoundError):  # an error of the disk, as after the files were listed
-        folder.read_image(WholeFile(str(source / "a" / "gone.png")), 84, 3)
-    with pytest.raises(InputError, match="a is not a regular file; replace or remove"):
-        folder.read_image(WholeFile(str(source / "a")), 84, 3)
 
 
 # Names and sizes of one's own

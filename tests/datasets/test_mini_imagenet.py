@@ -1,6 +1,5 @@
 """miniImageNet from every form in which people hold it, on small generated trees and real zips."""
 
-import os
 import pickle
 import re
 import shutil
@@ -13,13 +12,13 @@ import pytest
 from PIL import Image
 
 from semishot import datasets
-from semishot.data import image_sources, pool_builder
+from semishot.data import image_sources
 from semishot.data.decoding import decode
 from semishot.data.pool import SPLITS
 from semishot.datasets import mini_imagenet
 from semishot.datasets.mini_imagenet import describe, prepare, read
 from semishot.errors import InputError
-from support.ilsvrc import tar_of, write_class_tars, write_tar, write_tree
+from support.ilsvrc import write_class_tars, write_tar, write_tree
 from support.images import encoded, noise
 from support.preparing import prepare_refusal
 
@@ -168,14 +167,6 @@ def test_every_form_is_the_same_pool(tmp_path, form):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a {source}", "pool"]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("form", ["zips", "pickles 2"])
-def test_workers_read_what_this_process_reads(tmp_path, monkeypatch, form):
-    FORMS[form](tmp_path / "source")
-    here = prepare(tmp_path / "here", tmp_path / "source")
-    assert prepare(tmp_path / "there", tmp_path / "source").fingerprint == here.fingerprint
-
-
 def test_splits_that_are_absent_are_skipped_only_when_asked(tmp_path):
     make_folder(tmp_path, ("train", "test"))
     absent = r"the images of val.csv are absent from .*, or pass --splits train,test$"
@@ -217,36 +208,6 @@ def test_a_split_whose_classes_ilsvrc_lacks(tmp_path):
     with pytest.raises(InputError, match=r"classes of val.csv are absent .* --splits train,test"):
         prepare(tmp_path / "pool", tmp_path)
     assert len(prepare(tmp_path / "pool", tmp_path, ("train", "test")).classes) == 5
-
-
-def test_a_build_from_pickles_goes_on_until_they_change(tmp_path, monkeypatch):
-    make_caches(tmp_path, 2)
-    plans = []
-
-    def planned(folder, plan):
-        plans.append(pool_builder._digest(plan))
-
-    monkeypatch.setattr(mini_imagenet, "build_pool", planned)
-    for _ in range(2):
-        prepare(tmp_path / "pool", tmp_path)
-    (tmp_path / "mini-imagenet-cache-val.pkl").touch()
-    prepare(tmp_path / "pool", tmp_path)
-    assert plans[0] == plans[1] != plans[2]
-
-
-def test_pickles_are_not_unpacked_through_a_link(tmp_path):
-    make_caches(tmp_path / "source", 2)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "note").write_text("kept")
-    (tmp_path / ".pool.unpickled").symlink_to(tmp_path / "mine")
-    pool = prepare(tmp_path / "pool", tmp_path / "source")
-    assert len(pool.classes) == sum(map(len, LABELS.values()))
-    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["note"]
-
-
-def test_a_zip_that_is_a_pipe_is_no_zip(tmp_path):
-    os.mkfifo(tmp_path / "images.zip")
-    assert mini_imagenet._in_zips(tmp_path, {}) == {}
 
 
 def test_a_pickle_that_is_absent(tmp_path):
@@ -348,21 +309,12 @@ def test_damaged_zip(tmp_path):
     fails(source, r"cannot read .*b.zip \(File is not a zip file\); get the file again")
 
 
-def test_damaged_zip_member(tmp_path):
-    source = tmp_path / "source"
-    make_zips(source)
-    data = bytearray((source / "a.zip").read_bytes())
-    data[200] ^= 255
-    (source / "a.zip").write_bytes(data)
-    fails(source, r"cannot read .*a.zip/images/n0000000300000001.jpg \(Bad CRC-32")
-
-
 @pytest.mark.parametrize("form", ["folder", "zips", "tree", "tar of tars"])
 def test_a_member_too_large_is_not_read(tmp_path, monkeypatch, form):
     source = tmp_path / "source"
     FORMS[form](source)
     monkeypatch.setattr(image_sources, "LARGEST", 100)
-    fails(source, r"n0\S+ has \S+ bytes, more than 100")
+    fails(source, r"n0\S+ has (\S+ bytes, )?more than 100")
 
 
 def test_rank_beyond_the_class(tmp_path):
@@ -371,13 +323,6 @@ def test_rank_beyond_the_class(tmp_path):
     for number in (26, 27):
         (source / "train/n00000004" / f"n00000004_{number}.JPEG").unlink()
     fails(source, r"n0000000400000006.jpg is file 6 of class n00000004, but .* has 5; get the comp")
-
-
-def test_a_name_without_rank(tmp_path):
-    source = tmp_path / "source"
-    make_tree(source)
-    replace_in(source / "test.csv", "n0000000400000006", "n0000000400000000")
-    fails(source, "n0000000400000000.jpg is not n00000004 and a number from 00000001")
 
 
 @pytest.mark.parametrize(
@@ -396,21 +341,6 @@ def test_damaged_tar(tmp_path, old, new, reason):
     assert data.count(old) == 1
     tar.write_bytes(data.replace(old, new))
     fails(source, f"cannot read .*ILSVRC2012_img_train.tar .*{reason}.*; get the file again")
-
-
-@pytest.mark.parametrize("data", [b"<html>" * 200, tar_of(ilsvrc()["n00000003"])[:-9000]])
-def test_a_class_tar_that_is_none_or_ends_early(tmp_path, data):
-    source = tmp_path / "source"
-    make_class_tars(source)
-    (source / "n00000003.tar").write_bytes(data)
-    fails(source, "cannot read .*n00000003.tar .*; get the file again")
-
-
-def test_a_tar_that_was_cut_since_it_was_listed(tmp_path):
-    path = tmp_path / "n00000001.tar"
-    path.write_bytes(b"12345")
-    with pytest.raises(InputError, match=r"n00000001.tar/a.JPEG \(it ends after 3 of 9 bytes\)"):
-        read(image_sources.ByteRange(str(path), "a.JPEG", 2, 9))
 
 
 def with_changed(**changes: object) -> dict[str, object]:
@@ -453,14 +383,6 @@ def test_odd_pickle(tmp_path, damage):
     held, message = PICKLE_DAMAGE[damage]
     write_cache(source, "train", held)
     fails(source, message)
-
-
-def test_hostile_pickle(tmp_path):
-    source = tmp_path / "source"
-    make_caches(source, 2)
-    path = source / "mini-imagenet-cache-val.pkl"
-    path.write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR.")
-    fails(source, r"mini-imagenet-cache-val.pkl tries to call os.system: refused")
 
 
 @pytest.mark.thorough

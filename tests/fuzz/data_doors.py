@@ -114,9 +114,10 @@ def drawings() -> tuple[bytes, ...]:
 def open_drawings(data: bytes, folder: Path) -> None:
     for name in omniglot.ARCHIVES:
         (folder / name).write_bytes(data)
-    with omniglot.list_drawings(folder) as found:
-        omniglot.decode(found[:MANY])
-        omniglot.check_complete(found, folder)
+    image_sources._opened_zip.cache_clear()
+    drawings = omniglot.list_drawings(folder)
+    omniglot.decode(drawings[:MANY])
+    omniglot.check_complete(drawings, folder)
 
 
 @cache

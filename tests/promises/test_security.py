@@ -114,10 +114,6 @@ def test_a_zip_bomb_is_read_as_far_as_an_image_goes(tmp_path):
     with pytest.raises(InputError):
         mini_imagenet.read(image_sources.ZipMember(str(path), "a.jpg", 0))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
-    with zipfile.ZipFile(path) as opened, pytest.raises(InputError, match="more than 16,777,216"):
-        member = opened.getinfo("a.jpg")
-        member.file_size = 2**30
-        image_sources.zip_member(path, member)
 
 
 def test_an_image_of_a_billion_pixels_takes_no_memory(tmp_path):

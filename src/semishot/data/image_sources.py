@@ -58,7 +58,7 @@ class ByteRange:
     """For messages."""
     start: int
     size: int
-    form: Literal["encoded", "pickled", "rgb", "bgr"] = "encoded"
+    form: Literal["encoded", "pickled", "bgr"] = "encoded"
     """An image file, an image file inside a pickle, or the pixels (H, W, 3) themselves."""
 
     @property
@@ -66,35 +66,39 @@ class ByteRange:
         return f"{self.path}/{self.part}"
 
 
-ImageSource = WholeFile | ZipMember | ByteRange
+@dataclass(frozen=True, slots=True)
+class ArrayRow:
+    """An image in an array, such as that of a pickle, which the data set's file reads."""
+
+    path: str
+    row: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}/image {self.row}"
+
+
+ImageSource = WholeFile | ZipMember | ByteRange | ArrayRow
 
 
 def read_bytes(source: ImageSource) -> bytes:
-    """The bytes of an image, in any process."""
+    """The bytes of an image, at most `LARGEST`; in any thread."""
     with reading(source.name, REMEDY):
         if isinstance(source, WholeFile):
             return read_regular(Path(source.path), LARGEST)
         if isinstance(source, ZipMember):
-            return read_member(_opened_zip(source.path), source.member, LARGEST)
-        with open_regular(Path(source.path)) as file:
-            file.seek(source.start)
-            data = file.read(source.size)
-        if len(data) != source.size:
+            data = read_member(_opened_zip(source.path), source.member, LARGEST + 1)
+        elif isinstance(source, ByteRange):
+            with open_regular(Path(source.path)) as file:
+                file.seek(source.start)
+                data = file.read(min(source.size, LARGEST + 1))
+        else:
+            raise TypeError(f"{source.name} is in memory")
+        if len(data) > LARGEST:
+            raise InputError(f"{source.name} has more than {LARGEST:,} bytes")
+        if isinstance(source, ByteRange) and len(data) != source.size:
             raise EOFError(f"it ends after {len(data):,} of {source.size:,} bytes")
         return data
-
-
-def zip_member(path: Path, member: zipfile.ZipInfo) -> ZipMember:
-    source = ZipMember(str(path), member.filename, member.CRC)
-    check_size(member.file_size, source.name)
-    return source
-
-
-def tar_member(path: Path, member: tarfile.TarInfo, start: int) -> ByteRange:
-    """A member of a tar that begins at byte `start` of the file."""
-    source = ByteRange(str(path), member.name, start + member.offset_data, member.size)
-    check_size(source.size, source.name)
-    return source
 
 
 def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSource]]:
@@ -122,10 +126,12 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
 
 
 def _in_tar(label: str, opened: tarfile.TarFile, path: Path, start: int) -> list[ImageSource]:
-    regular = (m for m in _members(opened) if m.isreg() and not m.issparse())
-    return _in_order(
-        label, {m.name.rsplit("/", 1)[-1]: tar_member(path, m, start) for m in regular}
-    )
+    files = {
+        m.name.rsplit("/", 1)[-1]: ByteRange(str(path), m.name, start + m.offset_data, m.size)
+        for m in _members(opened)
+        if m.isreg() and not m.issparse()
+    }
+    return _in_order(label, files)
 
 
 def _members(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -146,10 +152,3 @@ def _in_order(label: str, files: Mapping[str, ImageSource]) -> list[ImageSource]
 @lru_cache(maxsize=8)
 def _opened_zip(path: str) -> zipfile.ZipFile:
     return open_zip(Path(path))
-
-
-def check_size(size: int, where: object) -> None:
-    if size > LARGEST:
-        raise InputError(
-            f"{where} has {size:,} bytes, more than {LARGEST:,}: not an image of ILSVRC-12"
-        )

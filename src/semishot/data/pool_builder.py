@@ -2,11 +2,10 @@
 
 import hashlib
 import os
-import shutil
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,17 @@ from semishot.data.pool import (
     with_digests,
     write_description,
 )
-from semishot.errors import InputError, printable
+from semishot.errors import InputError
 from semishot.system.files import append_line, read_regular, remove, whole_folder, write_whole
-from semishot.system.npy import Mapped, make_room, map_array, map_to_fill
+from semishot.system.npy import Mapped, make_room, map_to_fill
 from semishot.system.progress import meter
 
 BATCH = 256
 """How many images a thread reads at a time."""
 MOST_WORKERS = 16
 """More threads would only wait for the disk and for each other."""
-MOST_TEXT = 64 * 2**20
-"""The largest list of finished batches that is read, in bytes."""
+DONE, MOST_TEXT = "done.txt", 64 * 2**20
+"""The list of finished batches, a line for each, and its most bytes."""
 Pixels = Mapped[np.uint8]
 Read = Callable[[ImageSource], NDArray[np.uint8]]
 """A source -> one image (C, H, W)."""
@@ -71,25 +70,23 @@ class PoolPlan:
 def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> ImagePool:
     """Read images on all cores, a batch at a time, into a file; memory stays at a few batches.
 
-    Finished batches are kept in a hidden folder beside `folder`, with a digest of the plan: a build
+    Finished batches are kept in a hidden folder beside `folder`, named by a digest of the plan: a build
     that was interrupted continues with the remaining ones.
     """
     sources = [source for planned in plan.classes for source in planned.sources]
     starts = np.cumsum([0, *(len(planned.sources) for planned in plan.classes)])
-    building = folder.with_name(f".{folder.name}.building")
-    images, done = _begin_building(building, plan)
-    batches = [b for b in range(0, len(sources), BATCH) if b not in done]
-    log = building / "done.txt"
-    write_whole(log, "".join(f"{first}\n" for first in sorted(done)))  # without a truncated line
+    building = folder.with_name(f".{folder.name}.{_digest(plan)[:16]}.building")
+    images, done = _begin(folder, building, plan.shape)
+    log = building / DONE
     with meter(f"preparing {plan.name}", len(sources), "images") as progress:
-        progress.skip(len(sources) - sum(len(sources[b : b + BATCH]) for b in batches))
+        progress.skip(min(done, len(sources)))
         try:
-            for first, pixels in _read_batches(plan.read, sources, batches, workers):
+            for first, pixels in _read_batches(plan.read, sources, done, workers):
                 images[first : first + len(pixels)] = pixels
                 append_line(log, str(first))
                 progress.advance(len(pixels))
         except InputError:
-            shutil.rmtree(building)
+            remove(building)
             raise
     images.flush()
     classes = [
@@ -98,75 +95,53 @@ def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> Imag
     ]
     pool = ImagePool(plan.name, images, with_digests(images, classes), plan.about)
     write_description(building, pool)
-    for leftover in ("done.txt", "plan.txt"):
-        (building / leftover).unlink()
+    log.unlink()
     with whole_folder(folder) as temporary:
         temporary.rmdir()
         building.rename(temporary)
     return open_pool(folder)
 
 
-def _begin_building(building: Path, plan: PoolPlan) -> tuple[Pixels, set[int]]:
-    """The file to fill, and the batches that an interrupted build of the same plan has filled."""
-    digest = _digest(plan)
-    pixels = building / "images.npy"
-    if os.path.lexists(building):
-        try:
-            done = _done(building, plan.shape, digest)
-            return map_to_fill(pixels), done
-        except (OSError, ValueError) as error:  # InputError among them
-            line = printable(f"{building} cannot be resumed ({error}); the build starts over")
-            print(line, file=sys.stderr)
-            remove(building)
+def _begin(folder: Path, building: Path, shape: tuple[int, ...]) -> tuple[Pixels, int]:
+    """The file to fill, and how many images an interrupted build of the same plan has filled."""
+    for other in folder.parent.glob(f".{folder.name}.*.building"):
+        if other != building:
+            remove(other)
+    path = building / "images.npy"
+    try:
+        images = map_to_fill(path)
+        if images.dtype == np.uint8 and images.shape == shape:
+            return images, read_regular(building / DONE, MOST_TEXT).count(b"\n") * BATCH
+    except (OSError, ValueError):  # there is none, or it is damaged
+        pass
+    remove(building)
     building.mkdir(parents=True)
     try:
-        images = make_room(pixels, np.uint8, plan.shape)
+        images = make_room(path, np.uint8, shape)
     except OSError:
-        shutil.rmtree(building)
+        remove(building)
         raise
-    write_whole(building / "plan.txt", digest)
-    return images, set()
+    write_whole(building / DONE, "")
+    return images, 0
 
 
 def _digest(plan: PoolPlan) -> str:
     """A digest of the plan and of each file's size and time: pixels of two versions never mix."""
-    whole = hashlib.sha256(repr((plan.name, plan.shape)).encode())
+    whole = hashlib.sha256(repr((plan.name, plan.shape, BATCH)).encode())
     last = None
     for planned in plan.classes:  # one by one: together they are a hundred megabytes of text
         whole.update(repr(planned).encode())
         for source in planned.sources:
             if source.path != last:
-                whole.update(_version(source.path))
+                with suppress(OSError):  # an unreadable file fails later with its own message
+                    about = Path(source.path).stat()
+                    whole.update(f"{about.st_size} {about.st_mtime_ns}\n".encode())
             last = source.path
     return whole.hexdigest()
 
 
-def _version(path: str) -> bytes:
-    """Size and time; empty for an unreadable file, which fails later with its own message."""
-    try:
-        about = Path(path).stat()
-    except OSError:
-        return b""
-    return f"{about.st_size} {about.st_mtime_ns}\n".encode()
-
-
-def _done(building: Path, shape: tuple[int, ...], digest: str) -> set[int]:
-    """The batches that an interrupted build has filled; an error if anything about it does not match."""
-    if read_regular(building / "plan.txt", MOST_TEXT) != digest.encode():
-        raise InputError("it was started from other files, or they have changed")
-    images = map_array(building / "images.npy")
-    if images.dtype != np.uint8 or images.shape != shape or not images.flags.c_contiguous:
-        raise InputError(f"images.npy holds {images.dtype} {images.shape}, not uint8 {shape}")
-    log = building / "done.txt"
-    text = read_regular(log, MOST_TEXT).decode() if log.exists() else ""
-    done = {int(line) for line in text.split("\n")[:-1]}
-    if not done <= set(range(0, shape[0], BATCH)):
-        raise InputError("done.txt names a batch that does not exist")
-    return done
-
-
 def _read_batches(
-    read: Read, sources: Sequence[ImageSource], batches: Sequence[int], workers: int | None
+    read: Read, sources: Sequence[ImageSource], done: int, workers: int | None
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
 
@@ -177,7 +152,7 @@ def _read_batches(
     waiting: deque[tuple[int, Future[NDArray[np.uint8]]]] = deque()
     with quiet(), ThreadPoolExecutor(count) as pool:
         try:
-            for first in batches:
+            for first in range(done, len(sources), BATCH):
                 waiting.append((first, pool.submit(read_batch, first)))
                 if len(waiting) > 2 * count:
                     ready, future = waiting.popleft()

@@ -12,9 +12,7 @@ How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds
   wrong, a class gets 600 other images of the same class: a valid data set, but a different one.
 """
 
-import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,21 +26,19 @@ from semishot.data.framing import Whole
 from semishot.data.image_sources import (
     ILSVRC_TAR,
     REMEDY,
-    ByteRange,
+    ArrayRow,
     ImageSource,
     WholeFile,
-    check_size,
+    ZipMember,
     ilsvrc_files,
     read_bytes,
-    zip_member,
 )
 from semishot.data.pool import SPLITS, ImagePool, Split
-from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
+from semishot.data.pool_builder import PlannedClass, PoolPlan, Read, build_pool
 from semishot.data.settings import DatasetVariant, Lists
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import open_zip, reading, remove
-from semishot.system.npy import write_array
+from semishot.system.files import open_zip, reading
 from semishot.system.tables import read_rows
 
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
@@ -99,15 +95,11 @@ def describe(pool: ImagePool) -> list[str]:
 
 
 def read(source: ImageSource) -> NDArray[np.uint8]:
-    """One image (3, 84, 84); called in many processes."""
-    data = read_bytes(source)
-    if isinstance(source, ByteRange) and source.form == "rgb":
-        pixels = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
-        return np.ascontiguousarray(pixels.transpose(2, 0, 1))
-    return decode(data, source.name, SIDE)
+    """One image (3, 84, 84); called in many threads."""
+    return decode(read_bytes(source), source.name, SIDE)
 
 
-def _build(folder: Path, listed: Listed, form: str, lists: Lists) -> ImagePool:
+def _build(folder: Path, listed: Listed, form: str, lists: Lists, read: Read = read) -> ImagePool:
     if lists == "swapped":
         listed = {"train": listed["train"], "val": listed["test"], "test": listed["val"]}
     planned = [
@@ -199,7 +191,6 @@ def _in_folder(images: Path, named: Named) -> dict[str, ImageSource]:
     found: dict[str, ImageSource] = {}
     for path in (entry.path for entry in walk(images) if not entry.problem):
         if path.name in wanted:
-            check_size(path.stat().st_size, path)
             found[path.name] = WholeFile(str(path))
     return found
 
@@ -214,7 +205,7 @@ def _in_zips(source: Path, named: Named) -> dict[str, ImageSource]:
         for member in members:
             name = member.filename.rsplit("/", 1)[-1]
             if name in wanted:
-                found[name] = zip_member(path, member)
+                found[name] = ZipMember(str(path), member.filename, member.CRC)
     return found
 
 
@@ -276,22 +267,24 @@ def _ranked(files: Sequence[ImageSource], name: str, label: str, source: Path) -
 
 
 def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: Lists) -> ImagePool:
-    """The arrays are beside `folder` while threads read them: a pickle is loaded only once."""
-    spool = folder.with_name(f".{folder.name}.unpickled")
-    remove(spool)  # left by a killed build, or a link
-    spool.mkdir(parents=True)
-    try:
-        listed: Listed = {}
-        for split in taken:
-            path = source / PICKLE.format(split)
-            images, classes = _read_pickle(path)
-            _check_counts(split, classes, path)
-            listed[split] = _laid_out(images, classes, path, spool / split)
-            del images  # before the next is read
-        _check_disjoint(listed, source)
-        return _build(folder, listed, "the cached pickles", lists)
-    finally:
-        shutil.rmtree(spool)
+    """From arrays in memory: up to 1.3 GB for all three splits."""
+    listed: Listed = {}
+    arrays: dict[str, NDArray[np.uint8]] = {}
+    for split in taken:
+        path = source / PICKLE.format(split)
+        arrays[str(path)], classes = _read_pickle(path)
+        _check_counts(split, classes, path)
+        listed[split] = {
+            label: [ArrayRow(str(path), row) for row in rows] for label, rows in classes.items()
+        }
+    _check_disjoint(listed, source)
+
+    def read_row(source: ImageSource) -> NDArray[np.uint8]:
+        assert isinstance(source, ArrayRow)
+        pixels: NDArray[np.uint8] = arrays[source.path][source.row]
+        return pixels.transpose(2, 0, 1)
+
+    return _build(folder, listed, "the cached pickles", lists, read_row)
 
 
 def _read_pickle(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
@@ -318,23 +311,3 @@ def _read_pickle(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
             f"{path}: two entries of class_dict are the same image; get the file again"
         )
     return images, classes
-
-
-def _laid_out(
-    images: NDArray[np.uint8], classes: Mapping[str, Sequence[int]], path: Path, stem: Path
-) -> dict[str, list[ImageSource]]:
-    """class -> its images, in an array file beside the pool.
-
-    Its name and times tell the pickle: an interrupted build is not resumed with images of another one.
-    """
-    state = path.stat()
-    array = stem.with_name(f"{stem.name}-{state.st_size}-{state.st_mtime_ns}.npy")
-    write_array(array, np.ascontiguousarray(images))
-    os.utime(array, ns=(state.st_atime_ns, state.st_mtime_ns))
-    start, size = array.stat().st_size - images.nbytes, SIDE * SIDE * 3
-    return {
-        label: [
-            ByteRange(str(array), f"image {row}", start + row * size, size, "rgb") for row in rows
-        ]
-        for label, rows in classes.items()
-    }

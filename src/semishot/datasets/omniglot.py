@@ -2,12 +2,8 @@
 
 import hashlib
 import io
-import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -17,11 +13,12 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from semishot.data.framing import Ink
+from semishot.data.image_sources import ImageSource, WholeFile, ZipMember, read_bytes
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.data.settings import DatasetVariant, Reduction, Rotations
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError, reason_of
-from semishot.system.files import open_zip, read_member, read_regular, reading
+from semishot.system.files import open_zip, reading
 from semishot.system.progress import track
 
 BASE_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
@@ -38,7 +35,6 @@ FRAMING = Ink
 DRAWN, SIDE = 105, 28  # pixels along a side, as published and as prepared
 DRAWINGS = 20  # per character
 ROTATIONS = (0, 90, 180, 270)  # degrees, counter-clockwise
-LARGEST = 64 * 1024  # bytes; a published drawing has a few hundred
 PREPARED: dict[Reduction, str] = {
     "antialiased": "Pillow bicubic",
     "cubic": "cubic as OpenCV's",
@@ -74,12 +70,8 @@ CHARACTERS: dict[Split, dict[str, int]] = {
 # fmt: on
 
 
-@dataclass(frozen=True)
-class Drawing:
-    key: tuple[str, ...]  # alphabet, character, file name
-    where: str  # for messages: the file, or the archive and the member
-    size: int
-    read: Callable[[], bytes]
+Drawing = tuple[tuple[str, ...], ImageSource]
+"""Alphabet, character and file name; and where it is."""
 
 
 def prepare(
@@ -94,9 +86,9 @@ def prepare(
             f"Omniglot is not generated: pass --source FOLDER with {' and '.join(ARCHIVES)} "
             "from https://github.com/brendenlake/omniglot (folder python/), or pass --download"
         )
-    with list_drawings(source) as drawings:
-        check_complete(drawings, source)
-        upright, pixels = decode(drawings, reduction)
+    drawings = list_drawings(source)
+    check_complete(drawings, source)
+    upright, pixels = decode(drawings, reduction)
     images = rotations_as_classes(upright, rotations).reshape(-1, 1, SIDE, SIDE)
     about = {
         "source": "https://github.com/brendenlake/omniglot",
@@ -158,46 +150,32 @@ def classes() -> list[ImageClass]:
     return [ImageClass(*row, start=i * DRAWINGS, count=DRAWINGS) for i, row in enumerate(rotated)]
 
 
-@contextmanager
-def list_drawings(source: Path) -> Iterator[list[Drawing]]:
-    """Both halves' drawings, sorted, readable inside the block; a zip is preferred to a folder."""
+def list_drawings(source: Path) -> list[Drawing]:
+    """Both halves' drawings, sorted; a zip is preferred to a folder."""
     if not source.is_dir():
         raise InputError(
             f"{source} is not a folder; --source is the folder of {' and '.join(ARCHIVES)}"
         )
     drawings: list[Drawing] = []
-    with ExitStack() as opened:
-        for archive in map(source.joinpath, ARCHIVES):
-            if archive.is_file():
-                with reading(archive, REMEDY):
-                    drawings += _in_zip(opened.enter_context(open_zip(archive)), archive)
-            elif archive.with_suffix("").is_dir():
-                drawings += _in_folder(archive.with_suffix(""))
-            else:
-                raise InputError(f"no {archive.name} and no {archive.stem}/ in {source}; {REMEDY}")
-        yield sorted(drawings, key=lambda d: d.key)
-
-
-def _in_zip(opened: zipfile.ZipFile, archive: Path) -> Iterator[Drawing]:
-    for member in opened.infolist():
-        path = PurePosixPath(member.filename)
-        if _is_drawing(path) and not member.is_dir():
-            where, size = f"{archive}/{path}", member.file_size
-            yield Drawing(
-                path.parts[-3:], where, size, partial(read_member, opened, member, LARGEST)
-            )
-
-
-def _in_folder(tree: Path) -> Iterator[Drawing]:
-    for path in (entry.path for entry in walk(tree) if not entry.problem):
-        inside = PurePosixPath(path.relative_to(tree.parent))
-        if _is_drawing(inside):
-            yield Drawing(
-                inside.parts[-3:],
-                str(path),
-                path.stat().st_size,
-                partial(read_regular, path, LARGEST),
-            )
+    for archive in map(source.joinpath, ARCHIVES):
+        if archive.is_file():
+            with reading(archive, REMEDY), open_zip(archive) as opened:
+                members = [(PurePosixPath(m.filename), m) for m in opened.infolist()]
+            drawings += [
+                (path.parts[-3:], ZipMember(str(archive), member.filename, member.CRC))
+                for path, member in members
+                if _is_drawing(path) and not member.is_dir()
+            ]
+        elif (tree := archive.with_suffix("")).is_dir():
+            files = [entry.path for entry in walk(tree) if not entry.problem]
+            drawings += [
+                (path.parts[-3:], WholeFile(str(path)))
+                for path in files
+                if _is_drawing(PurePosixPath(path.relative_to(source)))
+            ]
+        else:
+            raise InputError(f"no {archive.name} and no {archive.stem}/ in {source}; {REMEDY}")
+    return sorted(drawings, key=lambda drawing: drawing[0])
 
 
 def _is_drawing(path: PurePosixPath) -> bool:
@@ -208,7 +186,7 @@ def _is_drawing(path: PurePosixPath) -> bool:
 
 def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
     """Raise unless these are exactly the characters of `CHARACTERS`, with all drawings."""
-    count = Counter("/".join(d.key[:2]) for d in drawings)
+    count = Counter("/".join(key[:2]) for key, _ in drawings)
     characters = {"/".join(key) for key in split_of_characters()}
     for kind, found, known in (
         ("alphabet", {c.split("/")[0] for c in count}, {c.split("/")[0] for c in characters}),
@@ -229,25 +207,22 @@ def decode(
     """Ink (I, 28, 28) and one SHA-256 of all names and 105x105 pixels, in the order given."""
     ink = np.empty((len(drawings), SIDE, SIDE), np.uint8)
     pixels = hashlib.sha256()
-    for i, drawing in enumerate(track(drawings, "reading Omniglot", len(drawings))):
-        image = _grayscale(drawing)
-        pixels.update("/".join(drawing.key).encode())
+    for i, (key, source) in enumerate(track(drawings, "reading Omniglot", len(drawings))):
+        image = _grayscale(source)
+        pixels.update("/".join(key).encode())
         pixels.update(image.tobytes())
         ink[i] = 255 - reduced(image, reduction)
     return ink, pixels.hexdigest()
 
 
-def _grayscale(drawing: Drawing) -> Image.Image:
-    if drawing.size >= LARGEST:
-        raise InputError(f"{drawing.where} has {drawing.size:,} bytes, not < {LARGEST:,}; {REMEDY}")
-    with reading(drawing.where, REMEDY):
-        image = PngImageFile(io.BytesIO(drawing.read()))  # reads the header only
-    if image.size != (DRAWN, DRAWN):
-        width, height = image.size
-        raise InputError(f"{drawing.where} is {width}x{height}, not {DRAWN}x{DRAWN}; {REMEDY}")
-    with reading(drawing.where, REMEDY):
-        image.load()
-    return image.convert("L")  # 1-bit becomes 0 and 255
+def _grayscale(source: ImageSource) -> Image.Image:
+    data = read_bytes(source)
+    with reading(source.name, REMEDY):
+        image = PngImageFile(io.BytesIO(data))  # reads the header only
+        if image.size != (DRAWN, DRAWN):
+            width, height = image.size
+            raise InputError(f"{source.name} is {width}x{height}, not {DRAWN}x{DRAWN}; {REMEDY}")
+        return image.convert("L")  # 1-bit becomes 0 and 255
 
 
 def reduced(drawing: Image.Image, how: Reduction, side: int = SIDE) -> NDArray[np.uint8]:
