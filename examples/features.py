@@ -18,7 +18,6 @@ It draws its own data and needs no download; the plot needs matplotlib.
 import sys
 
 import numpy as np
-import torch
 
 from semishot import PrototypeClassifier, datasets
 from semishot.image_encoders import open_encoder
@@ -32,8 +31,7 @@ chosen = np.random.default_rng(3).choice(len(classes), KNOWN + STRANGERS, replac
 starts = [classes[i].start for i in chosen]
 images = np.concatenate([pool.images[start : start + IMAGES] for start in starts])
 encoder = open_encoder("omniglot")
-with torch.inference_mode():
-    X = encoder.module(torch.from_numpy(images).permute(0, 2, 3, 1)).numpy()  # (400, 64)
+X = encoder.encode(images.transpose(0, 2, 3, 1))  # (400, 64)
 
 # %% [markdown]
 # ## Labels

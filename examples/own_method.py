@@ -55,8 +55,7 @@ starts = [c.start for c in pool.of_split("test")[:CLASSES]]
 images = np.stack([pool.images[s : s + IMAGES] for s in starts])  # (100, 20, 1, 28, 28)
 pixels = torch.from_numpy(images).flatten(0, 1).permute(0, 2, 3, 1)  # (2000, 28, 28, 1)
 encoder = open_encoder("omniglot")
-with torch.inference_mode():
-    features = torch.cat([encoder.module(part) for part in pixels.split(500)])  # (2000, D)
+features = torch.from_numpy(encoder.encode(pixels))  # (2000, D)
 features = features.unflatten(0, (CLASSES, IMAGES))  # (100, 20, D)
 
 

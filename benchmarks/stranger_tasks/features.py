@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -24,7 +23,6 @@ from semishot.system.files import write_whole_with
 
 PER_CLASS = {"val": 100, "test": 100, "train": 60}
 """Of miniImageNet's 600 images: a task takes at most 35 of a class."""
-BATCH = 4
 
 Opened = Iterator[Image.Image]
 
@@ -52,7 +50,6 @@ def mini_imagenet(data: Path, split: str) -> list[list[tuple[Path, str]]]:
     return [images[: PER_CLASS[split]] for images in classes.values()]
 
 
-@torch.inference_mode()
 def encoded(encoder: ImageEncoder, images: list[tuple[Path, str]]) -> NDArray[np.float32]:
     """I photographs -> (I, D)."""
     archives = {path: zipfile.ZipFile(path) for path in {path for path, _ in images}}
@@ -62,8 +59,7 @@ def encoded(encoder: ImageEncoder, images: list[tuple[Path, str]]) -> NDArray[np
             pixels.append(encoder.prepare(image))
     for archive in archives.values():
         archive.close()
-    batches = torch.from_numpy(np.stack(pixels)).split(BATCH)
-    return torch.cat([encoder.module(batch) for batch in batches]).numpy()
+    return np.concatenate([encoder.encode([image]) for image in pixels])
 
 
 def main() -> None:
@@ -73,7 +69,6 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     encoder = open_encoder("photos-lite0")
-    torch.set_num_threads(1)
     wanted = {"birds40": lambda: birds(given.data)}
     for split in ("val", "test", "train"):
         wanted[f"mini-imagenet-{split}"] = lambda split=split: mini_imagenet(given.data, split)

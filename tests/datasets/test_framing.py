@@ -84,24 +84,6 @@ def test_a_data_set_without_framing_is_refused_before_it_is_trained_on(circles, 
 
 
 @pytest.mark.parametrize(
-    ("dataset", "channels", "framing"),
-    [
-        ("omniglot", 1, Ink()),
-        ("glyphs", 1, Ink()),
-        ("folder", 1, Whole(28, 28, 1)),
-        ("folder", 3, Whole(84, 84)),
-        ("mini-imagenet", 3, Whole(84, 84)),
-        ("tiered-imagenet", 3, Whole(84, 84, bicubic=True)),
-    ],
-)
-def test_models_of_version_0_1_are_framed_as_in_version_0_1(dataset, channels, framing, tmp_path):
-    config = FleetConfig(dataset, "f", "tiny", RECIPE, SHAPE, MEMBERS[:1])
-    save_model(tmp_path / "m.safetensors", config, build_fleet(MEMBERS[:1], RECIPE, channels))
-    assert "framing" not in read_tensors(tmp_path / "m.safetensors")[1]
-    assert open_encoder(str(tmp_path / "m.safetensors")).prepare == framing
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "the framing of .*m.safetensors is not JSON"),

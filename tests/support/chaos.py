@@ -169,19 +169,7 @@ def import_all(device: str = "cpu") -> None:
 
 def export_once() -> None:
     """What makes the first export of a process slow."""
-    import numpy as np
-    import torch
-
-    from semishot.sorter.encoders.onnx_files import imported
-    from semishot.sorter.export import as_onnx
-
-    imported("onnxruntime")
-
-    class Three(torch.nn.Linear):
-        def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return (super().forward(images),) * 3
-
-    as_onnx(Three(2, 2), "images", np.zeros((3, 2), np.float32), {})
+    import onnxruntime  # noqa: F401
 
 
 def start(

@@ -60,10 +60,10 @@ def process_id(shared: None, device: str) -> Iterator[int]:
 
 def fragile_images(shared, device, saved, images) -> Iterator[object]:
     """The worker is killed after the first features it has told of, once."""
-    embedding_on_workers.TELL_SECONDS = 0.0
+    embedding_on_workers.REPORT_SECONDS = 0.0
     mark = Path(os.environ["KILLED_ONCE"])
-    for told in embedding_on_workers.work_on_images(shared, device, saved, images):
-        yield told
-        if told.found and not mark.exists():
+    for report in embedding_on_workers.work_on_images(shared, device, saved, images):
+        yield report
+        if report.rows and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)

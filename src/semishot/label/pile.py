@@ -285,8 +285,8 @@ class PileReader:
         return [name for name in self.store.files if Path(name).is_relative_to(self.request.pile)]
 
     def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
+        from semishot.sorter.encoders.encoder_options import DEFAULT
         from semishot.sorter.encoders.image_encoder import open_encoder
-        from semishot.sorter.encoders.saved_files import DEFAULT
         from semishot.sorter.out_folder import EMBEDDINGS
 
         if self.encoder is None or self.cache is None:
@@ -305,14 +305,13 @@ class PileReader:
         for item in items:
             seen = self.store.files.get(item.shown)
             digest = self.images.digest_of.get(seen.image, b"") if seen else b""
-            if seen is not None and seen[1:] == self.status[item.shown] and digest in cache.places:
+            if seen is not None and seen[1:] == self.status[item.shown] and digest in cache:
                 known.append((item, digest))
             else:
                 unread.append(item)
         for image in list(self.images.lost):
             if (digest := self.images.digest_of.get(image, b"")) in cache:
                 self.images.add(image, digest, cache[digest])
-        known.sort(key=lambda pair: str(cache.places[pair[1]][0]))  # segment by segment
         self._add(known)
         order = np.random.default_rng(0).permutation(len(unread)).tolist()
         mixed = [unread[index] for index in order]  # so that the first hundred are like the rest

@@ -17,9 +17,8 @@ from semishot.sorter.correction_notes import note_on_absent, notes_on
 from semishot.sorter.corrections import SortedPile, read_corrections
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.encoders.encoder_options import DEFAULT
 from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, save_encoder
-from semishot.sorter.encoders.runtimes import wanted_runtime
-from semishot.sorter.encoders.saved_files import DEFAULT
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.listing import Listing
 from semishot.sorter.moved_pile import followed
@@ -169,7 +168,6 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
     """The function that embeds: in this process, or on workers."""
     if request.engine is None and request.address is None:
         check_device(request.device)
-        wanted_runtime()
         return partial(in_this_process, request.device)
     from semishot.sorter.embedding_on_workers import by_workers
     from semishot.workers.places import place_of

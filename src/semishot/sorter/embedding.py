@@ -6,13 +6,12 @@ Letters: P rows, D features.
 import hashlib
 import os
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,29 +22,19 @@ from semishot.data.thumbnails import small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.encoders.runtimes import OneByOne, Opening, Runtime, open_runtime
+from semishot.sorter.encoders.networks import Batches, Network, Pixels
 from semishot.sorter.listing import Item, Skipped
-from semishot.system.devices import pick_device
 from semishot.system.files import read_regular
 from semishot.system.npy import make_room
 from semishot.system.progress import Meter, meter
 
-if TYPE_CHECKING:
-    import torch
-
-Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 S = TypeVar("S")
 
-LOOKING = "reading, decoding and encoding"
 MANY_PIXELS = 1_000_000
 """Of an image of which a thumbnail is kept: decoding it again for a page would take a while."""
-LARGE_FILE = 16 * 2**20
-"""Larger files are read and decoded one at a time; cameras write smaller ones."""
 MOST_THREADS, SPARE_THREADS = 16, 2
 """More than there are cores: some of them wait for a disk, or for each other."""
-
-_one_large_file_at_a_time = threading.Lock()
 
 
 @dataclass
@@ -58,15 +47,13 @@ class Rows:
     skipped: list[Skipped] = field(default_factory=list)
     absent: list[Item] = field(default_factory=list)
     """Files that were corrected, and are not there or cannot be read: what was said of them is kept."""
-    runtimes: dict[str, int] = field(default_factory=dict)
-    """What has encoded the images, and how many of them."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of reading, decoding and encoding, added up over threads."""
     thumbnail: Callable[[bytes], bytes | None] = lambda digest: None
     """A small JPEG of an image by its digest, if there is one already. For one thread."""
 
     def add(self, item: Item, digest: bytes) -> int:
-        """The place of a new row."""
+        """The index of a new row."""
         self.items.append(item)
         self.digests.append(digest)
         return len(self.items) - 1
@@ -96,31 +83,25 @@ def embed(
     fill_cache: FillCache,
 ) -> Rows:
     """One row for each readable image. `scratch` is the file that holds them."""
-    skipped, read = [], []
-    with quiet(), meter(LOOKING, len(items), "images") as progress:
-        for seen in fill_cache(items, encoder, cache, progress):
-            if seen.problem:
-                skipped.append(Skipped(seen.item.shown, seen.problem))
-            else:
-                read.append(seen)
+    with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
+        files = list(fill_cache(items, encoder, cache, progress))
     cache.flush()
-    held = make_room(scratch, np.float32, (max(1, len(read)), encoder.features))
-    rows = Rows(held, skipped=skipped, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
-    rows.runtimes = dict(sorted(Counter(cache.runtime_of(one.digest) for one in read).items()))
-    for seen in read:
-        row = cache[seen.digest]
-        if np.isfinite(row).all():
-            held[rows.add(seen.item, seen.digest)] = row
+    features = make_room(scratch, np.float32, (max(1, len(files)), encoder.features))
+    rows = Rows(features, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
+    for file in files:
+        problem = file.problem
+        if not problem and not np.isfinite(row := cache[file.digest]).all():
+            problem = "the encoder gives features that are not finite"
+        if problem:
+            rows.skipped.append(Skipped(file.item.shown, problem))
         else:
-            skipped.append(
-                Skipped(seen.item.shown, "the encoder gives features that are not finite")
-            )
-    rows.features = held[: len(rows.items)]
+            features[rows.add(file.item, file.digest)] = row
+    rows.features = features[: len(rows.items)]
     return rows
 
 
 def in_this_process(
-    device: "torch.device | str",
+    device: str,
     items: Sequence[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
@@ -128,38 +109,43 @@ def in_this_process(
 ) -> Iterator[ReadFile]:
     """Every item in order, read by threads and encoded in this process.
 
-    A runtime that takes single images encodes in these threads, too, once it is open.
+    A network that takes single images is run in these threads, too.
     """
-    threads = most_threads()
+    loading, seconds = threading.Lock(), progress.seconds
 
-    def open_now() -> tuple[Runtime, str]:
-        runtime, problem = open_runtime(encoder, pick_device(str(device)))
-        cache.runtime = runtime.name
-        progress.label = f"{LOOKING} by {runtime.about}"
-        return runtime, problem
+    def network() -> Network:
+        with loading:  # the first thread loads it; meanwhile, others decode
+            return encoder.network(device)
 
-    runtime, look = Opening(open_now, progress.say), Look(encoder, cache, progress)
+    def look(item: Item) -> ReadFile:
+        with seconds.part("reading"):
+            file, data = read(item)
+        if file.problem or file.digest in cache:
+            return file
+        with seconds.part("decoding"):
+            image = decoded(data, encoder)
+        if isinstance(image, str):
+            return file._replace(problem=image)
+        file = file._replace(thumbnail=image.thumbnail, pixels=image.pixels)
+        if network().batch > 1:
+            return file
+        with seconds.part("encoding"):
+            return file._replace(row=network()(image.pixels[None])[0])
 
-    def looked_at(item: Item) -> ReadFile:
-        seen = look(item)
-        if seen.pixels is None or not isinstance(one := runtime.opened, OneByOne):
-            return seen  # it is encoded below; while the runtime is being opened, threads decode
-        with progress.seconds.part("encoding"):
-            return seen._replace(pixels=None, row=one.features(seen.pixels))
-
-    for seen in ahead(looked_at, items, threads):
-        if seen.thumbnail:
-            cache.thumbnails[seen.digest] = seen.thumbnail
-        if seen.row is not None:
-            cache.add({seen.digest: seen.row})
-        elif seen.pixels is not None and seen.digest not in cache:
-            one = runtime()
-            with progress.seconds.part("encoding"):
-                cache.add(one.take(seen.digest, seen.pixels))
+    batches: Batches | None = None
+    for file in ahead(look, items, most_threads()):
+        if file.thumbnail:
+            cache.thumbnails[file.digest] = file.thumbnail
+        if file.row is not None:
+            cache.add({file.digest: file.row})
+        elif file.pixels is not None and file.digest not in cache:
+            batches = batches or Batches(network())
+            with seconds.part("encoding"):
+                cache.add(batches.take(file.digest, file.pixels))
         progress.advance(1)
-        yield seen._replace(pixels=None, row=None, thumbnail=b"")
-    if runtime.opened is not None:
-        cache.add(runtime.opened.rest())
+        yield file._replace(pixels=None, row=None, thumbnail=b"")
+    if batches is not None:
+        cache.add(batches.rest())
 
 
 def most_threads() -> int:
@@ -182,38 +168,6 @@ def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator
                 future.cancel()
 
 
-class Look(NamedTuple):
-    """Reads a file, and decodes it unless its features are known."""
-
-    encoder: ImageEncoder
-    cache: EmbeddingCache
-    progress: Meter
-
-    def __call__(self, item: Item) -> ReadFile:
-        with _one_large_file_at_a_time if size_of(item) > LARGE_FILE else nullcontext():
-            return self.pixels(item)
-
-    def pixels(self, item: Item) -> ReadFile:
-        with self.progress.seconds.part("reading"):
-            seen, data = read(item)
-        if seen.problem or seen.digest in self.cache:
-            return seen
-        with self.progress.seconds.part("decoding"):
-            image = decoded(data, self.encoder)
-        if isinstance(image, str):
-            return seen._replace(problem=image)
-        return seen._replace(pixels=image.pixels, thumbnail=image.thumbnail)
-
-
-def size_of(item: Item) -> int:
-    """The bytes of a file."""
-    assert item.path is not None
-    try:
-        return item.path.stat().st_size
-    except (OSError, ValueError):  # reported when it is read
-        return 0
-
-
 def read(item: Item) -> tuple[ReadFile, bytes]:
     """A file, not yet decoded."""
     assert item.path is not None
@@ -224,23 +178,23 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
     return ReadFile(item, hashlib.sha256(data).digest()), data
 
 
-class Decoded(NamedTuple):
+class DecodedImage(NamedTuple):
     """The pixels that an encoder takes, and a thumbnail if the image is large."""
 
     pixels: Pixels
     thumbnail: bytes = b""
 
 
-def decoded(data: bytes, encoder: ImageEncoder) -> Decoded | str:
+def decoded(data: bytes, encoder: ImageEncoder) -> DecodedImage | str:
     """What is seen in a file's bytes, or why there is nothing."""
     framing = encoder.prepare
     try:
         with opened(data, "it") as image:
             large = image.width * image.height > MANY_PIXELS
             if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
-                return Decoded(framing(image))
+                return DecodedImage(framing(image))
             with upright(image, least=least(framing)) as seen:
-                return Decoded(framing.frame(seen), small_copy(seen))
+                return DecodedImage(framing.frame(seen), small_copy(seen))
     except InputError as error:
         return str(error).removesuffix(f"; {REMEDY}")
 

@@ -1,8 +1,7 @@
 """Features cached by image content, in segments written atomically: a kill loses seconds of work.
 
-A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each file, and `features` (n, D); its
-metadata say what has encoded them. Features by other runtimes differ by rounding, and are used all the same.
-It may also hold `thumbnails`, one JPEG after the other, with the byte where each of them ends: `ends` (n, 4).
+A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each image file, and `features` (n, D).
+It may hold `thumbnails`, one JPEG after the other, with the byte where each of them ends: `ends` (n,).
 """
 
 import hashlib
@@ -12,20 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from semishot.errors import InputError, printable
+from semishot.errors import InputError
 from semishot.system.files import sweep, write_whole
-from semishot.system.tensor_files import OpenTensors
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
 """A segment is written when it has this many rows, or after this many seconds."""
-MOST_BYTES = 2**30
-"""The largest segment: a larger file was not written by semishot."""
-JPEG, MOST_THUMBNAIL = b"\xff\xd8", 2**16
-BYTES = np.array([1, 2**8, 2**16, 2**24], np.uint32)
-RUNTIME, LONGEST_RUNTIME, NOT_SAID = "runtime", 40, "an earlier version"
+DAMAGED = (SafetensorError, OSError, ValueError, IndexError)
 
 
 class EmbeddingCache:
@@ -37,78 +32,50 @@ class EmbeddingCache:
             self.folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise InputError(f"cannot keep features in {folder} ({error.strerror})") from error
-        if self.folder.is_symlink():
-            raise InputError(f"{self.folder} is a link: remove it, or choose another --cache")
         sweep(self.folder)
-        self.places: dict[bytes, tuple[Path, int]] = {}
+        self.stored: dict[bytes, tuple[Any, int]] = {}
+        """The open segment and the row, by digest."""
         self.new: dict[bytes, Row] = {}
-        self.runtime = ""
-        """What encodes the features that are added."""
-        self.runtimes: dict[Path, str] = {}
-        """Of segments; those of version 0.1 do not say it."""
-        self.written = time.monotonic()
-        self.segment: OpenTensors | None = None
         self.thumbnails: dict[bytes, bytes] = {}
         """Of images whose features are new, or not yet encoded."""
+        self.written = time.monotonic()
         for path in sorted(self.folder.glob("*.safetensors")):
             self._index(path)
 
     def _index(self, path: Path) -> None:
-        """Read what a segment holds; a damaged one is ignored, and its images are embedded again."""
-        try:
-            with OpenTensors(path, MOST_BYTES) as file:
-                digests, features = file["digests"], file.stored["features"]
-                runtime = file.metadata.get(RUNTIME, "")
-        except (OSError, InputError, KeyError):
+        """Open a segment; a damaged one is ignored, and its images are embedded again."""
+        if not path.is_file():
             return
-        if (
-            features.kind == np.float32
-            and digests.dtype == np.uint8
-            and features.shape
-            and digests.shape == (features.shape[0], 32)
-            and features.shape[1:] == (self.features,)
-        ):
-            self.runtimes[path] = printable(runtime)[:LONGEST_RUNTIME]
-            self.places.update(
-                (digest.tobytes(), (path, row)) for row, digest in enumerate(digests)
-            )
+        try:
+            segment = safe_open(path, "np")
+            digests, features = segment.get_tensor("digests"), segment.get_slice("features")
+        except DAMAGED:
+            return
+        count = len(digests) if digests.shape[1:] == (32,) and digests.dtype == np.uint8 else 0
+        if features.get_shape() == [count, self.features] and features.get_dtype() == "F32":
+            self.stored |= {digests[row].tobytes(): (segment, row) for row in range(count)}
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self.places or digest in self.new
+        return digest in self.stored or digest in self.new
 
     def __getitem__(self, digest: bytes) -> Row:
-        if (found := self.new.get(digest)) is not None:
-            return found
-        path, row = self.places[digest]
-        return self._opened(path).row("features", row)
-
-    def _opened(self, path: Path) -> OpenTensors:
-        if self.segment is None or self.segment.path != path:
-            if self.segment is not None:
-                self.segment.close()
-            self.segment = OpenTensors(path, MOST_BYTES)
-        return self.segment
+        if (row := self.new.get(digest)) is not None:
+            return row
+        segment, number = self.stored[digest]
+        features: Row = segment.get_slice("features")[number]
+        return features
 
     def thumbnail(self, digest: bytes) -> bytes | None:
         """A small JPEG of a large image, if it was made when the image was encoded."""
-        if (found := self.thumbnails.get(digest)) is not None:
-            return found
-        if digest not in self.places:
-            return None
-        path, row = self.places[digest]
+        if digest in self.thumbnails or digest not in self.stored:
+            return self.thumbnails.get(digest)
+        segment, row = self.stored[digest]
         try:
-            segment = self._opened(path)
-            bounds = segment.part("ends", max(0, row - 1), row + 1).astype(np.uint32) @ BYTES
-            first, last = map(int, bounds if row else (0, *bounds))
-            jpeg = segment.part("thumbnails", first, min(last, first + MOST_THUMBNAIL)).tobytes()
-        except (OSError, InputError, KeyError, ValueError):  # of an earlier version, or damaged
+            first, last = segment.get_slice("ends")[row : row + 2].tolist()
+            jpeg: bytes = segment.get_slice("thumbnails")[first:last].tobytes()
+        except DAMAGED:  # it has none
             return None
-        return jpeg if jpeg.startswith(JPEG) else None
-
-    def runtime_of(self, digest: bytes) -> str:
-        """What has encoded these features."""
-        held = self.places.get(digest)
-        return (self.runtimes[held[0]] if held else self.runtime) or NOT_SAID
+        return jpeg or None
 
     def add(self, rows: dict[bytes, Row]) -> None:
         self.new.update(rows)
@@ -119,20 +86,17 @@ class EmbeddingCache:
         """Write the new features as a segment, named by its content."""
         if not self.new:
             return
-        name = hashlib.sha256(b"".join(self.new)).hexdigest()[:32]
-        path = self.folder / f"{name}.safetensors"
+        digests = b"".join(self.new)
+        path = self.folder / f"{hashlib.sha256(digests).hexdigest()[:32]}.safetensors"
         tensors: dict[str, NDArray[Any]] = {
-            "digests": np.frombuffer(b"".join(self.new), np.uint8).reshape(-1, 32),
+            "digests": np.frombuffer(digests, np.uint8).reshape(-1, 32),
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
         small = [self.thumbnails.pop(digest, b"") for digest in self.new]
         if any(small):
-            ends = np.cumsum([len(jpeg) for jpeg in small], dtype="<u4")
-            tensors["ends"] = ends.view(np.uint8).reshape(-1, 4)
+            tensors["ends"] = np.cumsum([0, *map(len, small)])
             tensors["thumbnails"] = np.frombuffer(b"".join(small), np.uint8)
-        content = save(tensors, {RUNTIME: self.runtime})  # save_file would replace the locked file
-        write_whole(path, content)
-        self.runtimes[path] = self.runtime
-        self.places.update((digest, (path, row)) for row, digest in enumerate(self.new))
+        write_whole(path, save(tensors))
         self.new.clear()
+        self._index(path)
         self.written = time.monotonic()

@@ -12,21 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from semishot.data.decoding import quiet
-from semishot.sorter.embedding import (
-    Decoded,
-    ReadFile,
-    ahead,
-    decoded,
-    most_threads,
-    read,
-    size_of,
-)
+from semishot.errors import InputError
+from semishot.sorter.embedding import DecodedImage, ReadFile, ahead, decoded, most_threads, read
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder, save_encoder
-from semishot.sorter.encoders.runtimes import Batches, Runtime, open_runtime
+from semishot.sorter.encoders.networks import Batches, Network
 from semishot.sorter.listing import Item
 from semishot.system.progress import Meter
 from semishot.training.run_folder import Files, pack, unpack
@@ -35,18 +26,14 @@ from semishot.workers.places import OpenPlace
 
 MOST_IMAGES, MOST_BYTES = 256, 32 * 2**20
 """The size of a task: photographs take a core about ten seconds, and a few tasks wait in memory."""
-TELL_SECONDS = 1.0
-
-Found = dict[bytes, Row | str]
-"""The digest of a file -> its features, or why it has none."""
+REPORT_SECONDS = 1.0
 
 
-class Told(NamedTuple):
-    """What a worker has found, by which runtime, and why it is not the usual one."""
+class WorkerReport(NamedTuple):
+    """What a worker has done since its last report, each by the digest of a file."""
 
-    runtime: str
-    problem: str
-    found: Found
+    rows: dict[bytes, Row]
+    problems: dict[bytes, str]
     thumbnails: dict[bytes, bytes]
 
 
@@ -62,21 +49,25 @@ def by_workers(
     tasks = [images.task(first, last) for first, last in parts(items)]
     with closing(run(tasks, open_place(None, len(tasks)))) as running:
         for news in running:
-            for _, told in news:
-                images.receive(told)
-    for seen in images.read:
-        assert seen is not None
-        yield seen._replace(problem=seen.problem or images.problems.get(seen.digest, ""))
+            for _, report in news:
+                images.receive(report)
+    for file in images.read:
+        assert file is not None
+        yield file._replace(problem=file.problem or images.problems.get(file.digest, ""))
 
 
 def parts(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
     """First and last + 1 of each task."""
     first = size = 0
-    for place, item in enumerate(items):
-        more = size_of(item)
-        if place - first == MOST_IMAGES or (place > first and size + more > MOST_BYTES):
-            yield first, place
-            first, size = place, 0
+    for index, item in enumerate(items):
+        assert item.path is not None
+        try:
+            more = item.path.stat().st_size
+        except (OSError, ValueError):  # reported when it is read
+            more = 0
+        if index - first == MOST_IMAGES or (index > first and size + more > MOST_BYTES):
+            yield first, index
+            first, size = index, 0
         size += more
     yield first, len(items)
 
@@ -99,8 +90,8 @@ class ImageTasks:
         middle = (first + last) // 2
 
         def halves() -> list[Task]:
-            one = last - first == 1
-            return [] if one else [self.task(first, middle), self.task(middle, last)]
+            single = last - first == 1
+            return [] if single else [self.task(first, middle), self.task(middle, last)]
 
         name = f"images {first + 1:,} to {last:,}"
         return Task(
@@ -109,62 +100,57 @@ class ImageTasks:
 
     def unknown(self, first: int, last: int) -> dict[bytes, bytes]:
         """The files of a task that have no result yet, by their digests."""
-        new, wanted = self.read[first:last].count(None), {}
-        for place in range(first, last):
-            seen, data = read(self.items[place])
-            self.read[place] = seen
-            known = seen.problem or seen.digest in self.cache or seen.digest in self.problems
-            if not known:
-                wanted[seen.digest] = data
-        self.progress.advance(max(0, new - len(wanted)))
-        return wanted
+        new, unknown = self.read[first:last].count(None), {}
+        for index in range(first, last):
+            file, data = read(self.items[index])
+            self.read[index] = file
+            if not (file.problem or file.digest in self.cache or file.digest in self.problems):
+                unknown[file.digest] = data
+        self.progress.advance(max(0, new - len(unknown)))
+        return unknown
 
-    def receive(self, told: Told) -> None:
-        found = told.found
-        self.cache.thumbnails.update(told.thumbnails)
-        if told.runtime and self.cache.runtime != told.runtime:
-            self.cache.flush()
-            self.cache.runtime = told.runtime
-            if told.problem:
-                self.progress.say(f"encoding by {told.runtime}: {told.problem}")
-        self.problems.update((d, said) for d, said in found.items() if isinstance(said, str))
-        self.cache.add({d: row for d, row in found.items() if not isinstance(row, str)})
-        self.progress.advance(len(found))
+    def receive(self, report: WorkerReport) -> None:
+        self.problems |= report.problems
+        self.cache.thumbnails.update(report.thumbnails)
+        self.cache.add(report.rows)
+        self.progress.advance(len(report.rows) + len(report.problems))
 
 
 def work_on_images(
-    shared: Array | None, device_name: str, saved: Files, images: dict[bytes, bytes]
-) -> Iterator[Told]:
+    shared: Array | None, device: str, saved: Files, images: dict[bytes, bytes]
+) -> Iterator[WorkerReport]:
     """In a worker: the features of some files."""
     if not images:
         return
-    threads = 1 if device_name == "cpu" else most_threads()  # on a CPU each core has its worker
+    threads = 1 if device == "cpu" else most_threads()  # on a CPU each core has its worker
     encoder = unpacked(tuple(saved.items()))
-    runtime: Runtime | None = None
-    found: Found = {}
-    thumbnails: dict[bytes, bytes] = {}
-    name, problem, told = "", "", time.monotonic()
+    batches = Batches(loaded(encoder, device))
+    report, reported = WorkerReport({}, {}, {}), time.monotonic()
 
-    def look(file: tuple[bytes, bytes]) -> tuple[bytes, Decoded | str]:
+    def look(file: tuple[bytes, bytes]) -> tuple[bytes, DecodedImage | str]:
         return file[0], decoded(file[1], encoder)
 
     with quiet():
-        for digest, seen in ahead(look, images.items(), threads):
-            if isinstance(seen, str):
-                found[digest] = seen
+        for digest, image in ahead(look, images.items(), threads):
+            if isinstance(image, str):
+                report.problems[digest] = image
             else:
-                if runtime is None:
-                    runtime, problem = opened(encoder, device_name)
-                    name = runtime.name
-                if seen.thumbnail:
-                    thumbnails[digest] = seen.thumbnail
-                found.update(runtime.take(digest, seen.pixels))
-            if time.monotonic() - told > TELL_SECONDS:
-                yield Told(name, problem, found, thumbnails)
-                found, thumbnails, told = {}, {}, time.monotonic()
-        if runtime is not None:
-            found.update(runtime.rest())
-        yield Told(name, problem, found, thumbnails)
+                if image.thumbnail:
+                    report.thumbnails[digest] = image.thumbnail
+                report.rows.update(batches.take(digest, image.pixels))
+            if time.monotonic() - reported > REPORT_SECONDS:
+                yield report
+                report, reported = WorkerReport({}, {}, {}), time.monotonic()
+        report.rows.update(batches.rest())
+        yield report
+
+
+def loaded(encoder: ImageEncoder, device: str) -> Network:
+    """What runs an encoder; on the CPU if its runtime cannot use the GPU of this worker."""
+    try:
+        return encoder.network(device)
+    except InputError:
+        return encoder.network("cpu")
 
 
 def packed(encoder: ImageEncoder) -> Files:
@@ -181,17 +167,3 @@ def unpacked(saved: tuple[tuple[str, bytes], ...]) -> ImageEncoder:
         encoder = load_encoder(Path(folder))
     assert encoder is not None
     return encoder
-
-
-def opened(encoder: ImageEncoder, device_name: str) -> tuple[Runtime, str]:
-    """What runs an encoder, and why it is not the usual runtime."""
-    runtime, problem = _opened(encoder, device_name)
-    if isinstance(runtime, Batches):
-        runtime.waiting.clear()  # of a task that was interrupted
-    return runtime, problem
-
-
-@lru_cache(maxsize=1)
-def _opened(encoder: ImageEncoder, device_name: str) -> tuple[Runtime, str]:
-    """Once for all tasks of a worker."""
-    return open_runtime(encoder, torch.device(device_name))

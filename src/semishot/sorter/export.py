@@ -1,41 +1,43 @@
 """A saved model -> one ONNX file: pixels or features in; class, probabilities, scores of strangers out.
 
-Letters: B images, H x W pixels, C channels, D features, N classes.
+Encoders from packages, and the classifier, are written by `OnnxGraph`; an encoder that is an ONNX file, or
+that torch exports, is joined with the classifier by the package onnx.
+Letters: B images, H x W pixels, C channels, D features.
 """
 
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from msgspec import structs
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from semishot import __version__, prototypes
-from semishot.errors import InputError
-from semishot.estimator import constants as const
+from semishot import __version__
+from semishot.errors import InputError, reason_of
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.estimator.labels import UNLABELED
-from semishot.estimator.models import AnyModel, GraphModel
 from semishot.estimator.spaces import GaussianSpace
-from semishot.estimator.strangers import stranger_probability
+from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier, output_types
+from semishot.sorter.encoders.graph_builder import OPSET, TYPES, OnnxGraph
 from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.encoders.onnx_files import imported
-from semishot.sorter.encoders.onnx_module import OnnxModule
-from semishot.sorter.export_check import OUTPUTS, TOLERANCE, compare, feature_trials, image_trials
-from semishot.sorter.onnx_merge import FOUND, PIXELS, merged, opset_for
+from semishot.sorter.encoders.networks import open_session
+from semishot.sorter.encoders.onnx_file import FLOATS, OnnxNetwork, onnx_package
+from semishot.sorter.encoders.pretrained import is_pretrained, pretrained_network
 from semishot.sorter.out_folder import CLASSIFIER
 from semishot.sorter.predict import read_saved_model, saved_folder
 from semishot.system.files import write_whole
 
-STEPS = 4096
-"""Steps of the tables of what scores mean, interpolated linearly."""
+TOLERANCE = 1e-3
+"""Largest allowed difference of probabilities and scores between the file and the classifier."""
+BATCH, LANDMARKS = 7, 20
+PIXELS, ENCODED = "pixels", "encoded"
+"""The output of what prepares images, and the input of the classifier, where graphs are joined."""
+REMEDY = "export the encoder again with opset 18 or later and a dynamic batch"
 
 
 @dataclass(frozen=True)
@@ -45,111 +47,13 @@ class Exported:
     takes: str
     megabytes: float
     difference: float
-    """The largest difference of a probability or score between onnxruntime and torch."""
+    """The largest difference of a probability or score between the file and the classifier."""
 
     def __str__(self) -> str:
         return (
             f"{self.path}: {self.classes} classes, takes {self.takes}, {self.megabytes:.1f} MB; "
-            f"onnxruntime and torch differ by {self.difference:.1e} at most"
+            f"differs from the classifier by {self.difference:.1e} at most"
         )
-
-
-class Head(nn.Module):
-    """Features (B, D) -> label, probabilities (B, N), distractor score and stranger probability (B,)."""
-
-    table: Tensor
-
-    def __init__(self, classifier: PrototypeClassifier) -> None:
-        super().__init__()
-        self.model = ModelInTorch(classifier.model_)
-        members, strangers = classifier.members_, classifier.strangers_
-        self.mean, self.spread, table = 0.0, 1.0, np.full((STEPS + 1, 2), np.nan)
-        self.cutoff = -float("inf")
-        if members is not None:
-            self.mean, self.spread = members.mean, members.spread
-            u = np.linspace(-1, 1, STEPS + 1)
-            with np.errstate(divide="ignore"):
-                z = u / (1 - np.abs(u))  # -1 and 1 map to the infinities
-            scores = np.nan_to_num(members.mean + members.spread * z, posinf=1e30, neginf=-1e30)
-            table[:, 0] = members.share_above(scores)
-            if strangers is not None:
-                table[:, 1] = stranger_probability(scores, members, strangers)
-            if classifier.reject is not None:
-                self.cutoff = members.cutoff(classifier.reject)
-        self.register_buffer("table", torch.from_numpy(table).float())
-
-    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        logits, scores = self.model(features.float())  # (B, N), (B,)
-        label = torch.where(scores < self.cutoff, UNLABELED, logits.argmax(-1))
-        shares, stranger = self.looked_up(scores).unbind(-1)
-        return label, logits.softmax(-1), shares, stranger
-
-    def looked_up(self, scores: Tensor) -> Tensor:
-        """(B,) -> (B, 2) by a table, even in u = z / (1 + |z|) from -1 to 1."""
-        z = (scores - self.mean) / self.spread
-        place = (z / (1 + z.abs()) + 1) * (STEPS / 2)
-        below = place.floor().clamp(0, STEPS - 1)
-        low, high = self.table[below.long()], self.table[below.long() + 1]
-        return low + (place - below).unsqueeze(-1) * (high - low)
-
-
-class ModelInTorch:
-    """What a model of the estimator computes, in torch and float32."""
-
-    def __init__(self, model: AnyModel) -> None:
-        self.model, self.space = model, model.space
-        parts = {**vars(model), **vars(model.space)}
-        self.tensors = {
-            name: torch.from_numpy(part).float()
-            for name, part in parts.items()
-            if isinstance(part, np.ndarray)
-        }
-
-    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, D) -> logits (B, N) and scores (B,)."""
-        x, model, tensors = self.placed(features), self.model, self.tensors
-        if not isinstance(model, GraphModel):
-            logits = -prototypes.squared_distances(x, tensors["prototypes"])
-            return logits, logits.amax(-1)
-        cosines, rows = (x @ tensors["rows"].mT).topk(min(const.NEIGHBOURS, len(model.rows)))
-        weights = cosines.clamp_min(0) ** const.EDGE_POWER  # (B, k)
-        total = weights.sum(-1, keepdim=True).clamp_min(const.TINY)  # (B, 1)
-        z = (weights.unsqueeze(-1) * tensors["passed"][rows]).sum(-2) * (2 / total).sqrt()
-        arrived, named = z[:, :-1].clamp_min(const.TINY), z[:, -1:]
-        raw = arrived.log() + x @ tensors["scoring"].mT
-        raw = raw - (const.NAMED_WEIGHT * named / arrived).log1p()  # (B, N)
-        around = (weights * tensors["best"][rows]).sum(-1) / total[:, 0]
-        scores = (1 - model.share) * raw.amax(-1) + model.share * around
-        logits = model.graph_weight * arrived.log() + model.pull * (x @ tensors["prototypes"].mT)
-        own, same = tensors["answers"][rows[:, 0]], cosines[:, :1] > const.SAME
-        return torch.where(same, own[:, :-1], logits), torch.where(same[:, 0], own[:, -1], scores)
-
-    def placed(self, features: Tensor) -> Tensor:
-        """(B, D) -> where rows are compared."""
-        space, tensors = self.space, self.tensors
-        if isinstance(space, GaussianSpace):
-            scaled = (features - tensors["center"]) / space.width
-            kernel = (-prototypes.squared_distances(scaled, tensors["pivots"]) / 2).exp()
-            along = kernel @ tensors["mix"].mT
-            rest = (1 - along.square().sum(-1, keepdim=True)).clamp_min(0).sqrt()
-            return torch.cat([along, rest], -1)
-        if space.normalization == "centered":
-            features = nn.functional.normalize(features, dim=-1) - tensors["center"]
-        if space.normalization != "none":
-            features = nn.functional.normalize(features, dim=-1)
-        return features / space.length
-
-
-class EncoderAndHead(nn.Module):
-    """uint8 images (B, H, W, C) -> what `Head` returns for their features."""
-
-    def __init__(self, encoder: nn.Module, head: Head) -> None:
-        super().__init__()
-        self.encoder, self.head = encoder, head
-
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        answer: tuple[Tensor, ...] = self.head(self.encoder(images))
-        return answer
 
 
 def export(model: Path, out: Path) -> Exported:
@@ -166,57 +70,167 @@ def export_classifier(
 ) -> Exported:
     """Write `out`, which takes images, or features if there is no encoder.
 
-    The graph is compared with torch by onnxruntime before the file is written.
+    The graph is compared with the classifier before the file is written. The classifier is also compared
+    alone: the test images are rarely near a class.
     """
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        imported(name)
     if out.suffix != ".onnx":
         raise InputError(f"an ONNX file ends in .onnx, not {out.name!r}")
-    data, difference = checked_graph(classifier, encoder)
-    imported("onnx").checker.check_model(data)
-    write_whole(out, data)
     takes = f"features ({classifier.n_features_in_})"
+    data = classifier_model(classifier)
+    difference = compare(data, "features", feature_trials(classifier), classifier, np.asarray)
     if encoder is not None:
         takes = f"uint8 images ({encoder.height} x {encoder.width} x {encoder.channels})"
+        data, trials = model_with_encoder(classifier, encoder), image_trials(encoder)
+        difference = max(difference, compare(data, "images", trials, classifier, encoder.encode))
+    write_whole(out, data)
     return Exported(out, len(classifier.classes_), takes, len(data) / 1e6, difference)
 
 
-def checked_graph(
-    classifier: PrototypeClassifier, encoder: ImageEncoder | None
-) -> tuple[bytes, float]:
-    """The graph, and its largest difference from torch. The head is also compared alone: the test images
-    are rarely near a class."""
-    head, rows = Head(classifier), feature_trials(classifier)
-    data = as_onnx(head, "features", rows, about(classifier, None))
-    difference = compare(data, "features", rows, classifier, lambda x: x)
-    if encoder is None:
-        return data, difference
-    module, images = encoder.module, image_trials(encoder)
+def classifier_model(classifier: PrototypeClassifier) -> bytes:
+    """Features -> outputs."""
+    graph = OnnxGraph()
+    draw_classifier(graph, classifier, "features")
+    inputs = {"features": ("float32", ("batch", classifier.n_features_in_))}
+    return graph.model(inputs, output_types(classifier), about(classifier, None))
 
-    @torch.inference_mode()
-    def embed(pixels: NDArray[Any]) -> NDArray[Any]:
-        features: NDArray[Any] = module(torch.from_numpy(pixels)).numpy()
-        return features
 
+def model_with_encoder(classifier: PrototypeClassifier, encoder: ImageEncoder) -> bytes:
+    """Images -> outputs."""
     facts = about(classifier, encoder)
-    if isinstance(module, OnnxModule):
-        data = with_onnx_encoder(module, head, images, facts)
-    else:
-        data = as_onnx(EncoderAndHead(module, head), "images", images, facts)
-    return data, max(difference, compare(data, "images", images, classifier, embed))
+    shape = ("batch", encoder.height, encoder.width, encoder.channels)
+    if is_pretrained(encoder.name):
+        graph = OnnxGraph()
+        draw_classifier(graph, classifier, pretrained_network(encoder.name).draw(graph, "images"))
+        return graph.model({"images": ("uint8", shape)}, output_types(classifier), facts)
+    network: Any = encoder.network("cpu")
+    if isinstance(network, OnnxNetwork):
+        return with_onnx_encoder(network, classifier, shape, facts)
+    part = Part(by_torch(network.module, image_trials(encoder)), "images", "features")
+    after = OnnxGraph()
+    draw_classifier(after, classifier, ENCODED)
+    inputs = {ENCODED: ("float32", ("batch", encoder.features))}
+    head = Part(after.model(inputs, output_types(classifier)), ENCODED, "")
+    return joined([part, head], encoder.name, facts)
 
 
 def with_onnx_encoder(
-    module: OnnxModule, head: Head, images: NDArray[Any], metadata: dict[str, str]
+    network: OnnxNetwork,
+    classifier: PrototypeClassifier,
+    shape: tuple[Any, ...],
+    facts: Mapping[str, str],
 ) -> bytes:
-    """The user's graph between two of torch's: what prepares pixels, and pooling with the head."""
-    opset = opset_for(module)
-    pixels = module.scaling(torch.from_numpy(images)).contiguous().numpy()
-    before = as_onnx(module.scaling, "images", images, {}, outputs=[PIXELS], opset=opset)
-    after = as_onnx(
-        EncoderAndHead(module.pooling, head), FOUND, module.run(pixels), {}, opset=opset
-    )
-    return described(merged(module, before, after, OUTPUTS), metadata)
+    """The user's graph between two of ours: what prepares pixels, and pooling with the classifier."""
+    if network.fixed_batch is not None:
+        raise InputError(
+            f"{network.name} takes {network.fixed_batch} image(s) at once, and the exported file would "
+            f"too: {REMEDY}"
+        )
+    before, kind = OnnxGraph(), "uint8"
+    pixels, preparation = "images", network.preparation
+    if preparation.mean:
+        kind = np.dtype(FLOATS[network.input.type]).name
+        mean, std = (
+            before.constant([255 * value for value in values])
+            for values in (preparation.mean, preparation.std)
+        )
+        pixels = before.add("Cast", pixels, to=TYPES["float32"])
+        pixels = before.add("Div", before.add("Sub", pixels, mean), std)
+        pixels = before.add("Cast", pixels, to=TYPES[kind])
+    order = [0, 1, 2, 3] if network.channels_last else [0, 3, 1, 2]
+    before.add("Transpose", pixels, perm=order, output=PIXELS)
+    inputs, laid = {"images": ("uint8", shape)}, [shape[axis] for axis in order]
+    prepare = before.model(inputs, {PIXELS: (kind, laid)})
+
+    trial = network.run(network.scaled(np.zeros((1, *shape[1:]), np.uint8)))
+    after = OnnxGraph()
+    features = after.add("Cast", ENCODED, to=TYPES["float32"])
+    if trial.ndim == 4:
+        axes = (1, 2) if network.channels_last else (2, 3)
+        features = after.add("ReduceMean", features, after.integers(*axes), keepdims=0)
+    elif trial.ndim == 3 and preparation.tokens == "first":
+        features = after.add("Gather", features, after.constant(0, np.int64), axis=1)
+    elif trial.ndim == 3:
+        features = after.add("ReduceMean", features, after.integers(1), keepdims=0)
+    draw_classifier(after, classifier, features)
+    inputs = {ENCODED: (trial.dtype.name, ("batch", *trial.shape[1:]))}
+    parts = [
+        Part(prepare, "images", PIXELS),
+        Part(network.data, network.input.name, preparation.output),
+        Part(after.model(inputs, output_types(classifier)), ENCODED, ""),
+    ]
+    return joined(parts, network.name, facts)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A serialized model between others: the input that it is given, and the output that goes on."""
+
+    model: bytes
+    input: str
+    output: str
+
+
+def joined(parts: list[Part], name: str, metadata: Mapping[str, str]) -> bytes:
+    """Models one after the other, as one model."""
+    onnx = onnx_package("onnx", "export with this encoder")
+    compose = onnx_package("onnx.compose", "export with this encoder")
+    try:
+        models = [onnx.load_model_from_string(part.model) for part in parts]
+        opset = max(OPSET, *map(_opset, models))
+        for number, model in enumerate(models):
+            if _opset(model) < OPSET:
+                converter = onnx_package("onnx.version_converter", "export")
+                models[number] = converter.convert_version(model, OPSET)
+        ir_version = max(model.ir_version for model in models)
+        for number, model in enumerate(models):
+            own = next(each for each in model.opset_import if each.domain in ("", "ai.onnx"))
+            own.version, model.ir_version = max(own.version, opset), ir_version
+            del model.metadata_props[:]  # those of two parts may contradict
+            last = number == len(models) - 1
+            models[number] = compose.add_prefix(
+                model, f"part{number}/", rename_inputs=number > 0, rename_outputs=not last
+            )
+        whole = models[0]
+        for number, model in enumerate(models[1:], 1):
+            output, last = f"part{number - 1}/{parts[number - 1].output}", number == len(parts) - 1
+            kept = OUTPUTS if last else [f"part{number}/{parts[number].output}"]
+            edge = (output, f"part{number}/{parts[number].input}")
+            whole = compose.merge_models(whole, model, [edge], outputs=kept)
+        for key, value in metadata.items():
+            whole.metadata_props.add(key=key, value=value)
+        onnx.checker.check_model(whole)
+        data: bytes = whole.SerializeToString()
+    except Exception as error:  # onnx raises many types for graphs that it cannot join
+        raise InputError(
+            f"{name} cannot be joined with the classifier ({reason_of(error)}): {REMEDY}"
+        ) from error
+    return data
+
+
+def _opset(model: Any) -> int:
+    versions = (each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
+    return max(versions, default=1)
+
+
+def by_torch(module: Any, images: NDArray[np.uint8]) -> bytes:
+    """A module as torch exports it, from `images` to `features`, with a dynamic batch."""
+    import torch
+
+    onnx_package("onnxscript", "export with this encoder")
+    with quiet():
+        program = torch.onnx.export(
+            module,
+            (torch.from_numpy(images),),
+            input_names=["images"],
+            output_names=["features"],
+            opset_version=OPSET,
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    data: bytes = program.model_proto.SerializeToString()
+    return data
 
 
 @contextmanager
@@ -230,40 +244,6 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def as_onnx(
-    module: nn.Module,
-    takes: str,
-    trial: NDArray[Any],
-    metadata: dict[str, str],
-    *,
-    outputs: Sequence[str] = OUTPUTS,
-    opset: int | None = None,
-) -> bytes:
-    """The serialized graph with a dynamic batch."""
-    batch = torch.export.Dim("batch")
-    with quiet():
-        program = torch.onnx.export(
-            module.eval(),
-            (torch.from_numpy(trial),),
-            input_names=[takes],
-            output_names=outputs,
-            opset_version=opset,
-            dynamic_shapes=({0: batch},),
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    return described(program.model_proto, metadata)
-
-
-def described(proto: Any, metadata: dict[str, str]) -> bytes:
-    """The serialized graph with its metadata."""
-    for key, value in metadata.items():
-        proto.metadata_props.add(key=key, value=value)
-    data: bytes = proto.SerializeToString()
-    return data
 
 
 def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict[str, str]:
@@ -281,5 +261,71 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
         facts["height"], facts["width"] = str(encoder.height), str(encoder.width)
         facts["channels"], facts["identity"] = str(encoder.channels), encoder.identity
         framing: Any = encoder.prepare
-        facts["resize"] = json.dumps({"rule": type(framing).__name__.lower(), **asdict(framing)})
+        rule = {"rule": type(framing).__name__.lower(), **structs.asdict(framing)}
+        facts["resize"] = json.dumps(rule)
+        facts |= {"notice": encoder.notice} if encoder.notice else {}
     return facts
+
+
+def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
+    """Features near what the classifier compares with, at growing distances from it, and mixtures."""
+    rng = np.random.default_rng(0)
+    space, landmarks = classifier.space_, classifier.prototypes_  # (N, D)
+    if isinstance(space, GaussianSpace):
+        landmarks = (space.pivots * space.width + space.center)[:LANDMARKS]
+    else:
+        landmarks = landmarks * space.length
+        if space.normalization == "centered":
+            landmarks = landmarks + space.center
+    noise = rng.normal(size=landmarks.shape) * np.abs(landmarks).mean()
+    rows = [landmarks + amount * noise for amount in (0, 0.1, 0.3, 1, 3)]
+    mixed = rng.dirichlet(np.ones(len(landmarks)), BATCH) @ landmarks
+    return np.concatenate([*rows, mixed]).astype(np.float32)
+
+
+def image_trials(encoder: ImageEncoder) -> NDArray[np.uint8]:
+    """Noise, black, white, a slope, stripes, squares and a disk: uint8 (B, H, W, C)."""
+    height, width, channels = encoder.height, encoder.width, encoder.channels
+    y, x = np.mgrid[0:height, 0:width]
+    disk = (y - height / 2) ** 2 + (x - width / 2) ** 2 < (min(height, width) / 3) ** 2
+    drawn = [0 * x, 0 * x + 255, 255 * x // width, 255 * (y // 4 % 2), 255 * disk]
+    drawn.append(255 * ((x // 8 + y // 8) % 2))
+    images = [np.repeat(each[..., None], channels, -1) for each in drawn]
+    images.append(np.random.default_rng(0).integers(0, 256, (height, width, channels)))
+    return np.stack(images).astype(np.uint8)
+
+
+def compare(
+    data: bytes,
+    takes: str,
+    trials: NDArray[Any],
+    classifier: PrototypeClassifier,
+    encode: Callable[[NDArray[Any]], NDArray[Any]],
+) -> float:
+    """The largest difference between the graph and the classifier; InputError if it is too large."""
+    session = open_session(data)
+    features = encode(trials).astype(classifier.prototypes_.dtype)
+    expected = classifier.predict_proba(features)
+    scores = stranger = np.full(len(features), np.nan)
+    classes = classifier.classes_[expected.argmax(1)]
+    if classifier.members_ is not None:
+        scores, classes = classifier.distractor_score(features), classifier.predict(features)
+    if classifier.strangers_ is not None:
+        stranger = classifier.stranger_proba(features)
+    label, probabilities, score, strange = session.run(OUTPUTS, {takes: trials})
+    alone = session.run(OUTPUTS, {takes: trials[:1]})[1]
+    differences = [probabilities - expected, alone - probabilities[:1]]
+    differences += [np.nan_to_num(score - scores), np.nan_to_num(strange - stranger)]
+    worst = max(float(np.abs(each).max()) for each in differences)
+    top = np.sort(np.column_stack([expected, np.zeros(len(expected))]), 1)
+    tied = top[:, -1] - top[:, -2] < TOLERANCE  # a tie may be resolved either way
+    if classifier.reject is not None:
+        tied |= np.abs(scores - (1 - classifier.reject)) < TOLERANCE
+    names = np.array([*classifier.classes_.tolist(), classifier.stranger_label_], object)
+    unknown = np.isnan(score) != np.isnan(scores)
+    if worst > TOLERANCE or unknown.any() or not (tied | (names[label] == classes)).all():
+        raise InputError(
+            f"the ONNX graph and the classifier disagree by {worst:.2g}, more than {TOLERANCE}, on {takes}: "
+            "nothing was written; please report this with the encoder's name"
+        )
+    return worst

@@ -215,7 +215,6 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
         more.append(line)
     return PileSummary(
         encoder=fitted.encoder.name if fitted.encoder else "features",
-        runtimes=fitted.rows.runtimes,
         labeled=dict(sorted(labels.items())),
         named_strangers=named,
         pile=len(predictions),

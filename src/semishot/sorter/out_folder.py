@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.sorter.encoders.saved_files import DESCRIPTION, GRAPH, WEIGHTS
+from semishot.sorter.encoders.encoder_options import DESCRIPTION, GRAPH, WEIGHTS
 from semishot.system.files import check_own
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"

@@ -10,7 +10,6 @@ from semishot.errors import InputError
 from semishot.sorter.embedding import Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder
-from semishot.sorter.encoders.runtimes import wanted_runtime
 from semishot.sorter.feature_files import gathered, read_features
 from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
@@ -50,7 +49,6 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     if not request.images:
         raise InputError("give images, or folders of them")
     check_device(request.device)
-    wanted_runtime()
     with doing("loading torch"):
         classifier, encoder = read_saved_model(request.model)
     for path in request.images:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from semishot.sorter.encoders.onnx_options import OnnxOptions
+from semishot.sorter.encoders.encoder_options import OnnxOptions
 from semishot.system.devices import Address, Device
 
 How = Literal["move", "copy", "link"]

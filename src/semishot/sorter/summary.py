@@ -24,8 +24,6 @@ class PileSummary:
     """A classified pile in numbers: `result.json`."""
 
     encoder: str
-    runtimes: dict[str, int]
-    """What has encoded the images, with its version, and how many of them."""
     labeled: dict[str, int]
     """Labeled images of each class."""
     named_strangers: int
@@ -70,10 +68,6 @@ class PileSummary:
             f"Calibration: {calibration}.",
         ]
 
-    def by_runtimes(self) -> str:
-        """As in " (onnxruntime 1.31.1)"; nothing for features."""
-        return f" ({', '.join(self.runtimes)})" if self.runtimes else ""
-
     def about_strangers(self) -> str:
         """How many there likely are, how many are sorted out, and how many are likely missed."""
         if not self.pile:
@@ -104,8 +98,8 @@ class PileSummary:
         named = counted(self.named_strangers, "named stranger")
         strangers = f"{named}, " if self.named_strangers else ""
         one, several = "image", "images"
-        seen = f", seen by the encoder {printable(self.encoder)}{self.by_runtimes()}"
-        if not self.runtimes:
+        seen = f", seen by the encoder {printable(self.encoder)}"
+        if self.encoder == "features":
             one, several, seen = "row of features", "rows of features", ""
         lines = [
             f"{counted(sum(self.labeled.values()), f'labeled {one}', f'labeled {several}')} of "

@@ -1,19 +1,17 @@
-"""Tensors in safetensors files: whole, with a checksum; or read a few rows at a time."""
+"""Tensors in safetensors files with a checksum: a damaged file is never used."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import numpy as numpy_files
-from safetensors import safe_open
 
 from semishot.errors import InputError
-from semishot.system.files import check_regular, read_regular, reading, write_whole
+from semishot.system.files import read_regular, reading, write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,8 +20,6 @@ Stored = TypeVar("Stored")
 CHECKSUM = "sha256"
 """The key in the metadata of the digest of everything else. Files of early versions lack it."""
 MOST_BYTES = 2**34
-KINDS: dict[str, np.dtype[Any]] = {"U8": np.dtype("u1"), "F32": np.dtype("<f4")}
-"""The types that are read a few rows at a time."""
 
 
 class DamagedError(InputError):
@@ -102,56 +98,3 @@ def is_whole(path: Path) -> bool:
         return path.exists() and bool(read_tensors(path))
     except DamagedError:
         return False
-
-
-@dataclass(frozen=True)
-class StoredArray:
-    """What the header says about an array."""
-
-    kind: np.dtype[Any]
-    shape: tuple[int, ...]
-
-
-class OpenTensors:
-    """An open file of at most `most` bytes, whose arrays are read one at a time, or a few rows of one."""
-
-    def __init__(self, path: Path, most: int) -> None:
-        self.path = path
-        if (size := check_regular(path.stat(), path)) > most:
-            raise InputError(f"{path} has {size:,} bytes, more than {most:,}")
-        with reading(path):
-            self.file: Any = safe_open(path, framework="numpy")
-            self.metadata: dict[str, str] = self.file.metadata() or {}
-            slices = {name: self.file.get_slice(name) for name in self.file.keys()}  # noqa: SIM118
-        self.slices = {name: part for name, part in slices.items() if part.get_dtype() in KINDS}
-        self.stored = {
-            name: StoredArray(KINDS[part.get_dtype()], tuple(part.get_shape()))
-            for name, part in self.slices.items()
-        }
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.part(name, 0, self.stored[name].shape[0])
-
-    def row(self, name: str, index: int) -> NDArray[Any]:
-        """One row of an array."""
-        row: NDArray[Any] = self.part(name, index, index + 1)[0]
-        return row
-
-    def part(self, name: str, first: int, last: int) -> NDArray[Any]:
-        """Some rows of an array; none beyond its end."""
-        stored = self.stored[name]
-        last = min(last, stored.shape[0])
-        if first >= last:
-            return np.empty((0, *stored.shape[1:]), stored.kind)
-        rows: NDArray[Any] = self.slices[name][first:last]
-        return rows
-
-    def close(self) -> None:
-        self.slices.clear()
-        self.file.__exit__(None, None, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

@@ -1,45 +1,70 @@
 """Images -> features: encoders by name, and an encoder as part of a saved model.
 
-Encoders that come with packages are opened without torch: their network is loaded when an image is to be
-encoded. Letters: B images, H x W pixels, C channels, D features.
+What comes with packages, and ONNX files, are graphs that onnxruntime runs; torch runs the others.
+Letters: B images, H x W pixels, C channels, D features.
 """
 
+import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from semishot.errors import InputError
-from semishot.sorter.encoders.onnx_options import OnnxOptions
-from semishot.sorter.encoders.packaged import BEST_PHOTOS, PHOTOS, PHOTOS_IN_0_1, Packaged, packaged
-from semishot.sorter.encoders.saved_files import (
-    AGAIN,
+from semishot.errors import InputError, printable
+from semishot.sorter.encoders.encoder_options import (
     DEFAULT,
     DESCRIPTION,
-    FEATURES,
-    FORMAT,
-    OMNIGLOT,
+    GRAPH,
     ONNX,
-    TRAINED,
-    Description,
+    WEIGHTS,
+    OnnxOptions,
 )
-from semishot.system.files import read_json, write_json
-from semishot.system.json_fields import from_json
+from semishot.sorter.encoders.networks import GraphNetwork, Network
+from semishot.sorter.encoders.onnx_file import (
+    OnnxNetwork,
+    OnnxPreparation,
+    choose_preparation,
+    read_onnx,
+)
+from semishot.sorter.encoders.pretrained import (
+    BEST_LITE,
+    PretrainedNetwork,
+    is_pretrained,
+    pretrained_network,
+)
+from semishot.system.files import write_json, write_whole
+from semishot.system.structs import read_struct
 
 if TYPE_CHECKING:
-    from torch import nn
+    from semishot.sorter.encoders.torch_networks import TorchEncoder
 
-    from semishot.network.protonet import ProtoNet
-    from semishot.training.config import FleetConfig
+FORMAT = 1
+FEATURES, TRAINED, TIMM = "features", "trained by semishot", "timm:"
+"""In `encoder.json`: there is no encoder, as the classifier was given features; a run of semishot; timm's."""
+AGAIN = "run `semishot classify` again"
+
+
+@dataclass(frozen=True)
+class EncoderDescription:
+    """The fields of `encoder.json`."""
+
+    format: int
+    encoder: str
+    identity: str = ""
+    onnx: OnnxPreparation | None = None
+    notice: str = ""
+    """The license of weights that come with a package."""
 
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """An encoder: it turns an opened image into features."""
+    """An encoder: it turns opened images into features."""
 
     name: str
     """The name, as given to `--encoder`."""
@@ -47,21 +72,22 @@ class ImageEncoder:
     width: int
     channels: int
     features: int
-    load: "Callable[[], nn.Module]"
-    """Returns the module; the first call may load it."""
+    network: Callable[[str], Network]
+    """What runs it on a device: auto, cpu, cuda or cuda:N. The first call loads it."""
     prepare: Callable[[Image.Image], NDArray[np.uint8]]
     """An opened image -> (H, W, C)."""
     identity: str
     """A digest of the weights and of how images are prepared: it changes if the features do."""
-    trained: "tuple[FleetConfig, ProtoNet] | None" = None
-    """What is saved with a model, for an encoder trained by semishot."""
+    save: Callable[[Path], dict[str, Any]] = lambda folder: {}
+    """Writes weights that do not come with a package to a folder; returns fields of `encoder.json`."""
     notes: tuple[str, ...] = ()
     """What was assumed about it, for the user."""
+    notice: str = ""
+    """The license of its weights."""
 
-    @property
-    def module(self) -> "nn.Module":
-        """uint8 (B, H, W, C) -> float32 (B, D), scaling included."""
-        return self.load()
+    def encode(self, images: ArrayLike) -> NDArray[np.float32]:
+        """Prepared images, uint8 (B, H, W, C) -> features, float32 (B, D), on the CPU."""
+        return self.network("cpu")(np.asarray(images, np.uint8))
 
 
 def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
@@ -70,27 +96,85 @@ def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
     `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, `timm:NAME`, or the path of a run folder or of a file
     by `semishot pick`; `#2` at the end of a path selects the third run.
     """
-    if not name.startswith(ONNX) and onnx not in (None, OnnxOptions()):
+    name = BEST_LITE if name == DEFAULT else name
+    if name.startswith(ONNX):
+        path = Path(name.removeprefix(ONNX))
+        return _of_onnx(f"{ONNX}{printable(path.name)}", str(path), read_onnx(path), onnx)
+    if onnx not in (None, OnnxOptions()):
         raise InputError(
             "--encoder-size, -mean, -std, -crop, -output and -tokens are for onnx:FILE"
         )
-    name = BEST_PHOTOS if name == DEFAULT else name
-    if (known := packaged(name)) is not None:
-        return _of_package(known)
-    from semishot.sorter.encoders.opened_by_torch import open_by_torch
+    if is_pretrained(name):
+        return _of_package(pretrained_network(name))
+    networks = _torch_networks(name)
+    if name.startswith(TIMM):
+        return _of_torch(name, networks.open_timm(name.removeprefix(TIMM)))
+    return _of_torch(name, networks.open_run(name))
 
-    return open_by_torch(name, onnx or OnnxOptions())
 
+def _of_package(network: PretrainedNetwork) -> ImageEncoder:
+    @cache
+    def load(device: str) -> Network:
+        return GraphNetwork(network.graph(), device)
 
-def _of_package(known: Packaged) -> ImageEncoder:
-    def load() -> "nn.Module":
-        from semishot.sorter.encoders.opened_by_torch import packaged_module
-
-        return packaged_module(known.name, known.identity)
-
-    framing = known.framing
+    framing = network.framing
     shape = (framing.height, framing.width, framing.channels)
-    return ImageEncoder(known.name, *shape, known.features, load, framing, known.identity)
+    identity, notice = network.identity, network.notice
+    features = network.features
+    return ImageEncoder(network.name, *shape, features, load, framing, identity, notice=notice)
+
+
+def _of_onnx(
+    name: str, path: str, data: bytes, how: OnnxOptions | OnnxPreparation | None
+) -> ImageEncoder:
+    """A graph, prepared by options or as it was saved."""
+    on_cpu = OnnxNetwork(data, path)
+    notes: list[str] = []
+    if not isinstance(how, OnnxPreparation):
+        how, notes = choose_preparation(on_cpu, how or OnnxOptions())
+    preparation = how
+    features = on_cpu.prepare(preparation)
+
+    @cache
+    def load(device: str) -> Network:
+        if device == "cpu":
+            return on_cpu
+        network = OnnxNetwork(data, path, device)
+        network.prepare(preparation)
+        return network
+
+    def save(folder: Path) -> dict[str, Any]:
+        write_whole(folder / GRAPH, data)
+        return {"onnx": asdict(preparation)}
+
+    whole = hashlib.sha256(data)
+    whole.update(json.dumps(asdict(preparation), sort_keys=True).encode())
+    shape = (preparation.height, preparation.width, preparation.channels)
+    framing, identity = preparation.framing, whole.hexdigest()
+    return ImageEncoder(name, *shape, features, load, framing, identity, save, tuple(notes))
+
+
+def _of_torch(name: str, encoder: "TorchEncoder") -> ImageEncoder:
+    def save(folder: Path) -> dict[str, Any]:
+        encoder.save(folder / WEIGHTS)
+        return {} if encoder.run is None else {"encoder": TRAINED}
+
+    framing = encoder.framing
+    shape = (framing.height, framing.width, framing.channels)
+    features, identity = encoder.features, encoder.identity
+    return ImageEncoder(name, *shape, features, encoder.network, framing, identity, save)
+
+
+def _torch_networks(name: str) -> Any:
+    try:
+        from semishot.sorter.encoders import torch_networks
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise InputError(
+            f"the encoder {name!r} needs PyTorch: pip install 'semishot[train]'"
+        ) from error
+    return torch_networks
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
@@ -98,43 +182,46 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
 
     None: there is no encoder, the classifier was given features.
     """
-    if encoder is None:
-        write_json(folder / DESCRIPTION, {"format": FORMAT, "encoder": FEATURES})
-        return
-    saved: dict[str, Any] = {"format": FORMAT, "encoder": encoder.name}
-    saved["identity"] = encoder.identity
-    if encoder.name not in (*PHOTOS, OMNIGLOT):
-        from semishot.sorter.encoders.opened_by_torch import save_weights
-
-        saved |= save_weights(encoder, folder)
-    write_json(folder / DESCRIPTION, saved)
+    fields: dict[str, Any] = {"format": FORMAT, "encoder": FEATURES}
+    if encoder is not None:
+        fields |= {"encoder": encoder.name, "identity": encoder.identity}
+        fields |= {"notice": encoder.notice} if encoder.notice else {}
+        fields |= encoder.save(folder)
+    write_json(folder / DESCRIPTION, fields)
 
 
 def load_encoder(folder: Path) -> ImageEncoder | None:
     """Read what `save_encoder` wrote; None if the model was given features. Different weights are refused."""
     path = folder / DESCRIPTION
     try:
-        saved = from_json(Description, read_json(path), path)
+        saved = read_struct(EncoderDescription, path)
     except FileNotFoundError as error:
         raise InputError(
             f"no model in {folder}: `semishot classify` leaves one in OUT/model"
         ) from error
-    name = saved.encoder
-    if name == FEATURES:
+    if saved.format != FORMAT:
+        raise InputError(f"{path}: format must be {FORMAT}, not {saved.format}; {AGAIN}")
+    if saved.encoder == FEATURES:
         return None
-    if name in (DEFAULT, *PHOTOS, OMNIGLOT):
-        encoder = open_encoder(PHOTOS_IN_0_1 if name == DEFAULT else name)
-    elif name == TRAINED or name.startswith(("timm:", ONNX)):
-        from semishot.sorter.encoders.opened_by_torch import load_by_torch
-
-        encoder = load_by_torch(saved, folder)
-    else:
-        raise InputError(
-            f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
-        )
+    encoder = _saved(saved, folder)
     if encoder.identity != saved.identity:
         raise InputError(
-            f"the encoder {name!r} is not the one of {folder}: its weights or how it prepares images "
-            f"have changed; {AGAIN}"
+            f"the encoder {saved.encoder!r} is not the one of {folder}: its weights or how it prepares "
+            f"images have changed; {AGAIN}"
         )
     return encoder
+
+
+def _saved(saved: EncoderDescription, folder: Path) -> ImageEncoder:
+    name, weights = saved.encoder, folder / WEIGHTS
+    if is_pretrained(name):
+        return open_encoder(name)
+    if name.startswith(ONNX) and saved.onnx is not None:
+        return _of_onnx(name, str(folder / GRAPH), read_onnx(folder / GRAPH), saved.onnx)
+    if name == TRAINED:
+        return _of_torch(name, _torch_networks(name).load_run(weights))
+    if name.startswith(TIMM):
+        return _of_torch(name, _torch_networks(name).open_timm(name.removeprefix(TIMM), weights))
+    raise InputError(
+        f"{folder / DESCRIPTION}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
+    )

@@ -1,0 +1,27 @@
+"""Names of encoders, files of a saved one, and the flags for `onnx:FILE`; imports nothing heavy."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+DEFAULT, OMNIGLOT, ONNX = "photos", "omniglot", "onnx:"
+DESCRIPTION, WEIGHTS, GRAPH = "encoder.json", "encoder.safetensors", "encoder.onnx"
+
+
+@dataclass(frozen=True)
+class OnnxOptions:
+    """Settings of `--encoder onnx:FILE`; the file may hold the same names as metadata."""
+
+    encoder_size: int | None = None
+    """onnx:FILE: the pixels of a side of its images, if the file takes any size."""
+    encoder_mean: tuple[float, ...] | None = None
+    """onnx:FILE: the mean subtracted from pixels of 0 to 1, one number or one per channel; by default
+    ImageNet's 0.485 0.456 0.406."""
+    encoder_std: tuple[float, ...] | None = None
+    """onnx:FILE: the std they are then divided by, likewise; by default ImageNet's 0.229 0.224 0.225."""
+    encoder_crop: float | None = None
+    """onnx:FILE: the share of an image's shorter side that is seen, in the middle; by default 0.875."""
+    encoder_output: str | None = None
+    """onnx:FILE: the output with the features, if there are several."""
+    encoder_tokens: Literal["first", "mean"] | None = None
+    """onnx:FILE: of an output (images, tokens, features), the first token (the default, the class token
+    of a transformer) or the mean over all."""

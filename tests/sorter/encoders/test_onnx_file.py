@@ -1,0 +1,520 @@
+"""`--encoder onnx:FILE`: the features are what the file says of images, and wrong files are one line."""
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
+pytest.importorskip("onnxscript", reason="the extra `onnx` is not installed")
+
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from semishot import PrototypeClassifier
+from semishot.errors import InputError
+from semishot.sorter.encoders.encoder_options import OnnxOptions
+from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
+from semishot.sorter.export import export, quiet
+from support.commands import printed, refusal
+from support.own_images import folders
+
+RNG = np.random.default_rng(0)
+SIDE = 20
+PLAIN = {"encoder_mean": (0.0,), "encoder_std": (1 / 255,)}
+CLOSE = {"rtol": 1e-4, "atol": 1e-3}
+DOCUMENT = Path(__file__).parents[3] / "docs" / "encoders.md"
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory) -> Path:
+    """Two convolutions, (B, 3, H, W) -> (B, 5), as torch writes them, with a dynamic batch."""
+    torch.manual_seed(0)
+    layers = nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Conv2d(4, 5, 3, stride=2)
+    small = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+    path = tmp_path_factory.mktemp("network") / "small.onnx"
+    with quiet():
+        program = torch.onnx.export(
+            small,
+            (torch.zeros(2, 3, SIDE, SIDE),),
+            input_names=["pixel_values"],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            verbose=False,
+        )
+    program.save(path, external_data=False)
+    return path
+
+
+def graph(
+    path: Path,
+    nodes: list,
+    outputs: dict[str, list],
+    shape=("b", 3, SIDE, SIDE),
+    kind: int = TensorProto.FLOAT,
+    out_kind: int = TensorProto.FLOAT,
+    weights: dict[str, np.ndarray] | None = None,
+    metadata: dict[str, str] | None = None,
+    inputs: str = "x",
+    opset: int = 18,
+) -> Path:
+    """A graph by hand; its input is `x`."""
+    made = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, kind, shape) for name in inputs],
+        [helper.make_tensor_value_info(name, out_kind, s) for name, s in outputs.items()],
+        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("evil.lib", 1)]
+    model = helper.make_model(made, opset_imports=opsets, ir_version=10)
+    for key, value in (metadata or {}).items():
+        model.metadata_props.add(key=key, value=value)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def means(path: Path, axes=(2, 3), shape=("b", 3, SIDE, SIDE), outputs=None, **more) -> Path:
+    """Features are the means over pixels: (B, C)."""
+    node = helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0)
+    weights = {"axes": np.array(axes)}
+    return graph(path, [node], outputs or {"y": ["b", None]}, shape, weights=weights, **more)
+
+
+def node(path: Path, operator: str, gives: list, inputs: str = "x", **more) -> Path:
+    """A graph of one operator."""
+    made = helper.make_node(operator, list(inputs), ["y"], domain=more.pop("domain", ""))
+    return graph(path, [made], {"y": gives}, inputs=inputs, **more)
+
+
+def images(count: int = 3, channels: int = 3) -> np.ndarray:
+    return RNG.integers(0, 256, (count, SIDE, SIDE, channels), np.uint8)
+
+
+def test_the_features_are_those_of_the_network(network):
+    encoder = open_encoder(f"onnx:{network}")
+    assert (encoder.name, encoder.features) == ("onnx:small.onnx", 5)
+    assert (encoder.height, encoder.width, encoder.channels) == (SIDE, SIDE, 3)
+    assert "ImageNet's mean and std" in encoder.notes[0]
+    half = open_encoder(f"onnx:{network}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.25,)))
+    assert half.notes == ()
+    assert half.identity != encoder.identity
+    given, session = images(7), onnxruntime.InferenceSession(str(network))
+    imagenet = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    for opened, (mean, std) in ((encoder, imagenet), (half, (0.5, 0.25))):
+        scaled = ((given / 255 - np.array(mean)) / np.array(std)).transpose(0, 3, 1, 2)
+        truth = session.run(None, {"pixel_values": scaled.astype(np.float32)})[0]
+        np.testing.assert_allclose(opened.encode(given), truth, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "channels", "axes"),
+    [
+        (("b", 3, SIDE, SIDE), TensorProto.FLOAT, 3, (2, 3)),
+        (("b", SIDE, SIDE, 3), TensorProto.FLOAT, 3, (1, 2)),
+        (("b", 1, SIDE, SIDE), TensorProto.FLOAT, 1, (2, 3)),
+        ((2, SIDE, SIDE, 1), TensorProto.FLOAT, 1, (1, 2)),
+        ((1, 3, SIDE, SIDE), TensorProto.FLOAT, 3, (2, 3)),
+        (("b", "num_channels", "height", "width"), TensorProto.FLOAT, 3, (2, 3)),
+        (("b", "height", "width", "channels"), TensorProto.FLOAT, 3, (1, 2)),
+        (("b", 3, SIDE, SIDE), TensorProto.FLOAT16, 3, (2, 3)),
+        (("b", 3, SIDE, SIDE), TensorProto.DOUBLE, 3, (2, 3)),
+    ],
+)
+def test_any_layout_type_and_batch_gives_the_same(shape, kind, channels, axes, tmp_path):
+    path = means(tmp_path / "m.onnx", axes, shape, kind=kind, out_kind=kind)
+    size = None if isinstance(shape[2], int) else SIDE
+    options = OnnxOptions(size, encoder_mean=(0.0,), encoder_std=(1.0,))
+    given = images(5, channels)
+    features = open_encoder(f"onnx:{path}", options).encode(given)
+    tolerance = 2e-3 if kind == TensorProto.FLOAT16 else 1e-5
+    np.testing.assert_allclose(features, given.mean((1, 2)) / 255, tolerance, tolerance)
+    assert features.dtype == np.float32
+
+
+def test_uint8_pixels_are_given_as_they_are(tmp_path):
+    cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    shape = ("b", SIDE, SIDE, 3)
+    path = graph(tmp_path / "m.onnx", [cast], {"y": list(shape)}, shape, TensorProto.UINT8)
+    given = images(4)
+    features = open_encoder(f"onnx:{path}").encode(given)
+    np.testing.assert_allclose(features, given.mean((1, 2)), rtol=1e-5)
+    with pytest.raises(InputError, match="takes uint8 pixels: drop --encoder-mean and"):
+        open_encoder(f"onnx:{path}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.5,)))
+
+
+def tokens(path: Path, more_outputs: bool = False) -> Path:
+    """(B, 3, H * W) as tokens of H * W features: the first token is the red channel."""
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["last_hidden_state"])]
+    outputs = {"last_hidden_state": ["b", 3, SIDE * SIDE]}
+    weights = {"to": np.array([0, 3, SIDE * SIDE]), "axes": np.array([1])}
+    if more_outputs:
+        names = ["last_hidden_state", "axes"], ["pooler_output"]
+        nodes.append(helper.make_node("ReduceMax", *names, keepdims=0))
+        outputs["pooler_output"] = ["b", SIDE * SIDE]
+    return graph(path, nodes, outputs, weights=weights)
+
+
+def test_of_tokens_the_first_or_the_mean_and_of_maps_the_mean(tmp_path):
+    given = images(2)
+    flat = given.transpose(0, 3, 1, 2).reshape(2, 3, -1)
+    path = tokens(tmp_path / "t.onnx")
+    first = open_encoder(f"onnx:{path}", OnnxOptions(**PLAIN))
+    np.testing.assert_allclose(first.encode(given), flat[:, 0], **CLOSE)
+    mean = open_encoder(f"onnx:{path}", OnnxOptions(**PLAIN, encoder_tokens="mean"))
+    np.testing.assert_allclose(mean.encode(given), flat.mean(1), **CLOSE)
+    assert mean.identity != first.identity
+    for shape, name in ((("b", 3, SIDE, SIDE), "a"), (("b", SIDE, SIDE, 3), "b")):
+        maps = node(tmp_path / f"{name}.onnx", "Identity", list(shape), shape=shape)
+        features = open_encoder(f"onnx:{maps}", OnnxOptions(**PLAIN)).encode(given)
+        np.testing.assert_allclose(features, given.mean((1, 2)), **CLOSE)
+
+
+def test_of_several_outputs_the_pooled_one_or_the_one_that_is_named(tmp_path):
+    path, given = tokens(tmp_path / "t.onnx", more_outputs=True), images(2)
+    flat = given.transpose(0, 3, 1, 2).reshape(2, 3, -1)
+    pooled = open_encoder(f"onnx:{path}", OnnxOptions(**PLAIN))
+    np.testing.assert_allclose(pooled.encode(given), flat.max(1), **CLOSE)
+    named = OnnxOptions(**PLAIN, encoder_output="last_hidden_state")
+    features = open_encoder(f"onnx:{path}", named).encode(given)
+    np.testing.assert_allclose(features, flat[:, 0], **CLOSE)
+    with pytest.raises(InputError, match="has no output 'z', but last_hidden_state, pooler_output"):
+        open_encoder(f"onnx:{path}", OnnxOptions(encoder_output="z"))
+    nodes = [helper.make_node("Identity", ["x"], [name]) for name in "pq"]
+    both = graph(tmp_path / "b.onnx", nodes, {n: ["b", 3, SIDE, SIDE] for n in "pq"})
+    with pytest.raises(InputError, match="has 2 outputs: name the one .* --encoder-output p, q"):
+        open_encoder(f"onnx:{both}")
+
+
+def test_the_file_may_say_how_images_are_prepared_and_flags_win(tmp_path):
+    said = {"encoder_size": "12", "encoder_mean": "[0.1, 0.2, 0.3]", "encoder_std": "0.5"}
+    said |= {"encoder_crop": "1.0", "encoder_output": "y", "encoder_tokens": "mean", "other": "x"}
+    path = means(tmp_path / "m.onnx", shape=("b", 3, "h", "w"), metadata=said)
+    flags = OnnxOptions(16, (0.0,), (1.0,), 0.5, None, "first")
+    by_file, by_flags = (
+        asdict(open_encoder(f"onnx:{path}", options).network("cpu").preparation)
+        for options in (None, flags)
+    )
+    assert by_file == {
+        "height": 12,
+        "width": 12,
+        "channels": 3,
+        "crop": 1.0,
+        "mean": (0.1, 0.2, 0.3),
+        "std": (0.5, 0.5, 0.5),
+        "output": "y",
+        "tokens": "mean",
+    }
+    changed = {"height": 16, "width": 16, "mean": (0.0,) * 3, "std": (1.0,) * 3, "crop": 0.5}
+    assert by_flags == by_file | changed | {"tokens": "first"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("encoder_size", "0", "the size must be 1 to 4096 pixels, not 0 x 0"),
+        ("encoder_size", '"x"', "m.onnx: its metadata: encoder_size: expected `int"),
+        ("encoder_mean", "0.5", "pass both --encoder-mean and --encoder-std, or neither"),
+        ("encoder_crop", "1.5", "the crop must be above 0 and at most 1, not 1.5"),
+        ("encoder_output", "7", "encoder_output: expected `str"),
+        ("encoder_tokens", "last", "encoder_tokens: invalid enum value 'last'"),
+    ],
+)
+def test_wrong_metadata_give_a_one_line_error(key, value, line, tmp_path):
+    said = {"encoder_size": "12", key: value}
+    path = means(tmp_path / "m.onnx", shape=("b", 3, "h", "w"), metadata=said)
+    with pytest.raises(InputError, match=line):
+        open_encoder(f"onnx:{path}")
+
+
+def not_utf8(path: Path) -> Path:
+    content = node(path, "GlobalAveragePool", ["b", 3, 1, 1]).read_bytes()
+    path.write_bytes(content.replace(b"y", b"\xfd"))
+    return path
+
+
+def not_finite(path: Path) -> Path:
+    nodes = [
+        helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=0),
+        helper.make_node("Div", ["m", "zero"], ["y"]),
+    ]
+    weights = {"axes": np.array([2, 3]), "zero": np.zeros(1, np.float32)}
+    return graph(path, nodes, {"y": ["b", 3]}, weights=weights)
+
+
+def wrong_inside(path: Path) -> Path:
+    reshape = helper.make_node("Reshape", ["x", "to"], ["y"])
+    weights = {"to": np.array([1, 3 * SIDE * SIDE + 1])}
+    return graph(path, [reshape], {"y": ["b", None]}, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda p: p, "no file "),
+        (lambda p: p.write_bytes(b"\x89PNG\r\n\x1a\n junk") and p, "onnxruntime cannot open"),
+        (lambda p: p.write_bytes(b"") or p, "onnxruntime cannot open"),
+        (
+            lambda p: node(p, "Add", ["b", 3, 4, 4], "xz", shape=["b", 3, 4, 4]),
+            "has 2 inputs (x, z), not one: export the part that takes images",
+        ),
+        (
+            lambda p: node(p, "Identity", ["b", 3], shape=["b", 3]),
+            "its input 'x' has 2 axes, not 4",
+        ),
+        (
+            lambda p: means(p, kind=TensorProto.INT32, out_kind=TensorProto.INT32),
+            "its input 'x' is tensor(int32), not float or uint8",
+        ),
+        (lambda p: means(p, shape=("b", 5, SIDE, SIDE)), "without an axis of 1 or 3 channels"),
+        (
+            lambda p: means(p, shape=("b", 3, "h", "w")),
+            "takes images of any size: pass --encoder-size PIXELS",
+        ),
+        (lambda p: means(p, shape=(5000, 3, 4, 4)), "takes 5,000 images at once, not 1 to 1024"),
+        (lambda p: node(p, "Evil", ["b", 3], domain="evil.lib"), "onnxruntime cannot open"),
+        (not_utf8, "m.onnx ('utf-8' codec can't decode"),
+        (not_finite, "its output 'y' is not finite for an image of noise; check --encoder-mean"),
+        (
+            lambda p: node(p, "Shape", [4], out_kind=TensorProto.INT64),
+            "its output 'y' is tensor(int64), not float",
+        ),
+        (
+            lambda p: means(p, (1, 2, 3), outputs={"y": ["b"]}),
+            "its output 'y' has the shape (1,) for 1 images, not (images, features)",
+        ),
+        (wrong_inside, "cannot be run on images (1, 3, 20, 20) ("),
+    ],
+)
+def test_an_unsuitable_file_gives_a_one_line_error(make, line, tmp_path, capsys):
+    labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
+    path = make(tmp_path / "m.onnx")
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", tmp_path / "out"]
+    assert line in refusal(capsys, "classify", *given, "--encoder", f"onnx:{path}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_flags_that_contradict_the_file_or_another_encoder_give_a_one_line_error(tmp_path):
+    path = means(tmp_path / "m.onnx")
+    for options, line in [
+        (OnnxOptions(30), "takes images of 20 pixels, not 30: drop --encoder-size"),
+        (OnnxOptions(encoder_mean=(1.0,) * 2, encoder_std=(1.0,)), "the mean must be 3 numbers"),
+        (OnnxOptions(encoder_mean=(0.0,), encoder_std=(0.0,)), "the std must be positive"),
+    ]:
+        with pytest.raises(InputError, match=line):
+            open_encoder(f"onnx:{path}", options)
+    with pytest.raises(InputError, match="-output and -tokens are for onnx:FILE"):
+        open_encoder("omniglot", OnnxOptions(30))
+
+
+@pytest.fixture
+def outside(network, tmp_path) -> Path:
+    """The small network with its weights in a file beside it."""
+    path, data = tmp_path / "outside" / "small.onnx", "small.onnx.data"
+    path.parent.mkdir()
+    model = onnx.load(str(network))
+    onnx.save_model(model, str(path), save_as_external_data=True, location=data, size_threshold=0)
+    return path
+
+
+def test_weights_beside_the_file_are_taken_in(network, outside, tmp_path, monkeypatch):
+    encoder, given = open_encoder(f"onnx:{outside}"), images(3)
+    expected = open_encoder(f"onnx:{network}").encode(given)
+    np.testing.assert_allclose(encoder.encode(given), expected)
+    (tmp_path / "saved").mkdir()
+    save_encoder(encoder, tmp_path / "saved")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(InputError, match="in other files needs onnx: pip install 'semishot.onnx"):
+        open_encoder(f"onnx:{outside}")
+    shutil.rmtree(outside.parent)
+    assert np.array_equal(load_encoder(tmp_path / "saved").encode(given), encoder.encode(given))
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/hostname", "", "gone", "link"])
+def test_weights_elsewhere_are_not_read(location, outside):
+    secret = outside.parent.parent / "secret"
+    secret.write_bytes(bytes(10_000))
+    (outside.parent / "link").symlink_to(secret)
+    model = onnx.load(str(outside), load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = location if entry.key == "location" else entry.value
+    outside.write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="cannot read .* with its weights .*; put them beside it"):
+        open_encoder(f"onnx:{outside}")
+
+
+def test_a_saved_encoder_is_the_same_one_and_needs_no_other_file(network, tmp_path):
+    own = Path(shutil.copy(network, tmp_path / "mine.onnx"))
+    encoder = open_encoder(f"onnx:{own}", OnnxOptions(encoder_crop=0.5))
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    save_encoder(encoder, folder)
+    own.unlink()
+    assert sorted(path.name for path in folder.iterdir()) == ["encoder.json", "encoder.onnx"]
+    assert str(tmp_path) not in (folder / "encoder.json").read_text()
+    loaded, given = load_encoder(folder), images(4)
+    assert loaded.identity == encoder.identity
+    assert np.array_equal(loaded.encode(given), encoder.encode(given))
+    opened = Image.fromarray(RNG.integers(0, 256, (50, 60, 3), np.uint8))
+    assert np.array_equal(loaded.prepare(opened), encoder.prepare(opened))
+    (folder / "encoder.onnx").unlink()
+    with pytest.raises(InputError, match=r"no file .*encoder\.onnx"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"height": 0}, "encoder.json: onnx: the size must be 1 to 4096 pixels, not 0 x 20"),
+        ({"channels": 2}, "images have 1 or 3 channels, not 2"),
+        ({"mean": [1]}, "the mean must be 3 numbers, not"),
+        ({"std": [1, 1, -1]}, "the std must be positive, not"),
+        ({"mean": [], "std": []}, "which contradicts its mean and std"),
+        ({"output": "z"}, "has no output 'z'"),
+        ({"tokens": "all"}, "onnx.tokens: invalid enum value 'all'"),
+        ({"crop": 0.25}, "is not the one of"),
+        ({"height": 21}, "cannot be run on images"),
+    ],
+)
+def test_a_changed_description_is_refused(fields, line, network, tmp_path):
+    save_encoder(open_encoder(f"onnx:{network}"), tmp_path)
+    path = tmp_path / "encoder.json"
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps(saved | {"onnx": saved["onnx"] | fields}))
+    with pytest.raises(InputError, match=line):
+        load_encoder(tmp_path)
+
+
+def test_classify_then_predict_from_the_saved_model_alone(network, tmp_path, capsys):
+    labeled, pile = folders(tmp_path, shots=3, pile=4, strangers=2)
+    own, out = Path(shutil.copy(network, tmp_path / "mine.onnx")), tmp_path / "out"
+    given = ["--labeled", labeled, "--unlabeled", pile, "--out", out, "--encoder", f"onnx:{own}"]
+    said = printed(capsys, "classify", *given, "--device", "cpu")
+    assert "seen by the encoder onnx:mine.onnx." in said
+    assert "pixels were scaled by ImageNet's mean and std" in said
+    scaled = ["--encoder-mean", 0.5, "--encoder-std", 0.5, 0.5, 0.5, "--encoder-crop", 1]
+    said = printed(capsys, "classify", *given, *scaled, "--device", "cpu")  # replaces its model
+    assert "pixels were scaled" not in said
+    assert len(list((out / "embeddings").iterdir())) == 2  # other options, other features
+    own.unlink()
+    predicted = json.loads(printed(capsys, "predict", out, pile, "--json"))
+    labels = {Path(each["path"]).name: each["label"] for each in predicted}
+    rows = (line.split(",") for line in (out / "predictions.csv").read_text().splitlines()[1:])
+    assert labels == {Path(row[0]).name: row[1] for row in rows if "labeled" not in row}
+
+
+def saved_model(path: Path, out: Path) -> Path:
+    """What `classify` leaves, of colored noise seen by an ONNX file."""
+    encoder = open_encoder(f"onnx:{path}")
+    colors = np.repeat([[230, 20, 20], [20, 20, 230], [20, 230, 20]], 10, 0)
+    given = colors[:, None, None] + RNG.integers(-20, 20, (30, SIDE, SIDE, 3))
+    features = encoder.encode(given.clip(0, 255))
+    labels = np.where(np.arange(30) % 10 < 4, np.repeat([0, 1, 2], 10), -1)
+    out.mkdir()
+    PrototypeClassifier(reject=0.05).fit(features, labels).save(out / "classifier.safetensors")
+    save_encoder(encoder, out)
+    return out
+
+
+def maps(path: Path) -> Path:
+    return node(path, "Identity", ["b", 3, SIDE, SIDE])
+
+
+def channels_last(path: Path) -> Path:
+    return means(path, (1, 2), ("b", SIDE, SIDE, 3))
+
+
+def half_precision(path: Path) -> Path:
+    return means(path, kind=TensorProto.FLOAT16, out_kind=TensorProto.FLOAT16)
+
+
+def old_operators(path: Path) -> Path:
+    """In opset 11 the axes were an attribute."""
+    mean = helper.make_node("ReduceMean", ["x"], ["y"], axes=[2, 3], keepdims=0)
+    return graph(path, [mean], {"y": ["b", 3]}, opset=11)
+
+
+def new_operators(path: Path) -> Path:
+    return means(path, opset=21)
+
+
+MAKERS = (None, tokens, maps, channels_last, half_precision, old_operators, new_operators)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make and make.__name__)
+def test_the_exported_file_holds_the_encoder_too(make, network, tmp_path):
+    path = make(tmp_path / "m.onnx") if make else network
+    model = saved_model(path, tmp_path / "model")
+    assert "3 classes, takes uint8 images (20 x 20 x 3), " in str(
+        export(model, tmp_path / "a.onnx")
+    )
+    encoder = load_encoder(model)
+    classifier = PrototypeClassifier.load(model / "classifier.safetensors")
+    session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
+    about = session.get_modelmeta().custom_metadata_map
+    assert about["encoder"] == f"onnx:{path.name}"
+    assert json.loads(about["resize"])["rule"] == "middle"
+    for count in (1, 6):
+        given = images(count)
+        probabilities = session.run(["probabilities"], {"images": given})[0]
+        expected = classifier.predict_proba(encoder.encode(given))
+        assert np.allclose(probabilities, expected, atol=1e-3)
+
+
+def test_an_encoder_that_cannot_be_joined_gives_a_one_line_error(tmp_path, monkeypatch):
+    one = saved_model(means(tmp_path / "one.onnx", shape=(1, 3, SIDE, SIDE)), tmp_path / "one")
+    with pytest.raises(InputError, match="takes 1 image.s. at once, .* and a dynamic batch"):
+        export(one, tmp_path / "all.onnx")
+    two = saved_model(old_operators(tmp_path / "two.onnx"), tmp_path / "two")
+
+    def convert_version(model, target):
+        raise RuntimeError("No Adapter\nfor it")
+
+    monkeypatch.setattr("onnx.version_converter.convert_version", convert_version)
+    with pytest.raises(
+        InputError, match="cannot be joined .* .No Adapter for it.: export the encoder"
+    ):
+        export(two, tmp_path / "all.onnx")
+    assert not (tmp_path / "all.onnx").exists()
+
+
+class TwoOutputs(nn.Module):
+    """In place of a transformer: tokens, and a pooled output of another size."""
+
+    def __init__(self, pooled_first: bool) -> None:
+        super().__init__()
+        self.pooled_first, self.convolution = pooled_first, nn.Conv2d(3, 6, 32, 32)
+
+    def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = self.convolution(pixel_values).flatten(2).transpose(1, 2)
+        outputs = tokens, tokens.mean(1)[:, :5]
+        return outputs[::-1] if self.pooled_first else outputs
+
+
+@pytest.mark.parametrize("name", ["dino", "clip"])
+def test_the_exports_of_the_document_are_encoders(name, tmp_path, monkeypatch):
+    """Their weights cannot be downloaded here: a small network stands in for each."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    (code,) = (c for c in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if name in c)
+    transformers = ModuleType("transformers")
+    for kind in ("AutoModel", "CLIPVisionModelWithProjection"):
+        stand_in = SimpleNamespace(from_pretrained=lambda _: TwoOutputs(name == "clip"))
+        setattr(transformers, kind, stand_in)
+    monkeypatch.setitem(sys.modules, "transformers", transformers)
+    monkeypatch.chdir(tmp_path)
+    with quiet():
+        exec(compile(code, str(DOCUMENT), "exec"), {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.onnx", f"{name}.onnx.data"]
+    encoder = open_encoder(f"onnx:{name}.onnx")
+    assert (encoder.height, encoder.width, encoder.features) == (224, 224, 5)

