@@ -23,7 +23,6 @@ if sys.platform != "win32":
 
 MOST_JSON = 256 * 2**20
 """The largest JSON file that is read, in bytes; a pool of a million classes needs half of it."""
-BUFFER = 2**18
 DAMAGED = "it is damaged or of another version"
 PACKAGE = Path(__file__).parents[1]
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
@@ -277,16 +276,12 @@ def _lock_temporary(path: Path) -> int:
 @contextmanager
 def _lock_if_free(path: Path) -> Iterator[bool]:
     """Lock a temporary file or folder; False if it is gone or the process that locked it still runs."""
-    if sys.platform == "win32":
-        yield path.exists() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS
-        return
     try:
-        check = path.lstat().st_mode
-        ours = stat.S_ISREG(check) or stat.S_ISDIR(check)
-        descriptor = os.open(path, os.O_RDONLY) if ours else None
+        if sys.platform == "win32":
+            yield time.time() - path.stat().st_mtime > ABANDONED_SECONDS
+            return
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
-        descriptor = None
-    if descriptor is None:
         yield False
         return
     try:
@@ -296,13 +291,13 @@ def _lock_if_free(path: Path) -> Iterator[bool]:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Lock an open file until it is closed; False if another process has; None if locks do not work here."""
+    """Lock an open file until it is closed; False if another process has, None if locks do not work here."""
     if sys.platform == "win32":
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a network disk
+    except OSError:  # a network disk without locks
         return None
     return True

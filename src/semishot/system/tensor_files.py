@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Stored = TypeVar("Stored")
 CHECKSUM = "sha256"
-"""The key in the metadata of the digest of everything else. Files of early versions lack it."""
+"""The key in the metadata of the digest of everything else."""
 MOST_BYTES = 2**34
 
 
