@@ -277,9 +277,8 @@ def test_nothing_moves_away_under_a_button_that_is_pressed(before_it, tab):
 
 
 def test_what_was_refused_for_a_while_is_asked_for_again(tab):
-    """A browser gives up a stream that is answered by an error."""
     page = tab.page
-    page.route("**/events", lambda route: route.fulfill(status=503))
+    page.route("**/news", lambda route: route.fulfill(status=503))
     page.route("**/thumb/**", lambda route: route.fulfill(status=503))
     show_or_hide(page, True)
     show_or_hide(page, False)

@@ -13,6 +13,7 @@ from semishot.errors import InputError
 from semishot.label.pile import GIVEN
 from semishot.label.session import LabelingSession
 from semishot.sorter.corrections import SortedPile
+from semishot.sorter.escaped_names import escaped
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moved_pile import followed
@@ -27,9 +28,9 @@ from semishot.sorter.moving.journal import (
 from semishot.sorter.moving.move_files import LOCK, Undone
 from semishot.sorter.moving.plan_files import Wanted, behind_link, class_folders
 from semishot.sorter.moving.sorted_files import find_sorted
-from semishot.sorter.predictions import csv_table, write_text
+from semishot.sorter.predictions import csv_table
 from semishot.sorter.requests import How
-from semishot.system.files import real_path, whole_folder
+from semishot.system.files import real_path, whole_folder, write_whole
 from semishot.system.locks import Lock
 
 Which = Literal["all", "confirmed"]
@@ -97,11 +98,12 @@ TABLES: dict[str, Callable[[LabelingSession, Which], str]] = {
 }
 
 
-def write_table(session: LabelingSession, name: str, which: Which) -> Path:
+def write_table(session: LabelingSession, name: str, which: Which) -> bytes:
+    """Write a table to OUT; its text."""
     session.caught_up()
-    path = session.reader.request.folder / name
-    write_text(path, TABLES[name](session, which))
-    return path
+    text = escaped(TABLES[name](session, which))
+    write_whole(session.reader.request.folder / name, text)
+    return text
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from semishot.errors import InputError, reason_of
 from semishot.label import LabelRequest
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.labels import FileStatus, LabelStore, SeenFile, status_of
-from semishot.sorter.listing import Item, Listing, Skipped, from_folders, to_unpack
+from semishot.sorter.listing import Item, Listing, from_folders, to_unpack
 from semishot.sorter.moving.journal import read_journal, trusted
 from semishot.system.files import real_path
 from semishot.system.progress import Meter, Seconds
@@ -198,7 +198,6 @@ class ReadingProgress(NamedTuple):
     total: int
     rate: float
     """Images per second, of those that had to be read."""
-    skipped: int
     problem: str = ""
 
 
@@ -220,13 +219,11 @@ class PileReader:
         self.images = PileImages(request, store)
         self.changed: Callable[[], None] = lambda: None
         self.status: dict[str, FileStatus | None] = {}
-        self.problems: dict[str, str] = {}
         self.encoder: ImageEncoder | None = None
         self.cache: EmbeddingCache | None = None
-        self.progress = ReadingProgress("listing", 0, 0, 0.0, 0)
+        self.progress = ReadingProgress("listing", 0, 0, 0.0)
         self.labels_read = False
         """Whether all of --labeled has been read."""
-        self.skipped: list[Skipped] = []
         self.stopping = threading.Event()
         self.look_again = threading.Event()
         self.thread = threading.Thread(target=self._run, name="images", daemon=True)
@@ -276,9 +273,12 @@ class PileReader:
         if gone:
             self.images.lose(gone)
         if fresh:
-            self._take_in(fresh, listing)
-        elif gone or first or self.progress.phase == "stopped":
-            self._ready(listing)
+            self._take_in(fresh)
+        if self.stopping.is_set():
+            return
+        if fresh or gone or first or self.progress.phase == "stopped":
+            self.labels_read, count = True, len(now)
+            self._show(ReadingProgress("ready", count, count, self.progress.rate))
 
     def _seen_in_pile(self) -> list[str]:
         """Files of the pile that were seen when it was labeled before."""
@@ -296,11 +296,12 @@ class PileReader:
             self.encoder = encoder
         return self.encoder, self.cache
 
-    def _take_in(self, items: Sequence[Item], listing: Listing) -> None:
+    def _take_in(self, items: Sequence[Item]) -> None:
         """Rows for files that were not seen before, or not like this: known ones first, then by reading."""
-        self._show(ReadingProgress("listing", 0, len(items), 0.0, len(listing.skipped)))
+        self._show(ReadingProgress("listing", 0, len(items), 0.0))
         encoder, cache = self._open()
-        self.images.make_room(len(items) + len(self.images.lost), encoder.features)
+        elsewhere = {*self.images.lost, *self.store.state.answers}  # their files may be gone
+        self.images.make_room(len(items) + len(elsewhere), encoder.features)
         known, unread = [], list[Item]()
         for item in items:
             seen = self.store.files.get(item.shown)
@@ -309,7 +310,7 @@ class PileReader:
                 known.append((item, digest))
             else:
                 unread.append(item)
-        for image in list(self.images.lost):
+        for image in elsewhere:
             if (digest := self.images.digest_of.get(image, b"")) in cache:
                 self.images.add(image, digest, cache[digest])
         self._add(known)
@@ -319,8 +320,6 @@ class PileReader:
         self._read(labeled, len(unread) - len(labeled), len(items))
         self.labels_read = not self.stopping.is_set()
         self._read([item for item in mixed if item.label is None], 0, len(items))
-        if not self.stopping.is_set():
-            self._ready(listing)
 
     def _add(self, files: Sequence[tuple[Item, bytes]]) -> None:
         """Files whose features are in the cache."""
@@ -330,12 +329,9 @@ class PileReader:
         for (item, digest), image in zip(files, numbers, strict=True):
             if image not in self.images.row_of:
                 self.images.add(image, digest, self.cache[digest])
-            if image not in self.images.row_of:
-                self.problems[item.shown] = "the encoder gives features that are not finite"
-                continue
-            self.images.has_file(item, image)
             status = self.status.get(item.shown)
-            if status is not None:
+            if image in self.images.row_of and status is not None:
+                self.images.has_file(item, image)
                 fresh.append((item.shown, SeenFile(image, *status)))
         self.store.remember_files(fresh)
 
@@ -350,16 +346,13 @@ class PileReader:
         meter, pending = SilentMeter(), list[tuple[Item, bytes]]()
         begun = last = time.monotonic()
         for seen in in_this_process(self.request.device, items, encoder, cache, meter):
-            if seen.problem:
-                self.problems[seen.item.shown] = seen.problem
-            else:
+            if not seen.problem:
                 pending.append((seen.item, seen.digest))
             now = time.monotonic()
             if now - last > SECONDS_BETWEEN or len(pending) >= ADDED_AT_ONCE:
                 pending, last = self._add_encoded(pending), now
-                rate, skipped = meter.done / max(now - begun, 1e-9), self.progress.skipped
-                done = before + meter.done
-                self._show(ReadingProgress("reading", done, total, rate, skipped))
+                rate, done = meter.done / max(now - begun, 1e-9), before + meter.done
+                self._show(ReadingProgress("reading", done, total, rate))
             if self.stopping.is_set():
                 return
         cache.flush()
@@ -370,10 +363,3 @@ class PileReader:
         assert self.cache is not None
         self._add([pair for pair in pending if pair[1] in self.cache])
         return [pair for pair in pending if pair[1] not in self.cache]
-
-    def _ready(self, listing: Listing) -> None:
-        problems = [Skipped(name, reason) for name, reason in self.problems.items()]
-        self.skipped = [*listing.skipped, *problems]
-        self.labels_read, count = True, len(self.status)
-        skipped = len(self.skipped)
-        self._show(ReadingProgress("ready", count, count, self.progress.rate, skipped))

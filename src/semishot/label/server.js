@@ -1,4 +1,4 @@
-// In step with the server: answers that wait until they are on its disk, its events, its newest state.
+// In step with the server: answers that wait until they are on its disk, its newest state.
 
 import { $, banner, counted, number, plainText, toast } from "/dom.js";
 import { currentImage } from "/navigation.js";
@@ -6,7 +6,7 @@ import { isGone } from "/sidebar.js";
 import { State } from "/state.js";
 import { draw, repaint } from "/tiles.js";
 
-const NAMES_AT_ONCE = 400;
+const NAMES_AT_ONCE = 400, OFTEN = 30, NOW_AND_THEN = 1000;
 
 export async function post(path, body) {
   const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
@@ -44,6 +44,7 @@ export const outboxOf = (page) => ({
         const { event } = await post("/answer", entry.event);
         this.sent.push({ event, overlay: entry.overlay, reject: entry.event.value });
         this.last = event;
+        page.server.follow();
         this.problem = "";
         entry.done?.(event);
       } catch (error) {
@@ -73,30 +74,24 @@ export const outboxOf = (page) => ({
 
 /** isHeld: whether a button is held down, under which nothing must move away. */
 export function serverOf(page, isHeld) {
-  let news = {}, fetching = false, stream = null, again = 0, away = false, unknown = false;
+  let news = {}, fetching = false, again = 0, away = false, unknown = false;
   const isBehind = () => !page.state || page.state.epoch !== news.epoch || page.state.version < news.version;
-  /** Follow the server; a hidden tab does not, and does again when it is shown. */
-  function follow() {
+  /** Ask for news from time to time, and often while an answer is not yet drawn; a hidden tab does not. */
+  async function follow() {
     clearTimeout(again);
-    stream?.close();
-    const events = stream = new EventSource("/events");
-    events.onmessage = ({ data }) => {
-      news = JSON.parse(data);
+    if (document.hidden) return;
+    const response = await fetch("/news").catch(() => null);
+    if (response?.ok) {
+      news = await response.json();
       lost(false);
       drawReading(news.progress);
       fetchState();
-    };
-    events.onerror = () => {
-      lost(true);
-      if (events === stream && events.readyState === EventSource.CLOSED) refused(); // the browser does not try again
-    };
+    } else lost(true, response?.status);
+    clearTimeout(again);
+    const soon = response?.ok && !news.problem && page.state?.event < page.outbox.last;
+    again = setTimeout(follow, soon ? OFTEN : NOW_AND_THEN);
   }
-  async function refused() {
-    again = setTimeout(() => document.hidden || follow(), 2000);
-    const response = await fetch("/state").catch(() => null);
-    if (response?.status === 401) lost(true, 401);
-  }
-  document.addEventListener("visibilitychange", () => (document.hidden ? stream.close() : follow()));
+  document.addEventListener("visibilitychange", follow);
   async function fetchState() {
     if (fetching || !isBehind()) return;
     fetching = true;
@@ -107,7 +102,7 @@ export function serverOf(page, isHeld) {
       if (page.state?.rows && !next.rows) return; // the server has just started: what was shown stays
       while (isHeld()) await new Promise((go) => setTimeout(go, 20));
       take(next);
-    } catch { return; /* the event stream says when the server is back */ } finally {
+    } catch { return; /* the news say when the server is back */ } finally {
       fetching = false;
     }
     if (news.epoch) fetchState();

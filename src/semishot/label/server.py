@@ -28,7 +28,6 @@ from semishot.label.security import (
     is_loopback,
 )
 from semishot.label.session import LabelingSession
-from semishot.label.thumbnails import Thumbnails
 from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.out_folder import make_out
 from semishot.system.files import create
@@ -153,15 +152,11 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         store.remember("port", str(port))
         store.remember("folder", str(Path.cwd()))
         session = LabelingSession(store, PileReader(request, store))
-        thumbnails = stack.enter_context(contextlib.closing(Thumbnails(out)))
         guard, connections = Guard(out), Connections()
         base = f"http://{shown_host(request.host)}:{port}"
-        pages = Pages(session, thumbnails, guard, base)
-        stack.callback(pages.close)
-        session.listeners.append(pages.wake_tabs)
-        doorkeeper = Doorkeeper(pages.app(), guard, connections, request.host, port)
+        app = Pages(session, guard, base).app()
+        doorkeeper = Doorkeeper(app, guard, connections, request.host, port)
         server = Server(settings(doorkeeper, connections))
-        pages.ending = lambda: server.should_exit
         session.start()
         stack.callback(session.stop)
         yield Running(server, listener, session, guard, base)

@@ -7,7 +7,7 @@ One thread learns. After each answer, and when images have arrived, it learns an
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,13 +33,12 @@ class NotReadyError(InputError):
 
 
 class LabelingSession:
-    """Answers, images and the learning thread; `listeners` are called with each new version."""
+    """Answers, images and the learning thread."""
 
     def __init__(self, store: LabelStore, reader: PileReader) -> None:
         self.store, self.reader, self.images = store, reader, reader.images
         self.epoch = secrets.token_hex(8)
         """Differs each time the server starts: versions count anew."""
-        self.listeners: list[Callable[[], None]] = []
         self.wake = threading.Event()
         self.stopping = threading.Event()
         self.published = threading.Condition()
@@ -53,7 +52,7 @@ class LabelingSession:
         self.thread = threading.Thread(target=self._run, name="learning", daemon=True)
 
     def start(self) -> None:
-        self.reader.changed = self._images_changed
+        self.reader.changed = self.wake.set
         self.reader.thread.start()
         self.thread.start()
 
@@ -101,14 +100,6 @@ class LabelingSession:
             event = {**event, "set": [[value, whole(images)] for value, images in event["set"]]}
         return event
 
-    def _images_changed(self) -> None:
-        self.wake.set()
-        self._tell()
-
-    def _tell(self) -> None:
-        for listener in list(self.listeners):
-            listener()
-
     def _notify(self) -> None:
         with self.published:
             self.published.notify_all()
@@ -128,7 +119,6 @@ class LabelingSession:
             except Exception as error:  # shown on the page: the answers are safe on disk
                 self.problem = f"cannot sort the pile ({reason_of(error)})"
                 self._notify()
-                self._tell()
 
     def _arrived(self) -> bool:
         """Whether enough new images are there to learn from all of them anew."""
@@ -161,7 +151,6 @@ class LabelingSession:
         self.predictions = self.pile.predict(state, event, self.predictions.version + 1)
         self.payload = self._payload()
         self._notify()
-        self._tell()
 
     def _import_labels(self) -> None:
         """What --labeled says, as soon as all of it has been read."""
