@@ -26,7 +26,7 @@ docs: .venv/docs-ready
 chaos: .venv/dev-ready
 	PYTHONPATH=tests $(BIN)/python -m support.chaos --kills $(or $(KILLS),200)
 	PYTHONPATH=tests $(BIN)/python -m support.sorting_model --steps $(or $(STEPS),2000)
-	FUZZ_CASES=$(or $(CASES),600) $(BIN)/pytest -n 2 --timeout 3600 tests/fuzz
+	FUZZ_CASES=$(or $(CASES),600) $(BIN)/pytest -n 2 --timeout 3600 tests/promises/test_odd_files.py
 
 clean:
 	rm -rf .venv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
