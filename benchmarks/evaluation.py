@@ -68,7 +68,7 @@ def embed_once(
     fleet = build_fleet(members, PRESETS["ren2018"].recipe, images.shape[1]).to(device)
     found = [ImageClass(f"class{c}", "random", "test", c * IMAGES, IMAGES) for c in range(classes)]
     pool = ImagePool("random", images.numpy(), tuple(found))
-    return lambda: evaluate(fleet, pool, "test", [SHAPE], seeds, episodes=episodes)
+    return lambda: evaluate([(fleet, SHAPE)], pool, "test", seeds, episodes=episodes)
 
 
 def encode_each(images: Tensor, classes: int, episodes: int) -> Callable[[], object]:

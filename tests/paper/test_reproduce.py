@@ -19,7 +19,7 @@ from semishot.paper import jobs, plan, presets, published, reproduce
 from semishot.paper.jobs import Site
 from semishot.paper.requests import TableRequest
 from semishot.report import paper_tables
-from semishot.training import fleet_table, fleet_training, fleets, loop
+from semishot.training import evaluation, fleet_table, fleets, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.requests import EPISODES, FleetRequest
 
@@ -62,7 +62,7 @@ def snapshot(runs: Path) -> dict[Path, int]:
 
 
 def forbid_training(monkeypatch) -> None:
-    monkeypatch.setattr(fleet_training, "chunk_runner", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(loop, "chunk_runner", lambda *_: pytest.fail("it trained"))
 
 
 def members_begun(runs: Path) -> list[tuple[Member, ...]]:
@@ -194,9 +194,14 @@ def test_a_lost_result_is_measured_again_without_training(tiny_pool, tmp_path, m
     for path in tmp_path.rglob("result.json"):
         path.unlink()
     forbid_training(monkeypatch)
+    embed, embedded = evaluation.embed_classes, []
+    monkeypatch.setattr(
+        evaluation, "embed_classes", lambda *args: embedded.append(1) or embed(*args)
+    )
     again = table1(tiny_pool, tmp_path, splits=1)
     assert [key(r) for r in again] == [key(r) for r in records]
     assert [r["accuracy"] for r in again] == [r["accuracy"] for r in records]
+    assert len(embedded) == 3  # once for each fleet, though two rows are of the supervised one
 
 
 def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path):

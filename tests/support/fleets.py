@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from semishot import datasets
 from semishot.data.pool import ImagePool
 from semishot.network.protonet import ProtoNet
 from semishot.training.config import FleetConfig
@@ -20,7 +21,8 @@ CPU = torch.device("cpu")
 
 def fleet_config(pool: ImagePool, preset: str = "tiny", **settings: Any) -> FleetConfig:
     """`settings` are the recipe, the shape, the members."""
-    return FleetConfig(pool.name, pool.fingerprint, preset, **settings)
+    framing = datasets.framing(pool)
+    return FleetConfig(pool.name, pool.fingerprint, preset, framing=framing, **settings)
 
 
 def add_noise(module: torch.nn.Module, size: float = 0.3) -> None:

@@ -13,6 +13,7 @@ from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
+from semishot.system import progress
 from semishot.system.devices import pick_device
 from semishot.training import evaluation as evaluating
 from semishot.training.config import FleetConfig, Member, Recipe
@@ -83,7 +84,7 @@ def test_embedding_once_equals_embedding_each_episode(tiny_pool, folders, method
     """600-episode machinery against 25 literal ones: raw images -> network -> loops, per run."""
     model = evaluating.load_model(folders[method], CPU)[1].double()
     images = all_labeled(tiny_pool.of_split("test"))
-    (found,) = evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, episodes=25)
+    (found,) = evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=25)
     assert found.shape == (len(SEEDS), 25)
     for run, seed in enumerate(SEEDS):
         for e in range(25):
@@ -98,7 +99,7 @@ def test_embedding_once_equals_embedding_each_episode(tiny_pool, folders, method
 def test_masked_episodes_scored_together_equal_each_scored_alone(tiny_pool, folders):
     model = evaluating.load_model(folders["masked_soft_kmeans"], CPU)[1].double()
     images = all_labeled(tiny_pool.of_split("test"))
-    (found,) = evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, episodes=12)
+    (found,) = evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=12)
     for e in range(12):
         rows = [
             sample_episodes(images, SHAPE, Stream(seed, "test"), e, 1).images[0] for seed in SEEDS
@@ -113,26 +114,37 @@ def test_masked_episodes_scored_together_equal_each_scored_alone(tiny_pool, fold
 
 def test_batches_of_images_and_episodes_change_nothing(tiny_pool, folders, monkeypatch):
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1].double()
-    reference = evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, episodes=23)[0]
+    reference = evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=23)[0]
     monkeypatch.setattr(evaluating, "EMBED_BATCH", 17)
     monkeypatch.setattr(evaluating, "SCORE_BATCH", 5)
     assert np.array_equal(
-        evaluate(model, tiny_pool, "test", [SHAPE], SEEDS, episodes=23)[0], reference
+        evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=23)[0], reference
     )
+
+
+def test_testing_shows_its_progress(tiny_pool, folders, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
+    evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=9)
+    lines = capsys.readouterr().err.splitlines()
+    assert "embedding the test classes: 100%" in lines[0]
+    assert "testing: 100%" in lines[-1]
+    evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=9, show=False)
+    assert capsys.readouterr().err == ""
 
 
 def test_several_shapes_share_one_embedding(tiny_pool, folders, monkeypatch):
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
     other = EpisodeShape(way=4, query=7, unlabeled=2)
     one_by_one = [
-        evaluate(model, tiny_pool, "test", [shape], SEEDS, episodes=9)[0]
+        evaluate([(model, shape)], tiny_pool, "test", SEEDS, episodes=9)[0]
         for shape in (SHAPE, other)
     ]
     calls = []
     monkeypatch.setattr(
         evaluating, "embed_classes", lambda *args: calls.append(1) or embed_classes(*args)
     )
-    together = evaluate(model, tiny_pool, "test", [SHAPE, other], SEEDS, episodes=9)
+    together = evaluate([(model, SHAPE), (model, other)], tiny_pool, "test", SEEDS, episodes=9)
     assert len(calls) == 1
     for one, same in zip(one_by_one, together, strict=True):
         assert np.array_equal(one, same)
@@ -151,16 +163,16 @@ def test_each_image_is_embedded_in_the_order_of_its_classes(tiny_pool, folders):
 
 def test_a_trained_model_beats_chance_and_an_untrained_encoder_is_evaluated_too(tiny_pool, folders):
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
-    assert evaluate(model, tiny_pool, "test", [SHAPE], SEEDS)[0].mean() > 1.2 / N
+    assert evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS)[0].mean() > 1.2 / N
     untrained = build_fleet([Member("supervised", 0)], RECIPE, channels=1)
-    assert evaluate(untrained, tiny_pool, "test", [SHAPE], [0], episodes=5)[0].shape == (1, 5)
+    assert evaluate([(untrained, SHAPE)], tiny_pool, "test", [0], episodes=5)[0].shape == (1, 5)
 
 
 def test_an_impossible_shape_is_refused_before_any_embedding(tiny_pool, folders, monkeypatch):
     model = evaluating.load_model(folders["supervised"], CPU)[1]
     monkeypatch.setattr(evaluating, "embed_classes", lambda *args: pytest.fail("it embedded"))
     with pytest.raises(InputError, match="8 classes but an episode needs 3 \\+ 6"):
-        evaluate(model, tiny_pool, "val", [SHAPE], SEEDS)
+        evaluate([(model, SHAPE)], tiny_pool, "val", SEEDS)
 
 
 def records_of(folder: Path, refiner: str | None, episodes: int, root: Path) -> list[dict]:

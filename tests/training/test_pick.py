@@ -43,9 +43,9 @@ def folder(tiny_pool, tmp_path_factory):
 def test_one_run_scores_alone_as_it_does_in_its_fleet(folder, tiny_pool, run):
     _, fleet = load_model(folder, CPU)
     seeds = [member.split_seed for member in MEMBERS]
-    (together,) = evaluate(fleet, tiny_pool, "test", [SHAPE], seeds, episodes=20)
+    (together,) = evaluate([(fleet, SHAPE)], tiny_pool, "test", seeds, episodes=20)
     single = take_run(fleet, run)
-    (alone,) = evaluate(single, tiny_pool, "test", [SHAPE], seeds[run : run + 1], episodes=20)
+    (alone,) = evaluate([(single, SHAPE)], tiny_pool, "test", seeds[run : run + 1], episodes=20)
     assert (together[run] == alone[0]).all()
 
 
@@ -53,7 +53,7 @@ def test_the_best_on_validation_is_saved_with_its_test_record(
     folder, tiny_pool, tiny_root, tmp_path
 ):
     _, fleet = load_model(folder, CPU)
-    (val,) = evaluate(fleet, tiny_pool, "val", [SHAPE], [m.split_seed for m in MEMBERS])
+    (val,) = evaluate([(fleet, SHAPE)], tiny_pool, "val", [m.split_seed for m in MEMBERS])
     where = Where(data_root=tiny_root, device="cpu")
     for model, runs in (("masked_soft_kmeans", [0, 2, 3]), (None, range(len(MEMBERS)))):
         out = tmp_path / f"{model}.safetensors"

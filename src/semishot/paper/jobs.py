@@ -18,7 +18,7 @@ from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.training.classification import CLASSIFIERS
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
-from semishot.training.evaluation import evaluate, origin_of
+from semishot.training.evaluation import data_and_training, evaluate
 from semishot.training.examples import images_on
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
@@ -122,6 +122,8 @@ class TrainedFleet:
     pool: ImagePool
     folder: Path
     device: torch.device
+    show: bool = True
+    """Show the progress of the test on stderr."""
 
 
 def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
@@ -131,10 +133,10 @@ def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
     if any(lacking(held, job) for job in jobs):
         with Lock(fleet.folder / LOCK_FILE):
             held = records_so_far(path)  # another process may have measured them meanwhile
-            for job in jobs:
-                if missing := lacking(held, job):
-                    held += measured(job, missing, fleet)
-                    write_json(path, held)
+            missing = [(job, test) for job in jobs for test in lacking(held, job)]
+            if missing:
+                held += measured(missing, fleet)
+                write_json(path, held)
     found = []
     for job in jobs:
         members = job.config.members
@@ -145,8 +147,23 @@ def fleet_records(jobs: Sequence[Job], fleet: TrainedFleet) -> list[Record]:
     return found
 
 
-def measured(job: Job, tests: Sequence[EpisodeShape], fleet: TrainedFleet) -> list[Record]:
-    """The records of a row at these test shapes."""
+def measured(tests: Sequence[tuple[Job, EpisodeShape]], fleet: TrainedFleet) -> list[Record]:
+    """The records of rows at test shapes; all share the embeddings of the test images."""
+    seeds = [member.split_seed for member in tests[0][0].config.members]
+    begun = time.monotonic()
+    models = [(refined_for(job, fleet), test) for job, test in tests]
+    accuracies = evaluate(models, fleet.pool, "test", seeds, show=fleet.show)
+    seconds, device = time.monotonic() - begun, device_name(fleet.device)
+    made_from = data_and_training(fleet.folder, fleet.pool)
+    records: list[Record] = []
+    for (job, test), each in zip(tests, accuracies, strict=True):
+        measurement = Measurement(test, "test", seconds, device, *made_from, job.refined)
+        records += accuracy_records(job.config, job.row, measurement, each)
+    return records
+
+
+def refined_for(job: Job, fleet: TrainedFleet) -> ProtoNet:
+    """The fleet, refining as the row of a job does."""
     model = fleet.model
     if job.row == SEMI_SUPERVISED_INFERENCE:
         model = model.refined_by(refine.build("soft_kmeans"))
@@ -154,16 +171,7 @@ def measured(job: Job, tests: Sequence[EpisodeShape], fleet: TrainedFleet) -> li
         name, options = job.config.members[0].model, job.at_test.options
         refiner = refine.build(name, runs=len(job.config.members), **options)
         model = model.refined_by(refiner.to(fleet.device), job.at_test.steps)
-    seeds = [member.split_seed for member in job.config.members]
-    begun = time.monotonic()
-    accuracies = evaluate(model, fleet.pool, "test", tests, seeds)
-    seconds, device = time.monotonic() - begun, device_name(fleet.device)
-    origin = origin_of(fleet.folder, fleet.pool)
-    found: list[Record] = []
-    for test, each in zip(tests, accuracies, strict=True):
-        measurement = Measurement(test, "test", seconds, device, *origin, job.refined)
-        found += accuracy_records(job.config, job.row, measurement, each)
-    return found
+    return model
 
 
 def lacking(held: list[Record], job: Job) -> list[EpisodeShape]:

@@ -26,10 +26,10 @@ from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
 from semishot.system.devices import device_name, pick_device
 from semishot.training.evaluation import (
+    data_and_training,
     embed_classes,
     episode_accuracies,
     open_fleet,
-    origin_of,
 )
 from semishot.training.examples import EpisodeStreams, streams_of
 from semishot.training.fleet_training import check_fleet
@@ -94,8 +94,8 @@ def mask_records(
         streams = streams_of(images, seeds, shape)
         accuracies = episode_accuracies(fleet, embeddings, streams, episodes)
         seconds = time.monotonic() - begun
-        origin = origin_of(path, pool)
-        measurement = Measurement(shape, "test", seconds, device_name(device), *origin)
+        made_from = data_and_training(path, pool)
+        measurement = Measurement(shape, "test", seconds, device_name(device), *made_from)
         rows = accuracy_records(config, None, measurement, accuracies)
         for run, (member, row) in enumerate(zip(config.members, rows, strict=True)):
             refiner = take_run(fleet, run).double().refiner

@@ -198,5 +198,5 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
         yield Progress(row.skipped, row.done, row.loss, row.accuracy)
         yield pack(folder)  # the trained fleet is saved before it is measured
         model = load_model(folder, device)[1]
-        fleet_records(work.jobs, TrainedFleet(model, pool, folder, device))
+        fleet_records(work.jobs, TrainedFleet(model, pool, folder, device, show=False))
         yield pack(folder)

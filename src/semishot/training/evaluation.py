@@ -1,7 +1,8 @@
 """A trained fleet -> per-episode accuracies -> records. Every test image is embedded once per run."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from semishot.errors import InputError, check_number
 from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
+from semishot.system.progress import meter
 from semishot.training.code_state import data_state
 from semishot.training.config import (
     NOT_REFINED,
@@ -30,6 +32,8 @@ from semishot.training.records import AccuracyRecord, Measurement, accuracy_reco
 from semishot.training.requests import EPISODES, EvaluationRequest, Where
 from semishot.training.run_folder import TRAINING_FILE, Training, training_of
 
+Advance = Callable[[int], object]
+"""Told how many images or episodes more are done."""
 MOST_EPISODES = 10**6
 EMBED_BATCH = 256
 SCORE_BATCH = 100
@@ -38,7 +42,9 @@ EMBEDDING_BYTES = 2**33
 
 
 @torch.inference_mode()
-def embed_classes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> Tensor:
+def embed_classes(
+    model: ProtoNet, pool: ImagePool, images: ClassImages, advance: Advance = lambda _: None
+) -> Tensor:
     """(R, I, D): each image of these classes once per run; row i is image `images.order[i]`.
 
     Batch norm uses its moving averages, so an embedding does not depend on its episode.
@@ -49,12 +55,17 @@ def embed_classes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> Tens
     for first in range(0, len(images.order), EMBED_BATCH):
         batch = torch.from_numpy(pool.images[images.order[first : first + EMBED_BATCH]]).to(device)
         parts.append(model.embed(batch.expand(model.encoder.runs, *batch.shape)))
+        advance(model.encoder.runs * len(batch))
     return torch.cat(parts, 1)
 
 
 @torch.inference_mode()
 def episode_accuracies(
-    model: ProtoNet, embeddings: Tensor, streams: EpisodeStreams, episodes: int
+    model: ProtoNet,
+    embeddings: Tensor,
+    streams: EpisodeStreams,
+    episodes: int,
+    advance: Advance = lambda _: None,
 ) -> NDArray[np.float64]:
     """(R, E): the share of an episode's queries that run r gets right, from the embeddings (R, I, D)
     of the images that all streams draw from."""
@@ -67,35 +78,52 @@ def episode_accuracies(
         episode = embeddings[runs, torch.from_numpy(rows).to(device)]  # (R, E, B, D)
         predicted = model.score(episode, shape).argmax(-1)  # (R, E, Q)
         parts.append((predicted == labels).double().mean(-1).cpu())
+        advance(rows.shape[0] * rows.shape[1])
     return torch.cat(parts, 1).numpy()
 
 
 def evaluate(
-    model: ProtoNet,
+    tests: Sequence[tuple[ProtoNet, EpisodeShape]],
     pool: ImagePool,
     split: Split,
-    shapes: Sequence[EpisodeShape],
     seeds: Sequence[int],
     *,
     episodes: int = EPISODES,
+    show: bool = True,
 ) -> list[NDArray[np.float64]]:
-    """Per-episode accuracies (R, E) for each shape, embedding the images once.
+    """Per-episode accuracies (R, E) of each test: one fleet, refined in some way, on episodes of some shape.
 
-    It takes one run at a time if the embeddings of all would need too much memory.
+    The images are embedded once for all tests. One run is tested at a time if the embeddings of all would
+    need too much memory. `show` the progress on stderr.
     """
     images = all_labeled(pool.of_split(split))
-    check_enough(images, *shapes)
-    if len(seeds) > 1 and embedding_bytes(model, pool, images) > EMBEDDING_BYTES:
-        alone = [
-            evaluate(take_run(model, run), pool, split, shapes, [seed], episodes=episodes)
-            for run, seed in enumerate(seeds)
-        ]
+    check_enough(images, *(shape for _, shape in tests))
+    fleet = tests[0][0]
+    if len(seeds) > 1 and embedding_bytes(fleet, pool, images) > EMBEDDING_BYTES:
+        alone = []
+        for run, seed in enumerate(seeds):
+            own = [(take_run(model, run), shape) for model, shape in tests]
+            alone.append(evaluate(own, pool, split, [seed], episodes=episodes, show=show))
         return [np.concatenate(parts) for parts in zip(*alone, strict=True)]
-    embeddings = embed_classes(model, pool, images)
-    return [
-        episode_accuracies(model, embeddings, streams_of(images, seeds, shape, split), episodes)
-        for shape in shapes
-    ]
+    runs = fleet.encoder.runs
+    with _meter(f"embedding the {split} classes", runs * len(images.order), "images", show) as tell:
+        embeddings = embed_classes(fleet, pool, images, tell)
+    with _meter("testing", len(tests) * runs * episodes, "episodes", show) as tell:
+        return [
+            episode_accuracies(
+                model, embeddings, streams_of(images, seeds, shape, split), episodes, tell
+            )
+            for model, shape in tests
+        ]
+
+
+@contextmanager
+def _meter(label: str, total: int, unit: str, show: bool) -> Iterator[Advance]:
+    if not show:
+        yield lambda _: None
+        return
+    with meter(label, total, unit) as shown:
+        yield shown.advance
 
 
 def embedding_bytes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> int:
@@ -123,9 +151,9 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
             try_scoring(model, shape, embedding_features(config.recipe.filters, size))
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
-    (accuracies,) = evaluate(model, pool, split, [shape], seeds, episodes=request.episodes)
+    (accuracies,) = evaluate([(model, shape)], pool, split, seeds, episodes=request.episodes)
     measurement = Measurement(
-        shape, split, time.monotonic() - begun, device_name(device), *origin_of(path, pool)
+        shape, split, time.monotonic() - begun, device_name(device), *data_and_training(path, pool)
     )
     return accuracy_records(config, name, measurement, accuracies)
 
@@ -144,7 +172,7 @@ def open_fleet(
     return config, model, pool
 
 
-def origin_of(path: Path, pool: ImagePool) -> tuple[dict[str, str], dict[str, Training]]:
+def data_and_training(path: Path, pool: ImagePool) -> tuple[dict[str, str], dict[str, Training]]:
     """The data of a record, and the training of its fleet, which a model file alone does not say."""
     training = training_of(path / TRAINING_FILE) if path.is_dir() else {}
     return data_state(pool), training

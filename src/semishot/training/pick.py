@@ -19,7 +19,7 @@ from semishot.errors import InputError
 from semishot.network.protonet import take_run
 from semishot.system.devices import device_name, pick_device
 from semishot.training.config import Member
-from semishot.training.evaluation import evaluate, open_fleet, origin_of
+from semishot.training.evaluation import data_and_training, evaluate, open_fleet
 from semishot.training.fleets import save_model
 from semishot.training.records import (
     Measurement,
@@ -84,7 +84,7 @@ def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> Pi
     config, fleet, pool = open_fleet(folder, where.data_root, device)
     runs = chosen_runs(config.members, request.model, folder)
     seeds = [member.split_seed for member in config.members]
-    (accuracies,) = evaluate(fleet, pool, "val", [shape], seeds)
+    (accuracies,) = evaluate([(fleet, shape)], pool, "val", seeds)
     runs.sort(key=lambda run: -accuracies[run].mean())
     best, *others = runs
     member = config.members[best]
@@ -94,9 +94,13 @@ def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> Pi
         lead = lead_of(accuracies[best], accuracies[others[0]], same)
     alone, single = replace(config, members=(member,)), take_run(fleet, best)
     begun = time.monotonic()
-    (tested,) = evaluate(single, pool, "test", [shape], [member.split_seed])
+    (tested,) = evaluate([(single, shape)], pool, "test", [member.split_seed])
     measurement = Measurement(
-        shape, "test", time.monotonic() - begun, device_name(device), *origin_of(folder, pool)
+        shape,
+        "test",
+        time.monotonic() - begun,
+        device_name(device),
+        *data_and_training(folder, pool),
     )
     (record,) = accuracy_records(alone, None, measurement, tested)
     candidates = [candidate(config.members[run], run, accuracies[run]) for run in runs]
