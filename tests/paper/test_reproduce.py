@@ -103,7 +103,7 @@ def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
     shape = replace(published.TABLES["table1"].tests[5], distractors=5)
     model = fleets.load_model(folder, CPU)[1]
     as_soft = ProtoNet(model.encoder, refine.build("soft_kmeans"), 1)
-    (expected,) = jobs.evaluate(as_soft, tiny_pool, "test", [shape], [0, 1])
+    (expected,) = jobs.evaluate([(as_soft, shape)], tiny_pool, "test", [0, 1])
     for seed in (0, 1):
         (found,) = [r for r in records if key(r) == ("semi_supervised_inference", 5, 5, seed)]
         assert found["accuracy"] == pytest.approx(expected[seed].mean())

@@ -82,7 +82,7 @@ def test_a_record_says_how_its_prototypes_were_refined_at_test(records, tmp_path
         refined = model.refined_by(refiner, record["at_test"]["steps"])
         shape = EpisodeShape(**{k: record[k] for k in ("way", "shot", "query", "unlabeled")})
         shape = replace(shape, distractors=record["distractors"])
-        (found,) = jobs.evaluate(refined, tiny_pool, "test", [shape], [0, 1])
+        (found,) = jobs.evaluate([(refined, shape)], tiny_pool, "test", [0, 1])
         assert record["accuracy"] == pytest.approx(found[record["split_seed"]].mean())
         assert record["recipe"]["first"]["batch"] == 4
 
