@@ -69,16 +69,6 @@ def test_an_estimator_of_equal_features_prefers_no_class(refiner, normalize):
         assert np.allclose(estimator.predict_proba(x), 0.25, atol=1e-3), (kind, value)
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_an_estimator_names_nan_and_infinity(number):
-    x, known, _ = features()
-    estimator = PrototypeClassifier().fit(x, known)
-    x[-1, 3] = number
-    for use in (estimator.predict, lambda x: PrototypeClassifier().fit(x, known)):
-        with pytest.raises(ValueError, match="Input X contains"):
-            use(x)
-
-
 @every_estimator
 def test_an_estimator_with_a_class_far_away(refiner, normalize):
     """Features as they are lose the others' digits in the distance; directions do not."""

@@ -8,9 +8,8 @@ from scipy import stats
 from scipy.special import softmax
 
 from semishot import PrototypeClassifier
-from semishot.errors import InputError
 from semishot.estimator import constants as const
-from semishot.estimator import graph_rule, graph_scores
+from semishot.estimator import graph_rule
 from semishot.estimator.graph import (
     NewNeighbours,
     cosines_without_itself,
@@ -19,7 +18,6 @@ from semishot.estimator.graph import (
     smoothed,
 )
 from semishot.estimator.graph_rule import LabeledPile
-from semishot.estimator.graph_scores import KnownRows
 from semishot.estimator.spaces import Space, gaussian_space, mean_direction, unit
 from semishot.estimator.strangers import (
     MemberPrior,
@@ -28,7 +26,6 @@ from semishot.estimator.strangers import (
     count_strangers,
     members_by,
     stranger_probability,
-    strangers_by,
 )
 
 N, D = 3, 40
@@ -67,13 +64,6 @@ def test_an_edge_is_the_cube_of_the_cosine_in_both_directions():
     found = neighbour_graph(rows)
     assert np.allclose(found.weights.toarray(), plain_graph(rows))
     assert np.allclose(found.degree, plain_graph(rows).sum(1))
-
-
-def test_blocks_of_rows_give_the_same_graph(monkeypatch):
-    rows = rows_of(23)
-    whole = neighbour_graph(rows).weights.toarray()
-    monkeypatch.setattr(const, "ROWS_AT_ONCE", 5)
-    assert np.allclose(neighbour_graph(rows).weights.toarray(), whole)
 
 
 def test_what_arrives_solves_the_equation_of_label_propagation():
@@ -124,45 +114,6 @@ def test_the_score_of_a_row_is_what_the_page_says(noise):
     expected = smoothed(graph, np.array(best), 0.6 * min(1, (y == -1).sum() / N / 20))
     assert np.corrcoef(found.answer.scores, expected)[0, 1] > 0.98
     assert (found.answer.scores <= expected + 1e-6).all()  # its own part draws a prototype nearer
-
-
-@pytest.mark.parametrize("lean", [0.0, 0.4, 1.0])
-def test_prototypes_of_labels_and_of_members_pull_together(lean):
-    rows = rows_of(11)
-    seen = KnownRows(neighbour_graph(rows), np.eye(11, N), np.zeros(11, bool), np.ones(11, bool))
-    z, shares = np.random.default_rng(1).random((2, 11, N))
-    found = graph_scores.pulls(seen, z, shares, lean)
-    for i in range(11):
-        for c in range(N):
-            a, b = (sum(w[j, c] * rows[j] for j in range(11) if j != i) for w in (z, shares))
-            cosines = [rows[i] @ p / np.linalg.norm(p) for p in (a, b)]
-            expected = (const.PULL + 4 * lean) * ((1 - lean) * cosines[0] + lean * cosines[1])
-            assert found[i, c] == pytest.approx(expected)
-
-
-def test_strangers_lie_apart_where_score_and_density_go_together():
-    rows = rows_of(40)
-    seen = KnownRows(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), np.ones(40, bool))
-    dense = np.log(seen.graph.degree)
-    assert graph_scores.apart(seen, dense) == 1
-    assert graph_scores.apart(seen, -dense) == 0
-    assert graph_scores.apart(seen, np.zeros(40)) == 0
-    assert graph_scores.apart(seen._replace(pile=np.arange(40) < 2), dense) == 0
-
-
-@pytest.mark.parametrize("pile", [0, 6, 31])
-def test_members_are_expected_below_the_neighbours_of_labels_where_classes_are_large(pile):
-    rows, scores = rows_of(40), np.random.default_rng(1).normal(size=40)
-    in_pile = (np.arange(40) >= N) & (np.arange(40) < N + pile)
-    seen = KnownRows(neighbour_graph(rows), np.eye(40, N), np.zeros(40, bool), in_pile)
-    w, around = plain_graph(rows), []
-    for i in range(N):
-        near = [j for j in range(40) if in_pile[j] and w[i, j] > 0]
-        if near:
-            around.append(sum(w[i, j] * scores[j] for j in near) / sum(w[i, j] for j in near))
-    below = 2 * min(1, pile / N / 20)
-    expected = np.mean(around) - below if around else 3
-    assert graph_scores.prior_of(seen, scores, in_pile, 0.0).mean == pytest.approx(expected)
 
 
 def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
@@ -235,12 +186,6 @@ def test_cutoff_and_share_decide_the_same(count):
     assert (np.diff(shares) <= 0).all()
 
 
-def test_many_held_out_scores_set_the_cutoff_themselves():
-    held = np.sort(np.random.default_rng(0).exponential(size=4000))
-    members = Members(1.0, 1.0, 4000.0, 1.08, tuple(held.tolist()))
-    assert members.cutoff(0.05) == pytest.approx(np.quantile(held, 0.05), abs=0.03)
-
-
 def test_the_probability_of_a_stranger_is_bayes_rule():
     members, strangers = Members(3.0, 2.0, 7.0), Strangers(-2.0, 4.0, 0.3)
     for score in (-1.5, 0.0, 2.0):
@@ -250,14 +195,6 @@ def test_the_probability_of_a_stranger_is_bayes_rule():
         assert found == pytest.approx(outside / (inside + outside))
     far = stranger_probability(np.array([-50.0, -2.0, 3.0, 50.0]), members, strangers)
     assert far[0] == far[1] > far[2] == far[3]
-
-
-def test_strangers_are_found_by_expectation_maximization():
-    rng = np.random.default_rng(0)
-    scores = np.concatenate([rng.normal(3, 2, 300), rng.normal(-6, 2, 100)])
-    found = strangers_by(scores, np.full(400, -6.0), Members(3.0, 2.0, 100.0), np.empty(0))
-    assert found.share == pytest.approx(0.25, abs=0.03)
-    assert found.mean == pytest.approx(-6, abs=0.5)
 
 
 def test_strangers_are_counted_by_their_probabilities_and_by_the_median_of_members():
@@ -272,13 +209,6 @@ def test_strangers_are_counted_by_their_probabilities_and_by_the_median_of_membe
     assert count.low == pytest.approx(min(left - math.hypot(chance, left - low), 96))
     assert count.high == pytest.approx(max(left + math.hypot(chance, high - left), 96))
     assert count.low < 100 < count.high
-
-
-def test_a_pile_without_a_score_above_the_median_may_still_hold_a_member():
-    members = Members(3.0, 2.0, 1e9)
-    assert count_strangers(np.array([-6.0]), np.array([1.0]), members, 0.0) == (1, 0, 1)
-    few = count_strangers(np.full(9, -6.0), np.ones(9), members, 0.0)
-    assert few == (9, pytest.approx(9 - 1.645), 9)
 
 
 # Promises
@@ -332,18 +262,6 @@ def test_a_row_of_many_copies_is_reached_by_labels():
     assert np.ptp(found.scores[-30:]) == 0
     alone = LabeledPile(x).learn(y).answer
     assert found.stranger[member] == pytest.approx(alone.stranger[member], abs=0.1)
-
-
-def test_a_label_of_weight_2_is_the_row_twice():
-    x, y, _ = task(noise=4.0)
-    twice, labels = np.concatenate([x, x[:1]]), np.concatenate([y, y[:1]])
-    weights = np.ones(len(y))
-    weights[0] = 2
-    one = PrototypeClassifier(normalize="unit").fit(x, y, sample_weight=weights)
-    other = PrototypeClassifier(normalize="unit").fit(twice, labels)
-    assert np.allclose(one.predict_proba(x), other.predict_proba(x))
-    plain = PrototypeClassifier(normalize="unit").fit(x, y)
-    assert not np.allclose(one.predict_proba(x), plain.predict_proba(x))
 
 
 def test_a_row_of_the_graph_is_predicted_as_in_the_graph(tmp_path):
@@ -467,17 +385,6 @@ def test_half_moons_are_followed():
         for refiner in ("graph", "fitted_mask")
     }
     assert right["graph"] > 0.97 > right["fitted_mask"]
-
-
-def test_what_a_loaded_classifier_cannot_tell_is_said(tmp_path):
-    x, y, _ = task(shot=3)
-    fitted = PrototypeClassifier().fit(x, y)
-    for wrong in (2, -1, 0, np.nan, "a"):
-        with pytest.raises(InputError, match="reject must be None or between 0 and 1"):
-            fitted.missed_strangers(wrong)
-    fitted.save(tmp_path / "a")
-    with pytest.raises(InputError, match="how many strangers are missed is known after fit only"):
-        PrototypeClassifier.load(tmp_path / "a").missed_strangers(0.05)
 
 
 @pytest.mark.parametrize("name", ["supervised", "basic"])

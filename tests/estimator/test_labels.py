@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.multiclass import check_classification_targets
 
 from semishot.errors import InputError
 from semishot.estimator.labels import agreement, label_weights, read_labels, rejected
@@ -80,11 +78,6 @@ def test_numbers_keep_their_own_type():
     assert read_labels(pd.Series([4, None], dtype="category")).classes.dtype == np.int64
     assert read_labels([0, 1.0]).classes.tolist() == [0.0, 1.0]
     assert read_labels([1, 1.0]).codes.tolist() == [0, 0]
-
-
-def test_what_is_read_is_a_classification_target():
-    for y in (STRINGS["list"], NUMBERS["list"]):
-        check_classification_targets(read_labels(y).classes)
 
 
 @pytest.mark.parametrize(
@@ -180,17 +173,6 @@ def test_labels_that_are_not_are_refused_in_one_sentence(y, line):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("y", [None, 3, "cat", [["a", "b"], ["c", "d"]]])
-def test_labels_have_one_dimension(y):
-    with pytest.raises(ValueError, match="y should be a 1d array"):
-        read_labels(y)
-
-
-def test_a_column_is_read_with_the_warning_of_scikit_learn():
-    with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
-        assert read_labels([["a"], [None]]).codes.tolist() == [0, -1]
-
-
 @pytest.mark.parametrize("label", [None, 0.5, NAN, True, "", "-1", "-2", ["stranger"], 2**70])
 def test_a_stranger_label_that_cannot_be_one_is_refused(label):
     with pytest.raises(
@@ -223,14 +205,6 @@ def test_rejected_rows_get_the_label_and_never_an_object_array(predicted, label,
     assert found.tolist() == [*before[:2].tolist(), label]
     assert found.dtype == np.dtype(dtype)
     assert (predicted == before).all()
-
-
-def test_a_million_labels_are_read_at_once():
-    """By distinct values, not row by row."""
-    y = np.array(["cat", "dog", -1, None], object)[np.random.default_rng(0).integers(4, size=10**6)]
-    labels = read_labels(y)
-    assert (labels.codes[y == "dog"] == 1).all()
-    assert (labels.codes < 0).sum() == sum(v is None or v == -1 for v in y)
 
 
 def test_predictions_agree_with_labels_and_with_named_strangers():

@@ -164,14 +164,6 @@ def test_the_temperature_is_a_share_of_the_distance_between_prototypes_moved_by_
     assert math.isclose(held_out_loss(distances, classes, 2.0), loss(2.0))
 
 
-def test_lengths_are_kept_where_they_tell_classes_apart():
-    """Three classes in one direction: only the length of a feature vector tells them apart."""
-    support = np.array([1.0, 2.0, 3.0] * 4)[:, None] * np.ones(D) + 0.01 * randn(12, D)
-    labels = one_hot([0, 1, 2] * 4)
-    found = choose_space(support, labels, mean_direction(support), "auto", None)
-    assert found.normalization == "none"
-
-
 @pytest.mark.parametrize("classes", [[0, 1, 2], [0] * 6 + [1] * 4 + [2]])
 @pytest.mark.parametrize(("features", "kind"), [(4, "none"), (64, "centered")])
 def test_a_class_of_one_example_goes_by_the_number_of_features(classes, features, kind):

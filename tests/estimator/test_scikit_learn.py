@@ -8,29 +8,22 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import (
     accuracy_score,
     classification_report,
     confusion_matrix,
-    log_loss,
     roc_auc_score,
 )
 from sklearn.model_selection import (
     GridSearchCV,
-    KFold,
     PredefinedSplit,
     StratifiedKFold,
-    cross_val_predict,
     cross_val_score,
     cross_validate,
-    train_test_split,
 )
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from semishot import PrototypeClassifier
@@ -169,13 +162,6 @@ def test_a_list_with_minus_one_beside_strings_can_be_cross_validated():
     assert min(cross_val_score(PrototypeClassifier(reject=0.05), x, y, cv=3)) > 0.8
 
 
-def test_cross_val_predict_gives_a_label_to_every_row():
-    x, truth, told = data()
-    guessed = cross_val_predict(PrototypeClassifier(reject=0.05), x, labels(told, "strings"), cv=3)
-    assert guessed.dtype.kind == "U"
-    assert (guessed == NAMES[truth]).mean() > 0.85
-
-
 def test_pandas_in_a_pipeline():
     x, _, told = data()
     frame = pd.DataFrame(x, columns=[f"f{i}" for i in range(D)])
@@ -191,12 +177,6 @@ def test_pandas_in_a_pipeline():
     plain = make_pipeline(StandardScaler(), PrototypeClassifier(reject=0.05))
     assert (steps.predict(frame) == plain.fit(x, labels(told, "strings")).predict(x)).all()
     assert steps.score(frame, y) > 0.8
-
-
-def test_self_training_takes_it_as_any_classifier():
-    x, truth, told = data(named=0, strangers=0)
-    grown = SelfTrainingClassifier(PrototypeClassifier()).fit(x, labels(told, "numbers"))
-    assert (grown.predict(x) == truth).mean() > 0.9
 
 
 # Figures
@@ -226,14 +206,6 @@ def test_with_two_classes_the_decision_is_positive_for_the_second(rule):
     assert np.allclose(decided, odds)
     members = truth < 2
     assert roc_auc_score(truth[members], decided[members]) > 0.99
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_one_class_has_a_decision_too(rule):
-    x, _, told = data(classes=1)
-    fitted = PrototypeClassifier(rule).fit(x, labels(told, "strings"))
-    assert fitted.decision_function(x).shape == (len(x), 1)
-    assert (fitted.predict_proba(x) == 1).all()
 
 
 # score
@@ -298,15 +270,6 @@ def test_score_says_what_is_missing():
 
 
 # Weights
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_weights_of_one_change_nothing(rule):
-    x, _, told = data()
-    y = labels(told, "strings")
-    plain = PrototypeClassifier(rule).fit(x, y)
-    for weights in (np.ones(len(y)), np.where(told < 0, 7.0, 1.0)):  # unlabeled: ignored
-        assert same(PrototypeClassifier(rule).fit(x, y, sample_weight=weights), plain, x)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -410,15 +373,6 @@ def only_labeled_rows_are_tested(y, splits):
     return PredefinedSplit(fold)
 
 
-def test_trap_scorers_by_name_count_unlabeled_rows_as_wrong():
-    x, _, told = data(named=0, strangers=0)
-    for y in (labels(told, "numbers"), labels(told, "strings")):
-        own = cross_val_score(PrototypeClassifier(), x, y, cv=3)
-        named = cross_val_score(PrototypeClassifier(), x, y, cv=3, scoring="accuracy")
-        assert min(own) > 0.9
-        assert max(named) < 0.5
-
-
 @pytest.mark.parametrize("scoring", ["accuracy", "f1_macro", "neg_log_loss", "roc_auc_ovr", None])
 def test_instead_the_pile_stays_in_the_training_part(scoring):
     x, _, told = data(named=0)
@@ -431,71 +385,6 @@ def test_instead_the_pile_stays_in_the_training_part(scoring):
     assert min(cross_val_score(PrototypeClassifier(), x, y, cv=cv, scoring=scoring)) > -0.2
     search = GridSearchCV(PrototypeClassifier(), {"refiner": RULES}, cv=cv, scoring=scoring)
     assert search.fit(x, y).best_score_ > -0.2
-
-
-def test_trap_objects_cannot_be_stratified():
-    x, _, told = data()
-    y = labels(told, "objects")
-    with pytest.raises(TypeError, match="not supported between instances"):
-        cross_val_score(PrototypeClassifier(), x, y, cv=3)
-    with pytest.raises(TypeError, match="not supported between instances"):
-        train_test_split(x, y, stratify=y)
-    assert min(cross_val_score(PrototypeClassifier(reject=0.05), x, y, cv=KFold(3))) > 0.8
-    y = labels(told, "strings")
-    train_x, _, train_y, _ = train_test_split(x, y, stratify=y, random_state=0)
-    PrototypeClassifier().fit(train_x, train_y)
-
-
-@pytest.mark.parametrize(
-    "meta",
-    [
-        VotingClassifier([("one", PrototypeClassifier(None))]),
-        StackingClassifier([("one", PrototypeClassifier(None))], cv=3),
-        BaggingClassifier(PrototypeClassifier(None), n_estimators=2, random_state=0),
-        OneVsRestClassifier(PrototypeClassifier(None)),
-        CalibratedClassifierCV(PrototypeClassifier(None), cv=3),
-    ],
-    ids=lambda meta: type(meta).__name__,
-)
-def test_trap_what_encodes_labels_itself_takes_unlabeled_for_a_class(meta):
-    x, _, told = data(named=0)
-    assert list(clone(meta).fit(x, labels(told, "numbers")).classes_) == [-1, 0, 1, 2]
-    assert list(clone(meta).fit(x, labels(told, "strings")).classes_) == ["", *NAMES[:3]]
-    only = told >= 0
-    meta = clone(meta).fit(x[only], labels(told[only], "strings"))
-    assert list(meta.classes_) == list(NAMES[:3])
-    assert meta.score(x[only], labels(told[only], "strings")) > 0.9
-
-
-def test_trap_cross_val_predict_of_probabilities_has_a_column_for_unlabeled():
-    x, _, told = data(named=0)
-    for kind in ("numbers", "strings"):
-        y, fitted = labels(told, kind), PrototypeClassifier(None)
-        assert cross_val_predict(fitted, x, y, cv=3, method="predict_proba").shape[1] == 4
-        assert fitted.fit(x, y).label_distributions_.shape == (len(x), 3)
-
-
-def test_trap_self_training_hides_the_pile():
-    x, _, told = data(named=0)
-    grown = SelfTrainingClassifier(PrototypeClassifier(), max_iter=1)
-    grown.fit(x, labels(told, "numbers"))
-    assert grown.estimator_.message_.startswith("no unlabeled examples")
-
-
-def test_trap_a_class_with_one_label_cannot_be_stratified():
-    x, _, told = data(shot=1, named=0)
-    y = labels(told, "strings")
-    with pytest.raises(ValueError, match="least populated class"):
-        train_test_split(x, y, stratify=y)
-
-
-def test_trap_probabilities_have_no_column_for_strangers():
-    x, truth, told = data(members=40, strangers=40)
-    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
-    with pytest.raises(ValueError, match="contain different number of classes"):
-        log_loss(NAMES[truth], fitted.predict_proba(x))
-    assert log_loss(NAMES[truth[truth < 3]], fitted.predict_proba(x[truth < 3])) < 0.3
-    assert roc_auc_score(truth == 3, fitted.stranger_proba(x)) > 0.9
 
 
 def test_instead_a_fitted_classifier_is_calibrated_on_other_labels():

@@ -31,7 +31,7 @@ from semishot.estimator.labels import (
     rejected,
 )
 from semishot.estimator.saved_model import read_model, write_model
-from semishot.estimator.spaces import AnySpace, as_array
+from semishot.estimator.spaces import as_array
 from semishot.estimator.strangers import missed, stranger_probability
 
 FLOATS = [np.float32, np.float64]
@@ -53,12 +53,9 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     ----------
     refiner
         How unlabeled examples are used. `"graph"`: labels spread over a graph of nearest neighbours, and
-        prototypes are refined by what they reach. Or a method of `semishot.refine` without learned
-        parameters, by name: `"fitted_mask"` ignores examples that seem to belong to no class,
-        `"soft_kmeans"` uses all of them; `"oslo"` and `"label_propagation"` compare examples with each
-        other. A module, such as a trained `semishot.refine.build("masked_soft_kmeans")`, is used as it
-        is. These need PyTorch, and the pile in memory. None ignores the unlabeled examples and uses the
-        means of the labeled ones.
+        prototypes are refined by what they reach. None: not at all. Or a method of `semishot.refine`
+        without learned parameters, by name, such as `"fitted_mask"`, `"soft_kmeans"`, `"oslo"` or
+        `"label_propagation"`, or a trained module of it: these need PyTorch, and the pile in memory.
     steps
         How many times the prototypes are refined, at least 1. `"auto"`: 3 times with the graph, else once.
     normalize
@@ -66,10 +63,10 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         scale to length 1. `"unit"`: scale to length 1. `"none"`: nothing. `"auto"`: with the graph,
         `"centered"` from 32 features on, else `"none"`; otherwise chosen by held-out labeled examples.
     temperature
-        By how much squared distances are divided before the softmax that gives probabilities: a larger
-        temperature gives less certain probabilities. `"auto"` chooses it by held-out labeled examples.
+        By how much squared distances are divided before the softmax: a larger temperature gives less
+        certain probabilities. `"auto"` chooses it by held-out labeled examples.
     reject
-        The share of true members that `predict` may reject, such as 0.05. `predict` then returns
+        The share of true members that `predict` may reject, such as 0.05: it then returns
         `stranger_label` for examples that seem less a member than the other 95% of members do. None:
         every example is given a class.
     stranger_label
@@ -83,8 +80,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     stranger_label_ : int or str
         What `predict` returns for a rejected example.
     transduction_ : ndarray of shape (P,)
-        The label of each example given to `fit`: the given one, or the prediction. Not saved by `save`,
-        nor are the next three.
+        The given label of each example of `fit`, or the predicted one. Not saved, nor are the next three.
     label_distributions_ : ndarray of shape (P, N)
         The probability of each class, given that the example belongs to one of them.
     stranger_proba_ : ndarray of shape (P,)
@@ -92,15 +88,12 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     distractor_score_ : ndarray of shape (P,)
         The share of members that are more clearly members than this example. NaN if it is not known.
     n_strangers_ : StrangerCount or None
-        How many of the unlabeled examples are strangers: `expected`, and an interval from `low` to `high`
-        that is meant to hold in 90% of cases. None if it is not known.
+        How many of the unlabeled examples are strangers: `expected`, and a 90% interval, `low` to `high`.
     doubtful_ : list of Doubt
-        Labeled examples that the other labels contradict: `row`, the label `given`, the label `suggested`
-        and its `probability`, the strongest contradiction first. It takes two labels of a class to tell.
+        Labeled examples that the other labels contradict, the strongest contradiction first.
     pile_helps_ : bool or None
-        False if held-out labeled examples are predicted worse with the unlabeled examples than without;
-        the unlabeled examples are then ignored. True if they are not. None if nothing could be held out
-        or nothing was to be refined.
+        False if held-out labeled examples are predicted worse with the unlabeled examples than without:
+        then these are ignored. None if nothing could be held out or nothing was to be refined.
     message_ : str
         Whether the unlabeled examples were used, and why, in words.
     held_out_ : HeldOut or None
@@ -115,7 +108,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         All that was learned, as the commands use it.
     prototypes_ : ndarray of shape (N, D)
         The refined prototype of each class, in `space_`.
-    space_ : Space
+    space_ : Space or GaussianSpace
         Where examples are compared: `space_(features)` normalizes and scales features of shape (P, D).
     temperature_ : float
         The temperature that was given or chosen.
@@ -211,30 +204,13 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     def _keep(self, fitted: FittedModel) -> None:
         learned = fitted.learned
         self.fitted_, self.model_ = fitted, learned.model
+        self.prototypes_, self.space_ = learned.model.prototypes, learned.model.space
+        self.temperature_ = learned.model.temperature
+        self.normalization_ = learned.model.space.normalization
         self.classes_, self.stranger_label_ = fitted.classes, fitted.stranger_label
         self.members_, self.strangers_ = learned.members, learned.strangers
         self.n_strangers_, self.held_out_ = learned.count, learned.held_out
         self.pile_helps_, self.message_ = learned.pile_helps, learned.message
-
-    @property
-    def prototypes_(self) -> NDArray[np.floating[Any]]:
-        """The refined prototypes, (N, D)."""
-        return self.model_.prototypes
-
-    @property
-    def space_(self) -> AnySpace:
-        """Where examples are compared."""
-        return self.model_.space
-
-    @property
-    def temperature_(self) -> float:
-        """The temperature that was given or chosen, a float."""
-        return self.model_.temperature
-
-    @property
-    def normalization_(self) -> str:
-        """The normalization that was given or chosen: `"centered"`, `"unit"` or `"none"`."""
-        return self.space_.normalization
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """(P, D) -> (P,): the most probable class. With `reject`, `stranger_label` for none of them."""

@@ -81,12 +81,9 @@ def check_reject(reject: Any) -> None:
 class RowAnswers(NamedTuple):
     """What is said of P rows; NaN where it is not known."""
 
-    classes: Array
-    """(P, N), probabilities, given that the row belongs to one of the classes."""
-    stranger: Array
-    """(P,), the probability that it belongs to none of them."""
-    scores: Array
-    """(P,), the share of members that are more clearly members."""
+    classes: Array  # (P, N), probabilities, given that the row belongs to one of the classes
+    stranger: Array  # (P,), the probability that it belongs to none of them
+    scores: Array  # (P,), the share of members that are more clearly members
 
     def of_rows(self, rows: list[int]) -> "RowAnswers":
         return RowAnswers(self.classes[rows], self.stranger[rows], self.scores[rows])
@@ -97,12 +94,10 @@ class FittedModel:
     """What was learned, and with which parameters."""
 
     parameters: Parameters
-    classes: Array
-    """(N,), sorted."""
+    classes: Array  # (N,), sorted
     stranger_label: Label
     learned: Learned
-    feature_names: tuple[str, ...] = ()
-    """None, or D."""
+    feature_names: tuple[str, ...] = ()  # None, or D
 
     @property
     def features(self) -> int:

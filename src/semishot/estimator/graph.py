@@ -13,22 +13,26 @@ from scipy.sparse import csr_array
 
 from semishot.estimator import constants as const
 from semishot.estimator.models import GraphModel, predict_in_blocks
-from semishot.estimator.spaces import AnySpace, Array, Space, blocks, evenly_spaced, nearest
+from semishot.estimator.spaces import (
+    AnySpace,
+    Array,
+    Space,
+    blocks,
+    evenly_spaced,
+    mean_direction,
+    nearest,
+    unit,
+)
 
 
 class NeighbourGraph(NamedTuple):
     """Copies of a row are one row of the graph: they would otherwise be each other's only neighbours."""
 
-    rows: Array
-    """(L, D), unit length."""
-    weights: csr_array
-    """(L, L), symmetric: cos^3 in both directions, for the k nearest of each row."""
-    degree: Array
-    """(L,), sums of the weights."""
-    first: Array
-    """(L,), the first of the K given rows that is this row."""
-    copy_of: Array
-    """(K,), the row of the graph that each given row is."""
+    rows: Array  # (L, D), unit length
+    weights: csr_array  # (L, L), symmetric: cos^3 in both directions, for the k nearest of each row
+    degree: Array  # (L,), sums of the weights
+    first: Array  # (L,), the first of the K given rows that is this row
+    copy_of: Array  # (K,), the row of the graph that each given row is
 
 
 def neighbour_graph(
@@ -107,101 +111,53 @@ class NewNeighbours:
 
 
 class KnownNeighbours:
-    """Neighbours of a pile whose labels change. The landmarks stay; what is labeled joins them.
+    """Neighbours of a pile whose labels change: the cosines of all rows with those of the graph are kept.
 
-    Features stay where they are, a memory map for example: a cosine with the direction of x seen from the
-    center c is (x.r / |x| - c.r) / |x / |x| - c|, of which two numbers per row are kept.
+    The landmarks stay in the graph; what is labeled joins them.
     """
 
-    def __init__(self, features: Array, center: Array, exact: int, landmarks: int) -> None:
-        self.features, self.center = features, center
+    def __init__(self, features: Array, exact: int, landmarks: int) -> None:
+        self.features, center = features, mean_direction(features)
         self.space: AnySpace = Space("centered", center)
-        self.scale, self.shift, along = self._lengths()
         self.landmarks: Array | None = np.arange(len(features))
         if len(features) > exact:
+            along = np.concatenate([unit(block) @ center for _, block in blocks(features)])
             ranking = np.argsort(along, kind="stable")
             self.landmarks = np.sort(ranking[evenly_spaced(len(features), landmarks)])
-        self.rows = self.space(features[self.landmarks])  # (K, D)
-        self.cosines = self.rows @ self.rows.T  # (K, K)
-        self.columns: dict[int, Array] = {}  # (P,), cosines with rows beside the landmarks
+        self.columns: dict[int, Array] = {}  # (P,), cosines with a row of the graph
         self.last: tuple[Array, NeighbourGraph] | None = None
-        self.near: tuple[Array, Array] | None = None  # (P, k) landmarks and cosines
-        if len(features) > exact:
-            count = min(const.NEIGHBOURS, len(self.rows))
-            near = [nearest(self.space(b) @ self.rows.T, count) for _, b in blocks(features)]
-            indices, cosines = (np.concatenate(each) for each in zip(*near, strict=True))
-            self.near = indices, cosines
-
-    def _lengths(self) -> tuple[Array, Array, Array]:
-        """(P,) each: 1 / (|x| |x / |x| - c|), 1 / |x / |x| - c|, and x.c / |x|."""
-        lengths, along = np.empty(len(self.features)), np.empty(len(self.features))
-        for part, block in blocks(self.features):
-            lengths[part] = np.sqrt(np.einsum("cd,cd->c", block, block))
-            along[part] = block @ self.center
-        lengths = np.where(lengths > 0, lengths, 1)
-        along /= lengths
-        apart = np.sqrt(np.maximum(1 + float(self.center @ self.center) - 2 * along, 1e-14))
-        return 1 / (lengths * apart), 1 / apart, along
-
-    def _cosines_with(self, rows: Array) -> Array:
-        """(N, D) -> (P, N), of each row's direction, times the length of `rows`."""
-        cosines = np.empty((len(self.features), len(rows)), self.rows.dtype)
-        shifted = rows @ self.center  # (N,)
-        for part, block in blocks(self.features):
-            scale, shift = self.scale[part, None], self.shift[part, None]
-            cosines[part] = (block @ rows.T) * scale - shift * shifted
-        return cosines
 
     def graph(self, indices: Array) -> NeighbourGraph:
         """The graph of these rows (K,)."""
         if self.last is not None and np.array_equal(indices, self.last[0]):
             return self.last[1]
-        assert self.landmarks is not None
-        beside = np.setdiff1d(indices, self.landmarks)
-        extra = self.space(self.features[beside])  # (E, D)
-        new = [row for row in range(len(beside)) if int(beside[row]) not in self.columns]
+        rows = self.space(self.features[indices])  # (K, D)
+        new = [number for number, row in enumerate(indices.tolist()) if row not in self.columns]
         if new:
-            columns = self._cosines_with(extra[new]).T.copy()
-            self.columns |= zip(beside[new].tolist(), columns, strict=True)
-        every = np.concatenate([self.landmarks, beside])
-        cosines = np.empty((len(every), len(every)), self.rows.dtype)
-        count = len(self.landmarks)
-        cosines[:count, :count] = self.cosines
-        for number, index in enumerate(beside.tolist(), count):
-            cosines[number] = cosines[:, number] = self.columns[index][every]
-        order = np.argsort(every)
-        own = order[np.searchsorted(every, indices, sorter=order)]  # (K,)
-        rows = np.concatenate([self.rows, extra])[own]
-        graph = neighbour_graph(rows, lambda some, all_: cosines[np.ix_(own[some], own[all_])])
-        self.last = indices, graph
-        return graph
+            added = np.empty((len(new), len(self.features)), rows.dtype)
+            for part, block in blocks(self.features):
+                added[:, part] = rows[new] @ self.space(block).T
+            self.columns |= zip(indices[new].tolist(), added, strict=True)
+
+        def cosines_of(some: Array, others: Array) -> Array:
+            return np.stack(
+                [self.columns[row][indices[some]] for row in indices[others].tolist()], 1
+            )
+
+        self.last = indices, neighbour_graph(rows, cosines_of)
+        return self.last[1]
 
     def predict(self, model: GraphModel) -> tuple[Array, Array]:
-        """Logits (P, N) and scores (P,) by the graph asked for last.
-
-        The landmarks' part is remembered; rows of the graph beside them are compared again.
-        """
-        if self.near is None or self.last is None or self.landmarks is None:
-            return predict_in_blocks(model, self.features)  # all rows were in the graph
-        count, dtype = len(model.prototypes), model.prototypes.dtype
-        both = self._cosines_with(np.concatenate([model.scoring, model.prototypes]))  # (P, 2 N)
-        row_of = dict(zip(self.last[0].tolist(), self.last[1].copy_of.tolist(), strict=True))
-        landmark = np.array([row_of.get(index, -1) for index in self.landmarks.tolist()])
-        extra = [index for index in self.last[0].tolist() if index in self.columns]
-        extra_rows = np.array([row_of[index] for index in extra], int)  # (E,)
-        logits, scores = np.empty((len(both), count), dtype), np.empty(len(both), dtype)
-        for first in range(0, len(both), const.ROWS_AT_ONCE):
-            part = slice(first, first + const.ROWS_AT_ONCE)
-            indices = landmark[self.near[0][part]]  # (C, k)
-            cosines = np.where(indices >= 0, self.near[1][part], -1)
-            if extra:
-                more = np.stack([self.columns[index][part] for index in extra], 1)  # (C, E)
-                own = np.broadcast_to(extra_rows, more.shape)
-                indices = np.concatenate([indices, own], 1)
-                best, cosines = nearest(np.concatenate([cosines, more], 1), const.NEIGHBOURS)
-                indices = np.take_along_axis(indices, best, 1)
-            mine = both[part].astype(dtype, copy=False)
+        """Logits (P, N) and scores (P,) by the graph asked for last."""
+        assert self.last is not None
+        columns = [self.columns[row] for row in self.last[0][self.last[1].first].tolist()]
+        dtype, count = model.prototypes.dtype, min(const.NEIGHBOURS, len(columns))
+        logits = np.empty((len(self.features), len(model.prototypes)), dtype)
+        scores = np.empty(len(self.features), dtype)
+        for part, block in blocks(self.features):
+            near = nearest(np.stack([column[part] for column in columns], 1), count)
+            x = self.space(block)
             logits[part], scores[part] = model.combined(
-                indices.clip(0), cosines, mine[:, :count], mine[:, count:]
+                *near, x @ model.scoring.T, x @ model.prototypes.T
             )
         return logits, scores

@@ -7,53 +7,16 @@ Letters: P rows, K of them in the graph, L different ones, U unlabeled, H held o
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 
 from semishot.estimator import constants as const
-from semishot.estimator.graph import (
-    KnownNeighbours,
-    NeighbourGraph,
-    NewNeighbours,
-    cosines_without_itself,
-    summed,
-)
-from semishot.estimator.graph_scores import (
-    HeldOutRows,
-    WithAllLabels,
-    apart,
-    held_out_rows,
-    known_rows,
-    logarithm,
-    membership,
-    prior_of,
-    prior_with_named,
-    pulls,
-    room,
-    scores_of,
-    shared_out,
-    spread_labels,
-)
+from semishot.estimator import graph_scores, models
+from semishot.estimator.graph import KnownNeighbours, NewNeighbours, cosines_without_itself, summed
 from semishot.estimator.labels import NAMED_STRANGER
-from semishot.estimator.models import (
-    NOTHING_TELLS,
-    Answer,
-    GraphModel,
-    Learned,
-    PrototypeModel,
-    doubts,
-    held_out_summary,
-    pile_verdict,
-    predict_in_blocks,
-)
-from semishot.estimator.spaces import (
-    Array,
-    evenly_spaced,
-    mean_direction,
-    one_thread,
-    unit,
-)
+from semishot.estimator.spaces import Array, evenly_spaced, one_thread, unit
 from semishot.estimator.strangers import (
     count_strangers,
     members_by,
@@ -70,11 +33,10 @@ class LabeledPile:
     @one_thread()
     def __init__(self, features: Array, landmarks: int = const.LANDMARKS) -> None:
         self.features = features
-        center, exact = mean_direction(features), max(const.EXACT, landmarks)
-        self.neighbours = KnownNeighbours(features, center, exact, landmarks)
+        self.neighbours = KnownNeighbours(features, max(const.EXACT, landmarks), landmarks)
 
     @one_thread()
-    def learn(self, labels: Array) -> Learned:
+    def learn(self, labels: Array) -> models.Learned:
         """(P,), 0 to N - 1, -1 in the pile, -2 for named strangers -> what is learned."""
         weights = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
         return learn(self.neighbours, weights, labels == NAMED_STRANGER)
@@ -87,7 +49,7 @@ def learn(
     steps: int = const.GRAPH_STEPS,
     temperature: float | None = None,
     landmarks: int = const.LANDMARKS,
-) -> Learned:
+) -> models.Learned:
     """Weights of labels (P, N) and named strangers (P,): learn with the pile, or without it where held-out
     labels are predicted much worse with it. A temperature of None is chosen by held-out labels."""
     rows = graph_rows(neighbours, labels, named, landmarks)  # (K,)
@@ -99,7 +61,11 @@ def learn(
         if not used:
             rows = rows[named[rows] | (labels[rows].sum(1) > 0)]
             learned, _, right_alone = learn_on(neighbours, rows, labels, named, steps, temperature)
-        message = pile_verdict(count, right, right_alone, gain, used) if count else NOTHING_TELLS
+        message = (
+            models.pile_verdict(count, right, right_alone, gain, used)
+            if count
+            else models.NOTHING_TELLS
+        )
         return replace(learned, pile_helps=used if count else None, message=message)
     return learned
 
@@ -111,38 +77,37 @@ def learn_on(
     named: Array,
     steps: int,
     temperature: float | None,
-) -> tuple[Learned, float, int]:
+) -> tuple[models.Learned, float, int]:
     """Learn on a graph of these rows (K,). Also the log-probability of held-out labels that the pile adds,
     and how many of them the prototypes of the other labels predict, without the pile."""
     graph = neighbours.graph(rows)
-    known = known_rows(graph, labels[rows], named[rows])
-    spread = spread_labels(known)
+    known = graph_scores.known_rows(graph, labels[rows], named[rows])
+    spread = graph_scores.spread_labels(known)
     z, pile, count = spread.arrived, known.pile, labels.shape[1]
     others = (pile if pile.any() else ~known.named) & (count > 1)
-    by_labels = scores_of(known, spread, pulls(known, z, z, 0.0))
-    member = membership(
-        known, by_labels, prior_of(known, by_labels.best, pile, 0.0), others
-    )  # (L,)
-    shares = shared_out(graph.rows, z, known.labels, member, steps)  # (L, N)
+    by_labels = graph_scores.scores_of(known, spread, graph_scores.pulls(known, z, z, 0.0))
+    prior = graph_scores.prior_of(known, by_labels.best, pile, 0.0)
+    member = graph_scores.membership(known, by_labels, prior, others)  # (L,)
+    shares = graph_scores.shared_out(graph.rows, z, known.labels, member, steps)  # (L, N)
 
-    lean = apart(known, by_labels.best)
-    pulled = pulls(known, z, shares, lean)  # (L, N)
-    scores = scores_of(known, spread, pulled)
-    full = WithAllLabels(member, scores.best, lean, steps)
-    prior = prior_with_named(known, spread, pulled, full)
-    held_out = held_out_rows(known, spread, full)
+    lean = graph_scores.apart(known, by_labels.best)
+    pulled = graph_scores.pulls(known, z, shares, lean)  # (L, N)
+    scores = graph_scores.scores_of(known, spread, pulled)
+    full = graph_scores.WithAllLabels(member, scores.best, lean, steps)
+    prior = graph_scores.prior_with_named(known, spread, pulled, full)
+    held_out = graph_scores.held_out_rows(known, spread, full)
     members = members_by(held_out.scores, prior)
     own, second = scores.best[pile], scores.second[others]
     strangers = strangers_by(own, second, members, scores.best[known.named])
     cosines = cosines_without_itself(graph.rows, shares)  # (L, N)
-    expected = const.PULL * roundness(graph, z, cosines, member)
+    expected = const.PULL * roundness(graph.weights, z, cosines, member)
     graph_weight, pull = graph_and_pull(held_out, temperature, expected)
-    logits = graph_weight * logarithm(z) + pull * cosines  # (L, N)
+    logits = graph_weight * graph_scores.logarithm(z) + pull * cosines  # (L, N)
 
     dtype, refined = neighbours.space.center.dtype, unit(summed(graph.rows, shares))  # (N, D)
     scale = const.PASSED_ON / np.sqrt(np.maximum(graph.degree, const.TINY))[:, None]  # (L, 1)
     reached = (1 - lean) * unit(summed(graph.rows, z)) + lean * refined  # (N, D)
-    model = GraphModel(
+    model = models.GraphModel(
         neighbours.space,
         graph.rows.astype(dtype),
         (scale * np.column_stack([z, spread.from_named])).astype(dtype),
@@ -152,7 +117,7 @@ def learn_on(
         refined.astype(dtype),
         graph_weight,
         pull,
-        const.NEIGHBOURS_SHARE * room(known),
+        const.NEIGHBOURS_SHARE * graph_scores.room(known),
     )
     every_logit, every_score = np.empty((len(labels), count)), np.empty(len(labels))
     if len(rows) < len(labels):  # the others are predicted from their neighbours in the graph
@@ -167,16 +132,16 @@ def learn_on(
         loss_of(const.PULL * move * held_out.alone, held_out.classes) for move in const.MOVES
     )
     gain = alone - loss_of(trials, held_out.classes) if pile.any() else 0.0
-    learned = Learned(
+    learned = models.Learned(
         model,
         members,
         strangers,
         count_strangers(every_score[unknown], stranger[unknown], members, error),
         None,
         "no unlabeled examples: the labels alone",
-        held_out_summary(probabilities, held_out.classes),
-        doubts(probabilities, rows[graph.first[held_out.rows]], held_out.classes),
-        Answer(softmax(every_logit, 1), every_score, stranger),
+        models.held_out_summary(probabilities, held_out.classes),
+        models.doubts(probabilities, rows[graph.first[held_out.rows]], held_out.classes),
+        models.Answer(softmax(every_logit, 1), every_score, stranger),
     )
     return learned, gain, int((held_out.alone.argmax(1) == held_out.classes).sum())
 
@@ -193,8 +158,8 @@ def graph_rows(neighbours: Neighbours, labels: Array, named: Array, landmarks: i
             return rows
         own = neighbours.space(neighbours.features[labeled])
         prototypes = unit(summed(own, labels[labeled])).astype(own.dtype)  # (N, D)
-        by_prototypes = PrototypeModel(neighbours.space, prototypes)
-        near = predict_in_blocks(by_prototypes, neighbours.features)[1][rows]
+        by_prototypes = models.PrototypeModel(neighbours.space, prototypes)
+        near = models.predict_in_blocks(by_prototypes, neighbours.features)[1][rows]
         ranking: Array = rows[np.argsort(near, kind="stable")]
         return ranking[evenly_spaced(len(rows), wanted)]
 
@@ -206,13 +171,13 @@ def graph_rows(neighbours: Neighbours, labels: Array, named: Array, landmarks: i
     return np.concatenate([kept, thinned(pile, max(const.EXACT, landmarks), landmarks)])
 
 
-def roundness(graph: NeighbourGraph, arrived: Array, cosines: Array, member: Array) -> float:
+def roundness(weights: Any, arrived: Array, cosines: Array, member: Array) -> float:
     """Z (L, N), cosines with prototypes (L, N), probability of a member (L,) -> 1 for blobs, 0 for shapes.
 
     Neighbours mostly are of one class. Where prototypes part more neighbours than the graph's own answer
     does, classes have a shape that prototypes do not follow.
     """
-    edges = graph.weights.tocoo()
+    edges = weights.tocoo()  # (L, L)
     row, column = edges.coords
     weights = edges.data * member[row] * member[column]
     by_graph, by_prototype = arrived.argmax(1), cosines.argmax(1)
@@ -223,7 +188,7 @@ def roundness(graph: NeighbourGraph, arrived: Array, cosines: Array, member: Arr
 
 
 def graph_and_pull(
-    held_out: HeldOutRows, temperature: float | None, expected: float
+    held_out: graph_scores.HeldOutRows, temperature: float | None, expected: float
 ) -> tuple[float, float]:
     """How much log Z and the cosines count in the class probabilities; `expected` is the pull without trials.
 

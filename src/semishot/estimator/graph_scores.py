@@ -87,10 +87,8 @@ def known_rows(graph: NeighbourGraph, labels: Array, named: Array) -> KnownRows:
 
 
 def spread_labels(known: KnownRows) -> SpreadLabels:
-    """A label is held out in the fold of its rank by nearness to its class's prototype, modulo FOLDS.
-
-    So the order of rows does not matter. A label alone in its class is never held out.
-    """
+    """A label is held out in the fold of its rank by nearness to its class's prototype: the order of rows
+    does not matter. A label alone in its class is never held out."""
     graph, labels = known.graph, known.labels
     fold = np.full(len(labels), -1)
     sizes = (labels > 0).sum(0)
@@ -113,12 +111,8 @@ def logarithm(arrived: Array) -> Array:
 
 
 def apart(known: KnownRows, scores: Array) -> float:
-    """Scores (L,) -> 0 where strangers are crowds, 1 where they are single.
-
-    Rows of low score are strangers, if any are. Where they have as many near neighbours as others have,
-    they could pull a prototype, and the score keeps to what labels reach. Where they lie apart, or there
-    are none, prototypes made of the whole pile know the classes better.
-    """
+    """Scores (L,) -> 0 where strangers are crowds, which could pull a prototype: the score keeps to what
+    labels reach. 1 where they are single, or none: prototypes of the whole pile know the classes better."""
     dense = np.log(np.maximum(known.graph.degree[known.pile], const.TINY))
     own = scores[known.pile]
     if len(own) < 3 or dense.std() * own.std() < const.TINY:
@@ -137,12 +131,8 @@ def pulls(known: KnownRows, arrived: Array, shares: Array, lean: float) -> Array
 
 
 def room(known: KnownRows) -> float:
-    """0 to 1: how far classes reach beyond the neighbours of one row.
-
-    In a large class all neighbours are of it, and their scores tell. Where the pile has few rows of each
-    class, neighbours are of other classes too: those of a single stranger are members, and it must not be
-    scored by them.
-    """
+    """0 to 1: how far classes reach beyond the neighbours of one row. Where the pile has few rows of each
+    class, the neighbours of a single stranger are members, and it must not be scored by them."""
     classes: int = known.labels.shape[1]
     return min(1.0, float(known.pile.sum()) / classes / const.ROOMY)
 
@@ -167,12 +157,8 @@ def scores_of(known: KnownRows, spread: SpreadLabels, pulled: Array) -> GraphSco
 
 
 def prior_of(known: KnownRows, scores: Array, pile: Array, lean: float) -> MemberPrior:
-    """Scores (L,), rows of the pile (L,) -> how members are expected to score.
-
-    A labeled row is a member like any other, but its score holds its own label. Those of its neighbours in
-    the pile do not, and members score lower than these by a number that is much the same in all data
-    where classes are large.
-    """
+    """Scores (L,), rows of the pile (L,) -> how members are expected to score: lower than the neighbours of
+    labeled rows, by a number that is much the same in all data where classes are large."""
     labels, weights = known.labels, known.graph.weights
     shots = float(np.exp(np.log(labels.sum(0)).mean()))  # labels per class
     weight = weights @ pile.astype(np.float64)  # (L,), of neighbours in the pile
@@ -190,11 +176,8 @@ def prior_of(known: KnownRows, scores: Array, pile: Array, lean: float) -> Membe
 def prior_with_named(
     known: KnownRows, spread: SpreadLabels, pulled: Array, full: WithAllLabels
 ) -> MemberPrior:
-    """The prior of scores that named strangers have lowered.
-
-    Neighbours of labels are lowered less than other members. So the prior is made without named strangers,
-    and moved by what they take from likely members of the pile.
-    """
+    """The prior, made without named strangers, and moved by what they take from likely members of the pile:
+    neighbours of labels are lowered less than these."""
     if not known.named.any():
         return prior_of(known, full.scores, known.pile, full.lean)
     plain = scores_of(known, spread._replace(from_named=0 * spread.from_named), pulled).best
@@ -218,11 +201,8 @@ def membership(known: KnownRows, scores: GraphScores, prior: MemberPrior, others
 
 
 def shared_out(rows: Array, arrived: Array, labels: Array, member: Array, steps: int) -> Array:
-    """Z (L, N), labels (L, N), probability of a member (L,) -> each row's share (L, N) in each prototype.
-
-    Soft k-means on the graph (Eqs. 4, 9): a label counts as given, a row of the pile by its class and by
-    how surely it belongs to one.
-    """
+    """Soft k-means on the graph (Eqs. 4, 9): Z (L, N), labels (L, N), probability of a member (L,) -> each
+    row's share (L, N) in each prototype. A label counts as given."""
     labeled = labels.sum(1) > 0
     shares = labels
     for _ in range(steps):
@@ -233,9 +213,7 @@ def shared_out(rows: Array, arrived: Array, labels: Array, member: Array, steps:
 
 def held_out_rows(known: KnownRows, spread: SpreadLabels, full: WithAllLabels) -> HeldOutRows:
     """All of scoring once more for each fold, without its labels: Z is a sum over folds, so that is cheap.
-
-    Fewer labels score lower. The pile's surer half shows by how much, and held-out scores are raised by it.
-    """
+    Fewer labels score lower: held-out scores are raised by what the pile's surer half has lost."""
     rows, labels = known.graph.rows, known.labels
     none = np.empty((0, labels.shape[1]))
     parts = [HeldOutRows(np.empty(0, int), np.empty(0), none, none, none, np.empty(0, int))]

@@ -3,7 +3,6 @@
 Letters: P examples, N classes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -30,12 +29,9 @@ Label = str | int | float
 class Labels:
     """The labels of P examples. The class of row i is `classes[codes[i]]`, if `codes[i]` is not negative."""
 
-    classes: NDArray[Any]
-    """(N,), sorted, strings or numbers of their own type."""
-    codes: NDArray[np.int64]
-    """(P,): 0 to N-1, -1 for unlabeled, -2 for a named stranger."""
-    stranger_label: Label
-    """What predictions say of a stranger, of the same type as the classes."""
+    classes: NDArray[Any]  # (N,), sorted, strings or numbers of their own type
+    codes: NDArray[np.int64]  # (P,): 0 to N-1, -1 for unlabeled, -2 for a named stranger
+    stranger_label: Label  # What predictions say of a stranger, of the same type as the classes
 
     @property
     def labeled(self) -> NDArray[np.bool_]:
@@ -52,25 +48,41 @@ def read_labels(y: Any, stranger_label: Label = "auto") -> Labels:
     """
     check_stranger_label(stranger_label)
     values = _one_dimensional(y)
-    distinct, places = _distinct(values)
-    known = [None if _is_missing(value) else _checked(value) for value in distinct]
+    distinct: dict[tuple[type, Any], int] = {}  # by type too: True equals 1
+    try:
+        rows = [distinct.setdefault((type(row), row), len(distinct)) for row in values.tolist()]
+    except TypeError as error:  # it has no hash
+        raise InputError(f"y holds values that are not numbers or strings: {error}") from error
+    known = [_checked(value, values.dtype.kind == "U") for _, value in distinct]
     names = [value for value in known if isinstance(value, str)]
-    numbers = [value for value in known if value is not None and not isinstance(value, str)]
+    numbers = [value for value in known if isinstance(value, int | float)]
     others = [value for value in numbers if value not in (UNLABELED, NAMED_STRANGER)]
-    _check_names(names, from_text=values.dtype.kind == "U")
-    _check_numbers(others)
     if names and others:
         raise InputError(
             f"y mixes strings and numbers, such as {names[0]!r} and {others[0]!r}: give labels of one "
             "kind (-1, None and NaN mean unlabeled beside both)"
         )
-    label = _resolved(stranger_label, names, others)
-    special: dict[Any, int] = {label: NAMED_STRANGER, NAMED_STRANGER: NAMED_STRANGER}
+    if stranger_label == "auto":
+        stranger_label = "stranger" if names else UNLABELED
+    elif isinstance(stranger_label, str) and others:
+        raise InputError(
+            f"stranger_label must be a number, as the classes are, not {stranger_label!r}"
+        )
+    elif not isinstance(stranger_label, str):
+        if names:
+            raise InputError(
+                f"stranger_label must be a string, as the classes are, not {stranger_label!r}"
+            )
+        stranger_label = int(stranger_label)
+    special: dict[Any, int] = {stranger_label: NAMED_STRANGER, NAMED_STRANGER: NAMED_STRANGER}
     special |= {UNLABELED: UNLABELED, None: UNLABELED}  # also where the label is -1
     classes = sorted({value for value in names + others if value not in special})
     codes = {**{value: code for code, value in enumerate(classes)}, **special}
     meaning = np.array([codes[value] for value in known], np.int64)
-    return Labels(_array(classes, names, values.dtype), meaning[places], label)
+    dtype = str if names else values.dtype if values.dtype.kind in "biuf" else None
+    return Labels(
+        np.array(classes, dtype if classes or names else int), meaning[rows], stranger_label
+    )
 
 
 def rejected(
@@ -162,9 +174,10 @@ def checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
 def _one_dimensional(y: Any) -> NDArray[Any]:
     """(P,): of objects where the values are mixed or the container is not NumPy's."""
     y = as_array(y)
+    own_type = hasattr(y, "tolist") and not isinstance(getattr(y, "dtype", None), np.dtype | None)
     if isinstance(y, list | tuple):
         y = np.array(y, object)  # not strings, which -1 beside strings would become
-    elif isinstance(y, np.ma.MaskedArray) or _has_own_type(y):
+    elif isinstance(y, np.ma.MaskedArray) or own_type:  # categories, Int64: not NumPy's
         y = np.array(y.tolist(), object)  # None for what is masked
     values: NDArray[Any] = np.asarray(y)
     if values.ndim != 1:  # a column is taken with a warning, anything else refused
@@ -176,91 +189,38 @@ def _one_dimensional(y: Any) -> NDArray[Any]:
     return values
 
 
-def _has_own_type(y: Any) -> bool:
-    """Whether it is a Series of categories, strings, Int64: types that NumPy does not have."""
-    return hasattr(y, "tolist") and not isinstance(getattr(y, "dtype", None), np.dtype | None)
-
-
-def _distinct(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[np.int64]]:
-    """(P,) -> the different values, as Python's, and (P,) the place of each row's value among them."""
-    if values.dtype.kind in "biuf":
-        found, places = np.unique(values, return_inverse=True)
-        return found.tolist(), places
-    known: dict[tuple[type, Any], int] = {}
-    rows = values.tolist()
-    try:  # by type too: True equals 1
-        places = np.array([known.setdefault((type(row), row), len(known)) for row in rows], int)
-    except TypeError as error:  # it has no hash
-        raise InputError(f"y holds values that are not numbers or strings: {error}") from error
-    return [value for _, value in known], places
-
-
-def _is_missing(value: Any) -> bool:
-    """None, NaN, pandas' NA and NaT, and the empty string, which fits into an array of strings."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return value == "" if isinstance(value, str) else isinstance(value, Real) and value != value
-
-
-def _checked(value: Any) -> Label:
-    """A number or a string, as Python's."""
+def _checked(value: Any, from_text: bool) -> Label | None:
+    """A number or a string, as Python's. None: missing, as NaN, pandas' NA and the empty string are."""
     if isinstance(value, np.generic) or hasattr(value, "detach"):
         value = value.item()
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType") or value == ""
+    if missing or (isinstance(value, Real) and value != value):
+        return None
     if isinstance(value, bool):
         raise InputError(
             "y holds booleans, beside which -1 cannot mean unlabeled: give 0 and 1, or two names"
         )
     if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    raise InputError(f"y holds {value!r:.40}: labels are numbers or strings")
-
-
-def _check_names(names: Sequence[str], from_text: bool) -> None:
-    for name in names:
-        if name in RESERVED:
+        if value in RESERVED:
             raise InputError(
-                f"y holds the string {name!r}; with string labels mark {RESERVED[name]}, which stays "
+                f"y holds the string {value!r}; with string labels mark {RESERVED[value]}, which stays "
                 "a number in a list and in an object array"
             )
-        if from_text and name in MISSING_AS_TEXT:
+        if from_text and value in MISSING_AS_TEXT:
             raise InputError(
-                f"y is an array of strings and holds {name!r}, which was a missing label before it became "
+                f"y is an array of strings and holds {value!r}, which was a missing label before it became "
                 "a string; mark unlabeled rows by ''"
             )
-
-
-def _check_numbers(numbers: Sequence[Label]) -> None:
-    for number in numbers:
-        if isinstance(number, float) and not number.is_integer():
-            raise InputError(
-                f"Unknown label type: y holds {number!r}, a continuous value; classes are whole numbers or "
-                "strings"
-            )
-
-
-def _resolved(label: Label, names: Sequence[str], numbers: Sequence[Label]) -> Label:
-    """What predictions say of strangers, of the type of the classes."""
-    if label == "auto":
-        return "stranger" if names else UNLABELED
-    if isinstance(label, str) and numbers:
-        raise InputError(f"stranger_label must be a number, as the classes are, not {label!r}")
-    if not isinstance(label, str) and names:
-        raise InputError(f"stranger_label must be a string, as the classes are, not {label!r}")
-    return label if isinstance(label, str) else int(label)
-
-
-def _array(classes: Sequence[Label], names: Sequence[str], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """(N,): the classes as an array of strings or numbers."""
-    if names:
-        return np.array(classes, str)
-    if dtype.kind in "biuf":
-        return np.array(classes, dtype)
-    found = np.array(classes) if classes else np.array([], np.int64)
-    if found.dtype.kind == "O":
-        largest = max((value for value in classes if not isinstance(value, str)), key=abs)
-        raise InputError(f"y holds {largest}, which is too large for a label")
-    return found
+        return str(value)
+    if isinstance(value, Integral):
+        if abs(int(value)) >= 2**63:
+            raise InputError(f"y holds {value}, which is too large for a label")
+        return int(value)
+    if not isinstance(value, Real):
+        raise InputError(f"y holds {value!r:.40}: labels are numbers or strings")
+    if not float(value).is_integer():
+        raise InputError(
+            f"Unknown label type: y holds {float(value)!r}, a continuous value; classes are whole numbers or "
+            "strings"
+        )
+    return float(value)

@@ -20,12 +20,9 @@ NOTHING_TELLS = "every class has one example, so nothing tells whether the pile 
 class Answer(NamedTuple):
     """What is said of P rows."""
 
-    classes: Array
-    """(P, N), probabilities, given that the row belongs to one of the classes."""
-    scores: Array
-    """(P,), high for members."""
-    stranger: Array | None
-    """(P,), the probability of a stranger. None: not known."""
+    classes: Array  # (P, N), probabilities, given that the row belongs to one of the classes
+    scores: Array  # (P,), high for members
+    stranger: Array | None  # (P,), the probability of a stranger. None: not known
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,7 @@ class PrototypeModel:
     """Logits are minus the squared distances (Eq. 2), the score is the largest of them."""
 
     space: AnySpace
-    prototypes: Array
-    """(N, D), in the space."""
+    prototypes: Array  # (N, D), in the space
 
     @property
     def temperature(self) -> float:
@@ -56,22 +52,18 @@ class GraphModel:
     """
 
     space: AnySpace
-    rows: Array
-    """(L, D), the graph's rows, unit length."""
+    rows: Array  # (L, D), the graph's rows, unit length
     passed: Array
     """(L, N + 1), what a neighbour passes on of each class and of named strangers: a Z / sqrt(degree)."""
-    best: Array
-    """(L,), the score before smoothing."""
-    answers: Array
-    """(L, N + 1), the graph's own logits and score of its rows."""
-    scoring: Array
-    """(N, D), what a row is multiplied with in its score: prototypes, times their weight."""
-    prototypes: Array
-    """(N, D), of members, unit length."""
+    best: Array  # (L,), the score before smoothing
+    answers: Array  # (L, N + 1), the graph's own logits and score of its rows
+    scoring: (
+        Array  # (N, D), what a row is multiplied with in its score: prototypes, times their weight
+    )
+    prototypes: Array  # (N, D), of members, unit length
     graph_weight: float
     pull: float
-    share: float
-    """Of a score: what comes from the neighbours."""
+    share: float  # Of a score: what comes from the neighbours
 
     @property
     def temperature(self) -> float:
@@ -143,19 +135,14 @@ class Learned:
     """What a rule has learned from labels and a pile."""
 
     model: AnyModel
-    members: Members | None
-    """How members score. None: not known."""
+    members: Members | None  # How members score. None: not known
     strangers: Strangers | None
-    count: StrangerCount | None
-    """Of strangers in the pile."""
-    pile_helps: bool | None
-    """None: nothing could be held out, or there is no pile."""
-    message: str
-    """Whether the pile is used, and why, in words."""
+    count: StrangerCount | None  # Of strangers in the pile
+    pile_helps: bool | None  # None: nothing could be held out, or there is no pile
+    message: str  # Whether the pile is used, and why, in words
     held_out: HeldOut | None
     doubts: list[Doubt] = field(default_factory=list)
-    answer: Answer | None = None
-    """For the rows that were fitted. None for a saved model."""
+    answer: Answer | None = None  # For the rows that were fitted. None for a saved model
 
 
 def held_out_summary(probabilities: Array, classes: Array) -> HeldOut | None:

@@ -8,7 +8,7 @@ Letters: P rows, C candidates, V rows that show how far rows lie apart, S labele
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,13 +16,22 @@ from scipy.special import expit, softmax
 
 from semishot.estimator import constants as const
 from semishot.estimator.fitted_model import FittedModel
-from semishot.estimator.spaces import AnySpace, Array, as_array, evenly_spaced, one_thread
+from semishot.estimator.spaces import (
+    AnySpace,
+    Array,
+    as_array,
+    evenly_spaced,
+    one_thread,
+    squared_distances,
+)
 from semishot.estimator.strangers import Members
 
 if TYPE_CHECKING:  # it imports scikit-learn
     from semishot.estimator.classifier import PrototypeClassifier
 
 __all__ = ["doubt", "next_to_label", "varied", "worth_asking"]
+
+SMALLEST = 1e-12
 
 
 @one_thread()
@@ -103,24 +112,21 @@ def worth_asking(
     best = ranking[: const.CANDIDATES]
     if not len(best) or len(chosen) == count:
         return np.array(chosen, np.int64)
-    spaced = np.unique(evenly_spaced(len(ranking), const.SHOWN))
-    shown = seen(features[ranking[spaced]], space)  # (V, D)
-    origin = shown.mean(0)
-    usual = max(2 * float(((shown - origin) ** 2).sum(1).mean()), 1e-12)
-    rows = Points.of(seen(features[best], space) - origin)
-    others = None if answered is None or not len(answered) else seen(answered, space) - origin
-    known = None if others is None else Points.of(others)
+    shown = _placed(features[ranking[np.unique(evenly_spaced(len(ranking), const.SHOWN))]], space)
+    usual = _usual_distance(shown)
+    rows = _placed(features[best], space)  # (C, D)
     worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
+    if answered is not None and len(answered):
+        near = squared_distances(rows, _placed(answered, space)).min(1)
+        worth = np.where(near > const.COPY * usual, worth, 0.0)
     new = np.ones(len(best))  # (C,), how unlike all chosen rows
-    for row in seen(features[chosen], space) - origin if chosen else ():
-        new = np.minimum(new, different(rows.apart(row) / usual))
+    if chosen:
+        apart = squared_distances(rows, _placed(features[chosen], space)) / usual
+        new = _different(apart).min(1)
     while len(chosen) < count and (worth * new).max() > 0:
-        place = int((worth * new).argmax())
-        row = rows.values[place]
-        if known is None or known.apart(row).min() > const.COPY * usual:
-            chosen.append(int(best[place]))
-            new = np.minimum(new, different(rows.apart(row) / usual))
-        worth[place] = 0.0
+        index = int((worth * new).argmax())
+        chosen.append(int(best[index]))
+        new = np.minimum(new, _different(squared_distances(rows, rows[[index]])[:, 0] / usual))
     return np.array(chosen, np.int64)
 
 
@@ -131,42 +137,31 @@ def varied(features: Array, space: AnySpace, count: int) -> NDArray[np.int64]:
     Each is the row that adds most to the sum over all rows of the largest c^3 with a chosen one. Of many
     rows, evenly spaced ones are looked at.
     """
-    places = np.unique(evenly_spaced(len(features), const.FIRST_ROWS))
-    values = seen(features[places], space)
-    rows = Points.of(values - values.mean(0))  # (V, D)
-    usual = max(2 * float(rows.squares.mean()), 1e-12)
-    alike = np.stack([1 - different(rows.apart(row) / usual) for row in rows.values])  # (V, V)
-    covered = np.zeros(len(places))  # (V,)
+    some = np.unique(evenly_spaced(len(features), const.FIRST_ROWS))
+    rows = _placed(features[some], space)  # (V, D)
+    alike = 1 - _different(squared_distances(rows, rows) / _usual_distance(rows))  # (V, V)
+    covered = np.zeros(len(rows))  # (V,)
     chosen: list[int] = []
-    while len(chosen) < min(count, len(places)):
+    while len(chosen) < min(count, len(rows)):
         gains = np.maximum(alike - covered, 0).sum(1)
         best = int(gains.argmax())
-        if gains[best] <= 1e-12:
+        if gains[best] <= SMALLEST:
             break
         chosen.append(best)
         covered = np.maximum(covered, alike[best])
-    return places[chosen]
+    return some[chosen]
 
 
-class Points(NamedTuple):
-    values: Array  # (C, D)
-    squares: Array  # (C,)
-
-    @classmethod
-    def of(cls, values: Array) -> Self:
-        return cls(values, np.einsum("cd,cd->c", values, values))
-
-    def apart(self, row: Array) -> Array:
-        """(D,) -> (C,), squared distances."""
-        found: Array = self.squares + row @ row - 2 * self.values @ row
-        return found
+def _usual_distance(rows: Array) -> float:
+    """(V, D) -> the mean squared distance between two of them."""
+    return max(2 * float(((rows - rows.mean(0)) ** 2).sum(1).mean()), SMALLEST)
 
 
-def different(apart: Array) -> Array:
-    """Squared distances over the usual one, (C,) -> (C,): 1 for unlike rows, 0 for copies."""
+def _different(apart: Array) -> Array:
+    """Squared distances over the usual one -> 1 for unlike rows, 0 for copies."""
     return np.where(apart <= const.COPY, 0.0, 1 - np.clip(1 - apart, 0, 1) ** const.CLOSE)
 
 
-def seen(features: Array, space: AnySpace) -> Array:
+def _placed(features: Array, space: AnySpace) -> Array:
     """(C, D) -> (C, D), where rows are compared."""
     return space(np.asarray(features, space.center.dtype))

@@ -46,8 +46,7 @@ MakePrototypes = Callable[[Array, Array], Array]
 class PileTrial(NamedTuple):
     """Whether the pile helps, and the held-out distances with or without it, as used."""
 
-    helps: bool | None
-    """None: no example could be held out, or none was unlabeled."""
+    helps: bool | None  # None: no example could be held out, or none was unlabeled
     message: str
     distances: Array  # (H, N)
     classes: Array  # (H,)
@@ -115,11 +114,8 @@ def with_strangers(
     unlabeled: Array,
     named: Array,
 ) -> Learned:
-    """Second-best scores (P,), rows of the pile (U,), named strangers (P,): how probable strangers are.
-
-    The prior of how strangers score holds for scores in which members have a given variance: scores are
-    brought to that unit, and the result back.
-    """
+    """Second-best scores (P,), rows of the pile (U,), named strangers (P,): how probable strangers are, in
+    the unit for which the prior of how strangers score holds, and back."""
     unit = const.MEMBER_SPREAD / members.spread
     own = replace(members, mean=0.0, spread=const.MEMBER_SPREAD)
     scores = (answer.scores - members.mean) * unit  # (P,)
@@ -180,11 +176,8 @@ def refined_prototypes(
 def held_out_distances(
     support: Array, labels: Array, space: Space, prototypes: MakePrototypes
 ) -> tuple[Array, Array]:
-    """Distances (H, N) of labeled examples to prototypes made without them, and their classes (H,).
-
-    The i-th example of each class is left out in fold i, modulo the number of folds: classes of equal
-    size lose an example at the same time, so that none is at a disadvantage. A class of one keeps it.
-    """
+    """Distances (H, N) of labeled examples to prototypes made without them, and their classes (H,). The i-th
+    of each class is left out in fold i, so that none is at a disadvantage. A class of one keeps it."""
     sizes = labels.sum(0)  # (N,)
     rank = (labels.cumsum(0) * labels).sum(-1) - 1  # (S,), the example's rank in its class
     fold = rank % min(const.FOLDS, int(sizes.max()))
@@ -205,11 +198,8 @@ def held_out_loss(distances: Array, classes: Array, temperature: float) -> float
 
 
 def temperature_of(prototypes: Array, distances: Array, classes: Array) -> float:
-    """The temperature of Eq. 2's softmax: a rule, adjusted by held-out examples if there are any.
-
-    The rule is a share of the mean squared distance between prototypes. Held-out examples move it to
-    where they are most probable, given a normal prior around the rule for the logarithm.
-    """
+    """The temperature of Eq. 2's softmax: a share of the mean squared distance between prototypes, moved to
+    where held-out examples are most probable, given a normal prior for its logarithm."""
     count = len(prototypes)
     between = float(squared_distances(prototypes, prototypes).sum()) / max(1, count * (count - 1))
     if between == 0:  # one class, or all equal: any temperature will do
@@ -224,11 +214,8 @@ def temperature_of(prototypes: Array, distances: Array, classes: Array) -> float
 def choose_space(
     support: Array, labels: Array, center: Array, normalize: str, temperature: float | None
 ) -> Space:
-    """The normalization whose supervised prototypes do best on held-out examples, with its length.
-
-    If a class has one example, many features are centered and few are left unchanged: that example
-    cannot be held out, and a choice that suits only the larger classes may never predict its class.
-    """
+    """The normalization whose supervised prototypes do best on held-out examples, with its length. If a class
+    has one example, which cannot be held out, many features are centered and few are left unchanged."""
     names = list(NORMALIZATIONS) if normalize == "auto" else [normalize]
     if normalize == "auto" and labels.sum(0).min() == 1:
         names = ["centered" if support.shape[1] >= const.MANY_FEATURES else "none"]
@@ -275,11 +262,7 @@ def try_pile(
 
 
 def combined_members(held_out: Near | None, from_pile: Near | None) -> Near | None:
-    """Combine both estimates, weighted by how many distances each counts as.
-
-    With two labels per class the held-out distances are few, and too large, since the prototype of one
-    label is inaccurate.
-    """
+    """Combine both estimates, weighted by how many distances each counts as."""
     if held_out is None or from_pile is None:
         return held_out or from_pile
     count = held_out.freedom + 1
@@ -302,12 +285,8 @@ def members_held_out(distances: Array) -> Near | None:
 def members_in_pile(
     refiner: AnyRefiner | None, steps: int, support: Array, labels: Array, pile: Array, space: Space
 ) -> Near | None:
-    """From the near component of the pile: each half measured from prototypes refined with the other.
-
-    An example that contributed to a prototype lies nearer to it than a new one would. Of two mixtures the
-    wider one is used: the first fits members that lie close together, the second members that are more
-    spread out than strangers.
-    """
+    """From the near component of the pile: each half measured from prototypes refined with the other. Of two
+    mixtures the wider one is used: members lie close together, or more spread out than strangers."""
     halves = pile[::2], pile[1::2]
     if not len(halves[1]):
         return None
@@ -322,11 +301,8 @@ def members_in_pile(
 
 
 def close_members(z: Array, second: Array) -> Near:
-    """Distances to the nearest prototypes (U,) and to the second-nearest: members near, strangers far.
-
-    Two normal distributions of one variance, by expectation-maximization as in `refine.fitted_mask`. The
-    second-nearest count as far ones, with a small weight: they show how far strangers are if there are none.
-    """
+    """Distances to the nearest prototypes (U,) and to the second-nearest: two normal distributions of one
+    variance, members near and strangers far, by expectation-maximization as in `refine.fitted_mask`."""
     scale = z.mean() or 1.0
     z, second = (np.minimum(each / scale, const.MIXTURE_MOST) for each in (z, second))
     both, anchors = np.concatenate([z, second]), np.full(len(second), const.MIXTURE_ANCHOR)

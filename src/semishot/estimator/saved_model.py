@@ -38,8 +38,7 @@ class SavedModel(msgspec.Struct):
     stranger_label: str | int | float
     normalization: Literal["centered", "unit", "none"]
     length: Positive
-    width: Positive | None
-    """Of the Gaussian kernel."""
+    width: Positive | None  # Of the Gaussian kernel
     graph: GraphNumbers | None
     members: Members | None
     strangers: Strangers | None

@@ -59,14 +59,10 @@ class GaussianSpace:
     the same. Incomplete Cholesky decomposition makes the kernel explicit: the cosine of two rows is about k.
     """
 
-    center: Array
-    """(D,), subtracted first: rows far from zero keep the digits of their distances."""
-    pivots: Array
-    """(K, D), in units of `width`."""
-    mix: Array
-    """(K, K), lower triangle: makes coordinates of the kernel values with the pivots."""
-    width: float
-    """h."""
+    center: Array  # (D,), subtracted first: rows far from zero keep the digits of their distances
+    pivots: Array  # (K, D), in units of `width`
+    mix: Array  # (K, K), lower triangle: makes coordinates of the kernel values with the pivots
+    width: float  # h
     normalization: str = "none"
     length: float = 1.0
 
