@@ -47,13 +47,6 @@ both = pytest.mark.parametrize("shared", [False, True], ids=["labeled split", "a
 CLASS_OF = np.repeat(np.arange(len(COUNTS)), COUNTS)  # image -> its class
 
 
-def same(one: Episodes, other: Episodes) -> bool:
-    return all(
-        np.array_equal(getattr(one, part), getattr(other, part))
-        for part in ("support", "unlabeled", "query", "classes")
-    )
-
-
 def test_sizes_are_nk_and_m_times_n_plus_h_and_nq():
     assert SHAPE.sizes == (N * K, M * (N + H), N * Q)
     assert SHAPE.images == N * K + M * (N + H) + N * Q
@@ -83,6 +76,12 @@ def test_support_unlabeled_and_query_are_disjoint(shared):
     drawn = draw(split(shared))
     for row in drawn.images:
         assert len(set(row.tolist())) == SHAPE.images
+
+
+@both
+def test_distractor_classes_are_disjoint_from_the_n(shared):
+    for row in draw(split(shared)).classes:
+        assert len(set(row.tolist())) == N + H
 
 
 def test_labeled_images_never_appear_as_unlabeled_and_the_reverse():
@@ -144,11 +143,6 @@ def test_within_a_group_all_classes_and_images_are_of_one_group(shared):
     assert {GROUPS[c] for c in drawn.classes.ravel()} == {"a", "b"}  # c and d have too few classes
 
 
-def test_one_group_of_all_classes_is_no_group():
-    """Where all classes are of one group, within it or across are the same episodes."""
-    assert same(draw(split(True)), draw(split(True), shape=replace(SHAPE, within_group=True)))
-
-
 def uniform(values: np.ndarray, among: int) -> None:
     assert stats.chisquare(np.bincount(values, minlength=among)).pvalue > P
 
@@ -158,20 +152,6 @@ def test_every_class_is_as_likely_in_every_place(shared):
     drawn = draw(split(shared), count=5000)
     for place in drawn.classes.T:
         uniform(place, len(COUNTS))
-
-
-@both
-def test_every_image_of_a_class_is_as_likely_in_every_part(shared):
-    images, drawn = split(shared), draw(split(shared), count=15_000)
-    for part, each in ((drawn.support, K), (drawn.query, Q), (drawn.unlabeled, M)):
-        for column in (0, each - 1, part.shape[1] - 1):
-            of_class = part[CLASS_OF[part[:, column]] == 4, column]
-            allowed = images.order[images.start[4] : images.start[4] + images.size[4]]
-            if not shared:
-                cut = images.labeled[4]
-                allowed = allowed[cut:] if part is drawn.unlabeled else allowed[:cut]
-            place = {int(image): i for i, image in enumerate(allowed)}
-            uniform(np.array([place[int(image)] for image in of_class]), len(allowed))
 
 
 def literal_distinct(u: list[float], among: int, taken: list[int]) -> list[int]:

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semishot.data.decoding import decode, opened
-from semishot.data.framing import Whole
 from semishot.data.thumbnails import SIDE, data_uri, pool_thumbnail, thumbnail
-from support.images import encoded
 
 
 def shown(data: bytes) -> np.ndarray:
@@ -26,20 +23,6 @@ def test_a_thumbnail_of_any_kind_of_image_is_a_small_jpeg(mode, size):
         assert (small.format, small.mode) == ("JPEG", "RGB")
         assert max(small.size) <= SIDE
         assert min(small.size) >= 1
-
-
-@pytest.mark.parametrize(("darkest", "brightest"), [(0, 65_535), (20_000, 24_000), (0, 300)])
-def test_a_16_bit_png_looks_the_same_to_people_the_encoder_and_a_pool(darkest, brightest):
-    """It was stretched from its darkest to its brightest pixel for people alone."""
-    ramp = np.linspace(darkest, brightest, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)
-    data = encoded(Image.fromarray(ramp))
-    with opened(data, "x") as image:
-        seen = Whole(SIDE, SIDE, 3)(image).astype(int)
-    with opened(data, "x") as image:
-        small = shown(thumbnail(image))
-    assert abs(seen - ramp[..., None] / 257).max() <= 0.5
-    assert abs(small - seen).max() <= 4  # a JPEG
-    assert (decode(data, "x", SIDE).transpose(1, 2, 0) == seen).all()
 
 
 def test_thumbnails_are_on_white_upright_and_keep_no_metadata():

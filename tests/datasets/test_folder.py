@@ -275,5 +275,5 @@ def test_sizes_are_bounded_and_belong_to_folders(tmp_path):
         with pytest.raises(InputError, match=f"--size must be from 16 to 512, not {size}"):
             datasets.prepare("folder", tmp_path, tmp_path / "root", size=size)
     for option in ({"size": 32}, {"own_name": "mine"}):
-        with pytest.raises(InputError, match="omniglot has a name and a size: --name and --size"):
+        with pytest.raises(InputError, match="--name and --size apply only to `folder`"):
             datasets.prepare("omniglot", tmp_path, tmp_path / "root", **option)

@@ -227,10 +227,8 @@ def test_no_source(tmp_path):
         prepare(tmp_path / "pool", tmp_path / "absent")
     with pytest.raises(InputError, match="no files of miniImageNet in .* it needs"):
         prepare(tmp_path / "pool", tmp_path)
-    with pytest.raises(InputError, match="--splits is 'train,dev'; choose from train,val,test"):
-        prepare(tmp_path / "pool", tmp_path, ("train", "dev"))
-    with pytest.raises(InputError, match="--splits is ''"):
-        prepare(tmp_path / "pool", tmp_path, ())
+    with pytest.raises(InputError, match="unknown split 'dev': choose from train, val, test"):
+        datasets.prepare("mini-imagenet", tmp_path, splits=["train", "dev"])
 
 
 def test_csv_without_images(tmp_path):

@@ -105,15 +105,6 @@ def test_a_folder_is_looked_at_by_its_own_name_if_it_has_one(tree):
     assert shown(listing, tree) == {("pile/a/4.webp", None), ("pile/5", None)}
 
 
-def test_folders_of_any_depth_are_one_line(tmp_path):
-    tmp_path.joinpath(*["d"] * 150).mkdir(parents=True)
-    touch(tmp_path.joinpath(*["d"] * 100, "x.jpg"))
-    listing = from_folders(None, [tmp_path])
-    assert len(listing.items) == 1
-    (reason,) = reasons(listing, tmp_path).values()
-    assert reason == "more than 100 folders deep"
-
-
 def test_a_folder_within_another_belongs_to_itself_alone(tree):
     """The pile among the classes, the classes in the pile, the output in either."""
     inner = tree / "labeled" / "pile"

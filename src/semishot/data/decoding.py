@@ -25,9 +25,8 @@ FORMATS = {
 }
 # fmt: on
 """The formats that are decoded, and their extensions. Pillow knows more, and runs Ghostscript for some."""
-HEIF = "HEIF"
 if find_spec("pillow_heif") is not None:  # the extra `heic`
-    FORMATS[HEIF] = {".heic", ".heif"}
+    FORMATS["HEIF"] = {".heic", ".heif"}
 EXTENSIONS = frozenset().union(*FORMATS.values())
 REMEDY = "replace or remove this file"
 MOST_BYTES, MOST_PIXELS, MOST_SIDE = 64 * 2**20, 64_000_000, 65_535
@@ -83,8 +82,13 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
         raise InputError(f"{name} is empty; {REMEDY}")
     with reading(name, REMEDY):
         try:
-            with Image.open(io.BytesIO(data), formats=_formats(data)) as image:
-                _check_size(image, name)
+            with Image.open(io.BytesIO(data), formats=_formats(data[4:8] == b"ftyp")) as image:
+                width, height = image.size
+                if width * height > MOST_PIXELS or max(image.size) > MOST_SIDE:
+                    most = f"{MOST_PIXELS:,} pixels, or {MOST_SIDE:,} on a side"
+                    raise InputError(
+                        f"{name} has {width:,} x {height:,} pixels, more than {most}; {REMEDY}"
+                    )
                 if image.format == "JPEG":  # 64 KiB at a time, threads wait for each other
                     image.decodermaxblock = len(data)
                 yield image
@@ -95,30 +99,14 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
             raise InputError(f"{name} has more than {MOST_PIXELS:,} pixels; {REMEDY}") from error
 
 
-def _check_size(image: Image.Image, name: str) -> None:
-    width, height = image.size
-    if width * height > MOST_PIXELS:
-        problem = f", more than {MOST_PIXELS:,} pixels"
-    elif max(width, height) > MOST_SIDE:
-        problem = f" pixels, a side of more than {MOST_SIDE:,}"
-    else:
-        return
-    raise InputError(f"{name} has {width:,} x {height:,}{problem}; {REMEDY}")
-
-
-def _formats(data: bytes) -> tuple[str, ...]:
-    """The decoder of HEIC is loaded for a file that may be one."""
-    if data[4:8] != b"ftyp" or HEIF not in FORMATS:
-        return tuple(name for name in FORMATS if name != HEIF)
-    _register_heif()
-    return tuple(FORMATS)
-
-
 @cache
-def _register_heif() -> None:
-    package = import_module("pillow_heif")
-    package.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
-    package.options.DECODE_THREADS = 1  # images are decoded beside each other
+def _formats(heif: bool) -> list[str]:
+    """HEIC is decoded by an extra package, which is loaded for a file that may be one."""
+    if heif and "HEIF" in FORMATS:
+        package = import_module("pillow_heif")
+        package.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
+        package.options.DECODE_THREADS = 1  # images are decoded beside each other
+    return [name for name in FORMATS if name != "HEIF" or heif]
 
 
 @contextmanager
@@ -186,11 +174,11 @@ def _eight_bits(image: Image.Image, mode: str, white: int, inverted: bool) -> Im
     if image.mode == "I" or image.mode.startswith("I;16"):
         values = np.asarray(image)
         least, most = int(values.min()), int(values.max())
+        del values  # before another image is made
         if least < 0 or most > white:
             raise ValueError(
                 f"pixels from {least:,} to {most:,}, not from 0 to {white:,}: save it with 8 or 16 bits"
             )
-        del values  # before another image is made
         table = _from_16_bits(white, inverted, image.info.get("transparency"))
     shown = Image.new(mode, image.size)
     lines = max(1, STRIP_PIXELS // image.width)

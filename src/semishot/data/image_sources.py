@@ -41,8 +41,6 @@ class WholeFile:
 class ZipMember:
     path: str
     member: str
-    checksum: int
-    """CRC-32: an interrupted build is not resumed with a different zip."""
 
     @property
     def name(self) -> str:

@@ -85,13 +85,13 @@ class DatasetVariant:
         return {flag: chosen for (flag, possible), chosen in pairs if chosen != possible[0]}
 
 
-AUTHORS = {
-    "omniglot": DatasetVariant("omniglot", ("cubic", "warped")),
-    "mini-imagenet": DatasetVariant("mini-imagenet", ("swapped",)),
-}
-"""That of the authors' code, which made the paper's numbers."""
 VARIANTS = {
     (dataset, variant.name): variant
     for dataset, flags in CHOICES.items()
     for variant in (DatasetVariant(dataset, chosen) for chosen in product(*flags.values()))
 }
+AUTHORS = {
+    "omniglot": VARIANTS["omniglot", "cubic-warped"],
+    "mini-imagenet": VARIANTS["mini-imagenet", "swapped"],
+}
+"""Those of the authors' code, which made the paper's numbers."""

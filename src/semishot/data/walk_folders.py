@@ -1,4 +1,4 @@
-"""Every file below a folder: sorted, no folder twice, no cycles, to a bounded depth."""
+"""Every file below a folder: sorted, no folder twice, no cycles."""
 
 import stat
 from collections import deque
@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semishot.system.files import real_path
-
-DEEPEST = 100
-"""The deepest nesting of folders below the given one."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,6 @@ def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> 
                 continue
             elif key in seen:
                 problem = f"links back to {seen[key]}"
-            elif len(path.parts) - len(root.parts) > DEEPEST:
-                problem = f"more than {DEEPEST} folders deep"
             else:
                 seen[key] = path
                 action = "listed"

@@ -46,11 +46,11 @@ def _checked(name: str, root: Path | None = None) -> str:
 
 def own_names(root: Path | None = None) -> list[str]:
     """The names that users gave to pools of their own images below the data root."""
-    place = data_root(root)
-    if not place.is_dir():
-        return []
-    found = [path.name for path in place.iterdir() if (path / "pool.json").is_file()]
-    return sorted(name for name in found if is_own_name(name))
+    return sorted(
+        path.parent.name
+        for path in data_root(root).glob("*/pool.json")
+        if is_own_name(path.parent.name)
+    )
 
 
 def is_own_name(name: str) -> bool:
@@ -76,34 +76,24 @@ def prepare(
     rotations: str | None = None,
     lists: str | None = None,
 ) -> ImagePool:
-    """Build the pool `name` from raw files.
+    """Build the pool `name`, one of `names()`, from raw files.
 
     Parameters
     ----------
-    name
-        One of `names()`.
-    source
-        The folder of the raw files.
+    source, download
+        The folder of the raw files; or download them, if the data set can be downloaded.
     root
         The data root; None: `$SEMISHOT_DATA`, else the platform's cache folder.
-    download
-        Download the raw files instead, if the data set can be downloaded.
-    splits
-        Only these splits, if the data set can be prepared in part.
-    partial
-        Accept a source that lacks classes, if the data set can be prepared in part.
-    size
-        The side of the images in pixels; only for `"folder"`.
-    own_name
-        What the pool is called, for `load` and `--dataset`; only for `"folder"`.
-    reduction
-        How drawings are made smaller: `"antialiased"`, or `"cubic"` as in the authors' code, `"linear"`,
-        `"area"` or `"nearest"`; only for `"omniglot"`.
-    rotations
-        `"exact"`, or `"warped"` as in the authors' code; only for `"omniglot"`.
+    splits, partial
+        Only these splits; accept a source that lacks classes. If the data set can be prepared in part.
+    size, own_name
+        Of `"folder"`: the side of the images in pixels; what the pool is called, for `load` and `--dataset`.
+    reduction, rotations
+        Of `"omniglot"`: how drawings are made smaller, `"antialiased"` or `"cubic"`, and how they are
+        turned, `"exact"` or `"warped"`. The second is that of the authors' code.
     lists
-        `"usual"`, or `"swapped"`: validation and test classes exchanged, as in the first version of the
-        authors' code; only for `"mini-imagenet"`.
+        Of `"mini-imagenet"`: `"usual"`, or `"swapped"`: validation and test classes exchanged, as in the
+        first version of the authors' code.
     """
     if _checked(name, root) not in names():
         raise InputError(
@@ -112,7 +102,7 @@ def prepare(
         )
     module = _module(name)
     if name != OWN and (size is not None or own_name is not None):
-        raise InputError(f"{name} has a name and a size: --name and --size belong to `{OWN}`")
+        raise InputError(f"--name and --size apply only to `{OWN}`")
     if own_name is not None and own_name != OWN and not is_own_name(own_name):
         raise InputError(
             f"--name {own_name} cannot be the name of a pool: choose letters, digits, - and _, and not "
@@ -122,19 +112,13 @@ def prepare(
         raise InputError("give either --source or --download, not both")
     if download and not hasattr(module, "download"):
         raise InputError(f"{name} cannot be downloaded; see `semishot data prepare --help`")
-    asked = {
-        "splits": None if splits is None else tuple(splits),
-        "partial": partial or None,
-        "size": size,
-        "reduction": reduction,
-        "rotations": rotations,
-        "lists": lists,
-    }
-    options = {option: value for option, value in asked.items() if value is not None}
+    variant = {"reduction": reduction, "rotations": rotations, "lists": lists}
+    given = {**variant, "splits": tuple(splits or ()) or None, "partial": partial, "size": size}
+    options = {option: value for option, value in given.items() if value not in (None, False)}
     _check_options(name, module, options)
     folder = data_root(root) / (own_name or name)
     _check_place(folder, source)
-    with _preparing(folder):
+    with Lock(folder.with_name(f".{folder.name}.lock")):
         if name == OWN:
             _check_source(folder, source)
         if download:
@@ -188,17 +172,12 @@ def _check_source(folder: Path, source: Path | None) -> None:
         )
 
 
-def _preparing(folder: Path) -> Lock:
-    """A lock: only one process at a time builds a pool."""
-    return Lock(folder.with_name(f".{folder.name}.lock"))
-
-
 def load(name: str, root: Path | None = None) -> ImagePool:
     """Open a prepared pool. `glyphs` is generated on first use."""
     folder = pool_folder(name, root)
     if name == EMBEDDED and not (folder / "pool.json").exists():
         _check_place(folder)
-        with _preparing(folder):
+        with Lock(folder.with_name(f".{folder.name}.lock")):
             if not (folder / "pool.json").exists():  # another process may have built it meanwhile
                 made: ImagePool = _module(name).prepare(folder, None)
                 return made
@@ -210,10 +189,9 @@ def framing(pool: ImagePool) -> Framing | None:
 
     None for a pool whose data set is not part of this package.
     """
-    kind = kind_of(pool)
-    if kind not in names():
+    module, (channels, height, width) = _module_of(pool), pool.images.shape[1:]
+    if module is None:
         return None
-    module, (channels, height, width) = _module(kind), pool.images.shape[1:]
     if not hasattr(module, "FRAMING"):
         raise InputError(
             f"{module.__file__} declares no FRAMING, such as Whole or Ink of semishot.data.framing"
@@ -222,15 +200,15 @@ def framing(pool: ImagePool) -> Framing | None:
     return declared
 
 
-def kind_of(pool: ImagePool) -> str:
-    """The data set of a pool: its name, or `folder` for a user's images under a name of their own."""
-    return OWN if pool.about.get(OWN_NAME) == OWN else pool.name
+def _module_of(pool: ImagePool) -> ModuleType | None:
+    """The file of a pool's data set: that of its name, or `folder` for images under a name of their own."""
+    kind = OWN if pool.about.get(OWN_NAME) == OWN else pool.name
+    return _module(kind) if kind in names() else None
 
 
 def is_partial(pool: ImagePool) -> bool:
     """Whether a pool lacks classes of its data set, so that no published number refers to it."""
-    kind = kind_of(pool)
-    lacks = getattr(_module(kind), "is_partial", None) if kind in names() else None
+    lacks = getattr(_module_of(pool), "is_partial", None)
     return bool(lacks and lacks(pool))
 
 
@@ -239,10 +217,10 @@ def verify(name: str, root: Path | None = None) -> list[str]:
     folder = pool_folder(name, root)
     pool = open_pool(folder)
     if changed := changed_classes(pool):
+        some = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
         raise InputError(
             f"{folder}: the pixels of {counted(len(changed), 'class', 'classes')} have changed since they "
-            "were prepared "
-            f"({', '.join(changed[:3])}{', ...' if len(changed) > 3 else ''}); prepare it again"
+            f"were prepared ({some}); prepare it again"
         )
     counts = "/".join(f"{sum(c.split == s for c in pool.classes):,}" for s in SPLITS)
     size = "x".join(map(str, pool.images.shape[1:]))
@@ -250,8 +228,7 @@ def verify(name: str, root: Path | None = None) -> list[str]:
         f"{folder}: {counts} train/val/test classes, {len(pool.images):,} images {size}",
         f"fingerprint {pool.fingerprint[:16]}, every class's pixels match",
     ]
-    kind = kind_of(pool)
-    describe = getattr(_module(kind), "describe", None) if kind in names() else None
+    describe = getattr(_module_of(pool), "describe", None)
     with reading(folder / "pool.json"):
         return [printable(line) for line in lines + (describe(pool) if describe else [])]
 

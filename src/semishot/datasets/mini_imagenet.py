@@ -67,18 +67,15 @@ def prepare(
         raise InputError(f"miniImageNet is not generated: pass --source FOLDER with {ACCEPTED}")
     if not source.is_dir():
         raise InputError(f"{source} is not a folder; --source is a folder with {ACCEPTED}")
-    if not splits or set(splits) - set(SPLITS):
-        raise InputError(f"--splits is {','.join(splits)!r}; choose from {','.join(SPLITS)}")
     taken = [split for split in SPLITS if split in splits]
     if lists == "swapped" and len(taken) < len(SPLITS):
         raise InputError("--lists swapped exchanges classes of all three lists; drop --splits")
-    held = [split for split in taken if (source / PICKLE.format(split)).is_file()]
-    if held == taken or (held and not any((source / f"{s}.csv").is_file() for s in taken)):
-        _check_present(taken, held, f"no {PICKLE} in {source}")
+    pickled = [split for split in taken if (source / PICKLE.format(split)).is_file()]
+    if pickled == taken or (pickled and not any((source / f"{s}.csv").is_file() for s in taken)):
+        _check_present(taken, pickled, f"no {PICKLE} in {source}")
         return _prepare_pickles(folder, source, taken, lists)
     named = _read_csvs(source, taken)
-    pictures = {**_in_zips(source, named), **_in_folder(source / "images", named)}
-    if pictures:
+    if pictures := _pictures(source, named):
         listed, form = _by_name(source, named, pictures), "the image files of the Ravi csv"
     else:
         listed, form = _by_rank(source, named), "ILSVRC-12 by rank, see mini_imagenet.py"
@@ -185,32 +182,20 @@ def _check_present(taken: Sequence[Split], held: Sequence[Split], problem: str) 
 # The files that the csv files name
 
 
-def _in_folder(images: Path, named: Named) -> dict[str, ImageSource]:
-    """File name -> source, for the names in the csv files that are found anywhere below images/."""
-    wanted = _names(named)
-    found: dict[str, ImageSource] = {}
-    for path in (entry.path for entry in walk(images) if not entry.problem):
-        if path.name in wanted:
-            found[path.name] = WholeFile(str(path))
-    return found
-
-
-def _in_zips(source: Path, named: Named) -> dict[str, ImageSource]:
-    """File name -> source, for the names in the csv files that end the path of a member of a zip."""
-    wanted = _names(named)
-    found: dict[str, ImageSource] = {}
+def _pictures(source: Path, named: Named) -> dict[str, ImageSource]:
+    """File name -> where it is, for the names in the csv files: in a zip, or anywhere below images/."""
+    wanted = {name for classes in named.values() for names in classes.values() for name in names}
+    pictures: dict[str, ImageSource] = {}
     for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
         with reading(path, REMEDY), open_zip(path) as opened:
-            members = opened.infolist()
+            members = opened.namelist()
         for member in members:
-            name = member.filename.rsplit("/", 1)[-1]
-            if name in wanted:
-                found[name] = ZipMember(str(path), member.filename, member.CRC)
-    return found
-
-
-def _names(named: Named) -> set[str]:
-    return {name for classes in named.values() for names in classes.values() for name in names}
+            if (name := member.rsplit("/", 1)[-1]) in wanted:
+                pictures[name] = ZipMember(str(path), member)
+    for path in (entry.path for entry in walk(source / "images") if not entry.problem):
+        if path.name in wanted:
+            pictures[path.name] = WholeFile(str(path))
+    return pictures
 
 
 def _by_name(source: Path, named: Named, pictures: Mapping[str, ImageSource]) -> Listed:

@@ -162,7 +162,7 @@ def list_drawings(source: Path) -> list[Drawing]:
             with reading(archive, REMEDY), open_zip(archive) as opened:
                 members = [(PurePosixPath(m.filename), m) for m in opened.infolist()]
             drawings += [
-                (path.parts[-3:], ZipMember(str(archive), member.filename, member.CRC))
+                (path.parts[-3:], ZipMember(str(archive), member.filename))
                 for path, member in members
                 if _is_drawing(path) and not member.is_dir()
             ]
