@@ -1,1 +1,1 @@
-"""Files moved, copied or linked to OUT/sorted/CLASS, and taken back, by a signed journal."""
+"""Files moved, copied or linked to OUT/sorted/CLASS, and taken back, by the journal OUT/undo.json."""

@@ -1,0 +1,161 @@
+"""Plan where each file of a pile goes: OUT/sorted/CLASS/NAME, under a name that is free."""
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from semishot.sorter.listing import STRANGER
+from semishot.sorter.moving.journal import SORTED, How, Sorting, SortStep, read_journal
+from semishot.sorter.moving.one_file import is_file
+from semishot.system.files import real_path, real_place
+from semishot.system.folder_names import folded, folder_names
+from semishot.system.progress import track
+
+LONGEST = 255
+"""The longest file name, in bytes."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file of the pile, and where it belongs."""
+
+    source: Path
+    """Where it was before anything was sorted."""
+    label: str
+    """A class, or `stranger`."""
+    digest: str
+
+
+def class_folders(labels: Iterable[str]) -> dict[str, str]:
+    """The folder of each class in OUT/sorted, and of strangers."""
+    classes = {label for label in labels if label != STRANGER}
+    return {STRANGER: STRANGER, **folder_names(classes, STRANGER)}
+
+
+def behind_link(path: Path, pile: Path | None) -> bool:
+    """Whether a folder between the pile and its file is a link."""
+    if pile is None or not path.is_relative_to(pile):
+        return False
+    between = len(path.parts) - len(pile.parts) - 1
+    return any(folder.is_symlink() for folder in list(path.parents)[:between])
+
+
+def plan(
+    out: Path, how: How, wanted: Sequence[Wanted], pile: Path | None = None
+) -> tuple[Sorting, list[str]]:
+    """A target for each file, not yet written as a journal; and notes on files that are left alone.
+
+    Files that were sorted before stay if they are not wanted, or lie in the right folder already; others
+    are moved on from there. pile: where the wanted files are, if it was renamed since.
+    """
+    before, led_to = _before(out, pile)
+    keys = [(real_place(each.source), each.digest) for each in wanted]
+    placed: dict[tuple[Path, str], SortStep] = {}
+    alone, stale, notes, by_hand = [], {}, [], set()
+    targets = set(before.targets().values()) if before else set()
+    named, steps = set(keys), before.steps if before else ()
+    for step in track(steps, "looking at sorted files", len(steps)):
+        assert before is not None
+        key, target = (step.source, step.digest), before.target(step)
+        led = led_to.get(step.source)
+        if led is not None and is_sorted("link", replace(step, source=led), target):
+            if key in named:
+                stale[target] = led
+            else:
+                alone.append(replace(step, source=led))
+        elif in_place(before, step, target):
+            if key in named:
+                placed[key] = step
+            else:
+                alone.append(step)
+        elif (now := moved_by_hand(before, step, targets)) is not None:
+            notes.append(f"{now}: you moved it there, left where it is")
+            alone.append(step)
+            by_hand.add(key)
+        elif key not in named:
+            notes.append(f"{target}: gone or changed since it was sorted, left alone")
+            alone.append(step)
+    names = class_folders(each.label for each in wanted)
+    taken = {(step.folder, folded(step.name)): 1 for step in alone}
+    planned = [replace(step, was=(step.folder, step.name)) for step in alone]
+    for key, each in zip(keys, wanted, strict=True):
+        folder, there = names[each.label], placed.get(key)
+        if key in by_hand:
+            continue
+        if there is not None and there.folder == folder:
+            planned.append(replace(there, was=None))
+            continue
+        name = _free_name(out / SORTED / folder, key[0].name, taken, stale)
+        was = None if there is None else (there.folder, there.name)
+        planned.append(SortStep(key[0], folder, name, each.digest, was))
+    root = _root(pile, [step.source for step in planned])
+    return Sorting(out, how, False, tuple(planned), root, tuple(stale.items())), notes
+
+
+def _root(pile: Path | None, sources: Sequence[Path]) -> Path:
+    """The pile, or the innermost folder that holds all files, which a table may name anywhere."""
+    if pile is not None and all(source.is_relative_to(real_path(pile)) for source in sources):
+        return real_path(pile)
+    return Path(os.path.commonpath([source.parent for source in sources]))
+
+
+def _before(out: Path, pile: Path | None) -> tuple[Sorting | None, dict[Path, Path]]:
+    """The sorting that is in OUT; if its pile was renamed, also where each file was before.
+
+    A moved file has left its pile, so only copies and links tell that a pile was renamed.
+    """
+    before = read_journal(out)
+    if before is None or before.how == "move" or pile is None:
+        return before, {}
+    renamed = read_journal(out, pile)
+    assert renamed is not None
+    if any(os.path.lexists(step.source) for step in before.steps) or not any(
+        step.source.is_file() for step in renamed.steps
+    ):
+        return before, {}
+    pairs = zip(renamed.steps, before.steps, strict=True)
+    return renamed, {new.source: old.source for new, old in pairs}
+
+
+def _free_name(
+    folder: Path, name: str, taken: dict[tuple[str, str], int], stale: Collection[Path]
+) -> str:
+    """The name, or name~2 and so on; `taken` counts how often a name was requested, `stale` will be gone."""
+    path, free = Path(name), name
+    while (folder.name, folded(free)) in taken or (
+        folder / free not in stale and os.path.lexists(folder / free)
+    ):
+        number = taken[folder.name, folded(name)] = taken.get((folder.name, folded(name)), 1) + 1
+        tail = f"~{number}{path.suffix}"
+        room = max(1, LONGEST - len(os.fsencode(tail)))
+        stem = os.fsencode(path.stem)
+        free = (path.stem if len(stem) <= room else stem[:room].decode(errors="ignore")) + tail
+    taken.setdefault((folder.name, folded(free)), 1)
+    return free
+
+
+def moved_by_hand(sorting: Sorting, step: SortStep, targets: Collection[Path]) -> Path | None:
+    """Where the user has put a sorted file: under its name in another folder of OUT/sorted."""
+    with suppress(OSError):
+        for folder in sorted((sorting.out / SORTED).iterdir()):
+            path = folder / step.name
+            if path not in targets and in_place(sorting, step, path):
+                return path
+    return None
+
+
+def is_sorted(how: How, step: SortStep, path: Path) -> bool:
+    """Whether this is the file, copy or link that a step has made."""
+    if how == "link":
+        return path.is_symlink() and path.readlink() == step.source
+    return is_file(path, step.digest)
+
+
+def in_place(sorting: Sorting, step: SortStep, path: Path) -> bool:
+    try:
+        linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
+        return not linked and is_sorted(sorting.how, step, path)
+    except OSError:
+        return os.path.lexists(path)  # it cannot be read: it stays in the journal
