@@ -7,32 +7,30 @@ begins. scikit-learn is not needed.
 import json
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.errors import InputError
-from semishot.sorter.correction_notes import note_on_absent, notes_on
-from semishot.sorter.corrections import SortedPile, read_corrections
+from semishot.errors import InputError, counted
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.encoder_options import DEFAULT
 from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, save_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
-from semishot.sorter.listing import Listing
-from semishot.sorter.moved_pile import followed
-from semishot.sorter.moving import move_files
-from semishot.sorter.moving.journal import (
-    JOURNAL,
-    Sorting,
-    check_undoable,
-    read_journal,
-    trusted,
-    undo_command,
+from semishot.sorter.labeled_images import (
+    check_read,
+    corrections_in,
+    label_rows,
+    list_images,
+    notes_on_corrections,
 )
-from semishot.sorter.moving.move_files import LOCK, begin
-from semishot.sorter.moving.sorted_files import find_sorted
+from semishot.sorter.labels import open_store
+from semishot.sorter.listing import Listing
+from semishot.sorter.moving.journal import JOURNAL, Sorting, read_journal, undo_command
+from semishot.sorter.moving.move_files import LOCK, begin, complete
+from semishot.sorter.moving.plan import Wanted, behind_link, plan
 from semishot.sorter.out_folder import (
     CLASSIFIER,
     EMBEDDINGS,
@@ -46,9 +44,7 @@ from semishot.sorter.out_folder import (
     check_saved_model,
     make_out,
 )
-from semishot.sorter.planned_pile import Planned, plan_pile
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
-from semishot.sorter.requested_images import check_read, requested_images
 from semishot.sorter.requests import ClassifyRequest
 from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
 from semishot.system.devices import check_device
@@ -58,7 +54,7 @@ from semishot.system.processes import note_left
 from semishot.system.progress import Seconds, doing
 
 if TYPE_CHECKING:
-    from semishot.sorter.fitted_pile import FittedPile
+    from semishot.sorter.learning import FittedPile
 
 
 @dataclass(frozen=True)
@@ -73,16 +69,14 @@ class Run:
 
 def classify(request: ClassifyRequest) -> Classified | Completed:
     """Learn from the labeled images and the pile; write predictions, a page and the model to `out`."""
-    out, pile = request.out, request.unlabeled
+    out = request.out
     _check(request)
     if request.with_features:
         note_left("run it again")
-    if request.apply is not None:
-        check_undoable(Sorting(out, request.apply, False, ()), pile)
-    before = read_journal(out, trusted(pile))
+    before = read_journal(out)
     if before is not None and not before.done:
         with Lock(out / LOCK):  # another process may have completed or undone it meanwhile
-            before = read_journal(out, trusted(pile))
+            before = read_journal(out)
             if before is not None and not before.done:
                 return _complete(before, request)
     _check_again(before, request)
@@ -90,7 +84,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
     fill_cache = _fill_cache(request)
     if before is None and not request.with_features:
         with seconds.part("listing"):  # what is wrong with it is said before anything is written
-            requested_images(request, None)
+            list_images(request)
     encoder = None
     if not request.with_features:
         encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
@@ -101,51 +95,71 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
 
 def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
     """Learn, write, and sort the files if asked; no other process works in OUT."""
-    out, pile = request.out, request.unlabeled
-    before = read_journal(out, trusted(pile))  # one that this one waited for may have sorted
+    out = request.out
+    before = read_journal(out)  # one that this one waited for may have sorted
     if before is not None and not before.done:
         return _complete(before, request)
     _check_again(before, request)
     check_out(out, request.cache)  # only now: another process may just have replaced its model
-    there = None
-    if before is not None:
-        there = followed(SortedPile(before, find_sorted(before)), pile, out)
+    planned: Sorting | None = None
+    left_alone: list[str] = []
     try:
-        fitted, notes = _learned(request, there, run)
-        planned = None if request.apply is None else plan_pile(request, fitted, there)
+        fitted, notes = _learned(request, run)
+        if request.apply is not None:
+            planned, left_alone = plan_pile(request, fitted)
         summary = _write(out, fitted, notes, planned, run.seconds)
         summary = _timed(out, summary, run.seconds, time.monotonic() - run.begun)
     finally:
         (out / SCRATCH).unlink(missing_ok=True)
     applied = None
     if planned is not None:
-        command = undo_command(out, pile)
+        command = undo_command(out)
         note_left(_half_sorted(command))
-        outcome = move_files.complete(begin(planned.sorting))
-        applied = Applied(outcome, planned.notes, command, before is not None)
+        applied = Applied(complete(begin(planned)), left_alone, command, before is not None)
     return Classified(out, fitted.predictions, summary, applied, before is not None)
 
 
-def _learned(
-    request: ClassifyRequest, there: SortedPile | None, run: Run
-) -> "tuple[FittedPile, list[str]]":
+def _learned(request: ClassifyRequest, run: Run) -> "tuple[FittedPile, list[str]]":
     """The pile, listed, embedded and learned from; and notes on its files."""
     with run.seconds.part("listing"):
-        listing = Listing() if request.with_features else requested_images(request, there)
+        listing = Listing() if request.with_features else list_images(request)
     with run.seconds.part("images"):
         rows = _rows(request, listing, run.encoder, run.fill_cache)
     write_skipped(request.out / SKIPPED, rows.skipped)
+    notes = list(listing.notes)
+    if not request.with_features:
+        with closing(open_store(request.out)) as store:
+            notes += label_rows(request, rows, store)
     check_read(request, rows)
-    read = set(rows.items)
-    rows.absent = [one for one in listing.items if one.correct and one not in read]
-    rows.absent += listing.absent
     with run.seconds.part("learning"), doing("loading torch"):
-        from semishot.sorter.fitted_pile import fit_pile, notes_on_files
-    notes = [*listing.notes, *notes_on(rows.items), *note_on_absent(rows.absent)]
+        from semishot.sorter.learning import fit_pile, notes_on_files
+    notes += notes_on_corrections(rows.items)
     notes += run.encoder.notes if run.encoder else ()
     notes += notes_on_files(listing, rows, request.encoder)
     with run.seconds.part("learning"), doing("learning from the labels and the pile"):
         return fit_pile(rows, run.encoder, request.reject), notes
+
+
+def plan_pile(request: ClassifyRequest, fitted: "FittedPile") -> tuple[Sorting, list[str]]:
+    """Where each file of the pile goes; and notes on those that stay. The target of a link is not moved."""
+    assert request.apply is not None
+    how, notes, behind_links = request.apply, [], 0
+    wanted: dict[Path, Wanted] = {}
+    for index, item in enumerate(fitted.rows.items):
+        source, path = item.source, item.path
+        if not item.of_pile or source is None or path is None or source in wanted:
+            continue
+        if how == "move" and item.home is None and path.is_symlink():
+            notes.append(f"{path}: a link, left where it is")
+        elif how == "move" and item.home is None and behind_link(path, request.unlabeled):
+            behind_links += 1
+        else:
+            digest = fitted.rows.digests[index].hex()
+            wanted[source] = Wanted(source, fitted.label_of(index), digest)
+    if behind_links:
+        notes.append(f"{counted(behind_links, 'image')} in linked folders, left where they are")
+    planned, left_alone = plan(request.out, how, list(wanted.values()), request.unlabeled)
+    return planned, [*notes, *left_alone]
 
 
 def _check(request: ClassifyRequest) -> None:
@@ -179,14 +193,14 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
 
 def _complete(before: Sorting, request: ClassifyRequest) -> Completed:
     """Complete an interrupted sorting, if requested."""
-    command = undo_command(before.out, request.unlabeled)
+    command = undo_command(before.out)
     if request.apply != before.how:
         raise InputError(
             f"an interrupted sorting is in {before.out}: run it with --apply {before.how} to complete it, "
             f"or `{command}`"
         )
     note_left(_half_sorted(command))
-    return Completed(before.out, Applied(move_files.complete(before), [], command))
+    return Completed(before.out, Applied(complete(before), [], command))
 
 
 def _half_sorted(command: str) -> str:
@@ -198,7 +212,7 @@ def _check_again(before: Sorting | None, request: ClassifyRequest) -> None:
     if before is not None and request.apply not in (None, before.how):
         raise InputError(
             f"{before.out} holds a pile sorted by --apply {before.how}: pass that to sort it again, or "
-            f"`{undo_command(before.out, request.unlabeled)}` first (if that cannot finish, delete "
+            f"`{undo_command(before.out)}` first (if that cannot finish, delete "
             f"{before.out / JOURNAL})"
         )
 
@@ -209,8 +223,8 @@ def _rows(
     """The features of all images, or those that were given."""
     scratch = request.out / SCRATCH
     if encoder is None:
-        said = read_corrections(request.out)
-        files = FeatureFiles(request.labeled, request.labels, request.unlabeled, said)
+        corrections = corrections_in(request.out / PREDICTIONS)
+        files = FeatureFiles(request.labeled, request.labels, request.unlabeled, corrections)
         return feature_rows(files, scratch)
     folder = request.cache or request.out / EMBEDDINGS
     cache = EmbeddingCache(folder, encoder.identity, encoder.features)
@@ -223,25 +237,23 @@ def _write(
     out: Path,
     fitted: "FittedPile",
     notes: Sequence[str],
-    planned: Planned | None,
+    planned: Sorting | None,
     seconds: Seconds,
 ) -> PileSummary:
     """The saved model, the predictions and the page."""
     from semishot.estimator.saved_model import write_model
-    from semishot.sorter.fitted_pile import summarize
+    from semishot.sorter.learning import summarize
     from semishot.sorter.page import write_pile_page
 
     check_saved_model(out / SAVED_MODEL)  # again: other files may have been added meanwhile
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(fitted.encoder, folder)
         write_model(folder / CLASSIFIER, fitted.classifier)
-    write_text(
-        out / PREDICTIONS, as_csv(fitted.predictions, [*fitted.labeled_items, *fitted.rows.absent])
-    )
+    write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))
     with seconds.part("learning"), doing("choosing what to label next"):
         asked = fitted.next_to_label()
         summary = summarize(fitted, notes, asked)
-    targets = {} if planned is None or planned.sorting.how != "move" else planned.sorting.targets()
+    targets = {} if planned is None or planned.how != "move" else planned.targets()
     with seconds.part("page"):
         write_pile_page(out / REPORT, fitted, asked, summary, targets)
     for part, taken in fitted.rows.seconds.items():

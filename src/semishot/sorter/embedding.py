@@ -45,8 +45,6 @@ class Rows:
     items: list[Item] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
-    absent: list[Item] = field(default_factory=list)
-    """Files that were corrected, and are not there or cannot be read: what was said of them is kept."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of reading, decoding and encoding, added up over threads."""
     thumbnail: Callable[[bytes], bytes | None] = lambda digest: None

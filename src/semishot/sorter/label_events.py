@@ -48,7 +48,7 @@ def _struct(kind: str, fields: dict[str, Any]) -> Any:
     return msgspec.defstruct(kind, typed, tag=kind, tag_field="kind", omit_defaults=True)
 
 
-AnyEvent = Union[tuple(_struct(kind, fields) for kind, fields in FIELDS.items())]  # noqa: UP007
+AnyEvent: Any = Union[tuple(_struct(kind, fields) for kind, fields in FIELDS.items())]  # noqa: UP007
 
 
 def checked(event: object) -> Event:

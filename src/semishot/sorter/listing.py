@@ -1,6 +1,11 @@
-"""Which of a user's files to read, and their labels: from folders, or a table of paths and labels."""
+r"""Which of a user's files to read, and their labels: from folders, or a table of paths and labels.
+
+In our tables, bytes of a file name that are not UTF-8 are escaped: 0xe9 is written as `\udce9`.
+"""
 
 import csv
+import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +13,6 @@ from pathlib import Path
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError, counted, printable
-from semishot.sorter.escaped_names import written_path
 from semishot.system.files import real_path, real_place
 from semishot.system.tables import read_rows
 
@@ -22,6 +26,7 @@ HEIC = {".heic", ".heif"}
 TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2", ".nef", ".arw", ".dng"}
 # fmt: on
 ARCHIVES = {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z", ".rar"}
+ESCAPE = re.compile(r"\\udc[89a-f][0-9a-f]")
 USED = {"path", "label", "runner_up", "decision", "correct"}
 """The columns of tables that are kept in memory."""
 
@@ -39,7 +44,7 @@ class Item:
     of_pile: bool = False
     """Whether `--apply` sorts it: it may have a label all the same, by a correction."""
     correct: str = ""
-    """What its user has corrected its label to."""
+    """What a table of predictions corrects its label to."""
     home: Path | None = None
     """Of a file that was moved by `--apply move`: where it came from."""
 
@@ -50,7 +55,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableRows:
     """A CSV: the names of its columns, and the number of each line with its cells that are used."""
 
     columns: tuple[str, ...]
@@ -70,8 +75,6 @@ class Listing:
     items: list[Item] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    absent: list[Item] = field(default_factory=list)
-    """Files that were corrected and are not where they were: what was said of them is kept."""
 
 
 def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Path] = ()) -> Listing:
@@ -204,7 +207,19 @@ def table_rows(table: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dic
     yield from held.rows
 
 
-def read_table(table: Path) -> Table:
+def unescaped(text: str) -> str:
+    """A name as it was before it was escaped."""
+    return ESCAPE.sub(lambda match: chr(int(match[0][2:], 16)), text)
+
+
+def written_path(cell: str, folder: Path = Path()) -> str:
+    """The path that a cell names, relative to a folder; a file that has the cell as its name comes first."""
+    if not ESCAPE.search(cell) or os.path.lexists(folder / cell):
+        return cell
+    return unescaped(cell)
+
+
+def read_table(table: Path) -> TableRows:
     """A CSV in UTF-8; its cells are separated by commas, semicolons or tabs."""
     try:
         rows = read_rows(table)
@@ -221,7 +236,7 @@ def read_table(table: Path) -> Table:
             found = {c: cells[place] if place < len(cells) else "" for place, c in used.items()}
             return {c: t if c == "path" else same.setdefault(t, t) for c, t in found.items()}
 
-        return Table(tuple(columns), [(line, kept(cells)) for line, cells in rows])
+        return TableRows(tuple(columns), [(line, kept(cells)) for line, cells in rows])
     except FileNotFoundError as error:
         raise InputError(f"no file {table}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -17,7 +17,7 @@ from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
 
 if TYPE_CHECKING:  # it imports torch
-    from semishot.sorter.fitted_pile import FittedPile
+    from semishot.sorter.learning import FittedPile
 
 FOLDER = Path(__file__).parent
 NARROW = "\u202f"

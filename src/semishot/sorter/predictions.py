@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semishot.sorter.escaped_names import escaped, unescaped
-from semishot.sorter.listing import Item, Skipped
+from semishot.sorter.listing import Item, Skipped, unescaped
 from semishot.system.files import write_whole
 from semishot.system.tables import csv_text
 
@@ -134,7 +133,7 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are escaped."""
-    write_whole(path, escaped(text))
+    write_whole(path, text.encode("utf-8", "backslashreplace"))
 
 
 def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

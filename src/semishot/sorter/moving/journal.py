@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from semishot.errors import InputError
+from semishot.sorter.requests import How
 from semishot.system.files import read_regular, real_path, write_whole
 from semishot.system.structs import from_json
 
-How = Literal["move", "copy", "link"]
 FORMAT = 2
 SORTED, JOURNAL = "sorted", "undo.json"
 MOST_BYTES = 2**29

@@ -17,7 +17,6 @@ from semishot.errors import InputError, counted
 from semishot.sorter.moving.journal import (
     JOURNAL,
     SORTED,
-    How,
     Sorting,
     SortStep,
     read_journal,
@@ -25,6 +24,7 @@ from semishot.sorter.moving.journal import (
 )
 from semishot.sorter.moving.one_file import copy_file, is_file, move_file, remove_part
 from semishot.sorter.moving.plan import in_place, is_sorted, moved_by_hand
+from semishot.sorter.requests import How
 from semishot.system.files import real_path, sweep
 from semishot.system.locks import Lock
 from semishot.system.progress import track

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.moving.journal import SORTED, How, Sorting, SortStep, read_journal
+from semishot.sorter.moving.journal import SORTED, Sorting, SortStep, read_journal
 from semishot.sorter.moving.one_file import is_file
+from semishot.sorter.requests import How
 from semishot.system.files import real_path, real_place
 from semishot.system.folder_names import folded, folder_names
 from semishot.system.progress import track
@@ -82,8 +83,8 @@ def plan(
     planned = [replace(step, was=(step.folder, step.name)) for step in alone]
     for key, each in zip(keys, wanted, strict=True):
         folder, there = names[each.label], placed.get(key)
-        if key in by_hand:
-            continue
+        if key in by_hand or (there is None and how == "move" and not os.path.lexists(key[0])):
+            continue  # the user has moved or changed it
         if there is not None and there.folder == folder:
             planned.append(replace(there, was=None))
             continue
