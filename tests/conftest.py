@@ -18,7 +18,6 @@ import pytest
 import torch
 
 from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, save_pool
-from semishot.system.signing import sign
 from support.browser import CHROMIUM, Browser
 
 TINY_CLASSES: dict[Split, int] = {"train": 30, "val": 8, "test": 12}
@@ -182,10 +181,3 @@ def browser(chromium: Any) -> Iterator[Browser]:
     opened = Browser(chromium)
     yield opened
     opened.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_key(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Journals are signed with a key of the tests, not of whoever runs them."""
-    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("key"))
-    assert sign("made now, before a test forbids what it takes")

@@ -72,9 +72,9 @@ def test_while_files_are_sorted_it_says_how_to_go_on_and_back(capsys, monkeypatc
             raise KeyboardInterrupt
         done.append(sort_one(sorting, step))
 
-    sort_one = move_files.sort_one
+    sort_one = move_files._sort_one
     with monkeypatch.context() as patched:
-        patched.setattr(move_files, "sort_one", third)
+        patched.setattr(move_files, "_sort_one", third)
         assert last_line(capsys, *DRAWN, "--apply", "move") == line
         assert last_line(capsys, *DRAWN, "--apply", "move") == line  # while it is completed
     assert len(list(Path("pile").rglob("*.png"))) == 21

@@ -19,7 +19,7 @@ from PIL import Image
 from semishot import PrototypeClassifier
 from semishot.commands.main import main
 from semishot.sorter.encoders.image_encoder import load_encoder
-from semishot.sorter.fitted_pile import look_drawn
+from semishot.sorter.learning import look_drawn
 from semishot.sorter.listing import Item
 from semishot.sorter.moving import move_files
 from semishot.sorter.moving.journal import read_journal
@@ -106,7 +106,7 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     assert model.reject == 0.05
     assert load_encoder(Path("out/model")).name == "omniglot"
     assert sorted(p.name for p in Path("out").iterdir()) == [
-        *("embeddings", "model", "pictures", "predictions.csv", "report.html"),
+        *("embeddings", "labels.sqlite", "model", "pictures", "predictions.csv", "report.html"),
         *("result.json", "skipped.csv"),
     ]
 
@@ -296,13 +296,13 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
         "import os, signal, sys\n"
         "from semishot.sorter.moving import move_files\n"
         "from semishot.commands.main import main\n"
-        "do, done = move_files.sort_one, []\n"
+        "do, done = move_files._sort_one, []\n"
         "def dying(*step):\n"
         "    do(*step)\n"
         "    done.append(step)\n"
         "    if len(done) == 10:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "move_files.sort_one = dying\n"
+        "move_files._sort_one = dying\n"
         "main(sys.argv[1:])\n"
     )
     killed = subprocess.run(

@@ -1,7 +1,5 @@
 """OUT: a user's files in it are neither replaced nor written through a link."""
 
-import os
-
 import pytest
 
 from semishot.commands.main import main
@@ -55,15 +53,6 @@ def test_a_link_in_the_output_leads_nowhere(tmp_path, name):
         check_out(tmp_path / "out")
     if name == "embeddings":  # as the message says
         check_out(tmp_path / "out", cache=tmp_path / "elsewhere")
-
-
-@pytest.mark.parametrize("kind", ["second name", "pipe"])
-def test_scratch_that_is_another_file_is_not_written(tmp_path, kind):
-    scratch = tmp_path / ".features.npy"
-    (tmp_path / "mine").write_text("mine")
-    os.link(tmp_path / "mine", scratch) if kind == "second name" else os.mkfifo(scratch)
-    with pytest.raises(InputError, match=r"\.features\.npy is a link or not a regular file"):
-        check_out(tmp_path)
 
 
 def test_what_was_ours_or_is_empty_is_replaced(capsys, tmp_path):

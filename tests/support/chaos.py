@@ -36,7 +36,7 @@ TIMES = (
     re.compile(rb'"(seconds|date)": [^,\n]+'),  # of records
     re.compile(rb'"seconds_by_part": \{[^}]*\}'),
     re.compile(rb"<dt>(wall time|training of a fleet)</dt><dd>[^<]*"),  # in the report
-    re.compile(rb'"seal": "[^"]+"'),  # of a journal, which names the folders of its round
+    re.compile(rb'"pile": "[^"]+"'),  # of a journal, which names the folder of its round
     re.compile(rb"the newest of [\d-]+|<dt>date</dt><dd>[^<]*"),
 )
 """All that may differ between two undisturbed runs: how long they took, and when."""

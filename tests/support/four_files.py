@@ -4,21 +4,20 @@ import hashlib
 import os
 
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.moving import plan_files
+from semishot.sorter.moving import plan as plans
 from semishot.sorter.moving.journal import read_journal
 from semishot.sorter.moving.move_files import begin, undo
-from semishot.sorter.moving.plan_files import Wanted
-from semishot.sorter.moving.sorted_files import find_sorted
+from semishot.sorter.moving.plan import Wanted
 
 
-def plan(out, how, wanted, before=()):
+def plan(out, how, wanted):
     """(path, label, digest) of each file -> the sorting, written as a journal."""
-    return begin(plan_files.plan(out, how, [Wanted(*one) for one in wanted], before))
+    return begin(plans.plan(out, how, [Wanted(*each) for each in wanted])[0])
 
 
 def undone(out):
-    found = undo(out)
-    return found.count, found.problems
+    result = undo(out)
+    return result.count, result.problems
 
 
 def digest(path):
@@ -63,7 +62,7 @@ def resort(root, how, labels):
     """Plan and complete another sorting; `labels` are those of the four files."""
     before = read_journal(root / "out")
     wanted = [(s.source, label, s.digest) for s, label in zip(before.steps, labels, strict=True)]
-    return plan(root / "out", how, wanted, find_sorted(before))
+    return plan(root / "out", how, wanted)
 
 
 CHANGED = ("cat", "dog", STRANGER, STRANGER)

@@ -12,23 +12,14 @@ import numpy as np
 from semishot.errors import InputError
 from semishot.label.pile import GIVEN
 from semishot.label.session import LabelingSession
-from semishot.sorter.corrections import SortedPile
-from semishot.sorter.escaped_names import escaped
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.moved_pile import followed
-from semishot.sorter.moving import move_files, plan_files
-from semishot.sorter.moving.journal import (
-    SORTED,
-    check_undoable,
-    read_journal,
-    trusted,
-    undo_command,
-)
+from semishot.sorter.moving import move_files
+from semishot.sorter.moving import plan as plans
+from semishot.sorter.moving.journal import SORTED, read_journal, undo_command
 from semishot.sorter.moving.move_files import LOCK, Undone
-from semishot.sorter.moving.plan_files import Wanted, behind_link, class_folders
-from semishot.sorter.moving.sorted_files import find_sorted
-from semishot.sorter.predictions import csv_table
+from semishot.sorter.moving.plan import Wanted, behind_link, class_folders
+from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
 from semishot.system.files import real_path, whole_folder, write_whole
 from semishot.system.locks import Lock
@@ -101,7 +92,7 @@ TABLES: dict[str, Callable[[LabelingSession, Which], str]] = {
 def write_table(session: LabelingSession, name: str, which: Which) -> bytes:
     """Write a table to OUT; its text."""
     session.caught_up()
-    text = escaped(TABLES[name](session, which))
+    text = csv_bytes(TABLES[name](session, which))
     write_whole(session.reader.request.folder / name, text)
     return text
 
@@ -149,7 +140,7 @@ def plan(session: LabelingSession, how: How, which: Which) -> SortingPlan:
 def shown_plan(session: LabelingSession, how: How, which: Which) -> dict[str, Any]:
     """The plan for the page, with the sorting that is in OUT, if there is one."""
     planned, request = plan(session, how, which), session.reader.request
-    sorting = read_journal(request.folder, trusted(request.pile))
+    sorting = read_journal(request.folder)
     return {
         "folders": planned.folders,
         "left": planned.left,
@@ -162,7 +153,7 @@ def shown_plan(session: LabelingSession, how: How, which: Which) -> dict[str, An
         "sorting": None
         if sorting is None
         else {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done},
-        "command": undo_command(request.folder, request.pile),
+        "command": undo_command(request.folder),
         "version": planned.version,
     }
 
@@ -176,7 +167,7 @@ def apply(
     """
     out, pile = session.reader.request.folder, session.reader.request.pile
     with Lock(out / LOCK):
-        before = read_journal(out, trusted(pile))
+        before = read_journal(out)
         if before is not None and before.how != how:
             if before.done:
                 raise InputError(
@@ -189,23 +180,19 @@ def apply(
             outcome = move_files.complete(before)
             session.reader.look_again.set()
             return outcome.count, outcome.problems
-        files = []
-        if before is not None:
-            files = followed(SortedPile(before, find_sorted(before)), pile, out).files
         planned = plan(session, how, which)
         if shown is not None and planned.version != shown:
             raise ConflictError("there are new answers or files since then; this is the plan now")
-        sorting = plan_files.plan(out, how, planned.wanted, files)
-        check_undoable(sorting, pile)
+        sorting, left_alone = plans.plan(out, how, planned.wanted, pile)
         outcome = move_files.complete(move_files.begin(sorting))
     session.reader.look_again.set()
-    return outcome.count, outcome.problems
+    return outcome.count, [*left_alone, *outcome.problems]
 
 
 def undo_sorting(session: LabelingSession) -> Undone:
     """Undo it, as `semishot undo OUT` does."""
     request = session.reader.request
-    result = move_files.undo(request.folder, trusted(request.pile))
+    result = move_files.undo(request.folder)
     session.reader.look_again.set()
     return result
 

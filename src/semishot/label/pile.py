@@ -19,7 +19,7 @@ from semishot.label import LabelRequest
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.labels import FileStatus, LabelStore, SeenFile, status_of
 from semishot.sorter.listing import Item, Listing, from_folders, to_unpack
-from semishot.sorter.moving.journal import read_journal, trusted
+from semishot.sorter.moving.journal import read_journal
 from semishot.system.files import real_path
 from semishot.system.progress import Meter, Seconds
 
@@ -59,7 +59,7 @@ def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
 def _moved_files(request: LabelRequest) -> dict[str, Path]:
     """Files of the pile that a sorting has moved -> where they are, in OUT."""
     pile, moved = request.pile, {}
-    sorting = read_journal(request.folder, trusted(pile))
+    sorting = read_journal(request.folder)
     if sorting is not None and sorting.how == "move":
         root = real_path(pile)
         for step in sorting.steps:

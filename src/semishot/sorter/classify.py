@@ -20,6 +20,7 @@ from semishot.sorter.encoders.encoder_options import DEFAULT
 from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, save_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.labeled_images import (
+    absent_corrections,
     check_read,
     corrections_in,
     label_rows,
@@ -27,7 +28,7 @@ from semishot.sorter.labeled_images import (
     notes_on_corrections,
 )
 from semishot.sorter.labels import open_store
-from semishot.sorter.listing import Listing
+from semishot.sorter.listing import Item, Listing
 from semishot.sorter.moving.journal import JOURNAL, Sorting, read_journal, undo_command
 from semishot.sorter.moving.move_files import LOCK, begin, complete
 from semishot.sorter.moving.plan import Wanted, behind_link, plan
@@ -104,10 +105,11 @@ def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
     planned: Sorting | None = None
     left_alone: list[str] = []
     try:
-        fitted, notes = _learned(request, run)
+        fitted, notes, absent = _learned(request, run)
         if request.apply is not None:
             planned, left_alone = plan_pile(request, fitted)
         summary = _write(out, fitted, notes, planned, run.seconds)
+        write_text(out / PREDICTIONS, as_csv(fitted.predictions, [*fitted.labeled_items, *absent]))
         summary = _timed(out, summary, run.seconds, time.monotonic() - run.begun)
     finally:
         (out / SCRATCH).unlink(missing_ok=True)
@@ -119,25 +121,25 @@ def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
     return Classified(out, fitted.predictions, summary, applied, before is not None)
 
 
-def _learned(request: ClassifyRequest, run: Run) -> "tuple[FittedPile, list[str]]":
-    """The pile, listed, embedded and learned from; and notes on its files."""
+def _learned(request: ClassifyRequest, run: Run) -> "tuple[FittedPile, list[str], list[Item]]":
+    """The pile, listed, embedded and learned from; notes on its files; and corrections of absent files."""
     with run.seconds.part("listing"):
         listing = Listing() if request.with_features else list_images(request)
     with run.seconds.part("images"):
         rows = _rows(request, listing, run.encoder, run.fill_cache)
     write_skipped(request.out / SKIPPED, rows.skipped)
-    notes = list(listing.notes)
+    absent, notes = absent_corrections(listing, rows), list(listing.notes)
     if not request.with_features:
         with closing(open_store(request.out)) as store:
             notes += label_rows(request, rows, store)
     check_read(request, rows)
     with run.seconds.part("learning"), doing("loading torch"):
         from semishot.sorter.learning import fit_pile, notes_on_files
-    notes += notes_on_corrections(rows.items)
+    notes += notes_on_corrections(rows.items, absent)
     notes += run.encoder.notes if run.encoder else ()
     notes += notes_on_files(listing, rows, request.encoder)
     with run.seconds.part("learning"), doing("learning from the labels and the pile"):
-        return fit_pile(rows, run.encoder, request.reject), notes
+        return fit_pile(rows, run.encoder, request.reject), notes, absent
 
 
 def plan_pile(request: ClassifyRequest, fitted: "FittedPile") -> tuple[Sorting, list[str]]:
@@ -249,7 +251,6 @@ def _write(
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(fitted.encoder, folder)
         write_model(folder / CLASSIFIER, fitted.classifier)
-    write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))
     with seconds.part("learning"), doing("choosing what to label next"):
         asked = fitted.next_to_label()
         summary = summarize(fitted, notes, asked)

@@ -1,7 +1,6 @@
 """The images that `classify` works on, and the label of each: from --labeled, and from OUT/labels.sqlite."""
 
 import os
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -280,9 +279,8 @@ def label_rows(request: ClassifyRequest, rows: Rows, store: LabelStore) -> list[
         label = store.label_of(digest)
         if label is not None:
             label = spelled.get(label.casefold(), label)
-        if item.label in names and label is not None and label != STRANGER:
-            if stored_name(str(item.label)).casefold() == stored_name(label).casefold():
-                label = item.label  # the store may have a shorter name, or another case
+        if item.label in names and label == spelled[stored_name(str(item.label)).casefold()]:
+            label = item.label  # two classes may differ in case only
         if item.of_pile and digest in given:
             label = None
         elif not item.of_pile and (digest in torn or item.label in refused):
@@ -324,17 +322,29 @@ def order_rows(rows: Rows) -> None:
     rows.digests[:] = [rows.digests[index] for index in order]
 
 
-def notes_on_corrections(items: Sequence[Item]) -> list[str]:
+def absent_corrections(listing: Listing, rows: Rows) -> list[Item]:
+    """Corrections of files that could not be read: they stay in predictions.csv."""
+    read = {item.shown for item in rows.items}
+    absent = [item for item in listing.items if item.correct and item.shown not in read]
+    return [replace(item, label=item.correct) for item in absent]
+
+
+def notes_on_corrections(items: Sequence[Item], absent: Sequence[Item]) -> list[str]:
     """How many images of the pile have a label, and which classes only they name."""
-    corrected = [item for item in items if item.of_pile and item.label]
-    if not corrected:
-        return []
+    notes = []
+    corrected = {str(item.label) for item in items if item.of_pile and item.label}
+    if count := sum(item.of_pile and item.label is not None for item in items):
+        notes.append(f"{counted(count, 'correction is', 'corrections are')} used")
     named = {item.label for item in items if not item.of_pile}
-    notes = [f"{counted(len(corrected), 'correction is', 'corrections are')} used"]
-    counts = Counter(str(item.label) for item in corrected)
-    if new := sorted(name for name in counts if name not in {*named, STRANGER}):
+    if new := sorted(corrected - {*named, STRANGER}):
         shown = ", ".join(printable(name) for name in new[:10])
         notes.append(f"classes that only corrections name: {shown}")
+    if absent:
+        corrections = counted(len(absent), "correction is of a file", "corrections are of files")
+        notes.append(
+            f"{corrections} not there or not readable, such as {printable(absent[0].shown)}: kept in "
+            f"{PREDICTIONS}"
+        )
     return notes
 
 

@@ -255,10 +255,9 @@ class LabelStore:
         What it did not say the last time becomes an answer. What it no longer says is taken back, if the
         answer is still that one. So what was changed or cleared on the page since stays as it is.
         """
-        numbers = self.numbers(list(labels))
-        now = set(zip(numbers, labels.values(), strict=True))
+        now, refused = self._named(labels)
         before = {(int(n), str(s)) for n, s in self.rows("SELECT image, label FROM imported")}
-        refused = self._say(now - before, before - now)
+        refused |= self._say(now - before, before - now)
         now = {pair for pair in now if pair[1] not in refused}
         with self.transaction() as connection:
             delete = "DELETE FROM imported WHERE image = ? AND label = ?"
@@ -268,11 +267,21 @@ class LabelStore:
 
     def correct(self, labels: Mapping[bytes, str]) -> dict[str, str]:
         """Answer as if clicked; returns labels that cannot be classes, and why."""
-        numbers = self.numbers(list(labels))
-        return self._say(set(zip(numbers, labels.values(), strict=True)), set())
+        said, refused = self._named(labels)
+        return refused | self._say(said, set())
+
+    def _named(self, labels: Mapping[bytes, str]) -> tuple[set[tuple[int, str]], dict[str, str]]:
+        """Images and the names of their classes; and labels that cannot be names, and why."""
+        said, refused = set(), {}
+        for number, label in zip(self.numbers(list(labels)), labels.values(), strict=True):
+            try:
+                said.add((number, label if label == STRANGER else stored_name(label)))
+            except InputError as error:  # one bad label does not stop the others
+                refused[label] = str(error)
+        return said, refused
 
     def _say(self, said: set[tuple[int, str]], no_more: set[tuple[int, str]]) -> dict[str, str]:
-        """Answers by label, in classes that are made if needed; labels that are refused, and why."""
+        """Answers by class, which is made if needed; classes that are refused, and why."""
         refused: dict[str, str] = {}
         answers: dict[int, list[int]] = {}
         with self.lock:
@@ -286,12 +295,9 @@ class LabelStore:
             for image, label in sorted(said, key=lambda pair: (pair[1], pair[0])):
                 try:
                     if (number := self._number_of(label)) is None:
-                        name = stored_name(label)
-                        self.add({"kind": "new", "name": name, "images": []})
+                        self.add({"kind": "new", "name": label, "images": []})
                         number = self._number_of(label)
-                except LostDatabaseError:
-                    raise
-                except InputError as error:  # one bad label does not stop the others
+                except ConflictError as error:  # there are too many classes
                     refused[label] = str(error)
                     continue
                 assert number is not None
@@ -304,7 +310,7 @@ class LabelStore:
     def _number_of(self, label: str) -> int | None:
         if label == STRANGER:
             return NONE
-        name = stored_name(label).casefold()
+        name = label.casefold()
         same = (number for number, own in self.state.classes.items() if own.casefold() == name)
         return next(same, None)
 

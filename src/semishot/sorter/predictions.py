@@ -131,9 +131,14 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
     write_text(path, csv_table(("path", "reason"), [(s.shown, s.reason) for s in skipped]))
 
 
+def csv_bytes(text: str) -> bytes:
+    """UTF-8; bytes of a file name that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are escaped."""
-    write_whole(path, text.encode("utf-8", "backslashreplace"))
+    write_whole(path, csv_bytes(text))
 
 
 def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -3,21 +3,18 @@
 import errno
 import json
 import os
-from dataclasses import replace
 
 import pytest
 
 from semishot.errors import InputError
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving import journal as journal_file
-from semishot.sorter.moving import move_files, move_one, plan_files, sorted_files
-from semishot.sorter.moving.journal import Sorting, read_journal
-from semishot.sorter.moving.move_files import Undone, begin, complete, undo
-from semishot.sorter.moving.plan_files import Wanted
-from semishot.sorter.moving.sorted_files import find_sorted
-from semishot.system import files, transfer
-from semishot.system.folder_names import folded as fold
-from semishot.system.folder_names import folder_names, safe_name
+from semishot.sorter.moving import move_files, one_file
+from semishot.sorter.moving import plan as plans
+from semishot.sorter.moving.journal import read_journal
+from semishot.sorter.moving.move_files import Undone, complete, undo
+from semishot.system import files
+from semishot.system.folder_names import folded, folder_names, safe_name
 from support.four_files import (
     CHANGED,
     CHANGED_TARGETS,
@@ -32,10 +29,8 @@ from support.four_files import (
 )
 from support.killing import attempt
 
-WATCHED = {
-    *(move_files.__file__, move_one.__file__, transfer.__file__, journal_file.__file__),
-    *(files.__file__, sorted_files.__file__),
-}
+MODULES = (move_files, one_file, plans, journal_file, files)
+WATCHED = {module.__file__ for module in MODULES}
 
 
 @pytest.fixture(params=["move", "copy", "link"])
@@ -65,7 +60,7 @@ def test_files_are_sorted_and_put_back(how, tmp_path):
 def plain(monkeypatch):
     """No progress and no fsync, which is for a power cut: they take most of the time."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
-    for module in (move_files, sorted_files):
+    for module in (move_files, plans):
         monkeypatch.setattr(module, "track", lambda items, label, total: items)
 
 
@@ -109,16 +104,6 @@ def test_killed_at_any_instant_it_is_completed_or_undone(how, hard_links, tmp_pa
                 assert undo(root / "out").problems == []
             left = {k: v for k, v in state(root).items() if not k.endswith(".tmp")}
             assert left == before, (moment, ending)
-
-
-def test_a_copy_killed_between_its_two_names_leaves_one(tmp_path):
-    journal = plan(tmp_path / "out", "copy", make_pile(tmp_path))
-    complete(journal)
-    whole = set(state(tmp_path))
-    whole_one = tmp_path / "out/sorted/cat/x.jpg"
-    os.link(whole_one, move_one._part(whole_one, journal.steps[0].digest))
-    assert complete(journal).problems == []
-    assert set(state(tmp_path)) == whole
 
 
 @pytest.mark.thorough
@@ -201,67 +186,8 @@ def test_new_files_are_added_and_files_that_are_not_wanted_stay(how, tmp_path):
     wanted = make_pile(tmp_path)
     before = state(tmp_path)
     complete(plan(tmp_path / "out", how, wanted[:3]))
-    now = find_sorted(read_journal(tmp_path / "out"))
-    complete(plan(tmp_path / "out", how, [wanted[3], (wanted[0][0], "dog", wanted[0][2])], now))
+    complete(plan(tmp_path / "out", how, [wanted[3], (wanted[0][0], "dog", wanted[0][2])]))
     assert sorted_names(tmp_path) == {"dog/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
-
-
-def test_files_moved_by_hand_are_found_by_their_content_and_put_back(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    complete(plan(tmp_path / "out", how, wanted))
-    sorted_ = tmp_path / "out/sorted"
-    (sorted_ / "cat/x.jpg").rename(sorted_ / "dog/other name.jpg")
-    (sorted_ / "new").mkdir()
-    (sorted_ / "cat/x~2.jpg").rename(sorted_ / "cat/x.jpg")  # renamed, not moved
-    (sorted_ / "dog/c.jpg").rename(sorted_ / "new/c.jpg")
-    found = find_sorted(read_journal(tmp_path / "out"))
-    assert [one.path.relative_to(sorted_).as_posix() for one in found] == [
-        *("dog/other name.jpg", "cat/x.jpg", "new/c.jpg", "stranger/d.jpg")
-    ]
-    assert [one.moved_by_hand for one in found] == [True, False, True, False]
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
-    assert not sorted_.exists()
-
-
-def test_two_files_that_have_changed_places_are_told_apart(tmp_path):
-    complete(plan(tmp_path / "out", "move", make_pile(tmp_path)))
-    one, other = (tmp_path / "out/sorted" / name for name in ("cat/x.jpg", "dog/c.jpg"))
-    one.rename(tmp_path / "aside")
-    other.rename(one)
-    (tmp_path / "aside").rename(other)
-    found = find_sorted(read_journal(tmp_path / "out"))
-    assert [found[0].path, found[2].path] == [other, one]
-
-
-def test_undo_does_the_others_and_keeps_what_is_gone_in_the_journal(tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-    (tmp_path / "out/sorted/dog/c.jpg").rename(tmp_path / "elsewhere.jpg")
-    count, (problem,) = undone(tmp_path / "out")
-    assert count == 3
-    assert "it is gone, and" in problem
-    assert [path.exists() for path, _, _ in wanted] == [True, True, False, True]
-    assert [step.source for step in read_journal(tmp_path / "out").steps] == [wanted[2][0]]
-    (tmp_path / "out/sorted/dog").mkdir(parents=True)
-    (tmp_path / "elsewhere.jpg").rename(tmp_path / "out/sorted/dog/back.jpg")
-    assert undone(tmp_path / "out") == (1, [])
-    assert wanted[2][0].exists()
-
-
-def test_a_journal_of_version_0_1_is_sorted_again(tmp_path):
-    """Its strangers are in a folder of another name."""
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    planned = plan_files.plan(tmp_path / "out", "move", [Wanted(*one) for one in wanted])
-    steps = [replace(s, folder=s.folder.replace(STRANGER, "_irrelevant")) for s in planned.steps]
-    complete(begin(Sorting(tmp_path / "out", "move", False, tuple(steps))))
-    assert (tmp_path / "out/sorted/_irrelevant/d.jpg").exists()
-    complete(resort(tmp_path, "move", [label for _, label, _ in wanted]))
-    assert sorted_names(tmp_path) == TARGETS
     assert undone(tmp_path / "out") == (4, [])
     assert state(tmp_path) == before
 
@@ -334,7 +260,7 @@ def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch, er
             raise OSError(error, os.strerror(error))
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer.shutil, "copystat", refuse)
+        patch.setattr(one_file.shutil, "copystat", refuse)
         with pytest.raises(OSError, match=os.strerror(error)) as caught:
             complete(ready)
     assert caught.value.filename == str(tmp_path / "out/sorted/dog/c.jpg")
@@ -365,7 +291,7 @@ def test_an_undo_onto_a_full_disk_ends_and_goes_on_later(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer.shutil, "copystat", refuse)
+        patch.setattr(one_file.shutil, "copystat", refuse)
         with pytest.raises(OSError, match=r"No space left on device \(0 of 4 files undone\)"):
             undo(tmp_path / "out")
     assert undone(tmp_path / "out") == (4, [])
@@ -389,37 +315,6 @@ def test_the_longest_names_are_sorted_and_put_back(how, tmp_path):
     assert state(tmp_path) == before
 
 
-@pytest.mark.usefixtures("no_hard_links")
-def test_a_file_of_the_users_that_ends_in_part_stays(tmp_path):
-    wanted = make_pile(tmp_path)
-    for name in ("pile/.c.jpg.part", "out/sorted/dog/.c.jpg.part"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("mine")
-    before = state(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
-
-
-def test_an_undo_killed_between_the_two_names_of_a_file_leaves_one(tmp_path):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-    path, _, there = wanted[2]
-    os.link(tmp_path / "out/sorted/dog/c.jpg", path)
-    os.link(path, move_one._part(path, there))
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_a_journal_that_is_no_regular_file_is_not_read(tmp_path, kind):
-    path = tmp_path / "undo.json"
-    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="undo.json is not a regular file"):
-        undo(tmp_path)
-
-
 def test_the_last_copy_of_an_image_is_kept(tmp_path):
     wanted = make_pile(tmp_path)
     complete(plan(tmp_path / "out", "copy", wanted))
@@ -428,57 +323,6 @@ def test_the_last_copy_of_an_image_is_kept(tmp_path):
     assert count == 3
     assert "it is kept" in problem
     assert sorted_names(tmp_path) == {"dog/c.jpg"}
-
-
-@pytest.mark.parametrize(
-    ("name", "safe"),
-    [
-        ("cat", "cat"),
-        ("über Katze (2)", "über Katze (2)"),
-        ("../../etc", "%2E.%2F..%2Fetc"),
-        ("/etc/passwd", "%2Fetc%2Fpasswd"),
-        ("a\\b:c", "a%5Cb%3Ac"),
-        ("a\nb", "a%0Ab"),
-        ("..", "%2E%2E"),
-        (".", "%2E"),
-        ("", "%"),
-        ("con", "con%"),
-        ("LPT1.txt", "LPT1.txt%"),
-        ("-rf", "%2Drf"),
-        ("dot.", "dot%2E"),
-        ("100%", "100%25"),
-        ("\udcff", "%ED%B3%BF"),
-    ],
-)
-def test_a_class_name_is_one_safe_folder(name, safe):
-    assert safe_name(name) == safe
-
-
-def test_folders_differ_where_classes_do():
-    names = [
-        "Cat",
-        "cat",
-        "strangers",
-        "Stranger",
-        "x" * 500,
-        "x" * 501,
-        "é",
-        "e\u0301",
-        "a/b",
-        "a%2Fb",
-    ]
-    found = folder_names(names, STRANGER)
-    folded = {fold(name) for name in found.values()} | {STRANGER}
-    assert len(folded) == len(names) + 1
-    assert max(len(name.encode()) for name in found.values()) < 130
-
-
-def test_many_files_of_one_name_are_planned_in_a_moment(tmp_path):
-    (tmp_path / "out").mkdir()
-    wanted = [(tmp_path / str(n) / "img.jpg", "cat", "") for n in range(5000)]
-    names = {step.name for step in plan(tmp_path / "out", "copy", wanted).steps}
-    assert len(names) == 5000
-    assert {"img.jpg", "img~2.jpg", "img~5000.jpg"} <= names
 
 
 def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
@@ -492,26 +336,74 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
     assert any("link to elsewhere" in line for line in undo(tmp_path / "out").problems)
 
 
-def step(source="/a", folder="b", name="c", digest="0" * 64) -> dict[str, object]:
-    return {"steps": [[source, folder, name, digest]]}
+def test_nothing_to_undo_is_said(tmp_path):
+    with pytest.raises(InputError, match="nothing to undo"):
+        undo(tmp_path)
+
+
+def test_files_that_the_user_moved_are_left_where_they_are_and_named(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    complete(plan(tmp_path / "out", how, wanted))
+    sorted_ = tmp_path / "out/sorted"
+    (sorted_ / "mine").mkdir()
+    (sorted_ / "dog/c.jpg").rename(sorted_ / "mine/c.jpg")
+    moved = [plans.Wanted(*each) for each in wanted if how != "move"]
+    sorting, notes = plans.plan(tmp_path / "out", how, moved)
+    assert notes == [f"{sorted_}/mine/c.jpg: you moved it there, left where it is"]
+    complete(move_files.begin(sorting))
+    assert sorted_names(tmp_path) == (TARGETS - {"dog/c.jpg"}) | {"mine/c.jpg"}
+    count, (problem,) = undone(tmp_path / "out")
+    assert count == 3
+    assert f"you moved it to {sorted_}/mine/c.jpg" in problem
+    (sorted_ / "dog").mkdir()
+    (sorted_ / "mine/c.jpg").rename(sorted_ / "dog/c.jpg")
+    assert undone(tmp_path / "out") == (1, [])
+    assert all(path.exists() for path, _, _ in wanted)
+
+
+@pytest.mark.parametrize("how", ["copy", "link"])
+def test_a_pile_that_was_renamed_is_not_sorted_twice(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    complete(plan(tmp_path / "out", how, wanted))
+    (tmp_path / "pile").rename(tmp_path / "new")
+    again = [
+        plans.Wanted(tmp_path / "new" / path.relative_to(tmp_path / "pile"), label, content)
+        for path, label, content in wanted
+    ]
+    sorting, notes = plans.plan(tmp_path / "out", how, again, tmp_path / "new")
+    assert complete(move_files.begin(sorting)).problems == notes == []
+    assert sorted_names(tmp_path) == TARGETS
+    assert all(path.is_file() for path in (tmp_path / "out/sorted").rglob("*.jpg"))
+    assert undone(tmp_path / "out") == (4, [])
+
+
+def test_undo_puts_files_into_the_folder_that_is_named_below(tmp_path):
+    wanted = make_pile(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted))
+    (tmp_path / "out").rename(tmp_path / "copied")
+    assert undo(tmp_path / "copied", tmp_path / "elsewhere").count == 4
+    assert (tmp_path / "elsewhere/a/x.jpg").exists()
+    assert not wanted[0][0].exists()
+
+
+DIGEST = "0" * 64
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"format": 2}, "format must be 1, not 2"),
-        ({"how": "eat"}, "how must be one of move, copy, link, not 'eat'"),
-        ({"done": "yes"}, "done must be true or false, not 'yes'"),
-        ({"steps": 3}, "steps must be a list, not 3"),
-        ({"steps": [["/a", "b"]]}, "steps[0] must be four or six strings, not ['/a', 'b']"),
-        (step(folder=".."), "steps[0]: folder must be the name of a file, not '..'"),
-        (step(name="../../c"), "steps[0]: name must be the name of a file, not '../../c'"),
-        (step(name="c\0"), "steps[0]: name must be the name of a file"),
-        (step(source="a"), "steps[0]: source must be an absolute path, not 'a'"),
-        (step(source="/a\0"), "steps[0]: source must be an absolute path"),
-        (step(folder="\ud800"), "surrogates not allowed"),
-        (step(digest="0"), "steps[0]: digest must be a SHA-256, not '0'"),
-        ([], "it must be an object, not []"),
+        ({"format": 1}, "format: invalid enum value 1"),
+        ({"how": "eat"}, "how: invalid enum value 'eat'"),
+        ({"done": "yes"}, "done: expected `bool`, got `str`"),
+        ({"pile": "relative"}, "pile must be an absolute path, not 'relative'"),
+        ({"steps": [["a", "b"]]}, "steps[0]: expected `array` of at least length 4"),
+        ({"steps": [["a", "..", "c", DIGEST]]}, "steps[0] leads to '..'"),
+        ({"steps": [["a", "b", "../../c", DIGEST]]}, "steps[0] leads to '../../c'"),
+        ({"steps": [["a", "b", "c\0", DIGEST]]}, "steps[0] leads to"),
+        ({"steps": [["../a", "b", "c", DIGEST]]}, "steps[0] leads to '..'"),
+        ({"steps": [["/a", "b", "c", DIGEST]]}, "steps[0] leads to '/'"),
+        ({"steps": [["a", "b", "c", "0"]]}, "steps[0][3]"),
+        ([], "expected `object`"),
     ],
 )
 def test_a_journal_that_leads_elsewhere_is_refused(change, reason, tmp_path):
@@ -524,23 +416,24 @@ def test_a_journal_that_leads_elsewhere_is_refused(change, reason, tmp_path):
     assert reason in str(refused.value)
 
 
-def test_a_journal_that_is_cut_off_is_refused(tmp_path):
-    (tmp_path / "undo.json").write_text("{")
-    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
-        undo(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("über Katze (2)", "über Katze (2)"),
+        ("../../etc", "%2E.%2F..%2Fetc"),
+        ("a\\b:c\n", "a%5Cb%3Ac%0A"),
+        ("", "%"),
+        ("LPT1.txt", "LPT1.txt%"),
+        ("-rf", "%2Drf"),
+        ("\udcff", "%ED%B3%BF"),
+    ],
+)
+def test_a_class_name_is_one_safe_folder(name, safe):
+    assert safe_name(name) == safe
 
 
-@pytest.mark.parametrize("digest", [None, 7, [], "", "\ud800", "../" * 20])
-def test_a_journal_whose_digests_are_none_is_refused(digest, tmp_path):
-    complete(plan(tmp_path / "out", "move", make_pile(tmp_path)))
-    path = tmp_path / "out/undo.json"
-    said = json.loads(path.read_text())
-    said["steps"][0][3] = digest
-    path.write_text(json.dumps(said))
-    with pytest.raises(InputError, match="undo.json is damaged, or of another version"):
-        undo(tmp_path / "out", tmp_path)
-
-
-def test_nothing_to_undo_is_said(tmp_path):
-    with pytest.raises(InputError, match="nothing to undo"):
-        undo(tmp_path)
+def test_folders_differ_where_classes_do():
+    names = ["Cat", "cat", "Stranger", "x" * 500, "x" * 501, "é", "e\u0301", "a/b", "a%2Fb"]
+    folders = folder_names(names, STRANGER).values()
+    assert len({folded(name) for name in folders} | {STRANGER}) == len(names) + 1
+    assert max(len(name.encode()) for name in folders) < 130
