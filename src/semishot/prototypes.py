@@ -1,7 +1,9 @@
-"""Prototypes, class probabilities and the episode loss (Eqs. 1-3).
+"""Prototypes, class probabilities, the episode loss (Eqs. 1-3), and how weights are drawn.
 
 Letters: N classes, P examples, Q queries, D embedding dimensions; `...` any leading axes.
 """
+
+import math
 
 import torch
 from torch import Tensor
@@ -83,3 +85,16 @@ def class_log_probs(queries: Tensor, prototypes: Tensor) -> Tensor:
 def episode_loss(log_probs: Tensor, labels: Tensor) -> Tensor:
     """Eq. 3: (..., Q, N), (..., Q) -> (...): the mean negative log-probability of the labels."""
     return -log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1).mean(-1)
+
+
+@torch.no_grad()
+def truncated_normal_(weights: Tensor, std: float, generator: torch.Generator) -> None:
+    """Fill with a normal distribution of mean 0, truncated at two standard deviations.
+
+    For u uniform in (-c, c), c = erf(sqrt(2)), this is sqrt(2) std erfinv(u). `nn.init.trunc_normal_` did
+    the same up to torch 2.11, with which the published tables were trained, and then began to reject
+    samples: weights must not depend on the version of torch.
+    """
+    cut = math.erf(math.sqrt(2.0))
+    weights.uniform_(-cut, cut, generator=generator).erfinv_().mul_(std * math.sqrt(2.0))
+    weights.clamp_(-2 * std, 2 * std)

@@ -1,16 +1,19 @@
 """Eqs. 1-3, recomputed with plain loops."""
 
 import math
+from statistics import NormalDist
 
 import pytest
 import torch
 
+from semishot.network.encoder import ConvEncoder
 from semishot.prototypes import (
     class_log_probs,
     class_prototypes,
     directions,
     episode_loss,
     squared_distances,
+    truncated_normal_,
 )
 from support.tensors import randn
 
@@ -131,3 +134,26 @@ def test_examples_that_differ_by_rounding_alone_have_no_direction(dtype):
     found.sum().backward()
     assert rows.grad is not None
     assert rows.grad.isfinite().all()
+
+
+def test_initial_weights_are_a_truncated_normal_by_the_inverse_of_its_distribution():
+    """Not by rejection: the published runs were drawn so, and every version of torch must draw the same."""
+    normal, std, weights = NormalDist(), 0.3, torch.empty(500, dtype=torch.float64)
+    truncated_normal_(weights, std, torch.Generator().manual_seed(5))
+    low, high = normal.cdf(-2), normal.cdf(2)
+    uniform = torch.empty(500, dtype=torch.float64)
+    uniform.uniform_(2 * low - 1, 2 * high - 1, generator=torch.Generator().manual_seed(5))
+    for weight, u in zip(weights.tolist(), uniform.tolist(), strict=True):
+        assert weight == pytest.approx(std * normal.inv_cdf((u + 1) / 2), abs=1e-9)
+    assert weights.abs().max() <= 2 * std
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_encoders_begin_with_these_weights(runs):
+    encoder = ConvEncoder(filters=2, runs=runs, init_std=0.1)
+    encoder.reset_run(runs - 1, torch.Generator().manual_seed(4))
+    generator = torch.Generator().manual_seed(4)
+    for weight in encoder.weights:
+        expected = torch.empty_like(weight[0])
+        truncated_normal_(expected, 0.1, generator)
+        assert torch.equal(weight[runs - 1], expected)

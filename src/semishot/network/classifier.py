@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from semishot.network.encoder import ConvEncoder
-from semishot.prototypes import unit_length
+from semishot.prototypes import truncated_normal_, unit_length
 
 __all__ = ["CosineHead", "LinearClassifier", "LinearHead", "TurnedClassifier"]
 
@@ -84,8 +84,7 @@ class LinearHead(nn.Module):
         self.weight = nn.Parameter(torch.empty(len(seeds), features, classes))
         self.bias = nn.Parameter(torch.zeros(len(seeds), 1, classes))
         for weight, seed in zip(self.weight, seeds, strict=True):
-            generator = torch.Generator().manual_seed(seed)
-            nn.init.trunc_normal_(weight, std=0.01, a=-0.02, b=0.02, generator=generator)
+            truncated_normal_(weight, 0.01, torch.Generator().manual_seed(seed))
 
     def forward(self, features: Tensor) -> Tensor:
         return features @ self.weight + self.bias

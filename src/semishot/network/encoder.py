@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from semishot.errors import InputError
+from semishot.prototypes import truncated_normal_
 
 BLOCKS = 4
 MOMENTUM = 0.1  # the authors' moving-average decay of 0.9
@@ -61,7 +62,7 @@ class ConvEncoder(nn.Module):
                 own = (3 * weight[run, 0].numel()) ** -0.5
                 weight[run].normal_(std=own, generator=generator)
                 continue
-            nn.init.trunc_normal_(weight[run], std=std, a=-2 * std, b=2 * std, generator=generator)
+            truncated_normal_(weight[run], std, generator)
 
     def forward(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D). Pixels are scaled to [0, 1] and nothing else."""

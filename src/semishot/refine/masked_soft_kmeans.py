@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from semishot.errors import InputError
-from semishot.prototypes import squared_distances
+from semishot.prototypes import squared_distances, truncated_normal_
 
 HIDDEN = 20
 STATISTICS = 5
@@ -40,14 +40,7 @@ class Refiner(nn.Module):
         """Draw the weights of one run: near 0, so that beta and gamma begin near exp(0) = 1."""
         fleet = self.hidden_weight.ndim == 3
         for weight in (self.hidden_weight, self.output_weight):
-            part = weight[run] if fleet else weight
-            nn.init.trunc_normal_(
-                part,
-                std=self.init_std,
-                a=-2 * self.init_std,
-                b=2 * self.init_std,
-                generator=generator,
-            )
+            truncated_normal_(weight[run] if fleet else weight, self.init_std, generator)
         for bias in (self.hidden_bias, self.output_bias):
             (bias[run] if fleet else bias).zero_()
 
