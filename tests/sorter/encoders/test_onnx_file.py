@@ -104,7 +104,7 @@ def images(count: int = 3, channels: int = 3) -> np.ndarray:
 def test_the_features_are_those_of_the_network(network):
     encoder = open_encoder(f"onnx:{network}")
     assert (encoder.name, encoder.features) == ("onnx:small.onnx", 5)
-    assert (encoder.height, encoder.width, encoder.channels) == (SIDE, SIDE, 3)
+    assert encoder.shape == (SIDE, SIDE, 3)
     assert "ImageNet's mean and std" in encoder.notes[0]
     half = open_encoder(f"onnx:{network}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.25,)))
     assert half.notes == ()
@@ -517,4 +517,4 @@ def test_the_exports_of_the_document_are_encoders(name, tmp_path, monkeypatch):
         exec(compile(code, str(DOCUMENT), "exec"), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.onnx", f"{name}.onnx.data"]
     encoder = open_encoder(f"onnx:{name}.onnx")
-    assert (encoder.height, encoder.width, encoder.features) == (224, 224, 5)
+    assert (encoder.shape, encoder.features) == ((224, 224, 3), 5)

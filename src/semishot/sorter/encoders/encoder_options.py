@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-DEFAULT, OMNIGLOT, ONNX = "photos", "omniglot", "onnx:"
+DEFAULT, OMNIGLOT, ONNX, TIMM = "photos", "omniglot", "onnx:", "timm:"
+FEATURES, TRAINED = "features", "trained by semishot"
+"""In `encoder.json`: there is no encoder, as the classifier was given features; a run of semishot."""
 DESCRIPTION, WEIGHTS, GRAPH = "encoder.json", "encoder.safetensors", "encoder.onnx"
 
 

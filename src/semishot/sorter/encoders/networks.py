@@ -1,14 +1,18 @@
-"""What runs an encoder: onnxruntime, for everything that is a graph. Torch's networks have the same form.
+"""An encoder, and what runs it: onnxruntime for everything that is a graph, torch for the others.
 
 Letters: B images, H x W pixels, C channels, D features.
 """
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from semishot.data.framing import Framing
 from semishot.errors import InputError, reason_of
 
 Pixels = NDArray[np.uint8]
@@ -21,9 +25,51 @@ class Network(Protocol):
     """Images (B, H, W, C) -> features (B, D)."""
 
     batch: int
-    """Images to be given at once. 1: single images, in any number of threads."""
+    """B. 1: single images, in any number of threads."""
 
     def __call__(self, images: Pixels) -> Features: ...
+
+
+@dataclass(frozen=True)
+class ImageEncoder:
+    """An encoder: it turns opened images into features."""
+
+    name: str
+    """The name, as given to `--encoder`."""
+    prepare: Framing
+    """An opened image -> uint8 (H, W, C)."""
+    features: int
+    """D."""
+    identity: str
+    """A digest of the weights and of how images are prepared: it changes if the features do."""
+    network: Callable[[str], Network]
+    """What runs it on a device: auto, cpu, cuda or cuda:N. The first call loads it."""
+    save: Callable[[Path], dict[str, Any]] = lambda folder: {}
+    """Writes weights that do not come with a package to a folder; returns fields of `encoder.json`."""
+    notes: tuple[str, ...] = ()
+    """What was assumed about it, for the user."""
+    notice: str = ""
+    """The license of its weights."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """H, W, C."""
+        return self.prepare.height, self.prepare.width, self.prepare.channels
+
+    def encode(self, images: ArrayLike) -> Features:
+        """Prepared images, uint8 (B, H, W, C) -> features, float32 (B, D), on the CPU."""
+        given, network = np.asarray(images, np.uint8), self.network("cpu")
+        starts = range(0, len(given), network.batch)
+        return np.concatenate(
+            [encode_batch(network, given[start : start + network.batch]) for start in starts]
+        )
+
+
+def encode_batch(network: Network, images: Pixels) -> Features:
+    """At most as many images as the network takes; filled up, as in another size rounding differs."""
+    missing = network.batch - len(images)
+    filled = np.concatenate([images, *[images[-1:]] * missing]) if missing else images
+    return network(filled)[: len(images)]
 
 
 class GraphNetwork:
@@ -44,10 +90,7 @@ class GraphNetwork:
 
 
 class Batches:
-    """Images one by one -> features, in batches of the size that a network takes.
-
-    The last batch is filled up: of another size, features would be rounded differently.
-    """
+    """Images one by one -> features, in batches of the size that a network takes."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -63,9 +106,8 @@ class Batches:
         images, self.waiting = self.waiting, {}
         if not images:
             return {}
-        pixels = list(images.values())
-        filled = np.stack(pixels + pixels[-1:] * (self.network.batch - len(pixels)))
-        return dict(zip(images, self.network(filled), strict=False))
+        rows = encode_batch(self.network, np.stack(list(images.values())))
+        return dict(zip(images, rows, strict=True))
 
 
 def open_session(graph: bytes, device: str = "cpu") -> Any:

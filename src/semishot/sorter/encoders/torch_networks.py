@@ -6,9 +6,11 @@ Letters: B images, H x W pixels, C channels, D features.
 import hashlib
 import importlib
 import re
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +19,11 @@ from torch import Tensor, nn
 from semishot.data.framing import Framing, Middle, to_json
 from semishot.errors import InputError, reason_of
 from semishot.network.protonet import ProtoNet, take_run
-from semishot.sorter.encoders.networks import BATCH_ON_GPU, Features, Pixels
+from semishot.sorter.encoders.encoder_options import TIMM, TRAINED, WEIGHTS
+from semishot.sorter.encoders.networks import BATCH_ON_GPU, Features, ImageEncoder, Pixels
 from semishot.system.devices import pick_device
 from semishot.system.files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
-from semishot.training.config import FleetConfig
 from semishot.training.fleets import find_model, load_model, save_model
 
 BATCH = 4
@@ -42,37 +44,19 @@ class TorchNetwork:
         return features
 
 
-@dataclass(frozen=True, eq=False)
-class TorchEncoder:
-    """A module with how images are prepared for it; for a run, also what is saved with a model."""
-
-    module: nn.Module
-    framing: Framing
-    run: tuple[FleetConfig, ProtoNet] | None = None
-
-    @property
-    def features(self) -> int:
-        shape = (1, self.framing.height, self.framing.width, self.framing.channels)
-        return int(TorchNetwork(self.module, "cpu")(np.zeros(shape, np.uint8)).shape[1])
-
-    @property
-    def identity(self) -> str:
-        whole = hashlib.sha256(to_json(self.framing).encode())
-        for key, tensor in sorted(self.module.state_dict().items()):
-            whole.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            whole.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
-        return whole.hexdigest()
-
-    @cache  # noqa: B019 the encoder lives as long as its command
-    def network(self, device: str) -> TorchNetwork:
-        return TorchNetwork(self.module, device)
-
-    def save(self, path: Path) -> None:
-        """Write the weights."""
-        if self.run is not None:
-            save_model(path, *self.run)
-        else:
-            write_tensors(path, self.module.state_dict(), {})
+def torch_encoder(
+    name: str, module: nn.Module, framing: Framing, save: Callable[[Path], dict[str, Any]]
+) -> ImageEncoder:
+    """An encoder that torch runs."""
+    module.eval().requires_grad_(False)
+    whole = hashlib.sha256(to_json(framing).encode())
+    for key, tensor in sorted(module.state_dict().items()):
+        whole.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        whole.update(np.ascontiguousarray(tensor.numpy()).data)
+    shape = (1, framing.height, framing.width, framing.channels)
+    features = TorchNetwork(module, "cpu")(np.zeros(shape, np.uint8)).shape[1]
+    load = cache(partial(TorchNetwork, module))
+    return ImageEncoder(name, framing, features, whole.hexdigest(), load, save)
 
 
 class FleetOfOne(nn.Module):
@@ -106,7 +90,7 @@ class ScaledPixels(nn.Module):
         return features.float()
 
 
-def open_run(name: str) -> TorchEncoder:
+def open_run(name: str) -> ImageEncoder:
     """A run folder or a model file; `#2` at the end selects the third run."""
     source, _, number = name.partition("#")
     path = find_model(source)
@@ -115,40 +99,40 @@ def open_run(name: str) -> TorchEncoder:
             f"no encoder {name!r}: choose photos, photos-lite0, omniglot, onnx:FILE, timm:NAME, or a folder "
             "written by `semishot train`"
         )
+    return run_encoder(name, path, number)
+
+
+def run_encoder(name: str, path: Path, number: str = "") -> ImageEncoder:
+    """The encoder of a saved fleet; of several runs, the one of this number."""
     config, fleet = load_model(path, torch.device("cpu"), refiners=False)
     runs = len(config.members)
     if number or runs > 1:
         if not (number.isascii() and number.isdigit() and int(number) < runs):
             raise InputError(
-                f"{source} holds {runs} runs: choose one, as in {source}#{runs - 1}, counted from 0, or "
-                "save the best by `semishot pick`"
+                f"{path} holds {runs} runs: choose one, as in {path}#{runs - 1}, counted from 0, or save "
+                "the best by `semishot pick`"
             )
         config = replace(config, members=(config.members[int(number)],))
         fleet = take_run(fleet, int(number))
-    return of_run(config, fleet, path)
-
-
-def of_run(config: FleetConfig, model: ProtoNet, path: Path) -> TorchEncoder:
-    """Images are prepared like those of the data set that the run was trained on."""
     if config.framing is None:
         raise InputError(f"{path} does not say how images are prepared; train it again")
-    module = FleetOfOne(model).eval().requires_grad_(False)
-    return TorchEncoder(module, config.framing, (config, model))
+
+    def save(folder: Path) -> dict[str, Any]:
+        save_model(folder / WEIGHTS, config, fleet)
+        return {"encoder": TRAINED}
+
+    return torch_encoder(name, FleetOfOne(fleet), config.framing, save)
 
 
-def load_run(path: Path) -> TorchEncoder:
-    """What `TorchEncoder.save` wrote of a run."""
-    return of_run(*load_model(path, torch.device("cpu"), refiners=False), path)
-
-
-def open_timm(name: str, weights: Path | None = None) -> TorchEncoder:
+def open_timm(full_name: str, weights: Path | None = None) -> ImageEncoder:
     """A model of timm without its classification layer; timm downloads its weights once.
 
     With saved weights nothing is downloaded.
     """
+    name = full_name.removeprefix(TIMM)
     if not re.fullmatch(r"[\w.-]+", name):
         raise InputError(
-            f"timm:{name} is not a name in timm's list of models; no others are fetched"
+            f"{full_name} is not a name in timm's list of models; no others are fetched"
         )
     if weights is not None and not weights.exists():
         raise InputError(f"no {weights}: run `semishot classify` again")
@@ -169,8 +153,13 @@ def open_timm(name: str, weights: Path | None = None) -> TorchEncoder:
     mean, std = ([255.0 * value for value in config[key]] for key in ("mean", "std"))
     bicubic = config["interpolation"] != "bilinear"
     framing = Middle(height, width, float(config["crop_pct"]), channels, bicubic)
-    module = ScaledPixels(network, mean, std).eval().requires_grad_(False)
+    module = ScaledPixels(network, mean, std)
     if weights is not None:
         with reading(weights):
             module.load_state_dict(read_tensors(weights)[0])
-    return TorchEncoder(module, framing)
+
+    def save(folder: Path) -> dict[str, Any]:
+        write_tensors(folder / WEIGHTS, module.state_dict(), {})
+        return {}
+
+    return torch_encoder(full_name, module, framing, save)
