@@ -16,10 +16,10 @@ import torch
 
 from measurement import command, result
 from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
-from semishot.paper.jobs import Site, run_jobs
 from semishot.paper.on_workers import run_jobs_on_workers
 from semishot.paper.plan import Job
 from semishot.paper.presets import OMNIGLOT_TRAIN
+from semishot.paper.reproduce import Site, run_jobs
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.workers import engine, ray_cluster
 

@@ -96,4 +96,3 @@ def test_photographs_have_ablations_under_their_own_protocol():
         assert cell.recipe.updates == 200_000
         assert bool(cell.options) == cell.departs
         assert cell.train.sizes == (5, 50 if cell.column else 25, 25)
-        assert (cell.test.query, cell.test.unlabeled) == (20, 20)

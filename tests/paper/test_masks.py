@@ -13,7 +13,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import masks, presets
 from semishot.paper import published as paper
-from semishot.paper.jobs import Site
+from semishot.paper.reproduce import Site
 from semishot.paper.requests import MasksRequest
 from semishot.report import figures
 from semishot.report.render import as_markdown

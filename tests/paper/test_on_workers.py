@@ -15,10 +15,10 @@ import torch
 from semishot.commands import main
 from semishot.errors import InputError
 from semishot.paper import on_workers, presets, reproduce
-from semishot.paper.jobs import Site, run_jobs
-from semishot.paper.on_workers import choose_runner, run_jobs_on_workers
+from semishot.paper.on_workers import run_jobs_on_workers
+from semishot.paper.reproduce import Site, choose_runner, run_jobs
 from semishot.paper.requests import TableRequest
-from semishot.training import fleet_training, run_folder
+from semishot.training import loop, run_folder
 from semishot.training.config import Recipe
 from semishot.workers import Workers, places, ray_cluster
 from semishot.workers.engine import Processes
@@ -93,7 +93,7 @@ def test_what_is_finished_opens_no_place_and_what_is_trained_is_only_measured(
     before = (folder / "model.safetensors").stat().st_mtime_ns
     (folder / "result.json").unlink()
     opened = []
-    monkeypatch.setattr(fleet_training, "chunk_runner", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(loop, "chunk_runner", lambda *_: pytest.fail("it trained"))
 
     def open_here(images, tasks):
         opened.append(tasks)
@@ -140,7 +140,9 @@ def test_a_machine_lost_and_machines_that_join_late_change_nothing_but_the_time(
     records = table1(tiny_pool, tmp_path, on_ray(cluster))
     assert_same(tmp_path, records, here)
     assert "lost its worker (NodeDiedError" in capsys.readouterr().err
-    resumed = [value for value in seen if isinstance(value, on_workers.Progress) and value.skipped]
+    resumed = [
+        value for value in seen if isinstance(value, on_workers.FleetProgress) and value.skipped
+    ]
     assert {value.skipped for value in resumed} == {100}
     cluster.remove_node(machines[1])
 
@@ -212,7 +214,7 @@ def test_without_an_engine_a_cpu_or_one_gpu_is_this_process(monkeypatch):
 def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
     opened = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    for module in (places, on_workers):
+    for module in (places, reproduce):
         monkeypatch.setattr(
             module, "pick_device", lambda name: torch.device(name.replace("auto", "cuda"))
         )

@@ -14,16 +14,14 @@ from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import plan, presets, published
-from semishot.paper.jobs import Site, run_jobs
-from semishot.paper.reproduce import requested_jobs
+from semishot.paper.reproduce import Site, requested_jobs, run_jobs
 from semishot.paper.requests import TableRequest
-from semishot.report import figures, paper_tables, render
+from semishot.report import paper_tables, render
 from semishot.report.sections import tables_and_figures
 from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import load_model
 from semishot.training.run_folder import read_log
-from semishot.training.tensorboard import run_names
 from support.commands import refusal
 from support.fleets import fleet_config, train_fleet
 from support.own_methods import forget, own_module
@@ -112,11 +110,6 @@ def test_at_test_they_stand_in_for_another_method_and_the_record_says_so(
     assert [record["trained_as"] for record in records] == [m for m in ALL for _ in range(2)]
 
 
-def test_names_of_runs_are_in_characters_that_tensorboard_accepts():
-    (name,) = run_names([Member("my.own:HardKMeans", 3, {"start": 0.5})])
-    assert name == "my.own.HardKMeans-start0.5-seed3"
-
-
 # Rows of a table
 
 
@@ -144,33 +137,6 @@ def test_any_method_is_a_row_after_those_of_the_paper(tiny_pool, tmp_path):
     tables, _, others = tables_and_figures({"a": at_test})
     assert len(others) == len(at_test)
     assert not tables
-
-
-def test_beside_the_papers_numbers_other_rows_have_none(tiny_pool, tmp_path):
-    records = [
-        {**r, "dataset": "omniglot", "preset": "ren2018"}
-        for r in table1(tiny_pool, tmp_path / "runs", "oslo")
-    ]
-    section = paper_tables.table_section("table1", published.TABLES["table1"], records)
-    oslo = section.grids[0].rows[-1]
-    assert oslo[0] == "OSLO"
-    assert [cell is None for cell in oslo[1:]] == 2 * [False, True, True]
-    assert not any("agree" in finding for finding in section.findings)
-
-
-def test_their_curves_have_looks_of_their_own(tiny_pool, tmp_path):
-    site = Site(tiny_pool, tmp_path / "runs", CPU)
-    names = ("supervised", "masked_soft_kmeans", "oslo", "label_propagation", "fitted_mask")
-    request = TableRequest(None, "tiny", 1, models=names)
-    records = run_jobs(requested_jobs("figure-unlabeled", request, site), site)
-    lines = figures.unlabeled_charts(records)[0].lines
-    assert [line.label for line in lines][1:] == [
-        "Masked Soft k-Means",
-        "OSLO",
-        "Label Propagation",
-        "Fitted Mask",
-    ]
-    assert len({line.look for line in lines}) == 5
 
 
 def test_the_authors_names_are_rows_too(tiny_pool, tmp_path):
@@ -343,27 +309,6 @@ def test_a_method_that_does_not_work_is_one_line_before_anything_is_trained(
         train = ["train", "--model", name, "--distractors", "5", "--out", "fleet", *size]
         assert message in refusal(capsys, *train)
         assert not Path("fleet").exists()
-
-
-def test_a_table_with_a_method_that_does_not_work_trains_nothing(tiny_root, tmp_path, capsys):
-    with own_module(tmp_path, "weights_wrong", WRONG.format("weights.mT")):
-        table = ["reproduce", "table1", "--models", "supervised", "weights_wrong:Wrong"]
-        size = ["--preset", "tiny", "--dataset", "glyphs", "--splits", "1", "--device", "cpu"]
-        with pytest.raises(SystemExit) as ended:
-            main([*table, *size, "--data-root", str(tiny_root)])
-        assert ended.value.code == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert (
-            "weights_wrong:Wrong returned weights (1, 5, 25), not (1, 25, 5): one for each" in said
-        )
-        assert not Path("runs").exists()
-
-
-def test_a_method_that_does_not_work_at_test_is_one_line(together, tiny_root, tmp_path, capsys):
-    with own_module(tmp_path, "weights_wrong", WRONG.format("weights.mT")):
-        command = ["evaluate", "--model", str(together), "--refiner", "weights_wrong:Wrong"]
-        message = "weights_wrong:Wrong returned weights (6, 3, 15), not (6, 15, 3)"
-        assert message in refusal(capsys, *command, *EVALUATED, "--data-root", str(tiny_root))
 
 
 def test_a_report_of_its_runs_imports_nothing(own, tiny_root, tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +14,12 @@ from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
-from semishot.paper import jobs, plan, presets, published, reproduce
-from semishot.paper.jobs import Site
+from semishot.paper import plan, presets, published, reproduce
+from semishot.paper.reproduce import Site
 from semishot.paper.requests import TableRequest
-from semishot.report import paper_tables
-from semishot.training import evaluation, fleet_table, fleets, loop
+from semishot.training import evaluation, fleets, loop
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.requests import EPISODES, FleetRequest
+from semishot.training.requests import FleetRequest
 
 CPU = torch.device("cpu")
 TINY = Recipe(updates=6, filters=3, halvings=(3,), init_std=0.1)
@@ -38,7 +36,7 @@ def tiny_preset(monkeypatch):
 def table(name: str, pool: ImagePool, runs: Path, splits: int, **more) -> list[dict]:
     site = Site(pool, runs, CPU)
     request = TableRequest(preset="tiny", splits=splits, **more)
-    return jobs.run_jobs(reproduce.requested_jobs(name, request, site), site)
+    return reproduce.run_jobs(reproduce.requested_jobs(name, request, site), site)
 
 
 table1 = partial(table, "table1")
@@ -70,18 +68,6 @@ def members_begun(runs: Path) -> list[tuple[Member, ...]]:
     return [FleetConfig.from_json(path.read_text()).members for path in configs]
 
 
-def test_table1_has_ten_cells_at_both_m_for_every_split(finished):
-    _, records = finished
-    cells = [(m, h) for m in published.MODELS for h in (0, 5)]
-    measured = [(m, h) for m, h in cells if (m, h) != ("supervised", 5)]
-    expected = itertools.product(measured, (5, 10), (0, 1))
-    assert sorted(map(key, records)) == sorted((m, h, u, s) for (m, h), u, s in expected)
-    for m in (5, 10):
-        cells = paper_tables.cells(records, 1, m)
-        assert len(cells) == 10
-        assert all(cell.splits == 2 for cell in cells.values())
-
-
 def test_records_keep_600_episodes_and_how_they_were_trained(finished):
     for record in finished[1]:
         assert record["episodes"] == len(record["episode_accuracies"]) == 600
@@ -103,7 +89,7 @@ def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
     shape = replace(published.TABLES["table1"].tests[5], distractors=5)
     model = fleets.load_model(folder, CPU)[1]
     as_soft = ProtoNet(model.encoder, refine.build("soft_kmeans"), 1)
-    (expected,) = jobs.evaluate([(as_soft, shape)], tiny_pool, "test", [0, 1])
+    (expected,) = reproduce.evaluate([(as_soft, shape)], tiny_pool, "test", [0, 1])
     for seed in (0, 1):
         (found,) = [r for r in records if key(r) == ("semi_supervised_inference", 5, 5, seed)]
         assert found["accuracy"] == pytest.approx(expected[seed].mean())
@@ -119,7 +105,7 @@ def test_running_it_again_trains_and_measures_nothing(finished, tiny_pool, monke
     runs, records = finished
     before = snapshot(runs)
     forbid_training(monkeypatch)
-    monkeypatch.setattr(jobs, "evaluate", lambda *_: pytest.fail("it evaluated"))
+    monkeypatch.setattr(reproduce, "evaluate", lambda *_: pytest.fail("it evaluated"))
     assert table1(tiny_pool, runs, splits=2) == records
     assert snapshot(runs) == before
 
@@ -136,29 +122,12 @@ def test_more_splits_train_only_the_missing(tiny_pool, tmp_path):
     assert [r for r in both if r["split_seed"] == 0] == first
 
 
-def test_fewer_splits_train_nothing(finished, tiny_pool, tmp_path, monkeypatch):
-    _, records = finished
-    runs = shutil.copytree(finished[0], tmp_path / "runs")
-    forbid_training(monkeypatch)
-    found = table1(tiny_pool, runs, splits=1)
-    assert sorted(map(key, found)) == sorted(key(r) for r in records if r["split_seed"] == 0)
-
-
 def test_a_split_is_the_same_whether_trained_alone_or_with_others(finished, tiny_pool, tmp_path):
     """Six float32 updates apart, a query may fall to the other side, but hardly more."""
     alone = {key(r): r["accuracy"] for r in table1(tiny_pool, tmp_path, splits=1)}
     together = {key(r): r["accuracy"] for r in finished[1]}
     for place, accuracy in alone.items():
         assert together[place] == pytest.approx(accuracy, abs=0.005)
-
-
-def test_other_settings_find_nothing_to_share(finished, tiny_pool, monkeypatch):
-    runs, _ = finished
-    for recipe in (TINY, TINY.with_updates(7), replace(TINY, filters=4)):
-        monkeypatch.setitem(presets.PRESETS, "tiny", replace(PRESET, recipe=recipe))
-        planned = plan.table_jobs(TABLE1, TWO_SPLITS, tiny_pool, runs)
-        there = [plan.run_folder(runs, job.config).exists() for job in planned]
-        assert all(there) == any(there) == (recipe == TINY)
 
 
 def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypatch):
@@ -212,17 +181,12 @@ def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path):
 
 def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
     configs = plan.configs_of(plan.table_jobs(TABLE1, TWO_SPLITS, tiny_pool, tmp_path))
-    jobs.train_all(configs, Site(tiny_pool, tmp_path, CPU), side_by_side=3)
+    reproduce.train_all(configs, Site(tiny_pool, tmp_path, CPU), side_by_side=3)
     for config in configs:
         one, other = (
             plan.run_folder(runs, config) / "model.safetensors" for runs in (finished[0], tmp_path)
         )
         assert one.read_bytes() == other.read_bytes()
-
-
-def test_at_least_one_split(tiny_pool, tmp_path):
-    with pytest.raises(InputError, match="--splits must be at least 1, not 0"):
-        table1(tiny_pool, tmp_path, splits=0)
 
 
 def words(pool: ImagePool, model: str = "soft_kmeans", **more) -> FleetConfig:
@@ -274,31 +238,6 @@ def test_options_are_numbers_or_truths(tiny_pool, text, value):
 def test_an_option_that_is_neither_is_refused(tiny_pool):
     with pytest.raises(InputError, match="option mask_power: 'twice' is neither a number nor"):
         words(tiny_pool, options={"mask_power": "twice"})
-
-
-def test_the_rows_of_a_finished_table_stand_at_their_end(finished, tiny_pool, monkeypatch):
-    tables_shown: list[fleet_table.FleetTable] = []
-    made = fleet_table.FleetTable.__init__
-
-    def remember(self, rows):
-        made(self, rows)
-        tables_shown.append(self)
-
-    monkeypatch.setattr(fleet_table.FleetTable, "__init__", remember)
-    table1(tiny_pool, finished[0], splits=2)
-    (shown,) = tables_shown
-    assert [(row.done, row.skipped) for row in shown.rows] == [(6, 6)] * 3
-    assert shown.whole() == "training: 100%"
-
-
-def test_records_within_a_group_are_others_and_older_ones_are_across_groups():
-    shape = EpisodeShape(way=3)
-    within = replace(shape, within_group=True)
-    about = {"model": "soft_kmeans", "episodes": EPISODES}
-    held = [{**about, **shape.as_dict()}, {**about, **within.as_dict()}]
-    assert "within_group" not in held[0]
-    assert jobs.matching(held, None, shape, 1, {}) == held[:1]
-    assert jobs.matching(held, None, within, 1, {}) == held[1:]
 
 
 def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, monkeypatch):

@@ -175,18 +175,6 @@ def test_the_table_shows_mean_interval_error_and_difference():
     assert cell["paper_accuracy"] == pytest.approx(0.4039)
 
 
-def test_a_row_that_was_measured_at_one_shot_stays_in_its_columns():
-    photos = {"dataset": "mini-imagenet", "accuracy": 0.3}
-    both = [baseline(shot=shot, **photos) for shot in (1, 5)]
-    alone = baseline(shot=5, features="random", **photos)
-    grid = other_tables.table5_grid([*both, alone])
-    row = [shown(cell) for cell in grid.rows[1]]
-    assert row[:2] == ["1-NN CNN rnd", "1"]
-    assert (row[2], row[6]) == ("-", "30.00 ± 1.00")
-    assert (row[4], row[8]) == ("24.03 ± 0.38", "27.54 ± 0.42")
-    assert "1-NN CNN rnd" in as_markdown(other_tables.table5_section([*both, alone]))
-
-
 def test_the_command_of_a_table_measures_that_table():
     assert classification.AUTHORS_RECIPE.updates == other_tables.USUAL_UPDATES
     kinds = [("pixels", 0), ("random", 0), ("pretrained", 4000)]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,13 @@ import torch
 
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
-from semishot.paper import jobs, presets, published, reproduce
-from semishot.paper.jobs import Site
+from semishot.paper import presets, published, reproduce
+from semishot.paper.reproduce import Site
 from semishot.paper.requests import TableRequest
 from semishot.report import other_tables, paper_tables, render
 from semishot.report.sections import tables_and_figures
 from semishot.training import classification
 from semishot.training.fleets import load_model
-from semishot.training.records import publish, read_records
 
 CPU = torch.device("cpu")
 REAL = presets.PRESETS["two-stage"]
@@ -32,15 +32,14 @@ EPISODES = 30
 @pytest.fixture(autouse=True)
 def tiny_preset(monkeypatch):
     monkeypatch.setitem(presets.PRESETS, "tiny", TINY)
-    for module in (jobs,):
-        monkeypatch.setattr(module, "EPISODES", EPISODES)
-    real = jobs.evaluate
-    monkeypatch.setattr(jobs, "evaluate", lambda *given: real(*given, episodes=EPISODES))
+    monkeypatch.setattr(reproduce, "EPISODES", EPISODES)
+    real = reproduce.evaluate
+    monkeypatch.setattr(reproduce, "evaluate", partial(real, episodes=EPISODES))
 
 
 def table1(pool, runs, **changes):
     site, request = Site(pool, runs, CPU), TableRequest(None, "tiny", 2, **changes)
-    return jobs.run_jobs(reproduce.requested_jobs("table1", request, site), site)
+    return reproduce.run_jobs(reproduce.requested_jobs("table1", request, site), site)
 
 
 @pytest.fixture
@@ -82,14 +81,14 @@ def test_a_record_says_how_its_prototypes_were_refined_at_test(records, tmp_path
         refined = model.refined_by(refiner, record["at_test"]["steps"])
         shape = EpisodeShape(**{k: record[k] for k in ("way", "shot", "query", "unlabeled")})
         shape = replace(shape, distractors=record["distractors"])
-        (found,) = jobs.evaluate([(refined, shape)], tiny_pool, "test", [0, 1])
+        (found,) = reproduce.evaluate([(refined, shape)], tiny_pool, "test", [0, 1])
         assert record["accuracy"] == pytest.approx(found[record["split_seed"]].mean())
         assert record["recipe"]["first"]["batch"] == 4
 
 
 def test_running_it_again_trains_and_measures_nothing(records, tiny_pool, tmp_path, monkeypatch):
     monkeypatch.setattr(classification, "classifier", lambda *_: pytest.fail("it trained"))
-    monkeypatch.setattr(jobs, "evaluate", lambda *_: pytest.fail("it evaluated"))
+    monkeypatch.setattr(reproduce, "evaluate", lambda *_: pytest.fail("it evaluated"))
     assert table1(tiny_pool, tmp_path / "runs") == records
 
 
@@ -105,25 +104,6 @@ def test_other_settings_at_test_are_measured_without_training(
     assert {r["model"] for _, r in others} == {"cosine_kmeans"}
     section = render.as_text(other_tables.others_section(others))
     assert "at test steps 10, at test scale 8.0" in section
-
-
-def test_it_is_a_table_of_the_report(records, tmp_path):
-    (group,), _, others = tables_and_figures({"a": records})
-    assert not others
-    text = render.as_text(paper_tables.table_section(group.name, group.table, group.records))
-    assert "Cosine k-Means" in text
-    publish(records, tmp_path / "published.json")
-    again = read_records(tmp_path / "published.json")
-    assert len(again) == len(records)
-    assert {json.dumps(r.get("at_test")) for r in again} == {
-        json.dumps(r.get("at_test")) for r in records
-    }
-
-
-def test_other_methods_train_in_both_stages_too(tiny_pool, tmp_path):
-    found = table1(tiny_pool, tmp_path, models=("oslo", "label_propagation", "prwn"))
-    assert {r["model"] for r in found} == {"oslo", "label_propagation", "prwn"}
-    assert len(folders(tmp_path)) == 1  # together, and for both columns
 
 
 def test_published_numbers_of_later_methods_stand_beside_ours(records):

@@ -8,9 +8,8 @@ from semishot import datasets
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import presets, published
-from semishot.paper.jobs import Site
-from semishot.paper.on_workers import choose_runner
 from semishot.paper.plan import Job, with_existing
+from semishot.paper.reproduce import Site, choose_runner
 from semishot.paper.requests import AblationRequest
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
 from semishot.training.records import AblationRecord, Record, ablation_record
@@ -34,52 +33,25 @@ class Variant:
 
 
 CLUSTER, MASKED = "distractor_cluster", "masked_soft_kmeans"
-DETACHED = "no gradient through assignments"
+DETACHED, TWICE = "no gradient through assignments", "mask applied twice"
 AS_IN_CODE = "both, as in the authors' code"
-TWICE = "mask applied twice"
-TEXT = {"halvings": presets.TEXT_HALVINGS}
+SCHEDULE, FLOATS = "schedule of the paper's text", "float32 (TF32) instead of bf16"
+TEXT, TF32 = {"halvings": presets.TEXT_HALVINGS}, {"precision": "tf32"}
+RATES = {"learning_rate": 1e-3, "cosine": False, "halvings": presets.CODE_HALVINGS}
+TWO_R, WITH_CLUSTER = {"two_r_squared": True}, {"score_distractors": True}
 VARIANTS = (
-    *(
-        Variant("schedule of the paper's text", "ren2018", m, recipe=TEXT)
-        for m in published.TRAINED
-    ),
-    Variant("schedule of the paper's text", "ren2018", SUPERVISED, recipe=TEXT, columns=(0,)),
+    *(Variant(SCHEDULE, "ren2018", model, recipe=TEXT) for model in published.TRAINED),
+    Variant(SCHEDULE, "ren2018", SUPERVISED, recipe=TEXT, columns=(0,)),
     Variant(DETACHED, "ren2018", "soft_kmeans", {"detach_assignments": True}),
-    Variant("distances over 2 r^2", "ren2018", CLUSTER, {"two_r_squared": True}),
-    Variant("queries scored over N + 1", "ren2018", CLUSTER, {"score_distractors": True}),
-    Variant(
-        AS_IN_CODE,
-        "ren2018",
-        CLUSTER,
-        {"two_r_squared": True, "score_distractors": True},
-    ),
+    Variant("distances over 2 r^2", "ren2018", CLUSTER, TWO_R),
+    Variant("queries scored over N + 1", "ren2018", CLUSTER, WITH_CLUSTER),
+    Variant(AS_IN_CODE, "ren2018", CLUSTER, TWO_R | WITH_CLUSTER),
     Variant(TWICE, "ren2018", MASKED, {"mask_power": 2}),
-    *(
-        Variant(
-            "float32 (TF32) instead of bf16",
-            "ren2018",
-            model,
-            recipe={"precision": "tf32"},
-            columns=(5,),
-        )
-        for model in published.TRAINED
-    ),
+    *(Variant(FLOATS, "ren2018", m, recipe=TF32, columns=(5,)) for m in published.TRAINED),
     Variant("trained 5-way", "semishot", MASKED, train={"way": 5}, columns=(5,)),
     Variant("no augmentation", "semishot", MASKED, recipe={"augment": 0.0}, columns=(5,)),
-    Variant(
-        "ren2018's learning rates",
-        "semishot",
-        MASKED,
-        recipe={
-            "learning_rate": 1e-3,
-            "cosine": False,
-            "halvings": presets.CODE_HALVINGS,
-        },
-        columns=(5,),
-    ),
+    Variant("ren2018's learning rates", "semishot", MASKED, recipe=RATES, columns=(5,)),
 )
-
-
 PHOTO_VARIANTS = tuple(
     v if v.name == TWICE else replace(v, columns=(5,))
     for v in VARIANTS
@@ -87,12 +59,6 @@ PHOTO_VARIANTS = tuple(
 )
 """For miniImageNet and tieredImageNet: each trained method as the authors' code has it, with distractors,
 where Table 2 is below the paper's with 1 shot; the mask applied twice in both columns."""
-
-
-def variants_of(dataset: str) -> tuple[Variant, ...]:
-    return PHOTO_VARIANTS if dataset in (presets.MINI, presets.TIERED) else VARIANTS
-
-
 UPDATES = {"semishot": 10_000}
 """Fewer than the preset's: enough to compare its ingredients."""
 
@@ -101,35 +67,24 @@ UPDATES = {"semishot": 10_000}
 class AblationCell:
     """A variant in a column, or the preset's own cell that it is compared with."""
 
-    dataset: str
     variant: Variant
     column: int
     departs: bool
+    recipe: Recipe
+    train: EpisodeShape
 
     @property
-    def recipe(self) -> Recipe:
-        recipe = presets.preset(self.variant.preset, self.dataset).recipe
-        recipe = replace(recipe, **self.variant.recipe) if self.departs else recipe
-        return recipe.with_updates(UPDATES.get(self.variant.preset, recipe.updates))
-
-    @property
-    def train(self) -> EpisodeShape:
-        chosen = presets.preset(self.variant.preset, self.dataset)
-        if self.variant.model == SUPERVISED:
-            return replace(chosen.train, unlabeled=0)
-        shape = replace(chosen.train, distractors=self.column)
-        return replace(shape, **self.variant.train) if self.departs else shape
+    def name(self) -> str:
+        return self.variant.name if self.departs else ""
 
     @property
     def options(self) -> Mapping[str, Any]:
         return self.variant.options if self.departs else {}
 
     @property
-    def test(self) -> EpisodeShape:
-        """At the first M of the data set's table."""
-        known = {table.dataset: table for table in published.TABLES.values()}
-        tests = known.get(self.dataset, published.TABLES["table1"]).tests
-        return replace(next(iter(tests.values())), distractors=self.column)
+    def fleet(self) -> tuple[str, Recipe, EpisodeShape]:
+        """Cells with the same can share a fleet."""
+        return self.variant.preset, self.recipe, self.train
 
     def holds(self, record: Record) -> bool:
         return (
@@ -139,6 +94,15 @@ class AblationCell:
             and record["train"] == self.train.as_dict()
             and record["distractors"] == self.column
         )
+
+
+def cell_of(dataset: str, variant: Variant, column: int, departs: bool) -> AblationCell:
+    chosen = presets.preset(variant.preset, dataset)
+    recipe = replace(chosen.recipe, **variant.recipe) if departs else chosen.recipe
+    recipe = recipe.with_updates(UPDATES.get(variant.preset, recipe.updates))
+    train = chosen.episode(chosen.train.shot, column, refines=variant.model != SUPERVISED)
+    train = replace(train, **variant.train) if departs else train
+    return AblationCell(variant, column, departs, recipe, train)
 
 
 def ablations(
@@ -154,19 +118,21 @@ def ablations(
     cells = chosen_cells(pool.name, request.only)
     labeled = []
     for record in run(ablation_jobs(cells, request.splits, site), site):
-        names = [c.variant.name if c.departs else "" for c in cells if c.holds(record)]
-        labeled += [ablation_record(record, name, request.only) for name in names[:1]]
+        name = next((cell.name for cell in cells if cell.holds(record)), None)
+        if name is not None:
+            labeled.append(ablation_record(record, name, request.only))
     return labeled
 
 
 def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
     """The cells of the variants whose names contain `only`, and those they are compared with."""
-    variants = variants_of(dataset)
+    photos = dataset in (presets.MINI, presets.TIERED)
+    variants = PHOTO_VARIANTS if photos else VARIANTS
     if not any(only in variant.name for variant in variants):
         known = "; ".join(dict.fromkeys(variant.name for variant in variants))
         raise InputError(f"no ablation's name contains {only!r}; there are: {known}")
     return [
-        AblationCell(dataset, variant, column, departs)
+        cell_of(dataset, variant, column, departs)
         for variant in variants
         if only in variant.name
         for column in variant.columns
@@ -175,19 +141,23 @@ def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
 
 
 def ablation_jobs(cells: Sequence[AblationCell], splits: int, site: Site) -> list[Job]:
-    """Runs of the same recipe and episode share a fleet; fleets trained for a table are used again."""
-    pool = site.pool
-    jobs, shared = [], {(c.variant.preset, c.recipe, c.train): c.test for c in cells}
-    for (preset, recipe, shape), test in shared.items():
+    """Tested at the first M of the data set's table. Runs of the same recipe and episode share a fleet;
+    fleets trained for a table are used again."""
+    pool, jobs = site.pool, []
+    known = {table.dataset: table for table in published.TABLES.values()}
+    test = next(iter(known.get(pool.name, published.TABLES["table1"]).tests.values()))
+    for fleet, column in {cell.fleet: cell.column for cell in cells}.items():
         members = [
-            Member(c.variant.model, seed, dict(c.options))
-            for c in cells
-            if (c.variant.preset, c.recipe, c.train) == (preset, recipe, shape)
+            Member(cell.variant.model, seed, dict(cell.options))
+            for cell in cells
+            if cell.fleet == fleet
             for seed in range(splits)
         ]
         unique = tuple(m for i, m in enumerate(members) if m not in members[:i])
-        config = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, unique)
+        config = FleetConfig(pool.name, pool.fingerprint, *fleet, unique)
+        tests = (replace(test, distractors=column),)
         jobs += [
-            Job(found, None, (test,), wanted) for found, wanted in with_existing(config, site.runs)
+            Job(existing, None, tests, wanted)
+            for existing, wanted in with_existing(config, site.runs)
         ]
     return jobs

@@ -20,7 +20,7 @@ from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import support_labels, take_run
 from semishot.paper import plan, published
-from semishot.paper.jobs import FIXED, Site, train_all
+from semishot.paper.reproduce import FIXED, Site, train_all
 from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans

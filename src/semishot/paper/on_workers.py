@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,32 +19,20 @@ import torch
 
 from semishot import refine
 from semishot.data.pool import ImagePool
-from semishot.paper.jobs import (
-    RunJobs,
-    Site,
-    TrainedFleet,
-    check_jobs,
-    collect,
-    fleet_records,
-    lacking,
-    run_jobs,
-)
 from semishot.paper.plan import Job, configs_of
+from semishot.paper.reproduce import Site, check_jobs, collect, fleet_records, lacking
 from semishot.system import provenance
-from semishot.system.devices import pick_device
 from semishot.system.locks import Lock
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
 from semishot.training.fleet_table import Row, fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, training
-from semishot.training.fleets import load_model
 from semishot.training.loop import Event
 from semishot.training.records import Record, records_so_far
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE, Files, pack, unpack
 from semishot.training.tensorboard import announce
-from semishot.workers import Workers
 from semishot.workers.engine import Array, Task, run
-from semishot.workers.places import OpenPlace, place_of
+from semishot.workers.places import OpenPlace
 
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint of 30 runs is 40 MB, and there may be many workers."""
@@ -53,21 +40,11 @@ PROGRESS_SECONDS = 1.0
 NO_IMAGES = np.empty((0, 1, 1, 1), np.uint8)
 
 
-class Progress(NamedTuple):
+class FleetProgress(NamedTuple):
     skipped: int
     done: int
     loss: float | None
     accuracy: float | None
-
-
-def choose_runner(workers: Workers, device: str) -> tuple[torch.device, RunJobs]:
-    """The device of this process, and the function that runs jobs: in this process, or on workers."""
-    several = device == "auto" and torch.cuda.device_count() > 1
-    engine = "local" if workers.engine is None and several else workers.engine
-    open_place = place_of(engine, workers.address, device)
-    if open_place is None:
-        return pick_device(device), run_jobs
-    return torch.device("cpu"), partial(run_jobs_on_workers, open_place)
 
 
 def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Record]:
@@ -147,7 +124,7 @@ class FleetTasks:
         ]
         return [self.task(part) for part in parts]
 
-    def receive(self, task: Task, value: Progress | Files) -> None:
+    def receive(self, task: Task, value: FleetProgress | Files) -> None:
         config, row = self.of_task[task]
         if isinstance(value, dict):
             unpack(value, self.site.folder(config))
@@ -176,7 +153,9 @@ class FleetWork:
     """Methods outside the package that the user has named, which the worker imports too."""
 
 
-def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[Progress | Files]:
+def work_on_fleet(
+    images: Array, device_name: str, work: FleetWork
+) -> Iterator[FleetProgress | Files]:
     """In a worker: train and measure a fleet; yields its progress, its checkpoints and its folder."""
     for method in work.methods:
         refine.add(method)
@@ -192,11 +171,10 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
         for event in training(request, images_on(pool, device), row):
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
-                yield Progress(row.skipped, row.done, row.loss, row.accuracy)
+                yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
             if event is Event.SAVED:
                 yield pack(folder)
-        yield Progress(row.skipped, row.done, row.loss, row.accuracy)
+        yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
         yield pack(folder)  # the trained fleet is saved before it is measured
-        model = load_model(folder, device)[1]
-        fleet_records(work.jobs, TrainedFleet(model, pool, folder, device, show=False))
+        fleet_records(work.jobs, pool, folder, device, show=False)
         yield pack(folder)

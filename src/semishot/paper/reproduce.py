@@ -1,24 +1,85 @@
-"""A request for a fleet or a table of the paper -> train what is missing -> records."""
+"""A request for a fleet or a table of the paper -> train and test what is missing -> records."""
 
 import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from semishot import datasets
+import torch
+
+from semishot import datasets, refine
+from semishot.data.episodes import EpisodeShape, check_enough
+from semishot.data.pool import ImagePool
+from semishot.data.splits import all_labeled
 from semishot.errors import InputError, counted
+from semishot.network.protonet import ProtoNet
 from semishot.paper import presets, published
-from semishot.paper.jobs import Site
-from semishot.paper.on_workers import choose_runner
-from semishot.paper.plan import Job, chosen_rows, fleet_config, run_folder, table_jobs
+from semishot.paper.plan import (
+    Job,
+    chosen_rows,
+    configs_of,
+    fleet_config,
+    run_folder,
+    table_jobs,
+)
 from semishot.paper.requests import TableRequest
-from semishot.system.devices import pick_device
+from semishot.system.devices import device_name, pick_device
+from semishot.system.files import write_json
+from semishot.system.locks import Lock
+from semishot.training.classification import CLASSIFIERS
+from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
+from semishot.training.evaluation import data_and_training, evaluate
 from semishot.training.examples import images_on
 from semishot.training.fleet_table import fleet_table, row_of
-from semishot.training.fleet_training import TrainingRequest, training
-from semishot.training.records import Record
-from semishot.training.requests import FleetRequest, Where
-from semishot.training.run_folder import MODEL_FILE
+from semishot.training.fleet_training import TrainingRequest, check_fleet, training
+from semishot.training.fleets import load_model
+from semishot.training.loop import Event
+from semishot.training.records import Measurement, Record, accuracy_records, records_so_far
+from semishot.training.requests import EPISODES, FleetRequest, Where
+from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
 from semishot.training.tensorboard import announce
 from semishot.workers import THIS_PROCESS, Workers
+from semishot.workers.places import place_of
+
+DONE = object()
+FIXED = (
+    "the episodes and the labeled share of a table are fixed: take a data set with more, or `semishot train` "
+    "and `semishot evaluate`, which have flags for both"
+)
+"""What to do about a data set that is too small for a table."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """The settings that all fleets of a command share."""
+
+    pool: ImagePool
+    runs: Path
+    """The folder of their run folders."""
+    device: torch.device
+    tensorboard: bool = False
+    """Leave event files in the run folders too."""
+
+    def folder(self, config: FleetConfig) -> Path:
+        return run_folder(self.runs, config)
+
+    def training_of(self, config: FleetConfig) -> TrainingRequest:
+        folder = self.folder(config)
+        return TrainingRequest(
+            config,
+            self.pool,
+            folder,
+            self.device,
+            tensorboard=self.tensorboard,
+            classifiers=self.runs / self.pool.name / CLASSIFIERS,
+        )
+
+
+RunJobs = Callable[[list[Job], Site], list[Record]]
+"""`run_jobs`, or its counterpart on workers."""
 
 
 def train_fleet(
@@ -32,8 +93,8 @@ def train_fleet(
         announce(folder)
     row = row_of(config)
     with fleet_table([row]) as shown:
-        one = TrainingRequest(config, pool, folder, device, tensorboard=tensorboard)
-        for _ in training(one, images_on(pool, device), row):
+        training_request = TrainingRequest(config, pool, folder, device, tensorboard=tensorboard)
+        for _ in training(training_request, images_on(pool, device), row):
             shown.tell()
     return folder
 
@@ -46,7 +107,7 @@ def table(
     tensorboard: bool = False,
 ) -> list[Record]:
     """The records of a table or figure; `tensorboard` leaves event files in the run folders too."""
-    chosen_rows(request.models)  # a wrong name is said before data are missed
+    chosen_rows(request.models)  # validate names before loading data
     pool = datasets.load(request.dataset or published.dataset_of(name), where.data_root)
     if datasets.is_partial(pool) and not request.partial:
         raise InputError(
@@ -56,6 +117,18 @@ def table(
     device, run = choose_runner(workers, where.device)
     site = Site(pool, where.runs, device, tensorboard)
     return run(requested_jobs(name, request, site), site)
+
+
+def choose_runner(workers: Workers, device: str) -> tuple[torch.device, RunJobs]:
+    """The device of this process, and the function that runs jobs: in this process, or on workers."""
+    several = device == "auto" and torch.cuda.device_count() > 1
+    engine = "local" if workers.engine is None and several else workers.engine
+    open_place = place_of(engine, workers.address, device)
+    if open_place is None:
+        return pick_device(device), run_jobs
+    from semishot.paper.on_workers import run_jobs_on_workers  # it imports this module
+
+    return torch.device("cpu"), partial(run_jobs_on_workers, open_place)
 
 
 def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
@@ -71,8 +144,130 @@ def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
             )
     print(
         f"{dataset}: {counted(request.splits, 'split')}, {counted(recipe.updates, 'update')}, "
-        f"{counted(recipe.filters, 'filter')}, "
-        f"preset {request.preset}",
+        f"{counted(recipe.filters, 'filter')}, preset {request.preset}",
         file=sys.stderr,
     )
     return jobs
+
+
+def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
+    """Train and evaluate what is missing; return every record of these jobs."""
+    check_jobs(jobs, site)
+    configs = configs_of(jobs)
+    if site.tensorboard:
+        announce(site.runs)
+    train_all(configs, site, side_by_side=len(configs) if site.device.type == "cuda" else 1)
+    return collect(jobs, site)
+
+
+def check_jobs(jobs: Iterable[Job], site: Site) -> None:
+    """Raise errors before the work begins."""
+    test_images = all_labeled(site.pool.of_split("test"))
+    for job in jobs:
+        check_enough(test_images, *job.tests, advice=FIXED)
+        check_fleet(job.config, site.pool, site.folder(job.config), FIXED)
+
+
+def train_all(configs: list[FleetConfig], site: Site, side_by_side: int) -> None:
+    """Train the fleets, a few at a time, each a chunk of updates in turn."""
+    rows = [row_of(config) for config in configs]
+    with fleet_table(rows) as shown:
+        images = images_on(site.pool, site.device)
+        waiting = [
+            training(site.training_of(config), images, row)
+            for config, row in zip(configs, rows, strict=True)
+        ]
+        active: list[Iterator[Event]] = []
+        while active or waiting:
+            while waiting and len(active) < side_by_side:
+                active.append(waiting.pop(0))
+            active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
+            shown.tell()
+
+
+def collect(jobs: Sequence[Job], site: Site) -> list[Record]:
+    """The records of trained fleets; missing ones are measured."""
+    records: list[Record] = []
+    for config in configs_of(jobs):
+        own = [job for job in jobs if job.config == config]
+        records += fleet_records(own, site.pool, site.folder(config), site.device)
+    return records
+
+
+def fleet_records(
+    jobs: Sequence[Job], pool: ImagePool, folder: Path, device: torch.device, show: bool = True
+) -> list[Record]:
+    """The records of one trained fleet, read from its `result.json` if they are there.
+
+    `show`: whether the progress of the test is shown on stderr.
+    """
+    path = folder / "result.json"
+    known = records_so_far(path)
+    if any(lacking(known, job) for job in jobs):
+        with Lock(folder / LOCK_FILE):
+            known = records_so_far(path)  # another process may have measured them meanwhile
+            missing = [(job, test) for job in jobs for test in lacking(known, job)]
+            if missing:
+                model = load_model(folder, device)[1]
+                made_from = data_and_training(folder, pool)
+                known += measured(missing, model, pool, made_from, show)
+                write_json(path, known)
+    records = []
+    for job in jobs:
+        members = job.config.members
+        for test in job.tests:
+            rows = zip(matching(known, job, test), members, strict=True)
+            records += [record for record, member in rows if member in job.members]
+    return records
+
+
+def measured(
+    tests: Sequence[tuple[Job, EpisodeShape]],
+    model: ProtoNet,
+    pool: ImagePool,
+    made_from: tuple[Any, Any],
+    show: bool,
+) -> list[Record]:
+    """The records of rows at test shapes; all share the embeddings of the test images."""
+    seeds = [member.split_seed for member in tests[0][0].config.members]
+    device, begun = model.encoder.weights[0].device, time.monotonic()
+    models = [(refined_for(job, model, device), test) for job, test in tests]
+    accuracies = evaluate(models, pool, "test", seeds, show=show)
+    seconds = time.monotonic() - begun
+    records: list[Record] = []
+    for (job, test), each in zip(tests, accuracies, strict=True):
+        measurement = Measurement(
+            test, "test", seconds, device_name(device), *made_from, job.refined
+        )
+        records += accuracy_records(job.config, job.row, measurement, each)
+    return records
+
+
+def refined_for(job: Job, model: ProtoNet, device: torch.device) -> ProtoNet:
+    """The fleet, refining as the row of a job does."""
+    if job.row == SEMI_SUPERVISED_INFERENCE:
+        model = model.refined_by(refine.build("soft_kmeans"))
+    if job.at_test is not None:
+        members, options = job.config.members, job.at_test.options
+        refiner = refine.build(members[0].model, runs=len(members), **options)
+        model = model.refined_by(refiner.to(device), job.at_test.steps)
+    return model
+
+
+def lacking(known: Sequence[Record], job: Job) -> list[EpisodeShape]:
+    """The test shapes that a job asks for and no record has."""
+    return [test for test in job.tests if not matching(known, job, test)]
+
+
+def matching(known: Sequence[Record], job: Job, test: EpisodeShape) -> list[Record]:
+    """The records of a job at one test shape; none if they are not complete."""
+    inference, shape = SEMI_SUPERVISED_INFERENCE, vars(test).items()
+    rows = [
+        record
+        for record in known
+        if (record["model"] == inference) == (job.row == inference)
+        and record["episodes"] == EPISODES
+        and record.get("at_test", {}) == job.refined
+        and all(record.get(key, False) == value for key, value in shape)
+    ]
+    return rows if len(rows) == len(job.config.members) else []

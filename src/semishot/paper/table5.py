@@ -21,7 +21,6 @@ from semishot.network.encoder import ConvEncoder
 from semishot.network.protonet import ProtoNet, class_labels
 from semishot.paper import baselines
 from semishot.paper.authors_network import authors_network
-from semishot.paper.jobs import FIXED
 from semishot.paper.published import (
     CLASSIFIERS,
     FEATURES,
@@ -29,6 +28,7 @@ from semishot.paper.published import (
     ONE_SHOT,
     TABLE5_TEST,
 )
+from semishot.paper.reproduce import FIXED
 from semishot.paper.requests import Table5Request
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json

@@ -19,8 +19,8 @@ DATE = "%Y-%m-%dT%H:%M:%SZ"
 FOLDERS = ("network", "paper", "refine", "training")
 DATA_FILES = ("data/episodes.py", "data/settings.py", "data/splits.py", "prototypes.py")
 DESCRIBE = {
-    *(f"paper/{name}.py" for name in ("ablations", "presets", "requests", "scenes")),
-    *(f"paper/{name}.py" for name in ("published", "published_baselines")),
+    *(f"paper/{name}.py" for name in ("ablations", "presets", "requests")),
+    *(f"paper/{name}.py" for name in ("published", "viewed_episode")),
     *(f"training/{name}.py" for name in ("code_state", "fleet_table", "records", "requests")),
     *(f"training/{name}.py" for name in ("run_folder", "tensorboard")),
 }
