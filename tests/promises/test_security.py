@@ -71,7 +71,7 @@ def test_members_of_zips_named_after_other_places_are_read_where_they_lie(tmp_pa
         for place, name in zip(("../../", "/", "..\\"), names, strict=True):
             opened.writestr(f"{place}{name}", jpeg())
     before = everything(tmp_path)
-    found = mini_imagenet._in_zips(source, {"train": {WNID: names}})
+    found = mini_imagenet._pictures(source, {"train": {WNID: names}})
     assert set(found) == set(names[:2])
     for place in found.values():
         assert mini_imagenet.read(place).shape == (3, 84, 84)

@@ -61,9 +61,9 @@ def decode(data: bytes, name: str, side: int, channels: int = 3, bicubic: bool =
     Turned upright by EXIF, transparency over white, 16 bits scaled to 8, the first frame of an
     animation. The aspect ratio is not kept, as in the paper's code.
     """
-    with quiet(), opened(data, name) as image, upright(image, channels) as seen:
+    with quiet(), opened(data, name) as image, upright(image, channels) as shown:
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
-        pixels = np.asarray(seen.resize((side, side), filter)).reshape(side, side, channels)
+        pixels = np.asarray(shown.resize((side, side), filter)).reshape(side, side, channels)
         return pixels.transpose(2, 0, 1).copy()
 
 

@@ -57,14 +57,14 @@ def sample_episodes(
     u = draws(seed, f"{purpose}: group", start, count, int(shape.within_group))
     order, first, among = _classes_to_draw(images, n + h, u)
     u = draws(seed, f"{purpose}: labeled", start, count, n + n * kq)
-    places = distinct(u[:, :n], among)  # (E, N)
-    classes = order[first + places]  # (E, N)
+    drawn = distinct(u[:, :n], among)  # (E, N)
+    classes = order[first + drawn]  # (E, N)
     labeled = distinct(u[:, n:].reshape(count, n, kq), images.labeled[classes])  # (E, N, K + Q)
 
     u = draws(seed, f"{purpose}: unlabeled", start, count, n * m).reshape(count, n, m)
     unlabeled = _unlabeled(images, u, classes, labeled)  # (E, N, M)
     u = draws(seed, f"{purpose}: distractors", start, count, h + h * m)
-    others = order[first + distinct(u[:, :h], among, taken=places)]  # (E, H)
+    others = order[first + distinct(u[:, :h], among, taken=drawn)]  # (E, H)
     nothing = np.empty((count, h, 0), np.int64)
     irrelevant = _unlabeled(images, u[:, h:].reshape(count, h, m), others, nothing)  # (E, H, M)
 
@@ -125,8 +125,8 @@ def check_enough(images: ClassImages, *shapes: EpisodeShape, advice: str | None 
     `advice` says what to do, for a command without the flags of an episode.
     """
     for shape in shapes:
-        if (found := _shortage(images, shape)) is not None:
-            lacking, flags = found
+        if (shortage := _shortage(images, shape)) is not None:
+            lacking, flags = shortage
             raise InputError(f"{lacking}; {advice or flags}")
 
 

@@ -64,19 +64,7 @@ class ByteRange:
         return f"{self.path}/{self.part}"
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayRow:
-    """An image in an array, such as that of a pickle, which the data set's file reads."""
-
-    path: str
-    row: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.path}/image {self.row}"
-
-
-ImageSource = WholeFile | ZipMember | ByteRange | ArrayRow
+ImageSource = WholeFile | ZipMember | ByteRange
 
 
 def read_bytes(source: ImageSource) -> bytes:
@@ -86,12 +74,10 @@ def read_bytes(source: ImageSource) -> bytes:
             return read_regular(Path(source.path), LARGEST)
         if isinstance(source, ZipMember):
             data = read_member(_opened_zip(source.path), source.member, LARGEST + 1)
-        elif isinstance(source, ByteRange):
+        else:
             with open_regular(Path(source.path)) as file:
                 file.seek(source.start)
                 data = file.read(min(source.size, LARGEST + 1))
-        else:
-            raise TypeError(f"{source.name} is in memory")
         if len(data) > LARGEST:
             raise InputError(f"{source.name} has more than {LARGEST:,} bytes")
         if isinstance(source, ByteRange) and len(data) != source.size:

@@ -186,7 +186,7 @@ def portable_split(units: Sequence[str], layout: str, source: Path) -> list[Spli
     sizes: dict[Split, int] = {"test": test, "val": val, "train": count - test - val}
     drawn = [split for split, size in sizes.items() for _ in range(size)]
     split_at = dict(zip(order.tolist(), drawn, strict=True))
-    return [split_at[place] for place in range(count)]
+    return [split_at[index] for index in range(count)]
 
 
 def common_shape(sources: Sequence[ImageSource]) -> tuple[int, int, int]:

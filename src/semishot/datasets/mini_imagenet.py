@@ -26,7 +26,7 @@ from semishot.data.framing import Whole
 from semishot.data.image_sources import (
     ILSVRC_TAR,
     REMEDY,
-    ArrayRow,
+    ByteRange,
     ImageSource,
     WholeFile,
     ZipMember,
@@ -119,10 +119,10 @@ def _build(folder: Path, listed: Listed, form: str, lists: Lists, read: Read = r
 
 
 def _read_csvs(source: Path, taken: Sequence[Split]) -> Named:
-    held = [split for split in taken if (source / f"{split}.csv").is_file()]
-    if not held:
+    present = [split for split in taken if (source / f"{split}.csv").is_file()]
+    if not present:
         raise InputError(f"no files of miniImageNet in {source}: it needs {ACCEPTED}")
-    _check_present(taken, held, f"no {{}}.csv in {source}")
+    _check_present(taken, present, f"no {{}}.csv in {source}")
     named: Named = {split: _read_csv(source / f"{split}.csv") for split in taken}
     for split, classes in named.items():
         _check_counts(split, classes, source / f"{split}.csv")
@@ -171,11 +171,11 @@ def _check_disjoint(listed: Mapping[Split, Iterable[str]], source: Path) -> None
                 raise InputError(f"class {name} is in both {home[name]} and {split} of {source}")
 
 
-def _check_present(taken: Sequence[Split], held: Sequence[Split], problem: str) -> None:
-    """Raise unless all splits taken are held; `problem` has a placeholder for the missing split."""
+def _check_present(taken: Sequence[Split], present: Sequence[Split], problem: str) -> None:
+    """Raise unless all splits taken are present; `problem` has a placeholder for the missing split."""
     for split in taken:
-        if split not in held:
-            instead = f", or pass --splits {','.join(held)}" if held else ""
+        if split not in present:
+            instead = f", or pass --splits {','.join(present)}" if present else ""
             raise InputError(f"{problem.replace('{}', split, 1)}; add what is missing{instead}")
 
 
@@ -203,8 +203,8 @@ def _by_name(source: Path, named: Named, pictures: Mapping[str, ImageSource]) ->
         split: [name for names in classes.values() for name in names if name not in pictures]
         for split, classes in named.items()
     }
-    held = [s for s in named if len(missing[s]) < CLASSES[s] * IMAGES]
-    _check_present(list(named), held, f"the images of {{}}.csv are absent from {source}")
+    present = [s for s in named if len(missing[s]) < CLASSES[s] * IMAGES]
+    _check_present(list(named), present, f"the images of {{}}.csv are absent from {source}")
     for split, names in missing.items():
         if names:
             raise InputError(
@@ -224,8 +224,8 @@ def _by_rank(source: Path, named: Named) -> Listed:
     files = ilsvrc_files(source, {label for classes in named.values() for label in classes})
     if not files:
         raise InputError(f"{source} has csv files but no images: it needs {ACCEPTED}")
-    held = [split for split, classes in named.items() if not files.keys().isdisjoint(classes)]
-    _check_present(list(named), held, f"the classes of {{}}.csv are absent from {source}")
+    present = [split for split, classes in named.items() if not files.keys().isdisjoint(classes)]
+    _check_present(list(named), present, f"the classes of {{}}.csv are absent from {source}")
     return {
         split: {
             label: [_ranked(files.get(label, []), name, label, source) for name in names]
@@ -260,13 +260,14 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: 
         arrays[str(path)], classes = _read_pickle(path)
         _check_counts(split, classes, path)
         listed[split] = {
-            label: [ArrayRow(str(path), row) for row in rows] for label, rows in classes.items()
+            label: [ByteRange(str(path), f"image {row}", row, 1) for row in rows]
+            for label, rows in classes.items()
         }
     _check_disjoint(listed, source)
 
     def read_row(source: ImageSource) -> NDArray[np.uint8]:
-        assert isinstance(source, ArrayRow)
-        pixels: NDArray[np.uint8] = arrays[source.path][source.row]
+        assert isinstance(source, ByteRange), "whose start is the row"
+        pixels: NDArray[np.uint8] = arrays[source.path][source.start]
         return pixels.transpose(2, 0, 1)
 
     return _build(folder, listed, "the cached pickles", lists, read_row)

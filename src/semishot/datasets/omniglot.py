@@ -188,13 +188,13 @@ def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
     """Raise unless these are exactly the characters of `CHARACTERS`, with all drawings."""
     count = Counter("/".join(key[:2]) for key, _ in drawings)
     characters = {"/".join(key) for key in split_of_characters()}
-    for kind, found, known in (
+    for kind, given, known in (
         ("alphabet", {c.split("/")[0] for c in count}, {c.split("/")[0] for c in characters}),
         ("character", set(count), characters),
     ):
-        if extra := found - known:
+        if extra := given - known:
             raise InputError(f"unknown {kind} {_some(extra)} in {source}: not Omniglot, remove it")
-        if missing := known - found:
+        if missing := known - given:
             raise InputError(f"no {kind} {_some(missing)} in {source}; {REMEDY}")
     for name, have in count.items():
         if have != DRAWINGS:

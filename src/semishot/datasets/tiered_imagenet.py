@@ -104,8 +104,8 @@ def describe(pool: ImagePool) -> list[str]:
         counts = [c.count for c in pool.classes if c.split == split]
         more = sum(counts) - images
         compared = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
-        held = f"{split}: {len(counts)} of {classes} classes, {sum(counts):,} images"
-        lines.append(f"{held}, {compared} in Table 4")
+        counted = f"{split}: {len(counts)} of {classes} classes, {sum(counts):,} images"
+        lines.append(f"{counted}, {compared} in Table 4")
         differs |= more != 0
     missing = sum(classes for classes, _ in TABLE4.values()) - len(pool.classes)
     if missing:
@@ -135,7 +135,7 @@ def read(source: ImageSource) -> NDArray[np.uint8]:
 
 def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[ImageSource]]:
     """class -> where its images are, in the order of the files."""
-    found: dict[str, list[ImageSource]] = {}
+    files: dict[str, list[ImageSource]] = {}
     ids = _ids_of_names(source)
     for split in SPLITS:
         path = source / LABELS.format(split)
@@ -152,12 +152,12 @@ def _published(source: Path, known: Sequence[PlannedClass]) -> dict[str, list[Im
                     f"put {NAMES} and {IDS} beside it, as published"
                 )
             classes += fitting
-        places = _images(source, split)
-        if len(places) != len(labels):
-            raise InputError(f"{path} has {len(labels):,} labels for {len(places):,} images")
+        images = _images(source, split)
+        if len(images) != len(labels):
+            raise InputError(f"{path} has {len(labels):,} labels for {len(images):,} images")
         for label, wnid in enumerate(classes):
-            found[wnid] = [places[i] for i in np.flatnonzero(labels == label)]
-    return found
+            files[wnid] = [images[i] for i in np.flatnonzero(labels == label)]
+    return files
 
 
 def _ids_of_names(source: Path) -> Mapping[str, list[str]]:
@@ -180,13 +180,13 @@ def _ids_of_names(source: Path) -> Mapping[str, list[str]]:
 def _labels(path: Path) -> tuple[NDArray[np.integer[Any]], list[str]]:
     """Every image's label, and every label's name."""
     read: Any = safe_pickles.load(path)
-    held = {_text(k): v for k, v in read.items()} if isinstance(read, dict) else {}
-    if not {"label_specific", "label_specific_str"} <= held.keys():
-        keys = ", ".join(held) or type(read).__name__
+    fields = {_text(k): v for k, v in read.items()} if isinstance(read, dict) else {}
+    if not {"label_specific", "label_specific_str"} <= fields.keys():
+        keys = ", ".join(fields) or type(read).__name__
         raise InputError(f"{path} holds {keys[:100]}, not label_specific and label_specific_str")
     with reading(path, REMEDY):
-        labels = np.asarray(held["label_specific"])
-        names = [_text(name) for name in held["label_specific_str"]]
+        labels = np.asarray(fields["label_specific"])
+        names = [_text(name) for name in fields["label_specific_str"]]
     count = Counter(labels.tolist()) if labels.ndim == 1 and labels.dtype.kind in "iu" else {}
     if not count or not set(count) <= set(range(len(names))):
         raise InputError(f"{path}: label_specific is not a list of numbers below {len(names)}")
@@ -201,8 +201,8 @@ def _images(source: Path, split: Split) -> list[ImageSource]:
     pngs, array = source / PNGS.format(split), source / ARRAY.format(split)
     if pngs.is_file():
         return [
-            ByteRange(str(pngs), f"image {place}", start, size, "pickled")
-            for place, (start, size) in enumerate(safe_pickles.find_bytes(pngs, PNG))
+            ByteRange(str(pngs), f"image {index}", start, size, "pickled")
+            for index, (start, size) in enumerate(safe_pickles.find_bytes(pngs, PNG))
         ]
     if not array.is_file():
         raise InputError(f"no {pngs.name} and no {array.name} in {source}; put it there")
@@ -213,8 +213,8 @@ def _images(source: Path, split: Split) -> list[ImageSource]:
     if start + shape[0] * size > array.stat().st_size:
         raise InputError(f"{array} is too short for its {shape[0]:,} images; get the file again")
     return [
-        ByteRange(str(array), f"image {place}", start + place * size, size, "bgr")
-        for place in range(shape[0])
+        ByteRange(str(array), f"image {index}", start + index * size, size, "bgr")
+        for index in range(shape[0])
     ]
 
 
