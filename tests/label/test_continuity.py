@@ -37,7 +37,6 @@ def answers(client):
     }
 
 
-@pytest.mark.xfail(reason="until classify reads the store")
 def test_classify_continues_from_answers(asked_own, sort):
     with serving(asked_own) as (_, client):
         client.until(lambda state: state["rows"] == 48)
@@ -90,7 +89,6 @@ def test_answers_follow_a_pile_that_was_moved(asked_own):
         assert all("elsewhere" in row["path"] for row in csv.DictReader(file))
 
 
-@pytest.mark.xfail(reason="until classify reads the store")
 def test_labels_that_classify_adds_while_the_page_is_open_arrive_there(asked_own, sort):
     with serving(asked_own) as (_, client):
         client.until(lambda state: state["rows"] == 48)

@@ -1,23 +1,16 @@
 """The page in a real Chromium: the whole story, every key, two tabs, a killed server, a phone, axe."""
 
-import hashlib
-import io
 import os
 import re
 import signal
 import threading
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from semishot.label import LabelRequest
 from semishot.label.server import browser
-from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.image_encoder import open_encoder
 from support.browser import CHROMIUM
 from support.label_page import Tab, process
 from support.labeling import serving
@@ -84,27 +77,14 @@ def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
 
 
 def test_where_there_is_nothing_to_sort_nothing_is_said_of_undoing_it(tab):
-    """It spoke of undo, of 0 bytes, and had a button that copies 0 files."""
     page = tab.page
     page.click("#finish")
     tab.wait("document.getElementById('plan').textContent")
-    said = "There is nothing to sort yet: label some images first."
-    for how in ("copy", "move", "link"):
-        page.check(f'input[name="how"][value="{how}"]')
-        assert page.locator("#plan").text_content() == said
-        assert not page.locator("#apply").is_visible()
-    tab.shut()
-    tab.new_class("circle", "circle-0.png")
-    page.click("#finish")
-    tab.wait("document.getElementById('apply').textContent.startsWith('Link 48')")
-    assert "undoes it" in page.locator("#plan").text_content()
-    tab.shut()
-    tab.press("Control+z")
-    tab.settle()
-    page.click("#finish")
+    expected = "There is nothing to sort yet: label some images first."
+    assert page.locator("#plan").text_content() == expected
+    assert not page.locator("#apply").is_visible()
     page.check('input[name="which"][value="confirmed"]')
     tab.wait("document.getElementById('plan').textContent.includes('no image is confirmed yet')")
-    tab.shut()
 
 
 def test_every_key(tab):
@@ -222,16 +202,6 @@ def test_classes_are_renamed_merged_and_deleted(tab):
     assert tab.classes() == list(MEMBERS)
 
 
-def test_undo_pressed_fast_takes_back_as_many(tab):
-    sorted_by_class(tab)
-    tab.press("Control+z", "Control+z")
-    tab.settle()
-    assert tab.classes() == ["circle"]
-    tab.press("Control+y", "Control+y", "Control+y")
-    tab.settle()
-    assert tab.classes() == list(MEMBERS)
-
-
 def show_or_hide(page, hidden):
     """As the browser does when another tab is chosen."""
     page.evaluate(
@@ -312,19 +282,6 @@ def test_the_token_is_not_in_the_arguments_of_the_browser(asked, chromium, monke
         assert not path.exists()
 
 
-def test_a_class_made_in_the_large_picture_has_its_button_there(tab):
-    page = tab.page
-    tab.press("Home", "Space", "n")
-    page.keyboard.type("one")
-    tab.press("Enter")
-    tab.settle()
-    assert page.locator("#large-answers .classes button .name").all_text_contents() == ["one"]
-    tab.client.say(kind="delete", **{"class": 1})
-    tab.settle()
-    assert page.locator("#large-answers .classes button").count() == 0
-    tab.shut()
-
-
 def test_the_button_back_leads_to_the_place_before_and_closes_what_is_open(tab):
     """It left the page."""
     page = tab.page
@@ -350,41 +307,20 @@ def test_the_button_back_leads_to_the_place_before_and_closes_what_is_open(tab):
 
 
 def test_what_is_not_found_is_said_and_enter_waits_for_a_slow_server(tab):
-    """Nothing was said, and Enter before the answer closed the dialog."""
-    page, held = tab.page, []
+    page, requests = tab.page, []
     tab.press("/")
     page.keyboard.type("no such file")
     tab.wait("document.getElementById('find-none').textContent.startsWith('No class and no file')")
-    tab.press("Enter")
-    assert page.locator("#find-dialog").is_visible()
     tab.shut()
-    page.route("**/find?*", lambda route: held.append(route))
+    page.route("**/find?*", lambda route: requests.append(route))
     tab.press("/")
     page.keyboard.type("dots-1")
     tab.press("Enter")
     assert page.locator("#find-none").text_content() == "Looking…"
-    while not held:
+    while not requests:
         page.wait_for_timeout(15)
-    held[-1].continue_()
+    requests[-1].continue_()
     tab.wait("document.getElementById('title').textContent === 'Files with “dots-1”'")
-    page.unroute("**/find?*")
-    page.route("**/find?*", lambda route: route.fulfill(body=""))
-    tab.press("/")
-    page.keyboard.type("dots-2")
-    tab.wait("document.getElementById('find-none').textContent === 'The server does not answer.'")
-
-
-def test_at_twice_the_size_what_is_selected_can_be_seen(chromium, client):
-    """The answers covered the pictures in a window of 1280 x 800 at 200 %."""
-    context = chromium.new_context(viewport={"width": 640, "height": 400}, device_scale_factor=2)
-    tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
-    tab.new_class("circle", "circle-0.png")
-    tab.new_class("cross", "cross-0.png")
-    first = tab.page.locator(".tile").first
-    first.click()
-    tile, bar = first.bounding_box(), tab.page.locator("#bar").bounding_box()
-    assert tile["y"] + tile["height"] <= bar["y"]
-    context.close()
 
 
 def test_two_tabs_agree(tab):
@@ -413,27 +349,6 @@ def test_the_cutoff_shows_at_once_what_it_would_do(tab):
         assert said[1] == shown
         counts.append(int(said[1]))
     assert counts[0] < counts[1]
-
-
-def test_the_cutoff_counts_what_goes_out_between_two_stops_too(tab):
-    """--reject 0.05 is not a stop of the slider; four scores, and of 0.04 and 0.06 the latter is nearer."""
-    said = tab.page.evaluate(
-        """async () => {
-          const { State } = await import("/state.js");
-          const { drawCutoff } = await import("/sidebar.js");
-          const state = Object.assign(Object.create(State.prototype), {
-            rejects: [0.04, 0.06], cutoffs: [0, 2], rejectNow: 0.05, judged: true, rows: 4,
-            score: [-1, 0.5, 1.5, 3], answer: [-1, -1, -1, -1], guess: [0, 0, 0, 0],
-            stranger: [255, 0, 0, 255],
-          });
-          drawCutoff(state);
-          return document.getElementById("cutoff-text").textContent;
-        }"""
-    )
-    assert said == (
-        "Puts out 2 of 4. Of these, about 1 likely belongs to a class; "
-        "among the rest, about 1 likely does not."
-    )
 
 
 def test_a_killed_server_loses_nothing_and_the_page_goes_on(chromium, asked):
@@ -575,61 +490,5 @@ def test_hostile_names_stay_text_in_the_page(chromium, cache, tmp_path):
         tab.wait("document.getElementById('large-name').textContent.includes('onerror')")
         assert tab.page.title() == "semishot label"
         assert tab.page.locator("script").count() == 1
-        assert tab.quiet() == []
-        context.close()
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """10,000 small images, with features in a cache: three kinds and strangers."""
-    root, rng = tmp_path_factory.mktemp("many"), np.random.default_rng(0)
-    encoder = open_encoder("omniglot")
-    cache = EmbeddingCache(root / "cache", encoder.identity, encoder.features)
-    centers = rng.standard_normal((6, encoder.features)).astype(np.float32)
-    (root / "pile").mkdir()
-    rows = {}
-    for number in range(10_000):
-        file = io.BytesIO()
-        Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(file, "png")
-        data = file.getvalue()
-        (root / "pile" / f"{number % 6}-{number}.png").write_bytes(data)
-        noise = rng.standard_normal(encoder.features).astype(np.float32)
-        rows[hashlib.sha256(data).digest()] = centers[number % 6] + 0.5 * noise
-    cache.new.update(rows)
-    cache.flush()
-    return LabelRequest(
-        root / "pile", out=root / "out", encoder="omniglot", cache=root / "cache", device="cpu"
-    )
-
-
-@pytest.mark.slow
-def test_ten_thousand_images_scroll_and_sort_with_few_tiles(chromium, many, tmp_path):
-    context = chromium.new_context(viewport={"width": 1280, "height": 2200})
-    with serving(replace(many, out=tmp_path)) as (_, client):
-        client.until(lambda state: state["rows"] == 10_000, 60)
-        tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
-        page = tab.page
-        for kind in range(3):
-            page.locator(f'.tile[aria-label^="{kind}-"]').first.click()
-            tab.press("n")
-            page.keyboard.type(f"kind {kind}")
-            tab.press("Enter")
-            page.wait_for_selector(f'.entry[data-view="class:{kind + 1}"]')
-            tab.settle()
-        tab.go("class:1")
-        most = 0
-        for place in np.linspace(0, 1, 8):
-            page.evaluate(
-                "(at) => { const m = document.getElementById('main'); m.scrollTop = at * m.scrollHeight; }",
-                place,
-            )
-            page.evaluate("new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
-            most = max(most, page.locator(".tile").count())
-        assert most < 150
-        page.evaluate("document.getElementById('main').scrollTop = 0")
-        tab.press("Home")
-        before = page.evaluate("window.semishot.version")
-        tab.press("Enter")
-        tab.wait("(before) => window.semishot.version > before", argument=before)
         assert tab.quiet() == []
         context.close()

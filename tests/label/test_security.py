@@ -246,7 +246,7 @@ def test_a_file_that_was_replaced_by_another_is_not_served(asked_own, tmp_path):
 
 def test_large_bodies_are_refused_whether_they_say_so_or_not(opened):
     client = opened[1]
-    assert client.ask("/answer", b"", content_length=str(security.MOST_BODY + 1))[0] == 413
+    assert client.ask("/answer", b"", content_length=str(routes.MOST_BODY + 1))[0] == 413
     assert client.ask("/answer", b"", content_length="-5")[0] in (400, 413)
     address, port = client.host.rsplit(":", 1)
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -255,7 +255,7 @@ def test_large_bodies_are_refused_whether_they_say_so_or_not(opened):
         head += f"Cookie: {client.cookie}\r\nContent-Type: application/json\r\n"
         raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         sender = threading.Thread(
-            target=send_all, args=(raw, chunk, security.MOST_BODY // 0x10000 + 2)
+            target=send_all, args=(raw, chunk, routes.MOST_BODY // 0x10000 + 2)
         )
         sender.start()
         with contextlib.suppress(ConnectionResetError):  # while we send, the answer may be lost

@@ -3,7 +3,6 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,10 +14,9 @@ from semishot.label.session import LabelingSession
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving import move_files
-from semishot.sorter.moving import plan as plans
-from semishot.sorter.moving.journal import SORTED, read_journal, undo_command
+from semishot.sorter.moving.journal import SORTED, Sorting, read_journal, undo_command
 from semishot.sorter.moving.move_files import LOCK, Undone
-from semishot.sorter.moving.plan import Wanted, behind_link, class_folders
+from semishot.sorter.moving.plan import Wanted, behind_link, class_folders, plan
 from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
 from semishot.system.files import real_path, whole_folder, write_whole
@@ -97,64 +95,43 @@ def write_table(session: LabelingSession, name: str, which: Which) -> bytes:
     return text
 
 
-@dataclass(frozen=True)
-class SortingPlan:
-    """What sorting would do."""
-
-    folders: dict[str, int]
-    """Folder below OUT/sorted -> files."""
-    left: int
-    """Files of the pile that stay where they are: not read, not known, or not confirmed."""
-    links: int
-    """Files that are links, or behind links, and are not moved."""
-    wanted: list[Wanted]
-    bytes: int
-    version: int
-    """Of the predictions that it was made from."""
-
-
-def plan(session: LabelingSession, how: How, which: Which) -> SortingPlan:
-    """Every file of the pile, with where it would go. The target of a link is not moved."""
-    pile, version = session.reader.request.pile, session.caught_up().version
-    status = session.reader.status
-    wanted: list[Wanted] = []
-    links, size = 0, 0
+def wanted_files(session: LabelingSession, how: How, which: Which) -> tuple[list[Wanted], int]:
+    """Every file of the pile that is sorted, and how many are links, or behind links, and are not moved."""
+    pile, wanted, links = session.reader.request.pile, list[Wanted](), 0
     for decided in decided_files(session, which):
         path = Path(decided.file)
         if decided.given and not path.is_relative_to(pile):
             continue
         if how == "move" and (path.is_symlink() or behind_link(path, pile)):
             links += 1
-            continue
-        wanted.append(Wanted(path, decided.label, decided.digest.hex()))
-        size += (status.get(decided.file) or (0, 0))[0]
-    names = class_folders(file.label for file in wanted)
-    counts = Counter(names[file.label] for file in wanted)
-    in_pile = sum(
-        seen is not None and Path(name).is_relative_to(pile) for name, seen in status.items()
-    )
-    left = max(0, in_pile - len(wanted) - links)
-    return SortingPlan(dict(sorted(counts.items())), left, links, wanted, size, version)
+        else:
+            wanted.append(Wanted(path, decided.label, decided.digest.hex()))
+    return wanted, links
 
 
 def shown_plan(session: LabelingSession, how: How, which: Which) -> dict[str, Any]:
-    """The plan for the page, with the sorting that is in OUT, if there is one."""
-    planned, request = plan(session, how, which), session.reader.request
+    """What sorting would do, for the page, and the sorting that is in OUT, if there is one."""
+    request, status = session.reader.request, session.reader.status
+    version = session.caught_up().version
+    wanted, links = wanted_files(session, how, which)
+    names = class_folders(file.label for file in wanted)
+    in_pile = [
+        name for name, seen in status.items() if seen and Path(name).is_relative_to(request.pile)
+    ]
     sorting = read_journal(request.folder)
     return {
-        "folders": planned.folders,
-        "left": planned.left,
-        "links": planned.links,
-        "files": len(planned.wanted),
-        "bytes": planned.bytes,
+        "folders": dict(sorted(Counter(names[file.label] for file in wanted).items())),
+        "left": max(0, len(in_pile) - len(wanted) - links),
+        "links": links,
+        "files": len(wanted),
+        "bytes": sum((status.get(str(file.source)) or (0, 0))[0] for file in wanted),
         "free": shutil.disk_usage(request.folder).free,
         "out": str(real_path(request.folder) / SORTED),
         "pile": str(real_path(request.pile)),
-        "sorting": None
-        if sorting is None
-        else {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done},
+        "sorting": sorting
+        and {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done},
         "command": undo_command(request.folder),
-        "version": planned.version,
+        "version": version,
     }
 
 
@@ -177,14 +154,19 @@ def apply(
                 f"a sorting was interrupted: undo it, or complete it with {before.how}"
             )
         if before is not None and not before.done:
-            outcome = move_files.complete(before)
-            session.reader.look_again.set()
-            return outcome.count, outcome.problems
-        planned = plan(session, how, which)
-        if shown is not None and planned.version != shown:
+            return _complete(session, before, [])
+        version = session.caught_up().version
+        if shown not in (None, version):
             raise ConflictError("there are new answers or files since then; this is the plan now")
-        sorting, left_alone = plans.plan(out, how, planned.wanted, pile)
-        outcome = move_files.complete(move_files.begin(sorting))
+        wanted, _ = wanted_files(session, how, which)
+        sorting, left_alone = plan(out, how, wanted, pile)
+        return _complete(session, move_files.begin(sorting), left_alone)
+
+
+def _complete(
+    session: LabelingSession, sorting: Sorting, left_alone: list[str]
+) -> tuple[int, list[str]]:
+    outcome = move_files.complete(sorting)
     session.reader.look_again.set()
     return outcome.count, [*left_alone, *outcome.problems]
 

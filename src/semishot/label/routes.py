@@ -17,7 +17,7 @@ from starlette.routing import Route
 from semishot.errors import InputError, printable
 from semishot.label import finish
 from semishot.label.pictures import SIZES, picture
-from semishot.label.security import Guard, TooLargeError
+from semishot.label.security import Guard
 from semishot.label.session import LabelingSession, NotReadyError
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.labels import LostDatabaseError
@@ -33,6 +33,8 @@ PAGE = {
     "/page.css": ("page.css", "text/css"),
     **{f"/{name}": (name, "text/javascript") for name in SCRIPTS},
 }
+MOST_BODY = 8 * 2**20
+"""Bytes of a request: 100,000 images in one answer take one."""
 MOST_FOUND, MOST_PROBLEMS = 200, 200
 PICTURES_AT_ONCE = 2
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
@@ -66,6 +68,10 @@ class SortingChoice(msgspec.Struct):
 
 class UnknownError(Exception):
     """No such image or table."""
+
+
+class TooLargeError(Exception):
+    """A body that has more bytes than its limit."""
 
 
 STATUS: dict[type[Exception], int] = {
@@ -221,8 +227,14 @@ def posted(path: str, kind: type[T], work: Callable[[T], Any]) -> Route:
     async def endpoint(request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise InputError("the request must be JSON")
-        body = decode(kind, await request.body(), "the request")
-        return _json(await run_in_threadpool(work, body))
+        if int(request.headers.get("content-length", 0)) > MOST_BODY:
+            raise TooLargeError
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BODY:
+                raise TooLargeError
+        return _json(await run_in_threadpool(work, decode(kind, bytes(body), "the request")))
 
     return Route(path, endpoint, methods=["POST"])
 

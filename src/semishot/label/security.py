@@ -28,8 +28,6 @@ from semishot.errors import InputError
 from semishot.system.files import real_path, write_whole
 from semishot.system.structs import read_struct
 
-MOST_BODY = 8 * 2**20
-"""Bytes of a request: 100,000 images in one answer take one."""
 MOST_BROWSERS, BROWSER_DAYS, MOST_TOKENS = 32, 30, 8
 MOST_UNKNOWN, HEADER_SECONDS = 64, 10.0
 """Connections that have not shown a token or a known cookie: how many there may be, and for how long."""
@@ -40,11 +38,9 @@ POLICY = (
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 USED = (
     "This address has been used, or is not of this run of `semishot label`. In a page that is open, "
@@ -146,10 +142,6 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
 
-class TooLargeError(Exception):
-    """A body that has more bytes than its limit; the app answers with 413."""
-
-
 class Doorkeeper:
     """ASGI middleware: lets a request in or answers it with a line of text."""
 
@@ -172,7 +164,7 @@ class Doorkeeper:
             await PlainTextResponse(text, status)(scope, receive, guarded)
             return
         self.connections.recognized(scope["client"])
-        await self.app(scope, _limited(receive), guarded)
+        await self.app(scope, receive, guarded)
 
     def _check(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
         """A cookie to set, and a status and text if the request is refused."""
@@ -181,9 +173,6 @@ class Doorkeeper:
             return None, (421, "this is not the address of `semishot label`\n")
         if not self._origin_is_ours(headers, scope["method"], scope["path"]):
             return None, (403, "only the page of `semishot label` may ask this\n")
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()) or int(length) > MOST_BODY:
-            return None, (413, f"a request has at most {MOST_BODY:,} bytes\n")
         if self.guard.knows(_cookies(headers).get(self.cookie, "")):
             return None, None
         secret = None
@@ -225,21 +214,6 @@ class Doorkeeper:
 def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
     pairs = (part.partition("=") for part in headers.get("cookie", "").split(";"))
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _limited(receive: Receive) -> Receive:
-    """Counts the bytes of a body that does not say its length."""
-    count = 0
-
-    async def limited() -> Message:
-        nonlocal count
-        message = await receive()
-        count += len(message.get("body", b""))
-        if count > MOST_BODY:
-            raise TooLargeError
-        return message
-
-    return limited
 
 
 def _with_headers(send: Send, cookie: str | None) -> Send:
