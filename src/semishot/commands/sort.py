@@ -69,8 +69,8 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
 
     Args:
         out: The --out of that command.
-        below: The folder the files came from, if they were sorted on another machine or by another
-            user: files are put back only there.
+        below: The folder that the files belong in, if the pile is not where it was: files are put back
+            only there.
     """
     from semishot.sorter.moving.journal import JOURNAL
     from semishot.sorter.moving.move_files import undo
