@@ -15,17 +15,19 @@ configuration or a saved model that names a module does not import it.
 import difflib
 import math
 import pkgutil
+import re
+import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from importlib import import_module, invalidate_caches
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from semishot.errors import InputError
+from semishot.errors import InputError, reason_of
 from semishot.prototypes import class_log_probs, class_prototypes
-from semishot.system.imports import import_named
 
 __all__ = [
     "SideBySide",
@@ -74,8 +76,33 @@ def add(name: str) -> str:
         The same name.
     """
     if ":" in name and name not in _ADDED:
-        _ADDED[name] = import_named(name, "nn.Module", nn.Module)
+        _ADDED[name] = _import_class(name)
     return name
+
+
+def _import_class(name: str) -> type[nn.Module]:
+    """The class MODULE:CLASS."""
+    if (parts := re.fullmatch(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)", name)) is None:
+        raise InputError(f"{name!r} is not a name of the form MODULE:CLASS")
+    folder = str(Path.cwd())
+    sys.path.append(folder)  # only for this import, and last: nothing installed is hidden by it
+    invalidate_caches()
+    try:
+        module = import_module(parts[1])
+    except Exception as error:
+        raise InputError(
+            f"cannot import {parts[1]!r} for {name!r} ({type(error).__name__}: {reason_of(error)}); it must "
+            "be installed, or in the working folder"
+        ) from error
+    finally:
+        if sys.path[-1:] == [folder]:  # unless the module has changed it
+            sys.path.pop()
+    named = getattr(module, parts[2], None)
+    if not (isinstance(named, type) and issubclass(named, nn.Module)):
+        raise InputError(
+            f"{name!r}: {parts[2]} is not a class of {parts[1]} derived from nn.Module"
+        )
+    return named
 
 
 def added() -> list[str]:

@@ -23,6 +23,7 @@ if sys.platform != "win32":
 
 MOST_JSON = 256 * 2**20
 """The largest JSON file that is read, in bytes; a pool of a million classes needs half of it."""
+BINARY = getattr(os, "O_BINARY", 0)  # of Windows
 DAMAGED = "it is damaged or of another version"
 PACKAGE = Path(__file__).parents[1]
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.(tmp|old)")
@@ -39,7 +40,7 @@ def open_regular(path: Path, *, links: bool = True) -> io.BufferedReader:
     if stat.S_ISLNK(status.st_mode):
         raise InputError(f"{path} is a link, not a file")
     check_regular(status, path)
-    return path.open("rb")
+    return os.fdopen(os.open(path, os.O_RDONLY | BINARY), "rb")
 
 
 def check_regular(status: os.stat_result, name: object) -> int:
@@ -266,7 +267,7 @@ def _restore_or_remove(temporary: Path, final: Path) -> None:
 def _lock_temporary(path: Path) -> int:
     """Open and lock a temporary file, created if needed: `sweep` of another process leaves it alone."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
         if _lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
             return descriptor
         os.close(descriptor)  # another process is cleaning up, or has done so
