@@ -116,19 +116,6 @@ def test_the_score_of_a_row_is_what_the_page_says(noise):
     assert (found.answer.scores <= expected + 1e-6).all()  # its own part draws a prototype nearer
 
 
-def test_a_single_stranger_is_not_scored_by_members_where_classes_are_small():
-    """Of each class 2 rows in the pile: all 7 neighbours of a stranger are members."""
-    rng = np.random.default_rng(0)
-    centers = rng.normal(size=(20, 64))
-    x = np.concatenate([*[centers + 0.4 * rng.normal(size=(20, 64)) for _ in range(3)]])
-    x = np.concatenate([x, rng.normal(size=(20, 64))])
-    y = np.where(np.arange(80) < 20, np.arange(80), -1)
-    found = LabeledPile(x).learn(y)
-    rejected = found.answer.scores < found.members.cutoff(0.05)
-    assert rejected[60:].mean() > 0.8
-    assert rejected[20:60].mean() < 0.1
-
-
 def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
     """z = 0.8 sum_j 2 w_j Z_j / sqrt(d d_j), with d = 2 sum_j w_j: the graph's own equation."""
     x, y, _ = task()
@@ -219,13 +206,14 @@ def judged(request, monkeypatch):
     """Features and labels -> the answer for all rows."""
     if request.param == "a part of it":
         monkeypatch.setattr(const, "EXACT", 20)
+        monkeypatch.setattr(const, "LANDMARKS", 20)
         monkeypatch.setattr(const, "MOST_LABELED", 6)
 
     def answer(x, y):
         weights = (y[:, None] == np.arange(N)).astype(float)
         space = Space("centered", mean_direction(x))
         neighbours = NewNeighbours(x, space)
-        return graph_rule.learn(neighbours, weights, y == -2, landmarks=20).answer
+        return graph_rule.learn(neighbours, weights, y == -2).answer
 
     return answer
 
@@ -312,37 +300,20 @@ def test_a_label_that_the_others_contradict_is_named():
     assert PrototypeClassifier().fit(x, task(shot=6)[1]).doubtful_ == []
 
 
-def test_one_class_says_who_belongs_to_it():
-    x, y, truth = task(shot=3, members=30, strangers=30)
-    one = (truth == 0) | (truth == -1)
-    found = PrototypeClassifier().fit(x[one], y[one])
-    members, strangers = (truth[one] == 0) & (y[one] == -1), truth[one] == -1
-    assert found.stranger_proba_[strangers].min() > found.stranger_proba_[members].max()
-
-
-def test_a_large_pile_is_read_off_a_part_of_it(monkeypatch):
-    x, y, truth = task(shot=3, members=100, strangers=100, noise=2.0)
-    monkeypatch.setattr(const, "EXACT", 60)
-    found = LabeledPile(x, landmarks=60).learn(y)
-    assert 60 <= len(found.model.rows) <= 60 + 9
-    member = truth >= 0
-    assert (found.answer.classes.argmax(1) == truth)[member].mean() > 0.98
-    assert found.answer.scores[member].mean() > found.answer.scores[~member].mean() + 3
-
-
 def test_what_is_remembered_is_what_would_be_found(monkeypatch):
     """A pile judged by changing labels, labels taken back among them, says what a new one says."""
     monkeypatch.setattr(const, "EXACT", 60)
+    monkeypatch.setattr(const, "LANDMARKS", 60)
     monkeypatch.setattr(const, "ROWS_AT_ONCE", 37)
     x, y, truth = task(shot=3, members=40, strangers=40, noise=3.0)
     x = x.astype(np.float32)
-    kept = LabeledPile(x, landmarks=60)
+    kept = LabeledPile(x)
     other = y.copy()
     other[np.flatnonzero(truth == 1)[5:15]] = 1
     other[-10:] = -2
     for labels in (y, other, y):
         again = kept.learn(labels)
-        anew = LabeledPile(x, landmarks=60).learn(labels)
+        anew = LabeledPile(x).learn(labels)
         plain = again.model(x)
         outside = np.setdiff1d(np.arange(len(x)), kept.neighbours.last[0])
         for mine, theirs in zip(again.answer, anew.answer, strict=True):
@@ -385,18 +356,3 @@ def test_half_moons_are_followed():
         for refiner in ("graph", "fitted_mask")
     }
     assert right["graph"] > 0.97 > right["fitted_mask"]
-
-
-@pytest.mark.parametrize("name", ["supervised", "basic"])
-def test_the_supervised_model_has_a_name(name):
-    x, y, _ = task()
-    named, alone = PrototypeClassifier(name).fit(x, y), PrototypeClassifier(None).fit(x, y)
-    assert np.array_equal(named.predict_proba(x), alone.predict_proba(x))
-
-
-@pytest.mark.parametrize("scale", [1e-7, 1e-15, 1e-30, 1e30])
-def test_scale_changes_nothing_however_small_or_large(scale):
-    x, y, _ = task()
-    known, scaled = PrototypeClassifier().fit(x, y), PrototypeClassifier().fit(scale * x, y)
-    assert np.allclose(scaled.stranger_proba_, known.stranger_proba_, atol=1e-6)
-    assert np.allclose(scaled.predict_proba(scale * x), known.predict_proba(x), atol=1e-6)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from semishot import PrototypeClassifier
-from semishot.estimator.constants import CANDIDATES
 from semishot.estimator.next_labels import (
     doubt,
     next_to_label,
@@ -75,15 +74,6 @@ def test_the_first_questions_add_most_cover_by_literal_loops():
         expected.append(int(np.argmax(gains)))
         covered = [max(a, b) for a, b in zip(alike[expected[-1]], covered, strict=True)]
     assert varied(features, space, 4).tolist() == expected
-
-
-def test_the_order_of_rows_does_not_matter():
-    features, space = directions(4 * CANDIDATES)
-    rng = np.random.default_rng(3)
-    worth, order = rng.random(len(features)), rng.permutation(len(features))
-    first = worth_asking(features, space, worth, 12)
-    again = worth_asking(features[order], space, worth[order], 12)
-    assert order[again].tolist() == first.tolist()
 
 
 def test_kept_questions_come_first_and_count_as_chosen():

@@ -1,6 +1,7 @@
 """The rule of a refiner: scale, temperature and the use of the pile, recomputed with plain loops."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +13,12 @@ from semishot.errors import InputError
 from semishot.estimator import constants as const
 from semishot.estimator.models import pile_verdict
 from semishot.estimator.prototype_rule import (
+    Trial,
     choose_space,
     held_out_distances,
     held_out_loss,
-    mean_of,
     members_held_out,
     members_in_pile,
-    refined_prototypes,
     temperature_of,
     try_pile,
 )
@@ -61,12 +61,6 @@ def test_a_space_is_what_plain_loops_say(kind):
     assert np.allclose(space_of(kind)(rows), literal_scaled(kind, rows))
 
 
-def test_mean_direction_matches_plain_loops(monkeypatch):
-    monkeypatch.setattr(const, "BLOCK", 3 * D)
-    rows = randn(U, D)
-    assert np.allclose(mean_direction(rows), np.mean([r / np.linalg.norm(r) for r in rows], 0))
-
-
 def test_squared_distances_match_plain_loops():
     a, b = randn(U, D) + 1e4, randn(N, D, seed=1) + 1e4
     expected = [[sum((x - y) ** 2 for x, y in zip(r, p, strict=True)) for p in b] for r in a]
@@ -80,7 +74,7 @@ def test_refinement_is_that_of_the_paper(name):
     """The scale is that of Eq. 2: raw features."""
     refiner, plain = refine.build(name).double(), Space("none", np.zeros(D))
     support, pile, labels = randn(S, D), randn(U, D, seed=1), one_hot([0, 1, 2, 0, 1, 2])
-    found = refined_prototypes(refiner, support, labels, pile, plain, 3)
+    found = Trial(support, labels, pile, plain, refiner, 3).prototypes()
     tensors = [torch.from_numpy(each) for each in (support, labels, pile)]
     assert np.allclose(found, refine.refined_prototypes(refiner, *tensors, 3), atol=1e-9)
 
@@ -99,9 +93,9 @@ def test_a_refiner_is_given_scaled_features_and_its_weights_make_prototypes(kind
 
     support, pile, labels = randn(S, D), randn(U, D, seed=1), one_hot([0, 1, 2, 0, 1, 2])
     space = space_of(kind)
-    found = refined_prototypes(Watching(), support, labels, pile, space, 1)
+    found = Trial(support, labels, pile, space, Watching()).prototypes()
     known, rows = literal_scaled(kind, support), literal_scaled(kind, pile)
-    start = refined_prototypes(None, support, labels, pile, space, 1)
+    start = Trial(support, labels, pile, space).prototypes()
     for one, other in zip(given, (rows, start, known, labels), strict=True):
         assert np.allclose(one, other)
     for c in range(N):  # Eqs. 4, 9
@@ -113,11 +107,9 @@ def test_a_refiner_is_given_scaled_features_and_its_weights_make_prototypes(kind
 
 def test_a_pile_that_does_not_fit_into_memory_is_refused(monkeypatch):
     monkeypatch.setattr(const, "MOST_NUMBERS", 10 * D)
-    known = one_hot([0, 1, 2])
+    y = np.array([0, 1, 2, *[-1] * U])
     with pytest.raises(InputError, match=r"at most 10 of 8 numbers, not 11: give fewer, or choose"):
-        refined_prototypes(
-            refine.build("soft_kmeans"), randn(N, D), known, randn(U, D), space_of("none"), 1
-        )
+        PrototypeClassifier("soft_kmeans").fit(randn(N + U, D), y)
 
 
 # Normalization and temperature
@@ -126,7 +118,7 @@ def test_a_pile_that_does_not_fit_into_memory_is_refused(monkeypatch):
 @pytest.mark.parametrize("classes", [[0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 2], [0] * 7 + [1, 1, 2]])
 def test_held_out_examples_are_measured_without_themselves(classes):
     support, plain = randn(len(classes), D), Space("none", np.zeros(D))
-    distances, found = held_out_distances(support, one_hot(classes), plain, mean_of)
+    distances, found = held_out_distances(Trial(support, one_hot(classes), support[:0], plain))
     folds = min(5, max(classes.count(c) for c in range(N)))
     rank = [classes[:i].count(c) for i, c in enumerate(classes)]
     rows = []
@@ -186,35 +178,31 @@ def clusters(shot, members, strangers, seed=0):
     pile = np.concatenate([np.tile(centers[:3], (members, 1)), np.tile(centers[3], (strangers, 1))])
     pile = pile + randn(len(pile), 16, seed=seed + 1)
     space = choose_space(support, one_hot(classes), np.zeros(16), "none", None)
-    return support, one_hot(classes), pile, space
+    return Trial(support, one_hot(classes), pile, space)
 
 
 def test_a_pile_of_members_helps_and_one_that_misleads_is_left_out():
     """Soft k-means takes strangers for members of the class they are nearest to, and goes to them."""
-    found = try_pile(refine.build("fitted_mask"), 1, *clusters(2, 20, 0))
+    found = try_pile(replace(clusters(2, 20, 0), refiner=refine.build("fitted_mask")))
     assert found.helps is True
     assert found.message.endswith("the pile is used")
     assert found.distances.shape == (6, 3)
-    support, labels, _, _ = clusters(4, 0, 0)
-    support = support / 2  # the classes overlap
+    trial = clusters(4, 0, 0)
+    support, labels = trial.support / 2, trial.labels  # the classes overlap
     space = choose_space(support, labels, np.zeros(16), "none", None)
     beyond = 3 * support[4:8].mean(0) + 2 * support[:4].mean(0) + 0.5 * randn(300, 16, seed=3)
-    found = try_pile(refine.build("soft_kmeans").double(), 3, support, labels, beyond, space)
+    trial = Trial(support, labels, beyond, space, refine.build("soft_kmeans"), 3)
+    found = try_pile(trial)
     assert found.helps is False
     assert "the pile does not help" in found.message
-    alone = try_pile(None, 3, support, labels, beyond, space)
-    assert np.array_equal(found.distances, alone.distances)
+    assert np.array_equal(found.distances, try_pile(replace(trial, refiner=None)).distances)
 
 
 def test_nothing_to_tell_by_is_said():
-    support, labels, pile, space = clusters(1, 5, 0)
-    refiner = refine.build("fitted_mask")
-    for given, rows, reason in (
-        (refiner, pile, "nothing tells whether the pile helps"),
-        (refiner, pile[:0], "no unlabeled examples"),
-        (None, pile, "no refiner"),
-    ):
-        assert reason in try_pile(given, 1, support, labels, rows, space).message
+    trial = replace(clusters(1, 5, 0), refiner=refine.build("fitted_mask"))
+    assert "nothing tells whether the pile helps" in try_pile(trial).message
+    assert "no unlabeled examples" in try_pile(replace(trial, pile=trial.pile[:0])).message
+    assert "no refiner" in try_pile(replace(trial, refiner=None)).message
 
 
 WITH = "held-out labels right with the pile,"
@@ -248,44 +236,18 @@ def test_held_out_members_give_students_prediction_of_one_more():
 
 @pytest.mark.parametrize("strangers", [0, 100])
 def test_members_of_the_pile_are_found_without_labels(strangers):
-    support, labels, pile, space = clusters(1, 60, strangers)
-    refiner = refine.build("fitted_mask").double()
-    members = members_in_pile(refiner, 1, support, labels, pile, space)
-    prototypes = refined_prototypes(refiner, support, labels, pile, space, 1)
-    new = clusters(500, 0, 0, seed=7)[0]
-    nearest = squared_distances(space(new), prototypes).min(-1)
+    trial = replace(clusters(1, 60, strangers), refiner=refine.build("fitted_mask"))
+    members = members_in_pile(trial)
+    new = clusters(500, 0, 0, seed=7).support
+    nearest = squared_distances(trial.space(new), trial.prototypes()).min(-1)
     farthest = stats.t(members.freedom, members.mean, members.spread).ppf(0.95)
     assert (nearest > farthest).mean() < 0.15
-    assert members_in_pile(None, 1, support, labels, pile[:1], space) is None
+    assert members_in_pile(replace(trial, pile=trial.pile[:1])) is None
 
 
 # By name in the estimator
 
 
-def pile_of(seed, labels):
-    """Three classes and a kind of strangers in 40 dimensions: features, y, and the truth (-1: stranger)."""
-    rng = np.random.default_rng(seed)
-    kinds = np.repeat([0, 1, 2, 3], 30)
-    x = rng.normal(size=(4, 40))[kinds] + 1.2 * rng.normal(size=(len(kinds), 40)) + 3.0
-    y = np.where((np.arange(120) % 30 < labels) & (kinds < 3), kinds, -1)
-    return x, y, np.where(kinds < 3, kinds, -1)
-
-
-@pytest.mark.parametrize("name", ["oslo", "label_propagation"])
-@pytest.mark.parametrize("labels", [1, 4])
-def test_refiners_that_compare_examples_help_too(name, labels):
-    right = {None: [], name: []}
-    for seed in range(5):
-        x, y, truth = pile_of(seed, labels)
-        asked = (y < 0) & (truth >= 0)
-        for refiner, found in right.items():
-            classifier = PrototypeClassifier(refiner).fit(x, y)
-            found.append((classifier.predict(x[asked]) == truth[asked]).mean())
-    assert np.mean(right[name]) > 0.9
-    assert np.mean(right[name]) > np.mean(right[None]) + (0.02 if labels == 1 else -0.005)
-
-
 def test_a_name_outside_the_package_is_not_imported():
-    x, y, _ = pile_of(0, 1)
     with pytest.raises(InputError, match="'antigravity:Refiner' is not part of semishot"):
-        PrototypeClassifier("antigravity:Refiner").fit(x, y)
+        PrototypeClassifier("antigravity:Refiner").fit(randn(N, D), [0, 1, 2])

@@ -6,19 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import (
     accuracy_score,
     classification_report,
     confusion_matrix,
-    roc_auc_score,
 )
 from sklearn.model_selection import (
     GridSearchCV,
-    PredefinedSplit,
-    StratifiedKFold,
     cross_val_score,
     cross_validate,
 )
@@ -81,33 +77,7 @@ def test_check_estimator_passes_but_for_two_checks():
         assert len(found) > 40
 
 
-def test_clone_and_parameters():
-    given = PrototypeClassifier("soft_kmeans", steps=2, reject=0.1, stranger_label="none")
-    copy = clone(given)
-    assert copy.get_params() == given.get_params()
-    assert copy.set_params(stranger_label="auto").stranger_label == "auto"
-    x, _, told = data()
-    fitted = given.fit(x, labels(told, "strings"))
-    assert not hasattr(clone(fitted), "classes_")
-
-
 # Strings and rejection together
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_labels_mean_the_same_in_every_type(rule, kind):
-    x, _, told = data()
-    plain = PrototypeClassifier(rule, reject=0.05).fit(x, labels(told, "numbers"))
-    fitted = PrototypeClassifier(rule, reject=0.05).fit(x, labels(told, kind))
-    expected = plain.predict(x)
-    assert {-1, 0, 1, 2} == set(expected)
-    assert fitted.predict(x).dtype.kind == ("i" if kind == "numbers" else "U")
-    if kind != "numbers":
-        expected = NAMES[expected]  # -1 is the last, the stranger
-    assert (fitted.predict(x) == expected).all()
-    assert fitted.transduction_.dtype == fitted.predict(x).dtype
-    assert same(fitted, plain, x)
 
 
 def test_reports_with_strings_and_rejection():
@@ -122,19 +92,6 @@ def test_reports_with_strings_and_rejection():
     assert table.sum() == len(known)
     assert np.trace(table) / len(known) == pytest.approx(report["accuracy"])
     assert accuracy_score(NAMES[known], guessed) > 0.85
-
-
-def test_a_label_for_strangers_of_ones_own():
-    x, _, told = data()
-    y = np.array(["cat", "dog", "stranger", "none of these", ""])[told]
-    fitted = PrototypeClassifier(reject=0.05, stranger_label="none of these").fit(x, y)
-    assert list(fitted.classes_) == ["cat", "dog", "stranger"]
-    assert "none of these" in fitted.predict(x)
-    numbers = PrototypeClassifier(reject=0.05, stranger_label=99)
-    numbers.fit(x, np.array([0, 1, 2, 99, -1])[told])
-    assert list(numbers.classes_) == [0, 1, 2]
-    assert 99 in numbers.predict(x)
-    assert -1 not in numbers.predict(x)
 
 
 # Searching and validating
@@ -156,29 +113,6 @@ def test_grid_search_and_cross_validation(kind):
     assert search.predict(x).dtype.kind == ("i" if kind == "numbers" else "U")
 
 
-def test_a_list_with_minus_one_beside_strings_can_be_cross_validated():
-    x, _, told = data()
-    y = labels(told, "objects").tolist()
-    assert min(cross_val_score(PrototypeClassifier(reject=0.05), x, y, cv=3)) > 0.8
-
-
-def test_pandas_in_a_pipeline():
-    x, _, told = data()
-    frame = pd.DataFrame(x, columns=[f"f{i}" for i in range(D)])
-    y = (
-        pd.Series(labels(told, "objects"))
-        .where(told >= 0)
-        .replace(-2, "stranger")
-        .astype("category")
-    )
-    steps = make_pipeline(StandardScaler(), PrototypeClassifier(reject=0.05))
-    steps.set_output(transform="pandas").fit(frame, y)
-    assert list(steps[-1].feature_names_in_) == list(frame.columns)
-    plain = make_pipeline(StandardScaler(), PrototypeClassifier(reject=0.05))
-    assert (steps.predict(frame) == plain.fit(x, labels(told, "strings")).predict(x)).all()
-    assert steps.score(frame, y) > 0.8
-
-
 # Figures
 
 
@@ -193,19 +127,6 @@ def test_the_decision_function_agrees_with_probabilities(rule):
     assert np.allclose(powers / powers.sum(1, keepdims=True), fitted.predict_proba(x))
     assert np.allclose(np.exp(fitted.predict_log_proba(x)), fitted.predict_proba(x))
     assert np.isfinite(fitted.predict_log_proba(1000 * x)).all()
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_with_two_classes_the_decision_is_positive_for_the_second(rule):
-    x, truth, told = data(classes=2)
-    fitted = PrototypeClassifier(rule).fit(x, labels(told, "strings"))
-    decided = fitted.decision_function(x)
-    assert decided.shape == (len(x),)
-    assert (fitted.classes_[(decided > 0).astype(int)] == fitted.predict(x)).all()
-    odds = fitted.predict_log_proba(x) @ [-1, 1]
-    assert np.allclose(decided, odds)
-    members = truth < 2
-    assert roc_auc_score(truth[members], decided[members]) > 0.99
 
 
 # score
@@ -239,15 +160,6 @@ def test_score_with_weights_is_the_weighted_mean():
     assert fitted.score(new, y, sample_weight=weights) == pytest.approx(expected)
     frame = pd.DataFrame(new)
     assert fitted.score(frame, pd.Series(y), weights) == pytest.approx(expected)
-
-
-def test_score_takes_a_class_that_was_not_fitted_as_wrong():
-    x, _, told = data(named=0)
-    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
-    members = told >= 0
-    right = fitted.score(x[members], labels(told[members], "strings"))
-    renamed = np.where(told[members] == 0, "fox", labels(told[members], "strings"))
-    assert fitted.score(x[members], renamed) == pytest.approx(right - (told[members] == 0).mean())
 
 
 def test_score_says_what_is_missing():
@@ -284,19 +196,6 @@ def test_a_label_of_weight_0_is_not_used(rule):
     two = PrototypeClassifier(rule, reject=0.05).fit(x, labels(told, "strings"), weights)
     assert same(one, two, x)
     assert (one.transduction_ == two.transduction_).all()
-
-
-def test_a_weight_of_2_is_the_label_twice_in_the_prototypes():
-    x, _, told = data(named=0)
-    labeled = np.flatnonzero(told >= 0)
-    x, told = x[labeled], told[labeled]
-    weights = 1.0 + np.arange(len(told)) % 3
-    options = {"normalize": "none", "temperature": 300.0}
-    fitted = PrototypeClassifier(None, **options).fit(x, told, sample_weight=weights)
-    times = weights.astype(int)
-    twice = PrototypeClassifier(None, **options).fit(x.repeat(times, 0), told.repeat(times))
-    assert same(fitted, twice, x)
-    assert not same(fitted, PrototypeClassifier(None, **options).fit(x, told), x)
 
 
 def test_a_weight_of_2_is_the_label_twice_on_the_graph():
@@ -362,29 +261,6 @@ def test_an_option_of_a_wrong_type_is_named_in_one_sentence(option):
 
 
 # Traps, and what to do instead (docs/estimator.md)
-
-
-def only_labeled_rows_are_tested(y, splits):
-    """The recipe of docs/estimator.md: -1 in PredefinedSplit is never in a test part."""
-    labeled = np.flatnonzero(y != "")
-    fold = np.full(len(y), -1)
-    for number, (_, test) in enumerate(StratifiedKFold(splits).split(labeled, y[labeled])):
-        fold[labeled[test]] = number
-    return PredefinedSplit(fold)
-
-
-@pytest.mark.parametrize("scoring", ["accuracy", "f1_macro", "neg_log_loss", "roc_auc_ovr", None])
-def test_instead_the_pile_stays_in_the_training_part(scoring):
-    x, _, told = data(named=0)
-    y = labels(told, "strings")
-    cv = only_labeled_rows_are_tested(y, 3)
-    assert cv.get_n_splits() == 3
-    for train, test in cv.split():
-        assert (y[test] != "").all()
-        assert (y[train] == "").sum() == (y == "").sum()
-    assert min(cross_val_score(PrototypeClassifier(), x, y, cv=cv, scoring=scoring)) > -0.2
-    search = GridSearchCV(PrototypeClassifier(), {"refiner": RULES}, cv=cv, scoring=scoring)
-    assert search.fit(x, y).best_score_ > -0.2
 
 
 def test_instead_a_fitted_classifier_is_calibrated_on_other_labels():

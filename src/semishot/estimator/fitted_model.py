@@ -97,7 +97,7 @@ class FittedModel:
     classes: Array  # (N,), sorted
     stranger_label: Label
     learned: Learned
-    feature_names: tuple[str, ...] = ()  # None, or D
+    feature_names: tuple[str, ...] = ()  # none, or D
 
     @property
     def features(self) -> int:

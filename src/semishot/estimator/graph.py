@@ -116,14 +116,14 @@ class KnownNeighbours:
     The landmarks stay in the graph; what is labeled joins them.
     """
 
-    def __init__(self, features: Array, exact: int, landmarks: int) -> None:
+    def __init__(self, features: Array) -> None:
         self.features, center = features, mean_direction(features)
         self.space: AnySpace = Space("centered", center)
         self.landmarks: Array | None = np.arange(len(features))
-        if len(features) > exact:
+        if len(features) > const.EXACT:
             along = np.concatenate([unit(block) @ center for _, block in blocks(features)])
             ranking = np.argsort(along, kind="stable")
-            self.landmarks = np.sort(ranking[evenly_spaced(len(features), landmarks)])
+            self.landmarks = np.sort(ranking[evenly_spaced(len(features), const.LANDMARKS)])
         self.columns: dict[int, Array] = {}  # (P,), cosines with a row of the graph
         self.last: tuple[Array, NeighbourGraph] | None = None
 

@@ -31,9 +31,8 @@ class LabeledPile:
     """P rows whose neighbours are found once; what is learned depends on the current labels alone."""
 
     @one_thread()
-    def __init__(self, features: Array, landmarks: int = const.LANDMARKS) -> None:
-        self.features = features
-        self.neighbours = KnownNeighbours(features, max(const.EXACT, landmarks), landmarks)
+    def __init__(self, features: Array) -> None:
+        self.features, self.neighbours = features, KnownNeighbours(features)
 
     @one_thread()
     def learn(self, labels: Array) -> models.Learned:
@@ -48,11 +47,10 @@ def learn(
     named: Array,
     steps: int = const.GRAPH_STEPS,
     temperature: float | None = None,
-    landmarks: int = const.LANDMARKS,
 ) -> models.Learned:
     """Weights of labels (P, N) and named strangers (P,): learn with the pile, or without it where held-out
     labels are predicted much worse with it. A temperature of None is chosen by held-out labels."""
-    rows = graph_rows(neighbours, labels, named, landmarks)  # (K,)
+    rows = graph_rows(neighbours, labels, named)  # (K,)
     learned, gain, right_alone = learn_on(neighbours, rows, labels, named, steps, temperature)
     count = learned.held_out.examples if learned.held_out else 0
     if not (named | (labels.sum(1) > 0)).all():
@@ -146,7 +144,7 @@ def learn_on(
     return learned, gain, int((held_out.alone.argmax(1) == held_out.classes).sum())
 
 
-def graph_rows(neighbours: Neighbours, labels: Array, named: Array, landmarks: int) -> Array:
+def graph_rows(neighbours: Neighbours, labels: Array, named: Array) -> Array:
     """The rows (K,) that make the graph: all, or evenly spaced ones of a ranking."""
     labeled = labels.sum(1) > 0
     pile = np.flatnonzero(~labeled & ~named)
@@ -166,9 +164,9 @@ def graph_rows(neighbours: Neighbours, labels: Array, named: Array, landmarks: i
     kept = thinned(special, const.MOST_LABELED, const.MOST_LABELED)
     if neighbours.landmarks is not None:
         return np.union1d(np.setdiff1d(neighbours.landmarks, special), kept)
-    if len(special) <= const.MOST_LABELED and len(pile) <= max(const.EXACT, landmarks):
+    if len(special) <= const.MOST_LABELED and len(pile) <= const.EXACT:
         return np.arange(len(labels))
-    return np.concatenate([kept, thinned(pile, max(const.EXACT, landmarks), landmarks)])
+    return np.concatenate([kept, thinned(pile, const.EXACT, const.LANDMARKS)])
 
 
 def roundness(weights: Any, arrived: Array, cosines: Array, member: Array) -> float:

@@ -31,7 +31,7 @@ class Labels:
 
     classes: NDArray[Any]  # (N,), sorted, strings or numbers of their own type
     codes: NDArray[np.int64]  # (P,): 0 to N-1, -1 for unlabeled, -2 for a named stranger
-    stranger_label: Label  # What predictions say of a stranger, of the same type as the classes
+    stranger_label: Label  # what predictions say of a stranger, of the same type as the classes
 
     @property
     def labeled(self) -> NDArray[np.bool_]:

@@ -63,7 +63,7 @@ class GraphModel:
     prototypes: Array  # (N, D), of members, unit length
     graph_weight: float
     pull: float
-    share: float  # Of a score: what comes from the neighbours
+    share: float  # of a score: what comes from the neighbours
 
     @property
     def temperature(self) -> float:
@@ -135,14 +135,14 @@ class Learned:
     """What a rule has learned from labels and a pile."""
 
     model: AnyModel
-    members: Members | None  # How members score. None: not known
+    members: Members | None  # how members score. None: not known
     strangers: Strangers | None
-    count: StrangerCount | None  # Of strangers in the pile
-    pile_helps: bool | None  # None: nothing could be held out, or there is no pile
-    message: str  # Whether the pile is used, and why, in words
+    count: StrangerCount | None  # of strangers in the pile
+    pile_helps: bool | None  # none: nothing could be held out, or there is no pile
+    message: str  # whether the pile is used, and why, in words
     held_out: HeldOut | None
     doubts: list[Doubt] = field(default_factory=list)
-    answer: Answer | None = None  # For the rows that were fitted. None for a saved model
+    answer: Answer | None = None  # for the rows that were fitted. None for a saved model
 
 
 def held_out_summary(probabilities: Array, classes: Array) -> HeldOut | None:

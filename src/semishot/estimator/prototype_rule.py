@@ -5,7 +5,7 @@ Letters: P rows, S labeled ones, H of them held out, U unlabeled ones, N classes
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,14 +39,43 @@ from semishot.estimator.strangers import (
 
 AnyRefiner = Callable[..., Any]
 """A method of `semishot.refine`, built: a torch module without learned parameters, or a trained one."""
-MakePrototypes = Callable[[Array, Array], Array]
-"""Raw features (S, D), one-hot (S, N) -> prototypes (N, D) in some space."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Labeled examples and a pile, or a part of them, and what makes prototypes of them."""
+
+    support: Array  # (S, D), raw features
+    labels: Array  # (S, N), weights
+    pile: Array  # (U, D), raw features
+    space: Space
+    refiner: AnyRefiner | None = None
+    steps: int = 1
+
+    def prototypes(self) -> Array:
+        """(N, D), in the space."""
+        space, labels, refiner = self.space, self.labels, self.refiner
+        known = space(self.support)
+        prototypes = space.settle(mean_of(known, labels))  # Eq. 1
+        if refiner is None or not len(self.pile):
+            return prototypes
+        import torch
+
+        refiner = refiner.to(torch.from_numpy(known[:0])) if hasattr(refiner, "to") else refiner
+        rows = np.concatenate([known, space(self.pile)])
+        support_too = getattr(refiner, "needs_support", False)
+        for _ in range(self.steps):
+            arrays = [rows[len(known) :], prototypes, *([known, labels] if support_too else [])]
+            with torch.no_grad():
+                weights = refiner(*(torch.from_numpy(each) for each in arrays)).numpy()  # (U, N)
+            prototypes = space.settle(mean_of(rows, np.concatenate([labels, weights])))  # Eqs. 4, 9
+        return prototypes
 
 
 class PileTrial(NamedTuple):
     """Whether the pile helps, and the held-out distances with or without it, as used."""
 
-    helps: bool | None  # None: no example could be held out, or none was unlabeled
+    helps: bool | None  # none: no example could be held out, or none was unlabeled
     message: str
     distances: Array  # (H, N)
     classes: Array  # (H,)
@@ -72,31 +101,37 @@ def learn_prototypes(
     """Features (P, D), weights of labels (P, N), named strangers (P,): scale, try the pile, refine."""
     labeled = labels.sum(1) > 0
     unlabeled = np.flatnonzero(~labeled & ~named)
+    if refiner is not None and len(unlabeled) * features.shape[1] > const.MOST_NUMBERS:
+        raise InputError(
+            "this refiner needs the features of all unlabeled examples at once, at most "
+            f"{const.MOST_NUMBERS // features.shape[1]:,} of {features.shape[1]:,} numbers, not "
+            f"{len(unlabeled):,}: give fewer, or choose 'graph', which works in blocks"
+        )
     support, weights = features[labeled], labels[labeled].astype(features.dtype)
     one_hot = (weights > 0).astype(features.dtype)
     some = features[unlabeled[:: max(1, len(unlabeled) // const.TRIAL)]]
     space = choose_space(support, one_hot, mean_direction(features), normalize, temperature)
-    trial = try_pile(refiner, steps, support, one_hot, some, space)
-    used = None if trial.helps is False else refiner
-    pile = features[unlabeled] if used is not None else features[:0]
-    prototypes = refined_prototypes(used, support, weights, pile, space, steps)
-    from_pile = members_in_pile(used, steps, support, one_hot, some, space)
-    near = combined_members(members_held_out(trial.distances), from_pile)
+    trial = Trial(support, one_hot, some, space, refiner, steps)
+    tried = try_pile(trial)
+    trial = replace(trial, refiner=None if tried.helps is False else refiner)
+    pile = features[unlabeled] if trial.refiner is not None else features[:0]
+    prototypes = replace(trial, labels=weights, pile=pile).prototypes()
+    near = combined_members(members_held_out(tried.distances), members_in_pile(trial))
     change = 1.0  # of the temperature, now that the prototypes are refined
     if temperature is None:
-        change = temperature_of(prototypes, trial.distances, trial.classes)
+        change = temperature_of(prototypes, tried.distances, tried.classes)
     space = replace(space, length=space.length * change**0.5)
     model = PrototypeModel(space, (prototypes / change**0.5).astype(features.dtype))  # (N, D)
     logits, scores = predict_in_blocks(model, features)  # (P, N), (P,)
-    trials = softmax(-trial.distances.astype(np.float64) / change, 1)  # (H, N)
+    trials = softmax(-tried.distances.astype(np.float64) / change, 1)  # (H, N)
     learned = Learned(
         model,
         None,
         None,
         None,
-        trial.helps,
-        trial.message,
-        held_out_summary(trials, trial.classes),
+        tried.helps,
+        tried.message,
+        held_out_summary(trials, tried.classes),
     )
     answer = Answer(softmax(logits, 1), scores.astype(np.float64), None)
     if near is None:
@@ -143,41 +178,13 @@ def mean_of(rows: Array, weights: Array) -> Array:
     return mean
 
 
-def refined_prototypes(
-    refiner: AnyRefiner | None, support: Array, labels: Array, pile: Array, space: Space, steps: int
-) -> Array:
-    """Raw features (S, D) and (U, D), weights of labels (S, N) -> (N, D), in the space."""
-    known = space(support)
-    prototypes = space.settle(mean_of(known, labels))  # Eq. 1
-    if refiner is None or not len(pile):
-        return prototypes
-    import torch
-
-    if pile.size > const.MOST_NUMBERS:
-        raise InputError(
-            "this refiner needs the features of all unlabeled examples at once, at most "
-            f"{const.MOST_NUMBERS // pile.shape[1]:,} of {pile.shape[1]:,} numbers, not {len(pile):,}: give "
-            "fewer, or choose 'graph', which works in blocks"
-        )
-    refiner = refiner.to(torch.from_numpy(known[:0])) if hasattr(refiner, "to") else refiner
-    rows = np.concatenate([known, space(pile)])
-    support_too = getattr(refiner, "needs_support", False)
-    for _ in range(steps):
-        arrays = [rows[len(known) :], prototypes, *([known, labels] if support_too else [])]
-        with torch.no_grad():
-            weights = refiner(*(torch.from_numpy(each) for each in arrays)).numpy()  # (U, N)
-        prototypes = space.settle(mean_of(rows, np.concatenate([labels, weights])))  # Eqs. 4, 9
-    return prototypes
-
-
 # Normalization and temperature
 
 
-def held_out_distances(
-    support: Array, labels: Array, space: Space, prototypes: MakePrototypes
-) -> tuple[Array, Array]:
+def held_out_distances(trial: Trial) -> tuple[Array, Array]:
     """Distances (H, N) of labeled examples to prototypes made without them, and their classes (H,). The i-th
     of each class is left out in fold i, so that none is at a disadvantage. A class of one keeps it."""
+    support, labels = trial.support, trial.labels
     sizes = labels.sum(0)  # (N,)
     rank = (labels.cumsum(0) * labels).sum(-1) - 1  # (S,), the example's rank in its class
     fold = rank % min(const.FOLDS, int(sizes.max()))
@@ -185,8 +192,8 @@ def held_out_distances(
     distances, classes = [np.empty((0, labels.shape[1]), support.dtype)], [np.empty(0, int)]
     for number in np.unique(fold[fold >= 0]):
         out = fold == number
-        made = prototypes(support[~out], labels[~out])  # (N, D)
-        distances.append(squared_distances(space(support[out]), made))
+        made = replace(trial, support=support[~out], labels=labels[~out]).prototypes()  # (N, D)
+        distances.append(squared_distances(trial.space(support[out]), made))
         classes.append(labels[out].argmax(-1))
     return np.concatenate(distances), np.concatenate(classes)
 
@@ -221,41 +228,28 @@ def choose_space(
         names = ["centered" if support.shape[1] >= const.MANY_FEATURES else "none"]
     choices = []
     for name in names:
-        space = Space(name, center)
-
-        def prototypes(rows: Array, classes: Array, space: Space = space) -> Array:
-            return space.settle(mean_of(space(rows), classes))
-
-        distances, classes = held_out_distances(support, labels, space, prototypes)
-        t = temperature or temperature_of(prototypes(support, labels), distances, classes)
-        choices.append((held_out_loss(distances, classes, t), replace(space, length=t**0.5)))
+        trial = Trial(support, labels, support[:0], Space(name, center))
+        distances, classes = held_out_distances(trial)
+        t = temperature or temperature_of(trial.prototypes(), distances, classes)
+        choices.append((held_out_loss(distances, classes, t), replace(trial.space, length=t**0.5)))
     return min(choices, key=lambda choice: choice[0])[1]
 
 
 # Does the pile help, and how far do members lie?
 
 
-def try_pile(
-    refiner: AnyRefiner | None, steps: int, support: Array, labels: Array, pile: Array, space: Space
-) -> PileTrial:
+def try_pile(trial: Trial) -> PileTrial:
     """Compare held-out labeled examples with and without the unlabeled ones; keep the better one."""
-
-    def supervised(rows: Array, classes: Array) -> Array:
-        return refined_prototypes(None, rows, classes, pile, space, steps)
-
-    def refined(rows: Array, classes: Array) -> Array:
-        return refined_prototypes(refiner, rows, classes, pile, space, steps)
-
-    alone = held_out_distances(support, labels, space, supervised)
-    if refiner is None or not len(pile):
-        reason = "no unlabeled examples" if refiner is not None else "no refiner"
+    alone = held_out_distances(replace(trial, refiner=None))
+    if trial.refiner is None or not len(trial.pile):
+        reason = "no unlabeled examples" if trial.refiner is not None else "no refiner"
         return PileTrial(None, f"{reason}: supervised prototypes", *alone)
-    distances, classes = held_out_distances(support, labels, space, refined)
+    distances, classes = held_out_distances(trial)
     if not len(classes):
         return PileTrial(None, NOTHING_TELLS, distances, classes)
-    t = temperature_of(refined(support, labels), distances, classes)
+    t = temperature_of(trial.prototypes(), distances, classes)
     gain = held_out_loss(*alone, 1.0) - held_out_loss(distances, classes, t)
-    helps = gain > -const.HARM_PER_SHOT * labels.shape[1] / len(labels)
+    helps = gain > -const.HARM_PER_SHOT * trial.labels.shape[1] / len(trial.labels)
     with_pile, by_labels = (int((d.argmin(-1) == classes).sum()) for d in (distances, alone[0]))
     message = pile_verdict(len(classes), with_pile, by_labels, gain, helps)
     return PileTrial(helps, message, *((distances, classes) if helps else alone))
@@ -282,18 +276,16 @@ def members_held_out(distances: Array) -> Near | None:
     return Near(float(nearest.mean()), spread * (1 + 1 / count) ** 0.5, count - 1)
 
 
-def members_in_pile(
-    refiner: AnyRefiner | None, steps: int, support: Array, labels: Array, pile: Array, space: Space
-) -> Near | None:
+def members_in_pile(trial: Trial) -> Near | None:
     """From the near component of the pile: each half measured from prototypes refined with the other. Of two
     mixtures the wider one is used: members lie close together, or more spread out than strangers."""
-    halves = pile[::2], pile[1::2]
+    halves = trial.pile[::2], trial.pile[1::2]
     if not len(halves[1]):
         return None
     distances = []
     for own, other in (halves, halves[::-1]):
-        prototypes = refined_prototypes(refiner, support, labels, other, space, steps)
-        distances.append(squared_distances(space(own), prototypes))
+        prototypes = replace(trial, pile=other).prototypes()
+        distances.append(squared_distances(trial.space(own), prototypes))
     ordered = np.sort(np.concatenate(distances).astype(np.float64), 1)  # (U, N)
     z, second = ordered[:, 0], ordered[:, 1:2].ravel()
     fits = close_members(z, second), spread_members(z, second if len(second) else z)

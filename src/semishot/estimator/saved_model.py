@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -15,12 +15,14 @@ import numpy as np
 from semishot.errors import InputError, reason_of
 from semishot.estimator.fitted_model import FittedModel, Parameters
 from semishot.estimator.models import AnyModel, GraphModel, HeldOut, Learned, PrototypeModel
-from semishot.estimator.spaces import AnySpace, Array, GaussianSpace, Space
+from semishot.estimator.spaces import NORMALIZATIONS, AnySpace, Array, GaussianSpace, Space
 from semishot.estimator.strangers import Members, Positive, StrangerCount, Strangers
 from semishot.system.structs import from_json
 from semishot.system.tensor_files import read_arrays, write_arrays
 
 FORMAT = "semishot.PrototypeClassifier"
+LEARNED = ("members", "strangers", "count", "pile_helps", "message", "held_out")
+"""What is saved of `Learned` as it is, beside the model."""
 
 
 class GraphNumbers(msgspec.Struct):
@@ -36,9 +38,9 @@ class SavedModel(msgspec.Struct):
     classes: Annotated[list[str | int | float], msgspec.Meta(min_length=1)]
     classes_dtype: Annotated[str, msgspec.Meta(pattern="^[<>|=]?[UbiufO]")]
     stranger_label: str | int | float
-    normalization: Literal["centered", "unit", "none"]
+    normalization: str
     length: Positive
-    width: Positive | None  # Of the Gaussian kernel
+    width: Positive | None  # of the Gaussian kernel
     graph: GraphNumbers | None
     members: Members | None
     strangers: Strangers | None
@@ -58,21 +60,16 @@ def write_model(path: Path, fitted: FittedModel) -> None:
     if isinstance(model, GraphModel):
         graph = GraphNumbers(model.graph_weight, model.pull, model.share)
     about = SavedModel(
-        asdict(fitted.parameters),
-        fitted.classes.tolist(),
-        fitted.classes.dtype.str,
-        fitted.stranger_label,
-        space.normalization,  # type: ignore[arg-type]
-        space.length,
-        space.width if isinstance(space, GaussianSpace) else None,
-        graph,
-        learned.members,
-        learned.strangers,
-        learned.count,
-        learned.pile_helps,
-        learned.message,
-        learned.held_out,
-        list(fitted.feature_names),
+        parameters=asdict(fitted.parameters),
+        classes=fitted.classes.tolist(),
+        classes_dtype=fitted.classes.dtype.str,
+        stranger_label=fitted.stranger_label,
+        normalization=space.normalization,
+        length=space.length,
+        width=getattr(space, "width", None),
+        graph=graph,
+        feature_names=list(fitted.feature_names),
+        **{name: getattr(learned, name) for name in LEARNED},
     )
     parts = {**vars(model), **vars(space)}
     arrays = {name: part for name, part in parts.items() if isinstance(part, np.ndarray)}
@@ -123,6 +120,8 @@ def _learned(about: SavedModel, arrays: Mapping[str, Array]) -> Learned:
         each = count, classes + 1
         shapes |= {"rows": (count, width), "passed": each, "best": (count,), "answers": each}
         shapes["scoring"] = classes, width
+    if about.normalization not in NORMALIZATIONS:
+        raise InputError(f"normalization must be one of {', '.join(NORMALIZATIONS)}")
     for name, shape in shapes.items():
         _check(name, arrays.get(name), shape, arrays["prototypes"].dtype)
     space: AnySpace = Space(about.normalization, arrays["center"], about.length)
@@ -135,15 +134,7 @@ def _learned(about: SavedModel, arrays: Mapping[str, Array]) -> Learned:
         model = GraphModel(space, **parts, **msgspec.structs.asdict(about.graph))
     if about.members and list(about.members.held_out) != sorted(about.members.held_out):
         raise InputError("members.held_out must be ascending")
-    return Learned(
-        model,
-        about.members,
-        about.strangers,
-        about.count,
-        about.pile_helps,
-        about.message,
-        about.held_out,
-    )
+    return Learned(model, **{name: getattr(about, name) for name in LEARNED})
 
 
 def _check(name: str, array: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -27,8 +27,8 @@ class Members:
     mean: float
     spread: Positive
     freedom: Positive
-    skew: Positive = 1.0  # The tail towards strangers is this much wider
-    held_out: tuple[float, ...] = ()  # Ascending
+    skew: Positive = 1.0  # the tail towards strangers is this much wider
+    held_out: tuple[float, ...] = ()  # ascending
 
     def share_above(self, scores: Array) -> Array:
         """The share of members that score higher than these."""
@@ -70,7 +70,7 @@ class MemberPrior(NamedTuple):
 
     mean: float
     variance: float
-    worth: float  # Held-out labels that the mean counts as
+    worth: float  # held-out labels that the mean counts as
 
 
 class Strangers(NamedTuple):
