@@ -76,7 +76,7 @@ def test_auroc_counts_pairs_and_average_precision_averages_precision_at_each_dis
     shape = EpisodeShape(way=2, unlabeled=3, distractors=3)
     score = np.random.default_rng(1).normal(size=(4, 15)).round(1)  # with ties
     score[:, 6:] += 0.5
-    found = masks.judged({"distance": score, "mask": -1 / (1 + np.exp(score))}, shape)
+    found = masks.separation({"distance": score, "mask": -1 / (1 + np.exp(score))}, shape)
     told = found["tells_distractors"]["distance"]
     distractors, others = score[:, 6:].ravel(), score[:, :6].ravel()
 

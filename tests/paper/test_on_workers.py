@@ -229,15 +229,6 @@ def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
     assert choose_runner(Workers(), "cuda:1") == (torch.device("cuda:1"), run_jobs)
 
 
-def test_cores_are_shared_among_processes(monkeypatch):
-    opened = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    monkeypatch.setattr(places, "Processes", lambda *words: opened.append(words))
-    for tasks in (3, 9):
-        places.this_machine(CPU, "images", tasks)
-    assert opened == [(["cpu"] * 3, 2, "images"), (["cpu"] * 7, 1, "images")]
-
-
 def test_files_of_a_worker_stay_in_their_folder_and_old_ones_go(tmp_path):
     folder = tmp_path / "run"
     run_folder.unpack({"state.pt": b"1", "tensorboard/events.1": b"1", "log.jsonl": b""}, folder)

@@ -106,11 +106,6 @@ def test_figure_4_keeps_the_queries_whatever_m(dataset):
     assert all(test.unlabeled == m for m, test in table.tests.items())
 
 
-def test_an_unknown_preset_lists_the_choices():
-    with pytest.raises(InputError, match="unknown preset 'ren2019': choose from ren2018, ren2018-"):
-        presets.preset("ren2019")
-
-
 @pytest.mark.parametrize("dataset", ["mini-imagenet", "tiered-imagenet"])
 def test_a_preset_for_drawings_is_refused_for_photographs(dataset):
     assert presets.exists("semishot", "omniglot")

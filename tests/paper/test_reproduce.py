@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from semishot import refine
-from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
@@ -122,14 +121,6 @@ def test_more_splits_train_only_the_missing(tiny_pool, tmp_path):
     assert [r for r in both if r["split_seed"] == 0] == first
 
 
-def test_a_split_is_the_same_whether_trained_alone_or_with_others(finished, tiny_pool, tmp_path):
-    """Six float32 updates apart, a query may fall to the other side, but hardly more."""
-    alone = {key(r): r["accuracy"] for r in table1(tiny_pool, tmp_path, splits=1)}
-    together = {key(r): r["accuracy"] for r in finished[1]}
-    for place, accuracy in alone.items():
-        assert together[place] == pytest.approx(accuracy, abs=0.005)
-
-
 def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypatch):
     """Stop the last of the three fleets after a checkpoint: the next call trains only its rest."""
     monkeypatch.setattr(loop, "CHUNK", 2)
@@ -173,12 +164,6 @@ def test_a_lost_result_is_measured_again_without_training(tiny_pool, tmp_path, m
     assert len(embedded) == 3  # once for each fleet, though two rows are of the supervised one
 
 
-def test_updates_stretch_the_presets_schedule(tiny_pool, tmp_path):
-    request = TableRequest(preset="tiny", splits=1, updates=12)
-    planned = reproduce.requested_jobs("table1", request, Site(tiny_pool, tmp_path, CPU))
-    assert {job.config.recipe for job in planned} == {replace(TINY, updates=12, halvings=(6,))}
-
-
 def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
     configs = plan.configs_of(plan.table_jobs(TABLE1, TWO_SPLITS, tiny_pool, tmp_path))
     reproduce.train_all(configs, Site(tiny_pool, tmp_path, CPU), side_by_side=3)
@@ -219,11 +204,6 @@ def test_the_authors_names_are_taken(tiny_pool, authors, ours):
     config = words(tiny_pool, authors)
     assert {member.model for member in config.members} == {ours}
     assert config == words(tiny_pool, ours)
-
-
-def test_supervised_episodes_have_no_unlabeled_images(tiny_pool):
-    shape = words(tiny_pool, "supervised").shape
-    assert (shape.unlabeled, shape.distractors) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -276,26 +256,6 @@ def test_shots_that_a_table_has_not_and_unknown_models_are_refused(
 ):
     with pytest.raises(InputError, match=message):
         table1(tiny_pool, tmp_path, 1, **choice)
-
-
-@pytest.mark.parametrize(
-    ("train", "lacking"),
-    [
-        (
-            EpisodeShape(query=5),
-            r"has 2 labeled images but an episode needs 1 support \+ 5 query; ",
-        ),
-        (EpisodeShape(unlabeled=19), "has 18 unlabeled images but an episode needs 19; "),
-        (EpisodeShape(way=1000), r"classes but an episode needs 1000 \+ 0 distractor classes; "),
-    ],
-)
-def test_no_flags_are_advised_that_a_table_does_not_have(
-    train, lacking, tiny_pool, tmp_path, monkeypatch
-):
-    monkeypatch.setitem(presets.PRESETS, "tiny", replace(PRESET, train=train))
-    with pytest.raises(InputError, match=f"{lacking}the episodes and .* are fixed: take") as raised:
-        table1(tiny_pool, tmp_path, 1, models=("soft_kmeans",))
-    assert "--" not in str(raised.value)
 
 
 def test_figure_4_is_measured_on_the_fleets_of_the_table(finished, tiny_pool, monkeypatch):

@@ -84,19 +84,6 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
         assert found[e] == right / 12
 
 
-@pytest.mark.parametrize("classifier", published.CLASSIFIERS)
-def test_how_many_episodes_are_taken_together_changes_nothing(tiny_pool, monkeypatch, classifier):
-    images, shape = all_labeled(tiny_pool.of_split("test")), EpisodeShape(3, 2, 4, 0)
-    random = FeatureKind(
-        "random", ClassificationRequest(tiny_pool, classification.AUTHORS_RECIPE, CPU)
-    )
-    seen = table5.features_of(random, images, 1, Path())
-    arguments = (seen, streams_of(images, [2], shape), classifier, 1e-2, 5)
-    together = table5.baseline_accuracies(*arguments)
-    monkeypatch.setattr(table5, "NUMBERS_AT_A_TIME", 1)
-    assert np.allclose(table5.baseline_accuracies(*arguments), together)
-
-
 def test_every_row_is_measured_once_and_found_again(short, tiny_root, tmp_path, monkeypatch):
     where = Where(tmp_path, tiny_root, "cpu")
     all_rows = Table5Request("glyphs", with_scale_bug=True, splits=2)

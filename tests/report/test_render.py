@@ -38,12 +38,6 @@ def test_a_cell_is_shown_sorted_and_colored(cell, text, rank, tone):
     assert render.tone(cell) == tone
 
 
-def test_a_column_has_words_numbers_or_nothing():
-    grid = Grid("", ["a", "b", "c", "d"], [["x", "", None, ""], ["y", Number(1), None, 3]])
-    assert [grid.has_words(i) for i in range(4)] == [True, False, False, False]
-    assert [grid.has_numbers(i) for i in range(4)] == [False, True, False, True]
-
-
 def test_text_has_words_to_the_left_and_numbers_to_the_right():
     assert render.grid_as_text(GRID).splitlines() == [
         "model       a  long header",

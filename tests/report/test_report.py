@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ from semishot.report import charts
 from semishot.report import episode_gallery as gallery
 from semishot.report import paper_tables as tables
 from semishot.report.other_tables import others_section
-from semishot.report.page import MOST_CURVES, write_report
 from semishot.report.render import shown
 from semishot.report.sections import make_sections, read_results, tables_and_figures
 from semishot.training.records import identity, read_records
@@ -173,28 +171,6 @@ def test_several_files_and_folders_of_evaluations_make_one_page(tmp_path):
         assert name in page
 
 
-def test_benchmarks_are_passed_over_and_choices_shown(tmp_path):
-    found = read_results(PUBLISHED)
-    assert len(found.choices) == 1
-    assert not any("speed" in name for name in found.files)
-    titles = [section.title for _, section in make_sections(found)]
-    assert "How the preset `semishot` was chosen" in titles
-
-
-def test_what_a_training_leaves_beside_results_is_no_result(tiny_root, tmp_path):
-    runs, out = tmp_path / "runs", tmp_path / "page.html"
-    sizes = ["--updates", "2", "--filters", "4", "--data-root", str(tiny_root), "--device", "cpu"]
-    main(["train", "--way", "3", "--out", str(runs / "mine"), *sizes])
-    sessions = (runs / "mine" / "training.json").read_text()
-    written(runs / "glyphs" / "pretrained-classifiers" / "seed0.json", sessions)
-    written(runs / "evaluated.json", [record(preset="mine", model="first")])
-    written(runs / "mine" / "result.json", [record(preset="mine", model="second")])
-    written(runs / "glyphs" / "table1.json", [record(preset="mine", model="third")])
-    assert "3 records of" in report(runs, out, "--episodes", "0")
-    for folder, name in (("mine", "Second"), ("glyphs", "Third")):
-        assert name in report(runs / folder, out, "--episodes", "0")
-
-
 # demo and reproduce
 
 
@@ -223,21 +199,6 @@ def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
     out, err = capsys.readouterr()
     assert "Masked Soft k-Means" in out
     assert "no report: cannot read result file" in err
-
-
-@pytest.mark.thorough
-def test_baselines_and_masks_are_in_the_report_of_the_runs(
-    short_presets, tiny_root, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    data = ["--data-root", str(tiny_root), "--device", "cpu", "--splits", "1"]
-    where = ["--dataset", "glyphs", "--runs", str(tmp_path / "runs")]
-    main(["reproduce", "table5", "--features", "pixels", *data, *where])
-    main(["reproduce", "figure-masks", *data, *where])
-    page = (tmp_path / "runs" / "report.html").read_text(encoding="utf-8")
-    assert "Table 5 (glyphs, 5-way)" in page
-    assert "Figure 7 (glyphs): mask values" in page
-    assert "% of the images of its kind" in page
 
 
 def test_the_report_from_result_files_loads_no_torch(tmp_path):
@@ -273,15 +234,6 @@ def test_a_chart_draws_each_point_where_it_belongs():
     assert chart.marks(line).count(charts.MARKS[2]) == 2
 
 
-def test_one_value_and_equal_values_can_be_drawn():
-    for points in ([(3.0, 0.5)], [(0.0, 0.0), (1.0, 0.0)]):
-        line = charts.Line("", 0, points)
-        chart = charts.Drawing(charts.Chart("", "", "", [line], from_zero=True))
-        assert "nan" not in chart.path(line)
-        assert chart.x_ticks
-        assert chart.y_ticks
-
-
 def test_learning_curves_are_means_over_the_splits_of_a_method(demo):
     runs, *_ = demo
     (folder,) = {p.parent for p in runs.rglob("config.json") if "M5-H5" in str(p)}
@@ -296,19 +248,6 @@ def test_learning_curves_are_means_over_the_splits_of_a_method(demo):
     assert chart.lines[1].points[0] == (3.0, 3 + 2.5)  # steps 1 to 5, runs 2 and 3
     (folder / "log.jsonl").write_text("")
     assert charts.learning_curves(folder) is None
-
-
-def test_many_fleets_are_counted_not_drawn(demo, tmp_path):
-    runs, *_ = demo
-    (folder,) = {p.parent for p in runs.rglob("config.json") if "M5-H5" in str(p)}
-    for copy in range(MOST_CURVES):
-        other = runs / "glyphs" / "other" / str(copy)
-        other.mkdir(parents=True)
-        for name in ("config.json", "log.jsonl"):
-            shutil.copy(folder / name, other)
-    page = report(runs, tmp_path / "report.html", "--episodes", "0")
-    assert "3 more fleets are left out" in page
-    assert "None were asked for." in page
 
 
 # Episodes
@@ -386,9 +325,3 @@ def test_a_log_of_another_fleet_is_one_line(demo, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["report", str(runs), "-o", str(tmp_path / "r.html")])
     assert f"cannot read the log of {log.parent}" in capsys.readouterr().err
-
-
-def test_the_library_writes_the_same_page(tmp_path):
-    write_report(TABLE1, tmp_path / "a" / "b.html", episodes=0)
-    again = report(TABLE1, tmp_path / "c.html", "--episodes", "0")
-    assert (tmp_path / "a" / "b.html").read_text(encoding="utf-8") == again

@@ -107,18 +107,6 @@ def test_tables_sort_by_mouse_and_by_keyboard(browser, page):
     browser.assert_quiet(page)
 
 
-def test_cells_that_were_not_measured_stay_last(browser, page):
-    browser.open(page)
-    table = "[...document.querySelectorAll('table')].find((t) => /^-$/m.test(t.textContent))"
-    column = f"[...{table}.tBodies[0].rows].map((row) => row.cells[1].textContent)"
-    for _ in range(2):
-        browser.run(f"{table}.querySelectorAll('thead button')[1].click()")
-        shown = browser.run(column)
-        missing = shown.count("-")
-        assert 0 < missing < len(shown)
-        assert shown[-missing:] == ["-"] * missing
-
-
 def test_on_paper_everything_is_open_and_the_list_of_sections_is_gone(browser, page):
     browser.size(1280, 900, dark=True)
     browser.open(page)

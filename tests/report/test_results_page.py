@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot.commands import reproduce as reproduce_command
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.paper import published as paper
@@ -96,13 +95,6 @@ def test_differences_are_taken_split_by_split():
     assert from_paper.z == round(from_paper.value / math.hypot(own, theirs), 1)
 
 
-@pytest.mark.parametrize("elsewhere", [{"preset": "semishot"}, {"dataset": "glyphs"}])
-def test_only_the_papers_preset_and_data_are_compared_with_the_paper(elsewhere):
-    records = [*changed("", [0.9, 0.94]), *changed("changed", [0.91, 0.93])]
-    ((*_, beside_paper),) = ablations_grid([record | elsewhere for record in records]).rows
-    assert beside_paper == ""
-
-
 def test_ablations_say_what_only_asked_for_and_ask_for_it_again():
     section = ablations_section([*changed("", [0.5]), *changed("x", [0.6])])
     assert section.title == "What made the numbers (omniglot): some of them"
@@ -144,29 +136,11 @@ def test_a_table_of_two_states_of_the_code_is_marked_and_told(tmp_path, capsys):
     assert f"Mixed: {code}; {version}." in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
-def test_what_differs_is_told_in_the_same_order_every_time():
-    """The order of a set of names is another in each process."""
-    names = [f"package{number}" for number in range(20)]
-    records = [record(versions=dict.fromkeys(names, version)) for version in ("1", "2")]
-    told = [line.split()[0] for line in provenance.differences(records)]
-    assert told == ["package0", *names[1:]]
-
-
 def test_a_commit_that_the_history_lacks_is_named_with_one_of_the_same_code():
     text = provenance.code_and_data([record(code="9010488ce02f", commit="54863a11deaf")])
     assert text == (
         "code 9010488ce02f (commit 54863a11deaf, not in the history; same code: fe82c0742167)"
     )
-
-
-def test_another_preparation_of_the_images_has_its_own_file_and_title(tmp_path):
-    own = [record(preparation="cubic-warped", split_seed=seed, **NAMED) for seed in (0, 1)]
-    assert reproduce_command._suffix(own, 7) == "-7-cubic-warped"
-    assert reproduce_command._suffix([record()]) == ""
-    names = {"": "", "mask": "-mask", "authors' code": "-authors-code", "2 r^2": "-2-r-2"}
-    assert {only: reproduce_command._words(only) for only in names} == names
-    publish(own, tmp_path / "omniglot" / "table1-ren2018-cubic-warped.json")
-    assert "20,000 updates, images prepared `cubic-warped`\n" in results.results_markdown(tmp_path)
 
 
 PREPARE = "semishot data prepare omniglot --download --reduction cubic --rotations warped --data-root FOLDER"

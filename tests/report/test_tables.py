@@ -67,28 +67,6 @@ def test_a20_standard_error_is_deviation_with_ddof_1_over_sqrt_of_splits():
     assert cell.splits == 4
 
 
-def test_one_split_has_no_spread_and_none_has_no_cell():
-    assert tables.measured([run("soft_kmeans", 0, 5, 0, 0.9)]).error == 0
-    assert tables.measured([]) is None
-
-
-@pytest.mark.parametrize("m", [5, 10])
-def test_each_cell_is_the_mean_of_its_own_records(m):
-    cells = tables.cells(all_records(), 1, m)
-    assert set(cells) == {(model, h) for model, _, h in TABLE1.cells}
-    for (model, h), cell in cells.items():
-        column = 0 if model == "supervised" else h
-        mean, error = mean_and_error([accuracy(model, column, m, s) for s in range(SPLITS)])
-        assert cell.mean == pytest.approx(100 * mean)
-        assert cell.error == pytest.approx(100 * error)
-        assert cell.splits == SPLITS
-
-
-def test_r19_the_supervised_row_is_shared_by_both_columns():
-    cells = tables.cells(all_records(), 1, 5)
-    assert cells["supervised", 0] == cells["supervised", 5]
-
-
 def test_rows_and_columns_are_the_papers():
     glyphs = [r | {"dataset": "glyphs"} for r in all_records()]
     grid = tables.table_grid(TABLE1, glyphs, 1, 5)
@@ -111,16 +89,6 @@ def test_beside_the_paper_stand_its_number_and_the_difference():
             assert (theirs.value, theirs.error) == (published.mean, published.error)
             assert difference.value == pytest.approx(ours.value - published.mean)
             assert difference.form == "difference"
-
-
-def test_missing_cells_are_dashes():
-    only = [r for r in all_records() if r["model"] == "soft_kmeans" and r["distractors"] == 5]
-    grid = tables.table_grid(TABLE1, only, 1, 5)
-    by_model = dict(zip(paper.MODELS, grid.rows, strict=True))
-    assert by_model["supervised"][1::3] == [None, None]
-    assert by_model["supervised"][3::3] == [None, None]
-    assert by_model["soft_kmeans"][1] is None
-    assert by_model["soft_kmeans"][4] is not None
 
 
 def test_a_cell_with_fewer_splits_says_how_many():
@@ -331,12 +299,6 @@ def test_json_has_numbers_of_later_papers_for_their_data_only(other):
     assert "published_accuracy" not in cell
 
 
-def test_json_leaves_out_what_was_not_measured():
-    some = [r for r in all_records() if r["model"] == "supervised" and r["unlabeled"] == 10]
-    cells = json.loads(tables.table_as_json(TABLE1, some))
-    assert [(c["distractors"], c["unlabeled"]) for c in cells] == [(0, 10), (5, 10)]
-
-
 def test_records_as_text_names_both_kinds_of_error():
     rows = [run("soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
     lines = records_as_text(rows).splitlines()
@@ -354,22 +316,3 @@ def test_one_run_has_no_standard_error_over_splits():
     found = json.loads(tables.table_as_json(TABLE1, rows))
     assert [cell["standard_error_over_splits"] for cell in found] == [None, None]
     assert not any("z" in cell for cell in found)
-
-
-def test_runs_of_one_method_with_other_options_are_other_lines():
-    twice = {"options": {"mask_power": 2}}
-    rows = [run("masked_soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
-    rows += [run("masked_soft_kmeans", 0, 5, s, 0.6) | twice for s in range(2)]
-    lines = records_as_text(rows).splitlines()
-    assert [line.partition("  ")[0] for line in lines[2:6]] == [
-        *["masked_soft_kmeans"] * 2,
-        *["masked_soft_kmeans, mask_power 2"] * 2,
-    ]
-    assert lines[6].startswith("masked_soft_kmeans: mean 85.00 ± 5.00")
-    assert lines[7].startswith("masked_soft_kmeans, mask_power 2: mean 60.00 ± 0.00")
-
-
-def test_one_episode_has_no_interval_over_episodes():
-    lone = run("soft_kmeans", 0, 5, 0, 0.8) | {"episodes": 1, "accuracy_ci95": 0.0}
-    line = records_as_text([lone]).splitlines()[2]
-    assert re.split(r"\s{2,}", line) == ["soft_kmeans", "0", "80.00", "-"]

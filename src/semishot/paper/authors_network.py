@@ -52,9 +52,9 @@ def philox(block: NDArray[np.int64]) -> Words:
     keys = [GRAPH_SEED, 0]
     for _ in range(10):
         first, second = (np.uint64(m) * x for m, x in zip(MULTIPLIERS, (a, c), strict=True))
-        one, other = (np.uint64(key) for key in keys)
-        a, b = (second >> np.uint64(32)) ^ b ^ one, second & LOW
-        c, d = (first >> np.uint64(32)) ^ d ^ other, first & LOW
+        even, odd = (np.uint64(key) for key in keys)
+        a, b = (second >> np.uint64(32)) ^ b ^ even, second & LOW
+        c, d = (first >> np.uint64(32)) ^ d ^ odd, first & LOW
         keys = [(key + more) & 0xFFFFFFFF for key, more in zip(keys, INCREMENTS, strict=True)]
     return np.stack([a, b, c, d], -1)
 

@@ -82,7 +82,7 @@ def mask_records(
             "mask values are told apart by distractor or not: --distractors and --unlabeled must be "
             f"at least 1, not {shape.distractors} and {shape.unlabeled}"
         )
-    found = []
+    records = []
     for source in sources:
         path = find_model(str(source))
         config, fleet, pool = open_fleet(path, root, device)
@@ -101,10 +101,10 @@ def mask_records(
             refiner = take_run(fleet, run).double().refiner
             own = streams_of(images, [member.split_seed], shape)
             scores = score_episodes(refiner, embeddings[run], own, episodes)
-            found.append(mask_record(row, str(source), judged(scores, shape)))
-    if not any(record["model"] == MASKED for record in found):
+            records.append(mask_record(row, str(source), separation(scores, shape)))
+    if not any(record["model"] == MASKED for record in records):
         raise InputError(f"no {MASKED} run in {', '.join(map(str, sources))}: it has the masks")
-    return found
+    return records
 
 
 @torch.inference_mode()
@@ -124,13 +124,13 @@ def score_episodes(
     return {name: score[0].cpu().numpy() for name, score in scores.items()}
 
 
-def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> dict[str, Any]:
+def separation(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> dict[str, Any]:
     """AUROC and average precision over the images of all episodes, AUROC within an episode, and the
     histogram of mask values by distractor or not."""
     episodes, unlabeled = scores["distance"].shape
     distracts = np.arange(unlabeled) >= shape.way * shape.unlabeled  # (U,)
     truth = np.tile(distracts, (episodes, 1))  # (E, U)
-    told = {
+    separations = {
         name: {
             "auroc": float(roc_auc_score(truth.ravel(), score.ravel())),
             "average_precision": float(average_precision_score(truth.ravel(), score.ravel())),
@@ -138,15 +138,15 @@ def judged(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> dict[
         }
         for name, score in scores.items()
     }
-    found: dict[str, Any] = {"tells_distractors": told}
+    judged: dict[str, Any] = {"tells_distractors": separations}
     if "mask" in scores:
         mask = -scores["mask"]  # (E, U), the largest over the classes
-        found["mask_histogram"] = {
+        judged["mask_histogram"] = {
             name: np.histogram(mask[:, of], BINS, (0, 1))[0].tolist()
             for name, of in (("distractors", distracts), ("others", ~distracts))
         }
-        found["bimodality"] = bimodality(mask.ravel())
-    return found
+        judged["bimodality"] = bimodality(mask.ravel())
+    return judged
 
 
 def within_episode_auroc(score: NDArray[np.float64], distracts: NDArray[np.bool_]) -> float:

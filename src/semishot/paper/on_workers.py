@@ -80,9 +80,9 @@ class FleetTasks:
     def finished(self, config: FleetConfig) -> bool:
         """Whether a fleet is trained and measured, with both results on this disk."""
         folder = self.site.folder(config)
-        held = records_so_far(folder / "result.json")
+        known = records_so_far(folder / "result.json")
         return (folder / MODEL_FILE).exists() and not any(
-            lacking(held, job) for job in self.jobs if job.config == config
+            lacking(known, job) for job in self.jobs if job.config == config
         )
 
     def task(self, config: FleetConfig) -> Task:
@@ -165,12 +165,12 @@ def work_on_fleet(
     with tempfile.TemporaryDirectory(prefix="semishot-") as temporary:
         folder = Path(temporary) / config.name
         unpack(work.files, folder)
-        row, told = row_of(config), 0.0
+        row, latest = row_of(config), 0.0
         seconds = work.checkpoint_seconds
         request = TrainingRequest(config, pool, folder, device, seconds, work.tensorboard)
         for event in training(request, images_on(pool, device), row):
-            if time.monotonic() - told > PROGRESS_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - latest > PROGRESS_SECONDS:
+                latest = time.monotonic()
                 yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
             if event is Event.SAVED:
                 yield pack(folder)

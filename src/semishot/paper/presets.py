@@ -59,8 +59,8 @@ class Preset:
 
     def refined_at_test(self, model: str, distractors: int) -> dict[str, float | bool]:
         """As it stands in a record; nothing if the method refines as in training."""
-        found = self.at_test.get((model, distractors))
-        return {} if found is None else found.as_dict()
+        settings = self.at_test.get((model, distractors))
+        return {} if settings is None else settings.as_dict()
 
 
 STAGES = (SUPERVISED, SEMI_SUPERVISED_INFERENCE, COSINE)

@@ -80,13 +80,13 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     if request.with_scale_bug:
         variants.append(FeatureKind("pretrained", replace(plain, scale_bug=True)))
     with Lock(path.with_name(f".{path.name}.lock")):
-        held = [r for r in records_so_far(path) if r["kind"] == "baseline"]
+        known = [r for r in records_so_far(path) if r["kind"] == "baseline"]
         for kind in variants:
-            missing = [s for s in range(splits) if not any(kind.holds(r, s) for r in held)]
+            missing = [s for s in range(splits) if not any(kind.holds(r, s) for r in known)]
             for records in measured(kind, missing, images, tests, where.runs):
-                held += records
-                write_json(path, held)
-    return held
+                known += records
+                write_json(path, known)
+    return known
 
 
 def measured(
@@ -118,9 +118,9 @@ class FeatureKind:
     training: ClassificationRequest
 
     def holds(self, record: BaselineRecord, seed: int) -> bool:
-        bug = record["options"].get("scale_bug", False)
-        found = record["features"], bug, record["split_seed"]
-        return bool(found == (self.name, self.training.scale_bug, seed))
+        bug = bool(record["options"].get("scale_bug"))
+        own = record["features"], bug, record["split_seed"]
+        return own == (self.name, self.training.scale_bug, seed)
 
     @property
     def differs_by_split(self) -> bool:
@@ -146,7 +146,7 @@ def baseline_records(
     kind: FeatureKind, seen: Tensor, stream: EpisodeStreams, runs: Path, advance: Advance
 ) -> list[BaselineRecord]:
     """One record per classifier."""
-    found, training, (seed,) = [], kind.training, stream.seeds
+    records, training, (seed,) = [], kind.training, stream.seeds
     trained = {}
     if kind.name == "pretrained":
         trained = classification.training_of_encoder(training, seed, runs)
@@ -160,8 +160,8 @@ def baseline_records(
             baseline = replace(baseline, recipe=training.recipe, batch=BATCH)
         data = data_state(training.pool)
         measurement = Measurement(stream.shape, "test", seconds, device, data, trained)
-        found.append(baseline_record(baseline, measurement, right))
-    return found
+        records.append(baseline_record(baseline, measurement, right))
+    return records
 
 
 @torch.inference_mode()

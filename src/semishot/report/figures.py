@@ -2,7 +2,8 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -81,11 +82,6 @@ SCORES = {
     "distance": "distance to the nearest prototype",
 }
 """Scores of an unlabeled image: the largest mask over the classes, a probability, a squared distance."""
-MEASURES = {
-    "AUROC": "auroc",
-    "average precision": "average_precision",
-    "within episode": "auroc_within_episode",
-}
 MASK_NOTE = (
     "How well a score separates distractors from other unlabeled images; `within episode` compares images of "
     "one episode."
@@ -106,51 +102,37 @@ def masks_section(records: Sequence[MaskRecord]) -> Section:
     )
 
 
-def scores_of_runs(records: Sequence[MaskRecord]) -> dict[tuple[str, str, str], list[Separation]]:
-    """By preset, model and score, the masks first: the runs of one row. Other settings are another row."""
-    groups: dict[tuple[str, str, str], list[Separation]] = {}
-    settings = settings_of_runs(records)
-    for score in SCORES:
-        for record, preset in zip(records, settings, strict=True):
-            if score in record["tells_distractors"]:
-                key = preset, record["model"], score
-                groups.setdefault(key, []).append(record["tells_distractors"][score])
-    return groups
-
-
-def mean_of(runs: Sequence[Mapping[str, object]], measure: str) -> Number:
-    """The mean over splits and its standard error, as fractions."""
-    values = [float(str(run[measure])) for run in runs]
-    error = standard_error(values) if len(values) > 1 else None
-    return Number(float(np.mean(values)), error, decimals=4)
-
-
 def settings_of_runs(records: Sequence[MaskRecord]) -> list[str]:
-    """The preset of each record, and if runs of that preset differ, its updates and changes."""
-    more = [
-        f"{r['updates']:,} updates" + f", {departures(r)}" * bool(departures(r)) for r in records
-    ]
-    kinds = {(r["preset"], own) for r, own in zip(records, more, strict=True)}
-    several = Counter(preset for preset, _ in kinds)
-    return [
-        f"{r['preset']}, {own}" if several[r["preset"]] > 1 else r["preset"]
-        for r, own in zip(records, more, strict=True)
-    ]
+    """The preset of each record, and if runs differ, its updates and changes."""
+    more = [(r["preset"], f"{r['updates']:,} updates", departures(r)) for r in records]
+    several = len(set(more)) > 1
+    return [", ".join(filter(None, own)) if several else own[0] for own in more]
 
 
 def masks_grid(records: Sequence[MaskRecord]) -> Grid:
-    rows: list[list[GridCell]] = [
-        [
-            preset,
-            published.title(model),
-            SCORES[score],
-            len(runs),
-            *(mean_of(runs, measure) for measure in MEASURES.values()),
-        ]
-        for (preset, model, score), runs in scores_of_runs(records).items()
-    ]
+    """Each score of each model over its splits, the masks first. Other settings are another row."""
+    groups: dict[tuple[str, str, str], list[Separation]] = {}
+    for score, (record, preset) in product(
+        SCORES, zip(records, settings_of_runs(records), strict=True)
+    ):
+        if score in record["tells_distractors"]:
+            key = preset, record["model"], score
+            groups.setdefault(key, []).append(record["tells_distractors"][score])
+    rows: list[list[GridCell]] = []
+    for (preset, model, score), runs in groups.items():
+        auroc, within = ([r[m] for r in runs] for m in ("auroc", "auroc_within_episode"))
+        precision = [r["average_precision"] for r in runs]
+        numbers = [over_splits(values) for values in (auroc, precision, within)]
+        rows.append([preset, published.title(model), SCORES[score], len(runs), *numbers])
     caption = f"Mean ± standard error over splits of {records[0]['episodes']} episodes"
-    return Grid(caption, ["preset", "model", "score", "splits", *MEASURES], rows)
+    header = ["preset", "model", "score", "splits", "AUROC", "average precision", "within episode"]
+    return Grid(caption, header, rows)
+
+
+def over_splits(values: Sequence[float]) -> Number:
+    """The mean and its standard error, as fractions."""
+    error = standard_error(values) if len(values) > 1 else None
+    return Number(float(np.mean(values)), error, decimals=4)
 
 
 def mask_counts(records: Sequence[MaskRecord]) -> dict[str, list[int]]:

@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from semishot.paper import presets, published
@@ -105,19 +106,16 @@ def table5_cells(
     records: Sequence[BaselineRecord],
 ) -> dict[tuple[str, str, bool, int], Measured]:
     """By classifier, features, scale bug and shot, in the order of the table."""
-    cells = {}
-    for classifier in CLASSIFIERS:
-        for features, bug in [*((f, False) for f in FEATURES), ("pretrained", True)]:
-            for shot in sorted({r["shot"] for r in records}):
-                cell = measured(
-                    r
-                    for r in records
-                    if (r["model"], r["features"], r["shot"]) == (classifier, features, shot)
-                    and r["options"].get("scale_bug", False) == bug
-                )
-                if cell:
-                    cells[classifier, features, bug, shot] = cell
-    return cells
+    groups: dict[tuple[str, str, bool, int], list[BaselineRecord]] = {}
+    for r in records:
+        key = r["model"], r["features"], bool(r["options"].get("scale_bug")), r["shot"]
+        groups.setdefault(key, []).append(r)
+    kinds = [*((features, False) for features in FEATURES), ("pretrained", True)]
+    order = product(CLASSIFIERS, kinds, sorted({r["shot"] for r in records}))
+    cells = {
+        (c, *kind, shot): measured(groups.get((c, *kind, shot), ())) for c, kind, shot in order
+    }
+    return {key: cell for key, cell in cells.items() if cell}
 
 
 def table5_as_json(records: Sequence[BaselineRecord]) -> str:
@@ -180,26 +178,24 @@ def ablations_grid(records: Sequence[AblationRecord]) -> Grid:
 def in_column(
     records: Sequence[AblationRecord], base: Mapping[tuple[str, str, int, int], float]
 ) -> list[GridCell]:
-    """The mean of the variant, its difference to the cell itself, and from the paper's."""
+    """The mean of the variant, its difference to the cell itself, and from the paper's.
+
+    The last is empty for a preset that is not the paper's, or a data set that is not.
+    """
     ours = {r["split_seed"]: 100 * r["accuracy"] for r in records}
     own = {r["split_seed"]: 100 * base[cell_of(r)] for r in records}
-    gap, cell = paired(ours, own), measured(records)
+    gap, cell, first = paired(ours, own), measured(records), records[0]
     assert cell is not None
-    mean = sum(ours[seed] - own[seed] for seed in ours) / len(ours)
-    difference = Number(mean, form="difference")
+    difference = Number(cell.mean - sum(own.values()) / len(own), form="difference")
     if gap is not None:
         low, high = gap.interval
         note, needed = f"{low:+.2f} to {high:+.2f}", chance(gap.splits)
         difference = replace(difference, note=note, t=gap.t, needed=needed)
-    return [cell.number(), difference, from_paper(cell, records[0])]
-
-
-def from_paper(cell: Measured, record: AblationRecord) -> GridCell:
-    """Nothing for a preset that is not the paper's, or a data set that is not."""
-    tables = [t for t in published.TABLES.values() if is_beside_paper(t, [record])]
-    where = record["model"], record["shot"], record["distractors"]
-    theirs = tables[0].cells.get(where) if tables and record["preset"] == PAPER else None
-    return beside(cell, theirs, unbiased(theirs.error))[1] if theirs else ""
+    tables = [t for t in published.TABLES.values() if is_beside_paper(t, [first])]
+    key = first["model"], first["shot"], first["distractors"]
+    theirs = tables[0].cells.get(key) if tables and first["preset"] == PAPER else None
+    from_paper = beside(cell, theirs, unbiased(theirs.error))[1] if theirs else ""
+    return [cell.number(), difference, from_paper]
 
 
 def cell_of(record: AblationRecord) -> tuple[str, str, int, int]:

@@ -195,8 +195,7 @@ def table_section(name: str, table: paper.PaperTable, records: Sequence[Record])
     beside_paper = is_beside_paper(table, records)
     more = set(rows_of(records)) - set(paper.MODELS)
     title = table.title if beside_paper else "The five models" + (" and others" if more else "")
-    known = presets.exists(preset, dataset)
-    aim = presets.preset(preset, dataset).about if known else "a preset that this version lacks"
+    aim = presets.preset(preset, dataset).about
     parts, prepared = parts_of(table, records), records[0].get("preparation")
     beside_cells = {key for part in parts for key in z_scores(table, records, *part)}
     at_first_m = [part for part in parts if part[1] == parts[0][1]]
@@ -256,23 +255,23 @@ def verdicts_of(
 
 def agreement(table: paper.PaperTable, records: Sequence[Record]) -> str:
     """For each shot and M: how many cells agree with the paper's, and the range of z."""
-    said = []
+    sentences = []
     for shot, m in parts_of(table, records):
         known = [z for z in z_scores(table, records, shot, m).values() if z is not None]
         count = verdicts_of(table, records, shot, m)
         if known:
-            said.append(
+            sentences.append(
                 f"{shot}-shot, M = {m}: {count['agree']} of {len(known)} cells agree with the paper's, "
                 f"{count['above']} above, {count['below']} below (z {min(known):+.1f} to {max(known):+.1f})"
             )
-    return f"{'; '.join(said)}." if said else ""
+    return f"{'; '.join(sentences)}." if sentences else ""
 
 
 def paired_differences(records: Sequence[Record], parts: Sequence[tuple[int, int]]) -> str:
     """Differences split by split: over the method that does not train with unlabeled images, and of the
     highest row over the next."""
     at = [column for part in parts for column in columns(*part)]
-    said, splits = [], set[int]()
+    sentences, splits = [], set[int]()
     for what, compare in PAIRED.items():
         lines = []
         for column in at:
@@ -281,10 +280,10 @@ def paired_differences(records: Sequence[Record], parts: Sequence[tuple[int, int
             where = f"{column.shot}-shot " * (len(parts) > 1) + COLUMNS[column.distractors]
             lines += [f"{where}: {', '.join(each)}"] if each else []
             splits |= {gap.splits for gap in gaps.values()}
-        said += [f"{what}, {'; '.join(lines)}."] if lines else []
+        sentences += [f"{what}, {'; '.join(lines)}."] if lines else []
     needed = " or ".join(f"{chance(count):.1f} ({count} splits)" for count in sorted(splits))
     lead = f"Paired by split, M = {parts[0][1]}; |t| beyond {needed} is more than chance."
-    return " ".join([lead, *said]) if said else ""
+    return " ".join([lead, *sentences]) if sentences else ""
 
 
 Gaps = dict[str, Paired | None]
@@ -319,15 +318,15 @@ PAIRED = {
 def settings_at_test(records: Sequence[Record]) -> list[str]:
     """Methods that refine at test with other settings in each column, so they are told of distractors."""
     known = {(r["model"], r["distractors"]): r["at_test"] for r in records if "at_test" in r}
-    said = []
+    sentences = []
     for model in dict.fromkeys(model for model, _ in known):
         own = {h: known[model, h] for h in paper.DISTRACTORS if (model, h) in known}
         if len(own) == 2 and own[0] != own[5]:
             each = "; ".join(f"{COLUMNS[h]}: {as_pairs(setting)}" for h, setting in own.items())
-            said.append(
+            sentences.append(
                 f"{paper.title(model)} is told at test whether there are distractors ({each})."
             )
-    return said
+    return sentences
 
 
 def table_command(name: str, table: paper.PaperTable, records: Sequence[Record]) -> str:

@@ -29,7 +29,7 @@ FAINTEST = 0.12
 
 
 @dataclass(frozen=True)
-class Tile:
+class Thumbnail:
     x: float
     y: float
     source: str
@@ -57,7 +57,7 @@ class Picture:
     height: float
     texts: Sequence[tuple[float, float, str, str]]
     """Position, class of the style, and text."""
-    tiles: Sequence[Tile]
+    tiles: Sequence[Thumbnail]
     points: Sequence[Point] = ()
     arrows: Sequence[tuple[float, float, float, float]] = ()
 
@@ -81,25 +81,27 @@ def episode_picture(view: "ViewedEpisode") -> Picture:
     first_pile = 40 + shot * ACROSS + 40
     first_query = first_pile + max(columns, 5) * ACROSS + 40  # room for the headings
     tiles = [
-        Tile(40 + k * ACROSS, TOP + n * DOWN, source(view.support[n, k]), f"labeled, class {n + 1}")
+        Thumbnail(
+            40 + k * ACROSS, TOP + n * DOWN, source(view.support[n, k]), f"labeled, class {n + 1}"
+        )
         for n, k in np.ndindex(way, shot)
     ]
-    for place, image in enumerate(pile):
+    for index, image in enumerate(pile):
         row, column = divmod(int(image), per_class)
-        y, x = divmod(place, columns)
+        y, x = divmod(index, columns)
         share = f"{round(100 * min(max(float(view.weights[row, column]), 0.0), 1.0))} %"
         kind = "distractor" if row >= way else f"of class {row + 1}"
         mark, tone = (f"− {share}", "below") if row >= way else (f"+ {share}", "above")
         at = first_pile + x * ACROSS, TOP + y * DOWN
         drawn = source(view.unlabeled[row, column])
-        tiles.append(Tile(*at, drawn, f"{kind}, {share} used", tone, mark))
+        tiles.append(Thumbnail(*at, drawn, f"{kind}, {share} used", tone, mark))
     for row, column in np.ndindex(view.after.shape):
         before, after = view.before[row, column] + 1, view.after[row, column] + 1
         sign, tone = ("✓", "above") if after == row + 1 else ("✗", "below")
         about = f"query of class {row + 1}, predicted {after}, before refinement {before}"
         mark = f"{after} {sign}" if before == after else f"{before}→{after} {sign}"
         at = first_query + column * ACROSS, TOP + row * DOWN
-        tiles.append(Tile(*at, source(view.query[row, column]), about, tone, mark))
+        tiles.append(Thumbnail(*at, source(view.query[row, column]), about, tone, mark))
     texts = [(20.0, TOP + 34.0 + row * DOWN, "class", str(row + 1)) for row in range(way)]
     for x, heading, note in (
         (40, "Support", "labeled"),
@@ -134,7 +136,7 @@ def refinement_picture(view: "ViewedEpisode") -> Picture:
         Point(after[row], "prototype", tone(row, way), label=str(row + 1)) for row in range(way)
     ]
     tiles = [
-        Tile(
+        Thumbnail(
             KEY + row * ACROSS,
             60,
             source(view.support[row, 0]),
@@ -146,7 +148,7 @@ def refinement_picture(view: "ViewedEpisode") -> Picture:
     ]
     distractors = view.unlabeled[way:, :1]
     tiles += [
-        Tile(KEY + i * ACROSS, 170, source(images[0]), "a distractor", tone(way, way))
+        Thumbnail(KEY + i * ACROSS, 170, source(images[0]), "a distractor", tone(way, way))
         for i, images in enumerate(distractors)
     ]
     texts = [
