@@ -1,14 +1,14 @@
 """A saved model -> one ONNX file: pixels or features in; class, probabilities, scores of strangers out.
 
-Encoders from packages, and the classifier, are written by `OnnxGraph`; an encoder that is an ONNX file, or
-that torch exports, is joined with the classifier by the package onnx.
+Encoders from packages, and the classifier, are written by `OnnxGraph`; the nodes of an encoder that is an
+ONNX file, or that torch exports, are read by the package onnx.
 Letters: B images, H x W pixels, C channels, D features.
 """
 
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +35,6 @@ from semishot.system.files import write_whole
 TOLERANCE = 1e-3
 """Largest allowed difference of probabilities and scores between the file and the classifier."""
 BATCH, LANDMARKS = 7, 20
-PIXELS, ENCODED = "pixels", "encoded"
-"""The output of what prepares images, and the input of the classifier, where graphs are joined."""
 REMEDY = "export the encoder again with opset 18 or later and a dynamic batch"
 
 
@@ -76,140 +74,89 @@ def export_classifier(
     if out.suffix != ".onnx":
         raise InputError(f"an ONNX file ends in .onnx, not {out.name!r}")
     takes = f"features ({classifier.n_features_in_})"
-    data = classifier_model(classifier)
+    data = model_of(classifier, None)
     difference = compare(data, "features", feature_trials(classifier), classifier, np.asarray)
     if encoder is not None:
         takes = f"uint8 images ({' x '.join(map(str, encoder.shape))})"
-        data, trials = model_with_encoder(classifier, encoder), image_trials(encoder)
+        data, trials = model_of(classifier, encoder), image_trials(encoder)
         difference = max(difference, compare(data, "images", trials, classifier, encoder.encode))
     write_whole(out, data)
     return Exported(out, len(classifier.classes_), takes, len(data) / 1e6, difference)
 
 
-def classifier_model(classifier: PrototypeClassifier) -> bytes:
-    """Features -> outputs."""
+def model_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> bytes:
+    """Features or images -> outputs."""
     graph = OnnxGraph()
-    draw_classifier(graph, classifier, "features")
-    inputs = {"features": ("float32", ("batch", classifier.n_features_in_))}
-    return graph.model(inputs, output_types(classifier), about(classifier, None))
+    outputs, facts = output_types(classifier), about(classifier, encoder)
+    if encoder is None:
+        draw_classifier(graph, classifier, "features")
+        shape = ("batch", classifier.n_features_in_)
+        return graph.model({"features": ("float32", shape)}, outputs, facts)
+    draw_classifier(graph, classifier, draw_encoder(graph, encoder))
+    return graph.model({"images": ("uint8", ("batch", *encoder.shape))}, outputs, facts)
 
 
-def model_with_encoder(classifier: PrototypeClassifier, encoder: ImageEncoder) -> bytes:
-    """Images -> outputs."""
-    facts = about(classifier, encoder)
-    shape = ("batch", *encoder.shape)
+def draw_encoder(graph: OnnxGraph, encoder: ImageEncoder) -> str:
+    """Add the nodes from `images` to features."""
     if is_pretrained(encoder.name):
-        graph = OnnxGraph()
-        draw_classifier(graph, classifier, draw_pretrained(graph, encoder.name, "images"))
-        return graph.model({"images": ("uint8", shape)}, output_types(classifier), facts)
+        return draw_pretrained(graph, encoder.name, "images")
     network: Any = encoder.network("cpu")
-    if isinstance(network, OnnxNetwork):
-        return with_onnx_encoder(network, classifier, shape, facts)
-    part = Part(by_torch(network.module, image_trials(encoder)), "images", "features")
-    after = OnnxGraph()
-    draw_classifier(after, classifier, ENCODED)
-    inputs = {ENCODED: ("float32", ("batch", encoder.features))}
-    head = Part(after.model(inputs, output_types(classifier)), ENCODED, "")
-    return joined([part, head], encoder.name, facts)
-
-
-def with_onnx_encoder(
-    network: OnnxNetwork,
-    classifier: PrototypeClassifier,
-    shape: tuple[Any, ...],
-    facts: Mapping[str, str],
-) -> bytes:
-    """The user's graph between two of ours: what prepares pixels, and pooling with the classifier."""
+    if not isinstance(network, OnnxNetwork):
+        data = by_torch(network.module, image_trials(encoder))
+        return embed_model(graph, data, "images", "features", encoder.name)
     if network.fixed_batch:
         raise InputError(
             f"{network.name} takes {network.batch} image(s) at once, and the exported file would "
             f"too: {REMEDY}"
         )
-    before, kind = OnnxGraph(), "uint8"
     pixels, preparation = "images", network.preparation
     if preparation.mean:
-        kind = np.dtype(FLOATS[network.input.type]).name
         mean, std = (
-            before.constant([255 * value for value in values])
+            graph.constant([255 * value for value in values])
             for values in (preparation.mean, preparation.std)
         )
-        pixels = before.add("Cast", pixels, to=TYPES["float32"])
-        pixels = before.add("Div", before.add("Sub", pixels, mean), std)
-        pixels = before.add("Cast", pixels, to=TYPES[kind])
-    order = [0, 1, 2, 3] if network.channels_last else [0, 3, 1, 2]
-    before.add("Transpose", pixels, perm=order, output=PIXELS)
-    inputs, laid = {"images": ("uint8", shape)}, [shape[axis] for axis in order]
-    prepare = before.model(inputs, {PIXELS: (kind, laid)})
-
-    trial = network.run(network.scaled(np.zeros((1, *shape[1:]), np.uint8)))
-    after = OnnxGraph()
-    features = after.add("Cast", ENCODED, to=TYPES["float32"])
-    if trial.ndim == 4:
-        axes = (1, 2) if network.channels_last else (2, 3)
-        features = after.add("ReduceMean", features, after.integers(*axes), keepdims=0)
-    elif trial.ndim == 3 and preparation.tokens == "first":
-        features = after.add("Gather", features, after.constant(0, np.int64), axis=1)
-    elif trial.ndim == 3:
-        features = after.add("ReduceMean", features, after.integers(1), keepdims=0)
-    draw_classifier(after, classifier, features)
-    inputs = {ENCODED: (trial.dtype.name, ("batch", *trial.shape[1:]))}
-    parts = [
-        Part(prepare, "images", PIXELS),
-        Part(network.data, network.input.name, preparation.output),
-        Part(after.model(inputs, output_types(classifier)), ENCODED, ""),
-    ]
-    return joined(parts, network.name, facts)
+        pixels = graph.add("Cast", pixels, to=TYPES["float32"])
+        pixels = graph.add("Div", graph.add("Sub", pixels, mean), std)
+        pixels = graph.add("Cast", pixels, to=TYPES[np.dtype(FLOATS[network.input.type]).name])
+    if not network.channels_last:
+        pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
+    features = embed_model(graph, network.data, pixels, preparation.output, network.name)
+    features = graph.add("Cast", features, to=TYPES["float32"])
+    axes = network.run(network.scaled(image_trials(encoder))).ndim
+    if axes == 4:
+        maps = (1, 2) if network.channels_last else (2, 3)
+        return graph.add("ReduceMean", features, graph.integers(*maps), keepdims=0)
+    if axes == 3 and preparation.tokens == "first":
+        return graph.add("Gather", features, graph.constant(0, np.int64), axis=1)
+    if axes == 3:
+        return graph.add("ReduceMean", features, graph.integers(1), keepdims=0)
+    return features
 
 
-@dataclass(frozen=True)
-class Part:
-    """A serialized model between others: the input that it is given, and the output that goes on."""
-
-    model: bytes
-    input: str
-    output: str
-
-
-def joined(parts: list[Part], name: str, metadata: Mapping[str, str]) -> bytes:
-    """Models one after the other, as one model."""
+def embed_model(graph: OnnxGraph, data: bytes, source: str, output: str, name: str) -> str:
+    """Add the nodes of another model of one input; returns the new name of this output."""
     onnx = onnx_package("onnx", "export with this encoder")
-    compose = onnx_package("onnx.compose", "export with this encoder")
     try:
-        models = [onnx.load_model_from_string(part.model) for part in parts]
-        opset = max(OPSET, *map(_opset, models))
-        for number, model in enumerate(models):
-            if _opset(model) < OPSET:
-                converter = onnx_package("onnx.version_converter", "export")
-                models[number] = converter.convert_version(model, OPSET)
-        ir_version = max(model.ir_version for model in models)
-        for number, model in enumerate(models):
-            own = next(each for each in model.opset_import if each.domain in ("", "ai.onnx"))
-            own.version, model.ir_version = max(own.version, opset), ir_version
-            del model.metadata_props[:]  # those of two parts may contradict
-            last = number == len(models) - 1
-            models[number] = compose.add_prefix(
-                model, f"part{number}/", rename_inputs=number > 0, rename_outputs=not last
-            )
-        whole = models[0]
-        for number, model in enumerate(models[1:], 1):
-            output, last = f"part{number - 1}/{parts[number - 1].output}", number == len(parts) - 1
-            kept = OUTPUTS if last else [f"part{number}/{parts[number].output}"]
-            edge = (output, f"part{number}/{parts[number].input}")
-            whole = compose.merge_models(whole, model, [edge], outputs=kept)
-        for key, value in metadata.items():
-            whole.metadata_props.add(key=key, value=value)
-        onnx.checker.check_model(whole)
-        data: bytes = whole.SerializeToString()
-    except Exception as error:  # onnx raises many types for graphs that it cannot join
+        model = onnx.load_model_from_string(data)
+        versions = {each.domain: each.version for each in model.opset_import}
+        if versions.get("", 1) < OPSET:
+            converter = onnx_package("onnx.version_converter", "export")
+            model = converter.convert_version(model, OPSET)
+        model = onnx_package("onnx.inliner", "export").inline_local_functions(model)
+        prefix = onnx_package("onnx.compose", "export").add_prefix
+        model = prefix(model, "encoder/")
+    except Exception as error:  # onnx raises many types for graphs that it cannot change
         raise InputError(
             f"{name} cannot be joined with the classifier ({reason_of(error)}): {REMEDY}"
         ) from error
-    return data
-
-
-def _opset(model: Any) -> int:
-    versions = (each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
-    return max(versions, default=1)
+    initial = {tensor.name for tensor in model.graph.initializer}
+    (given,) = (value.name for value in model.graph.input if value.name not in initial)
+    graph.add("Identity", source, output=given)
+    graph.nodes += [node.SerializeToString() for node in model.graph.node]
+    graph.constants += [tensor.SerializeToString() for tensor in model.graph.initializer]
+    graph.opsets |= versions | {"": max(OPSET, versions.get("", 1))}
+    graph.ir_version = max(graph.ir_version, model.ir_version)
+    return f"encoder/{output}"
 
 
 def by_torch(module: Any, images: NDArray[np.uint8]) -> bytes:

@@ -3,7 +3,6 @@
 Letters: P rows, D features.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,54 @@ from semishot.errors import InputError
 from semishot.sorter.embedding import Rows
 from semishot.sorter.listing import STRANGER, Item, Skipped, as_label, table_rows
 from semishot.system.npy import make_room, map_array
-from semishot.system.tables import MOST_BYTES, check_rows
+from semishot.system.tables import check_rows
 
 BLOCK = 4096
 NUMBERS = {"-1": "", "-2": STRANGER}
 """Labels that are numbers: unlabeled, and none of the classes."""
+Part = tuple[NDArray[Any], Sequence[Item], Sequence[int]]
+"""Features (P, D), what each row is, and the rows that are wanted."""
+
+
+@dataclass(frozen=True)
+class FeatureFiles:
+    """Features instead of images."""
+
+    labeled: Path
+    labels: Path | None
+    unlabeled: Path | None
+    corrections: Mapping[str, str]
+    """What rows were corrected to: a name such as pile.npy:7 -> a label."""
+
+
+def feature_rows(given: FeatureFiles, scratch: Path) -> Rows:
+    """The labeled rows, then the others, each named by its number; rows that are not finite are skipped."""
+    if given.labels is None:
+        raise InputError(
+            f"--labeled {given.labeled} holds features: pass their --labels too (.csv or .npy)"
+        )
+    files = [given.labeled] if given.unlabeled is None else [given.labeled, given.unlabeled]
+    arrays = [read_features(path) for path in files]
+    widths = [array.shape[1] for array in arrays]
+    if widths[-1] != widths[0]:
+        raise InputError(
+            f"{files[-1]} has {widths[-1]:,} features in a row, {files[0]} has {widths[0]:,}"
+        )
+    labels = [read_labels(given.labels, len(arrays[0]))]
+    labels += [[None] * len(array) for array in arrays[1:]]
+    parts: list[Part] = []
+    for wanted in (True, False):
+        for path, array, own in zip(files, arrays, labels, strict=True):
+            named = enumerate(own)
+            items = [_row(f"{path.name}:{row}", label, given.corrections) for row, label in named]
+            rows = [row for row, item in enumerate(items) if (item.label is not None) == wanted]
+            parts.append((array, items, rows))
+    return gathered(parts, scratch)
+
+
+def _row(name: str, label: str | None, corrections: Mapping[str, str]) -> Item:
+    correct = corrections.get(name, "")
+    return Item(name, correct or label, of_pile=label is None, correct=correct)
 
 
 def read_features(path: Path) -> NDArray[Any]:
@@ -42,89 +84,33 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
             raise InputError(
                 f"{path} holds {array.dtype} {array.shape}; labels are whole numbers or strings (rows,)"
             )
-        _check_count(len(array), rows, path)  # before each becomes a string
-        if array.nbytes > MOST_BYTES:
-            raise InputError(f"{path} has {array.nbytes:,} bytes, more than {MOST_BYTES:,}")
-        if array.dtype.kind == "U":  # numpy accepts any four bytes as a character
-            characters = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
-            if characters.max(initial=0) > sys.maxunicode:
-                raise InputError(f"{path} holds strings that are not text")
-        given = [str(value) for value in array]
+        given = [str(value) for value in array[: rows + 1]]
+        count = len(array)
     else:
         given = [row["label"] for _, row in table_rows(path, ("label",))]
-    labels = [NUMBERS.get(value, value) or None for value in given]
-    labels = [None if label is None else as_label(label) for label in labels]
-    _check_count(len(labels), rows, path)
-    return labels
+        count = len(given)
+    if count != rows:
+        raise InputError(f"{path} has {count:,} labels for {rows:,} rows of features")
+    labels = [NUMBERS.get(value, value) for value in given]
+    return [as_label(label) if label else None for label in labels]
 
 
-def _check_count(labels: int, rows: int, path: Path) -> None:
-    if labels != rows:
-        raise InputError(f"{path} has {labels:,} labels for {rows:,} rows of features")
-
-
-@dataclass(frozen=True)
-class FeatureFiles:
-    """Features instead of images."""
-
-    labeled: Path
-    labels: Path | None
-    unlabeled: Path | None
-    corrections: Mapping[str, str]
-    """What rows were corrected to: a name such as pile.npy:7 -> a label."""
-
-
-def feature_rows(given: FeatureFiles, scratch: Path) -> Rows:
-    """The labeled rows, then the others, each named by its number; rows that are not finite are skipped."""
-    labeled, unlabeled = given.labeled, given.unlabeled
-    if given.labels is None:
-        raise InputError(
-            f"--labeled {labeled} holds features: pass their --labels too (.csv or .npy)"
-        )
-    arrays = [(labeled, read_features(labeled))]
-    labels = [read_labels(given.labels, len(arrays[0][1]))]
-    if unlabeled is not None:
-        arrays.append((unlabeled, read_features(unlabeled)))
-        labels.append([None] * len(arrays[1][1]))
-        known, pile = arrays[0][1].shape[1], arrays[1][1].shape[1]
-        if pile != known:
-            raise InputError(f"{unlabeled} has {pile:,} features in a row, {labeled} has {known:,}")
-    parts: list[tuple[NDArray[Any], list[Item], Sequence[int]]] = []
-    items = [
-        [_row(f"{path.name}:{row}", label, given.corrections) for row, label in enumerate(own)]
-        for (path, _), own in zip(arrays, labels, strict=True)
-    ]
-    for wanted in (True, False):
-        for (_, array), own in zip(arrays, items, strict=True):
-            rows = [row for row, item in enumerate(own) if (item.label is not None) == wanted]
-            parts.append((array, own, rows))
-    return gathered(parts, scratch)
-
-
-def _row(name: str, label: str | None, corrections: Mapping[str, str]) -> Item:
-    correct = corrections.get(name, "")
-    return Item(name, correct or label, of_pile=label is None, correct=correct)
-
-
-def gathered(
-    parts: Sequence[tuple[NDArray[Any], Sequence[Item], Sequence[int]]], scratch: Path
-) -> Rows:
+def gathered(parts: Sequence[Part], scratch: Path) -> Rows:
     """Chosen rows of several arrays in one file, in float32."""
     total = sum(len(chosen) for _, _, chosen in parts)
-    shape = (max(1, total), parts[0][0].shape[1])
-    held = make_room(scratch, np.float32, shape)
-    rows = Rows(held)
+    features = make_room(scratch, np.float32, (max(1, total), parts[0][0].shape[1]))
+    rows = Rows(features)
     for array, items, chosen in parts:
         for first in range(0, len(chosen), BLOCK):
-            places = list(chosen[first : first + BLOCK])
+            indices = list(chosen[first : first + BLOCK])
             with np.errstate(over="ignore"):
-                block = np.asarray(array[places], np.float32)
-            for place, row in zip(places, block, strict=True):
+                block = np.asarray(array[indices], np.float32)
+            for index, row in zip(indices, block, strict=True):
                 if np.isfinite(row).all():
-                    held[rows.add(items[place], b"")] = row
+                    features[rows.add(items[index], b"")] = row
                 else:
-                    rows.skipped.append(Skipped(items[place].shown, "not all of it is finite"))
-    rows.features = held[: len(rows.items)]
+                    rows.skipped.append(Skipped(items[index].shown, "not all of it is finite"))
+    rows.features = features[: len(rows.items)]
     return rows
 
 

@@ -26,6 +26,7 @@ class OnnxGraph:
     def __init__(self) -> None:
         self.nodes: list[bytes] = []
         self.constants: list[bytes] = []
+        self.opsets, self.ir_version = {"": OPSET}, IR_VERSION
 
     def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """A node with one output."""
@@ -57,15 +58,16 @@ class OnnxGraph:
         inputs: Mapping[str, tuple[str, Shape]],
         outputs: Mapping[str, tuple[str, Shape]],
         metadata: Mapping[str, str] | None = None,
-        opset: int = OPSET,
     ) -> bytes:
         """The serialized model; inputs and outputs by name: element type and shape."""
         graph = [_field(1, node) for node in self.nodes] + [_field(2, "semishot")]
         graph += [_field(5, constant) for constant in self.constants]
         graph += [_field(11, _value(name, *about)) for name, about in inputs.items()]
         graph += [_field(12, _value(name, *about)) for name, about in outputs.items()]
-        whole = [_field(1, IR_VERSION), _field(2, "semishot"), _field(3, __version__)]
-        whole += [_field(7, b"".join(graph)), _field(8, _field(1, "") + _field(2, opset))]
+        whole = [_field(1, self.ir_version), _field(2, "semishot"), _field(3, __version__)]
+        whole.append(_field(7, b"".join(graph)))
+        for domain, version in self.opsets.items():
+            whole.append(_field(8, _field(1, domain) + _field(2, version)))
         for key, text in (metadata or {}).items():
             whole.append(_field(14, _field(1, key) + _field(2, text)))
         return b"".join(whole)
