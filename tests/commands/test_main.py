@@ -16,7 +16,7 @@ from semishot import datasets
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImageClass, save_pool
-from semishot.paper import presets, published
+from semishot.paper import presets
 from semishot.training.config import FleetConfig, Recipe
 from support.commands import printed, refusal
 
@@ -152,13 +152,6 @@ def test_a_deleted_working_folder_is_said(capsys, tmp_path, monkeypatch):
     assert "the working folder has been deleted: change to another" in refusal(capsys, "doctor")
 
 
-def test_no_home_folder_is_said_before_a_folder_called_tilde_is_made(capsys, monkeypatch):
-    for name in ("HOME", "SEMISHOT_DATA", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # the user has no entry in passwd
-    assert "set HOME or SEMISHOT_DATA, or pass --data-root" in refusal(capsys, "data", "list")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -188,13 +181,6 @@ def test_data_list_says_what_is_prepared_and_how_to_get_the_rest(capsys, tiny_ro
     assert [line.split(":")[0] for line in lines] == datasets.names()
     assert f"glyphs: 50 classes, 1,000 images in {tiny_root / 'glyphs'}" in lines
     assert any("not prepared: semishot data prepare omniglot" in line for line in lines)
-
-
-def test_data_verify_counts_classes_and_images(capsys, tiny_pool, monkeypatch):
-    monkeypatch.delattr(datasets.import_module("semishot.datasets.glyphs"), "describe", False)
-    first, second = printed(capsys, "data", "verify", "glyphs").splitlines()
-    assert "30/8/12 train/val/test classes, 1,000 images 1x28x28" in first
-    assert tiny_pool.fingerprint[:16] in second
 
 
 def test_data_prepare_builds_the_pool_and_verifies_it(capsys, tmp_path, monkeypatch):
@@ -250,25 +236,6 @@ def test_every_word_of_a_training_arrives_in_its_config(capsys, tmp_path):
     changed = {"updates": 2, "filters": 5, "labeled_fraction": 0.3, "precision": "tf32"}
     assert config.recipe == replace(TINY.recipe, **changed)
     assert [m.split_seed for m in config.members] == [7]
-
-
-@pytest.mark.thorough
-def test_demo_prints_table1_and_what_its_numbers_say(capsys, monkeypatch):
-    monkeypatch.setitem(presets.PRESETS, "demo", TINY)
-    main(["demo", "--splits", "2"])
-    out, err = capsys.readouterr()
-    for label in published.MODELS.values():
-        assert label in out
-    assert "1-shot, M = 5 unlabeled images per class at test, 2 splits" in out
-    last = out.strip().splitlines()[-1]
-    assert last.startswith(
-        "Paired by split, M = 5; |t| beyond 12.7 (2 splits) is more than chance."
-    )
-    assert "Over Semi-Supervised Inference, no distractors: Soft k-Means " in last
-    assert "Highest row over the next, no distractors: " in last
-    assert "2 splits, 3 updates, 3 filters" in err  # what it cost is no result
-    cells = json.loads(printed(capsys, "demo", "--splits", "2", "--json"))
-    assert len(cells) == 20
 
 
 def test_a_name_that_the_terminal_cannot_show_is_no_reason_to_end(tmp_path):

@@ -3,10 +3,8 @@
 import errno
 import json
 import os
-import shutil
 import tarfile
 import zipfile
-from pathlib import Path
 from typing import BinaryIO
 
 import pytest
@@ -120,49 +118,6 @@ def test_a_folder_whose_block_fails_stays_as_it_was(tmp_path, existed, error):
         raise error
     assert list(tmp_path.iterdir()) == ([folder] if existed else [])
     assert not existed or (folder / "old").read_text() == "old"
-
-
-def test_an_old_folder_survives_a_rename_that_fails(tmp_path, monkeypatch):
-    folder = tmp_path / "pool"
-    folder.mkdir()
-    (folder / "old").write_text("old")
-    rename = Path.rename
-
-    def fail_into_place(self: Path, target: Path) -> Path:
-        if Path(target) == folder and self.name.endswith(".tmp"):
-            raise FullDiskError
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", fail_into_place)
-    with pytest.raises(FullDiskError), whole_folder(folder) as temporary:
-        (temporary / "new").write_text("new")
-    assert [p.name for p in folder.iterdir()] == ["old"]
-
-
-def test_a_folder_behind_a_link_is_replaced_by_a_new_one_and_stays(tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "note.txt").write_text("kept")
-    (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
-    with whole_folder(tmp_path / "folder") as temporary:
-        (temporary / "new.txt").write_text("new")
-    assert [p.name for p in sorted(tmp_path.iterdir())] == ["elsewhere", "folder"]
-    assert (tmp_path / "folder" / "new.txt").read_text() == "new"
-    assert (tmp_path / "elsewhere" / "note.txt").read_text() == "kept"
-
-
-def test_a_replaced_folder_that_cannot_be_removed_is_named(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-
-    def forbidden(path: Path) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", lambda path, **options: options or forbidden(path))
-        with whole_folder(folder) as temporary:
-            (temporary / "new.txt").write_text("new")
-    assert ".old was replaced and cannot be removed" in capsys.readouterr().err
-    assert (folder / "new.txt").exists()
 
 
 def test_regular_files_are_read_up_to_a_bound(tmp_path):

@@ -84,16 +84,6 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, capsys):
         assert capsys.readouterr().err == ""
 
 
-def test_no_two_hold_a_lock_whose_file_was_removed_while_one_waited(tmp_path):
-    first, second, third = (Lock(tmp_path / ".lock") for _ in range(3))
-    assert first.acquire()
-    assert not second.acquire()
-    first.__exit__()
-    assert second.acquire()
-    assert not third.acquire()
-    second.__exit__()
-
-
 def test_a_disk_without_locks_is_used_without(tmp_path, monkeypatch):
     def refuse(self: FileLock) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -17,14 +17,6 @@ def clock(monkeypatch):
     return now
 
 
-def test_work_done_is_counted_and_work_skipped_is_counted_apart():
-    opened = Meter("work", 10)
-    opened.skip(4)
-    opened.advance(3)
-    opened.advance()
-    assert (opened.done, opened.skipped) == (8, 4)
-
-
 def test_lines_tell_share_rate_and_time_left_now_and_then(clock, capsys):
     """Rate and time left are of this process: what an earlier run had done is no part of them."""
     opened = Meter("work", 100, "images")
@@ -53,13 +45,6 @@ def test_there_is_no_time_left_until_it_is_known(clock, capsys):
     assert lines == ["work: 0%", f"work: 10%, {rate:,.0f} images/s, {899 / rate:.0f} s left"]
 
 
-def test_nothing_done_yet_has_no_time_left(clock, capsys):
-    opened = Meter("work", 100)
-    clock[0] += 2 * progress.SECONDS_BETWEEN_LINES
-    opened.skip(100)
-    assert capsys.readouterr() == ("", "")
-
-
 def test_a_terminal_gets_a_bar_that_leaves_when_done(monkeypatch, capsys):
     monkeypatch.setattr(
         progress, "Console", lambda **more: Console(force_terminal=True, width=120, **more)
@@ -79,11 +64,3 @@ def test_a_terminal_gets_a_bar_that_leaves_when_done(monkeypatch, capsys):
 
 def test_track_yields_everything_in_order_also_from_a_generator():
     assert list(track((i * i for i in range(5)), "squares", 5)) == [0, 1, 4, 9, 16]
-
-
-def test_a_meter_closes_when_its_block_fails(monkeypatch):
-    closed = []
-    monkeypatch.setattr(Meter, "close", lambda self: closed.append(self.label))
-    with pytest.raises(ZeroDivisionError), meter("work", 1):
-        raise ZeroDivisionError
-    assert closed == ["work"]

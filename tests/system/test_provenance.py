@@ -39,13 +39,6 @@ def test_the_command_leaves_out_what_names_a_folder_and_keeps_what_changes_a_num
     assert provenance.command() == "semishot reproduce table1 --splits 3 --models 'my method:A'"
 
 
-def test_of_a_whole_path_the_command_keeps_the_name():
-    provenance.note_command(["evaluate", "--model", "/home/me/runs/5way-ab12", "--allow=/x y/z"])
-    assert provenance.command() == "semishot evaluate --model 5way-ab12 --allow=z"
-    provenance.note_command(["pick", "runs/5way-ab12", "best.safetensors"])
-    assert provenance.command() == "semishot pick runs/5way-ab12 best.safetensors"
-
-
 def test_only_code_is_in_the_digest(tmp_path):
     def digest(text: str) -> str:
         (tmp_path / "some.py").write_text(text, encoding="utf-8")
