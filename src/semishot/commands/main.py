@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 CHECKPOINT = "the same command continues from the last checkpoint"
+TRAINING = ("demo", "train", "reproduce", "evaluate")
+"""Commands that reuse freed memory. Where threads decode images, each would keep that of its largest one."""
 LEFT = {
     **dict.fromkeys(("demo", "train", "reproduce"), CHECKPOINT),
     "classify": "the features of images read so far are kept, and the same command continues",
@@ -64,7 +66,8 @@ def run(arguments: list[str]) -> None:
     from semishot.system.provenance import note_command
 
     check_working_folder()
-    keep_freed_memory()
+    if " ".join(arguments[:1]) in TRAINING:
+        keep_freed_memory()
     note_command(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever names are printed
