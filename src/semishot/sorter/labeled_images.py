@@ -112,9 +112,9 @@ def _from_store(path: Path, listing: Listing) -> Listing:
     begun_in = Path(store.about("folder") or ".")
     listed = {item.source for item in listing.items}
     for name, seen in store.files.items():
-        place = real_place(begun_in / name)
-        if seen.image in store.state.answers and place not in listed and place.is_file():
-            listing.items.insert(0, Item(str(place), None, place))
+        path_now = real_place(begun_in / name)
+        if seen.image in store.state.answers and path_now not in listed and path_now.is_file():
+            listing.items.insert(0, Item(str(path_now), None, path_now))
     store.close()
     return listing
 

@@ -267,32 +267,34 @@ class LabelStore:
 
     def correct(self, labels: Mapping[bytes, str]) -> dict[str, str]:
         """Answer as if clicked; returns labels that cannot be classes, and why."""
-        said, refused = self._named(labels)
-        return refused | self._say(said, set())
+        statements, refused = self._named(labels)
+        return refused | self._say(statements, set())
 
     def _named(self, labels: Mapping[bytes, str]) -> tuple[set[tuple[int, str]], dict[str, str]]:
         """Images and the names of their classes; and labels that cannot be names, and why."""
-        said, refused = set(), {}
+        statements, refused = set(), {}
         for number, label in zip(self.numbers(list(labels)), labels.values(), strict=True):
             try:
-                said.add((number, label if label == STRANGER else stored_name(label)))
+                statements.add((number, label if label == STRANGER else stored_name(label)))
             except InputError as error:  # one bad label does not stop the others
                 refused[label] = str(error)
-        return said, refused
+        return statements, refused
 
-    def _say(self, said: set[tuple[int, str]], no_more: set[tuple[int, str]]) -> dict[str, str]:
+    def _say(
+        self, statements: set[tuple[int, str]], withdrawn: set[tuple[int, str]]
+    ) -> dict[str, str]:
         """Answers by class, which is made if needed; classes that are refused, and why."""
         refused: dict[str, str] = {}
         answers: dict[int, list[int]] = {}
         with self.lock:
             self.catch_up()
-            for image, label in sorted(no_more):
+            for image, label in sorted(withdrawn):
                 if self.state.answers.get(image) == self._number_of(label):
                     answers.setdefault(UNANSWERED, []).append(image)
             if answers:
                 self.add({"kind": "answer", "set": list(answers.items())})
                 answers = {}
-            for image, label in sorted(said, key=lambda pair: (pair[1], pair[0])):
+            for image, label in sorted(statements, key=lambda pair: (pair[1], pair[0])):
                 try:
                     if (number := self._number_of(label)) is None:
                         self.add({"kind": "new", "name": label, "images": []})

@@ -79,9 +79,9 @@ class FittedPile:
         features, first = self.rows.features, self.first
         if first == len(features):  # the pile holds copies of labeled images only
             return []
-        found = next_to_label(features[first:], self.classifier, ASKED, labeled=features[:first])
-        place_of = {row: place for place, row in reversed(list(enumerate(self.fitted_as)))}
-        return [place_of[first + int(row)] for row in found]
+        asked = next_to_label(features[first:], self.classifier, ASKED, labeled=features[:first])
+        index_of = {row: index for index, row in reversed(list(enumerate(self.fitted_as)))}
+        return [index_of[first + int(row)] for row in asked]
 
 
 def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedPile:
@@ -92,10 +92,10 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
     first = sum(item.label is not None for item in rows.items)  # the labeled rows come first
     known, kept, fitted_as = known_labels(rows), list(range(first)), []
     row_of: dict[bytes, int] = {}
-    for place, digest in enumerate(rows.digests[first:], first):
+    for index, digest in enumerate(rows.digests[first:], first):
         row = KNOWN if digest in known else row_of.get(digest, len(kept))
         if row == len(kept):
-            kept.append(place)
+            kept.append(index)
         if digest and row != KNOWN:
             row_of[digest] = row
         fitted_as.append(row)
@@ -104,13 +104,15 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
     labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
     classifier, answers = fit_default(rows.features, np.array(labels, object), reject)
     items = rows.items[first:]
-    labeled_row = {digest: place for place, digest in enumerate(rows.digests[:first])}
+    labeled_row = {digest: index for index, digest in enumerate(rows.digests[:first])}
     pairs = zip(fitted_as, rows.digests[first:], strict=True)
     own = [labeled_row[digest] if row == KNOWN else row for row, digest in pairs]
     predictions = predictions_of(classifier, answers.of_rows(own), items)
     predictions = [
-        _known(one, known[digest]) if row == KNOWN else one
-        for one, row, digest in zip(predictions, fitted_as, rows.digests[first:], strict=True)
+        _known(prediction, known[digest]) if row == KNOWN else prediction
+        for prediction, row, digest in zip(
+            predictions, fitted_as, rows.digests[first:], strict=True
+        )
     ]
     return FittedPile(rows, encoder, classifier, answers, predictions, fitted_as)
 
@@ -143,18 +145,18 @@ def _known(prediction: Prediction, label: str) -> Prediction:
 def known_labels(rows: Rows) -> dict[bytes, str]:
     """The digest of each labeled image that lies in one class only -> its label."""
     return {
-        digest: found[0].label
-        for digest, found in _labeled(rows).items()
-        if len({item.label for item in found}) == 1 and found[0].label is not None
+        digest: copies[0].label
+        for digest, copies in _labeled(rows).items()
+        if len({item.label for item in copies}) == 1 and copies[0].label is not None
     }
 
 
 def _labeled(rows: Rows) -> dict[bytes, list[Item]]:
-    found: dict[bytes, list[Item]] = {}
+    copies: dict[bytes, list[Item]] = {}
     for item, digest in zip(rows.items, rows.digests, strict=True):
         if digest and item.label is not None:
-            found.setdefault(digest, []).append(item)
-    return found
+            copies.setdefault(digest, []).append(item)
+    return copies
 
 
 def notes_on_files(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
@@ -170,9 +172,9 @@ def notes_on_files(listing: Listing, rows: Rows, encoder: str | None) -> list[st
             "letters: if they are one class, give it one name"
         )
     labeled = _labeled(rows)
-    torn = [found for found in labeled.values() if len({item.label for item in found}) > 1]
-    for found in torn[:NAMED]:
-        paths = " and ".join(printable(item.shown) for item in found[:4])
+    torn = [items for items in labeled.values() if len({item.label for item in items}) > 1]
+    for items in torn[:NAMED]:
+        paths = " and ".join(printable(item.shown) for item in items[:4])
         notes.append(f"{paths} are one image in two classes")
     if len(torn) > NAMED:
         notes.append(f"{len(torn) - NAMED:,} more images lie in two classes")
@@ -228,7 +230,7 @@ def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) ->
         message=learned.message,
         held_out=learned.held_out,
         notes=[*notes, *more],
-        next_to_label=[predictions[place].item.shown for place in asked],
+        next_to_label=[predictions[index].item.shown for index in asked],
     )
 
 
@@ -238,16 +240,18 @@ def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
     Of members a share `reject` is sorted out, so that of the images sorted out all but
     reject / (1 - reject) for each accepted one are strangers.
     """
-    found = fitted.learned.count
-    if found is None:
+    count = fitted.learned.count
+    if count is None:
         return None
-    out = sum(one.stranger for one in fitted.predictions)
+    out = sum(prediction.stranger for prediction in fitted.predictions)
     lost = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - out)
     pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
-    known = sum(one.stranger and row == KNOWN for one, row in pairs)  # copies of named strangers
-    expected = max(known + float(found.expected), out - lost)
-    high = max(known + float(found.high), expected)
-    likely = {"expected": expected, "low": known + float(found.low), "high": high}
+    known = sum(
+        prediction.stranger and row == KNOWN for prediction, row in pairs
+    )  # copies of named strangers
+    expected = max(known + float(count.expected), out - lost)
+    high = max(known + float(count.high), expected)
+    likely = {"expected": expected, "low": known + float(count.low), "high": high}
     return {name: round(count, 1) for name, count in likely.items()}
 
 
@@ -275,19 +279,19 @@ def _doubts(fitted: FittedPile) -> list[str]:
 
 def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
     """A warning if held-out labels are predicted hardly better than by naming the largest class."""
-    held = fitted.learned.held_out
-    if held is None or held.examples < SOME_HELD_OUT:
+    held_out = fitted.learned.held_out
+    if held_out is None or held_out.examples < SOME_HELD_OUT:
         return None
     chance = max(labels.values()) / sum(labels.values())
-    right = round(held.accuracy * held.examples)
-    if held.examples < ENOUGH_HELD_OUT:  # too few for a test: only what is not better at all
-        if held.accuracy > chance:
+    right = round(held_out.accuracy * held_out.examples)
+    if held_out.examples < ENOUGH_HELD_OUT:  # too few for a test: only what is not better at all
+        if held_out.accuracy > chance:
             return None
-    elif right and bdtrc(right - 1, held.examples, chance) <= CHANCE:  # P(at least `right`)
+    elif right and bdtrc(right - 1, held_out.examples, chance) <= CHANCE:  # P(at least `right`)
         return None
     name = printable(fitted.encoder.name) if fitted.encoder else "these features"
     return (
-        f"of {held.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "
+        f"of {held_out.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "
         f"by chance: {name} may not separate your classes; try another --encoder, or check "
         "the labels"
     )

@@ -88,11 +88,11 @@ def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Pat
     if labeled is not None:
         _check_folders(labeled, pile)
         _add_classes(listing, labeled, ends)
-    for place in pile:
-        if not place.is_dir():
-            _add(listing, place, None)
+    for folder in pile:
+        if not folder.is_dir():
+            _add(listing, folder, None)
             continue
-        for path in _files(listing, place, ends - {real_path(place)}):
+        for path in _files(listing, folder, ends - {real_path(folder)}):
             _add(listing, path, None)
     return listing
 
@@ -108,10 +108,10 @@ def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
             f"--labeled {labeled} is not a folder{to_unpack(labeled)}; it holds one folder of images per "
             "class, or is a .csv of path,label, or .npy features"
         )
-    for place in pile:
-        if not place.is_dir():
-            raise InputError(f"--unlabeled {place} is not a folder{to_unpack(place)}")
-        if real_path(place) == real_path(labeled):
+    for folder in pile:
+        if not folder.is_dir():
+            raise InputError(f"--unlabeled {folder} is not a folder{to_unpack(folder)}")
+        if real_path(folder) == real_path(labeled):
             raise InputError(
                 f"--labeled and --unlabeled are both {labeled}; they must be two folders"
             )
@@ -119,21 +119,22 @@ def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
 
 def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
     inner = ends - {real_path(labeled)}
-    found: dict[str, int] = {}
+    images_in: dict[str, int] = {}
     for path in _files(listing, labeled, inner):
         parts = path.relative_to(labeled).parts
         if len(parts) == 1:
             listing.skipped.append(Skipped(str(path), "is not in the folder of a class"))
         else:
-            found[parts[0]] = found.get(parts[0], 0) + _add(listing, path, as_label(parts[0]))
+            images_in[parts[0]] = images_in.get(parts[0], 0) + _add(
+                listing, path, as_label(parts[0])
+            )
     for entry in sorted(labeled.iterdir()):
         if entry.is_dir() and not entry.name.startswith(".") and real_path(entry) not in inner:
-            if not found.get(entry.name):
+            if not images_in.get(entry.name):
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
             elif as_label(entry.name) == STRANGER:
-                listing.notes.append(
-                    f"{printable(str(entry))}: {counted(found[entry.name], 'image')} of none of the classes"
-                )
+                number = counted(images_in[entry.name], "image")
+                listing.notes.append(f"{printable(str(entry))}: {number} of none of the classes")
         elif entry.is_dir() and real_path(entry) in inner:
             listing.notes.append(
                 f"{printable(str(entry))} is not a class: it is the pile or the output"
@@ -198,13 +199,13 @@ def from_table(table: Path) -> Listing:
 
 def table_rows(table: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Line number and cells of each row of a CSV that has these columns."""
-    held = read_table(table)
-    if missing := [c for c in columns if c not in held.columns]:
+    rows = read_table(table)
+    if missing := [c for c in columns if c not in rows.columns]:
         raise InputError(
             f"{table} has no column {' and no column '.join(missing)}: its first line must be "
             f"{','.join(columns)}"
         )
-    yield from held.rows
+    yield from rows.rows
 
 
 def unescaped(text: str) -> str:
@@ -224,7 +225,7 @@ def read_table(table: Path) -> TableRows:
     try:
         rows = read_rows(table)
         _, columns = next(rows, (0, []))
-        used = {place: column for place, column in enumerate(columns) if column in USED}
+        used = {index: column for index, column in enumerate(columns) if column in USED}
         names = list(used.values())
         if twice := [column for column in names if names.count(column) > 1]:
             raise InputError(
@@ -233,8 +234,8 @@ def read_table(table: Path) -> TableRows:
         same: dict[str, str] = {}  # one string for all rows that hold the same
 
         def kept(cells: list[str]) -> dict[str, str]:
-            found = {c: cells[place] if place < len(cells) else "" for place, c in used.items()}
-            return {c: t if c == "path" else same.setdefault(t, t) for c, t in found.items()}
+            own = {c: cells[index] if index < len(cells) else "" for index, c in used.items()}
+            return {c: t if c == "path" else same.setdefault(t, t) for c, t in own.items()}
 
         return TableRows(tuple(columns), [(line, kept(cells)) for line, cells in rows])
     except FileNotFoundError as error:

@@ -48,9 +48,9 @@ def check_saved_model(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder, and would be replaced: {do}")
-    held = {path.name: path for path in sorted(folder.iterdir()) if path.name not in NOT_COUNTED}
-    for name, path in held.items():
+    files = {path.name: path for path in sorted(folder.iterdir()) if path.name not in NOT_COUNTED}
+    for name, path in files.items():
         if name not in OF_A_MODEL or not stat.S_ISREG(path.lstat().st_mode):
             raise InputError(f"{path} is not part of a saved model, and would be deleted: {do}")
-    if held and CLASSIFIER not in held:
+    if files and CLASSIFIER not in files:
         raise InputError(f"{folder} has no {CLASSIFIER}, and would be replaced: {do}")

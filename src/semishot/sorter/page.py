@@ -90,27 +90,29 @@ class Tile:
     @property
     def caption(self) -> str:
         """How sure it is: of being a stranger if it is taken for one, else of belonging to its class."""
-        one = self.prediction
-        if one.stranger_probability is None or one.sure is None:
-            return "stranger?" if one.stranger else "not known"
-        if one.stranger:
-            return f"stranger {percent(one.stranger_probability)}"
-        return percent(one.sure)
+        prediction = self.prediction
+        if prediction.stranger_probability is None or prediction.sure is None:
+            return "stranger?" if prediction.stranger else "not known"
+        if prediction.stranger:
+            return f"stranger {percent(prediction.stranger_probability)}"
+        return percent(prediction.sure)
 
     @property
     def facts(self) -> dict[str, str]:
         """What the dialog says, by the name of the field."""
-        one, unknown = self.prediction, "not known"
-        stranger = one.stranger_probability
+        prediction, unknown = self.prediction, "not known"
+        stranger = prediction.stranger_probability
         return {
             "path": self.path,
             "label": self.label,
-            "sure": unknown if one.sure is None else percent(one.sure),
+            "sure": unknown if prediction.sure is None else percent(prediction.sure),
             "stranger": unknown if stranger is None else percent(stranger),
-            "conditional": percent(one.probability),
+            "conditional": percent(prediction.probability),
             "runner-up": self.runner_up,
-            "score": unknown if one.distractor_score is None else f"{one.distractor_score:.3f}",
-            "verdict": "taken for a stranger" if one.stranger else "one of the classes",
+            "score": unknown
+            if prediction.distractor_score is None
+            else f"{prediction.distractor_score:.3f}",
+            "verdict": "taken for a stranger" if prediction.stranger else "one of the classes",
         }
 
 
@@ -180,16 +182,23 @@ def surest_first(page: PilePage) -> tuple[dict[str, list[Prediction]], list[Pred
     """The predictions of each class, and those taken for strangers."""
     of_class: dict[str, list[Prediction]] = {name: [] for name in page.labeled}
     outside: list[Prediction] = []
-    for one in page.predictions:
-        own = outside if one.stranger else of_class.setdefault(one.label, [])
-        own.append(one)
+    for prediction in page.predictions:
+        own = outside if prediction.stranger else of_class.setdefault(prediction.label, [])
+        own.append(prediction)
 
-    def doubt(one: Prediction) -> tuple[float, float]:
-        return -(one.probability if one.sure is None else one.sure), one.distractor_score or 0
+    def doubt(prediction: Prediction) -> tuple[float, float]:
+        return -(
+            prediction.probability if prediction.sure is None else prediction.sure
+        ), prediction.distractor_score or 0
 
     for own in of_class.values():
         own.sort(key=doubt)
-    outside.sort(key=lambda one: (-(one.stranger_probability or 0), -(one.distractor_score or 0)))
+    outside.sort(
+        key=lambda prediction: (
+            -(prediction.stranger_probability or 0),
+            -(prediction.distractor_score or 0),
+        )
+    )
     return of_class, outside
 
 
@@ -200,12 +209,12 @@ def as_html(page: PilePage) -> str:
     def tiles(chosen: Iterable[Prediction]) -> list[Tile]:
         return [
             Tile(
-                one,
-                pictures.uri(page.thumbnail_of(one.item)),
-                page.large_of(one.item),
-                page.link_of(one.item),
+                prediction,
+                pictures.uri(page.thumbnail_of(prediction.item)),
+                page.large_of(prediction.item),
+                page.link_of(prediction.item),
             )
-            for one in chosen
+            for prediction in chosen
         ]
 
     def group(name: str, own: list[Prediction], examples: Sequence[bytes]) -> Group:
@@ -216,10 +225,10 @@ def as_html(page: PilePage) -> str:
     most = max(2, min(MOST_IN_GROUP, MOST_TILES // (len(of_class) + 1)))
     examples = max(1, min(LABELED_SHOWN, MOST_TILES // (2 * (len(of_class) + 1))))
     classes = list(of_class.items())[:MOST_GROUPS]
-    next_to_label = [page.predictions[place] for place in page.next_to_label]
+    next_to_label = [page.predictions[index] for index in page.next_to_label]
     shown = [ends(own, most) for own in (outside, *(own for _, own in classes))]
-    in_groups = [one for first, last in shown for one in (*first, *last)]
-    page.prepare([one.item for one in (*next_to_label, *in_groups)])
+    in_groups = [prediction for first, last in shown for prediction in (*first, *last)]
+    page.prepare([prediction.item for prediction in (*next_to_label, *in_groups)])
     asked, strangers = tiles(next_to_label), group("Strangers", outside, ())
     groups = [group(name, own, page.labeled.get(name, ())[:examples]) for name, own in classes]
     return render(

@@ -57,10 +57,10 @@ class PileSummary:
     def verdict(self) -> list[str]:
         """Strangers, the use of the pile, and whether probabilities can be trusted."""
         calibration = "not known, as no labeled image can be held out"
-        if (held := self.held_out) is not None:
+        if (held_out := self.held_out) is not None:
             calibration = (
-                f"of {held.examples:,} held-out labeled images {held.accuracy:.0%} are right, at a mean "
-                f"probability of {held.probability:.0%}"
+                f"of {held_out.examples:,} held-out labeled images {held_out.accuracy:.0%} are right, "
+                f"at a mean probability of {held_out.probability:.0%}"
             )
         return [
             self.about_strangers(),
@@ -97,14 +97,14 @@ class PileSummary:
         """The counts, the verdict and the notes."""
         named = counted(self.named_strangers, "named stranger")
         strangers = f"{named}, " if self.named_strangers else ""
-        one, several = "image", "images"
+        singular, plural = "image", "images"
         seen = f", seen by the encoder {printable(self.encoder)}"
         if self.encoder == "features":
-            one, several, seen = "row of features", "rows of features", ""
+            singular, plural, seen = "row of features", "rows of features", ""
         lines = [
-            f"{counted(sum(self.labeled.values()), f'labeled {one}', f'labeled {several}')} of "
+            f"{counted(sum(self.labeled.values()), f'labeled {singular}', f'labeled {plural}')} of "
             f"{counted(len(self.labeled), 'class', 'classes')}, {strangers}"
-            f"{counted(self.pile, one, several)} in the pile{seen}."
+            f"{counted(self.pile, singular, plural)} in the pile{seen}."
         ]
         names = sorted(self.accepted, key=lambda name: -self.accepted[name])
         shown = names[:SHOWN_CLASSES]

@@ -106,25 +106,6 @@ def test_killed_at_any_instant_it_is_completed_or_undone(how, hard_links, tmp_pa
             assert left == before, (moment, ending)
 
 
-@pytest.mark.thorough
-@pytest.mark.usefixtures("plain")
-def test_an_undo_that_is_killed_goes_on(how, tmp_path):
-    make = []
-    for moment in range(1, 400, 13):
-        root = tmp_path / str(moment)
-        wanted = make_pile(root)
-        before = state(root)
-        complete(plan(root / "out", how, wanted))
-        make.append(attempt(lambda root=root: undo(root / "out"), WATCHED, moment))
-        if read_journal(root / "out") is not None:
-            assert undo(root / "out").problems == []
-        (root / "out" / move_files.LOCK).unlink(missing_ok=True)  # if only that was left to do
-        assert state(root) == before
-        if make[-1] is not None:
-            break
-    assert len(make) > 5
-
-
 # Sorted again
 
 
@@ -334,11 +315,6 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
         complete(plan(tmp_path / "out", how, wanted))
     assert not list((tmp_path / "elsewhere").iterdir())
     assert any("link to elsewhere" in line for line in undo(tmp_path / "out").problems)
-
-
-def test_nothing_to_undo_is_said(tmp_path):
-    with pytest.raises(InputError, match="nothing to undo"):
-        undo(tmp_path)
 
 
 def test_files_that_the_user_moved_are_left_where_they_are_and_named(how, tmp_path):

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from semishot.commands.main import main
-from semishot.errors import InputError
 from semishot.sorter.moving.journal import read_journal
 from semishot.sorter.moving.move_files import complete, undo
 from semishot.sorter.summary import Applied, named
 from support.commands import printed
-from support.four_files import CHANGED, digest, make_pile, plan, resort, sorted_names, state, undone
+from support.four_files import digest, make_pile, plan, sorted_names, state, undone
 from support.own_images import DRAWN, folders
 
 FORBIDDEN = [errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.ETIMEDOUT]
@@ -84,35 +83,6 @@ def test_what_takes_the_place_of_a_pending_source_is_left_alone(how, kind, tmp_p
     assert os.path.lexists(source)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_what_takes_the_place_of_a_sorted_file_is_left_alone(kind, tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-    target = tmp_path / "out/sorted/dog/c.jpg"
-    content = target.read_bytes()
-    target.rename(wanted[2][0])  # put back by hand
-    os.mkfifo(target) if kind == "pipe" else target.symlink_to(wanted[2][0])
-    assert undone(tmp_path / "out") == (3, [])
-    assert wanted[2][0].read_bytes() == content
-    assert os.path.lexists(target)
-
-
-def test_the_copy_that_its_source_leads_to_is_kept(tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", "copy", wanted))
-    wanted[2][0].unlink()
-    wanted[2][0].symlink_to(tmp_path / "out/sorted/dog/c.jpg")
-    count, (problem,) = undone(tmp_path / "out")
-    assert count == 3
-    assert "it is kept" in problem
-    assert wanted[2][0].read_bytes()
-    wanted[2][0].unlink()
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "out/sorted/dog/c.jpg").rename(tmp_path / "photos/c.jpg")
-    wanted[2][0].symlink_to(tmp_path / "photos/c.jpg")
-    assert undone(tmp_path / "out") == (0, [])
-
-
 def test_a_copy_of_a_linked_image_is_removed(tmp_path):
     make_pile(tmp_path)
     link = tmp_path / "pile/link.jpg"
@@ -180,38 +150,6 @@ def test_a_forbidden_file_is_its_own_problem(error, tmp_path, forbid):
     forbid(None)
     assert undone(tmp_path / "out") == (1, [])
     assert state(tmp_path) == before
-
-
-def test_sorted_again_a_forbidden_file_stays_in_its_class(tmp_path, forbid):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-    again = resort(tmp_path, "move", CHANGED)
-    forbid(again.earlier(again.steps[1]))
-    outcome = complete(again)
-    assert outcome.counts(again=True) == "3 files in their folders, 1 stayed where it was"
-    forbid(None)
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
-
-
-def test_a_file_that_vanished_does_not_spoil_a_later_undo(tmp_path):
-    wanted = make_pile(tmp_path)
-    sorting = plan(tmp_path / "out", "move", wanted)
-    wanted[0][0].unlink()
-    outcome = complete(sorting)
-    assert outcome.counts() == "3 files moved, 1 is gone"
-    assert undone(tmp_path / "out") == (3, [])
-
-
-def test_a_file_that_vanished_after_a_kill_is_named_once(tmp_path):
-    wanted = make_pile(tmp_path)
-    plan(tmp_path / "out", "move", wanted)
-    wanted[0][0].unlink()
-    count, (problem,) = undone(tmp_path / "out")
-    assert (count, "it is gone, and" in problem) == (0, True)
-    with pytest.raises(InputError, match="nothing to undo"):
-        undo(tmp_path / "out")
 
 
 def test_where_nothing_could_be_sorted_there_is_nothing_to_undo(tmp_path):
