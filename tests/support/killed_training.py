@@ -1,7 +1,7 @@
 """Run by two tests: trains in children that kill themselves at a chosen event of our own code.
 
-An event is a call or a return, of Python or C, in one of the modules that train and write files, within
-torch.save, or where event files are written: so the moments lie densest where a kill could do harm.
+An event is a call or a return, of Python or C, in one of the modules that train and write files, or within
+torch.save: so the moments lie densest where a kill could do harm.
 """
 
 import json
@@ -20,7 +20,6 @@ from semishot.training import (
     fleets,
     loop,
     run_folder,
-    tensorboard,
     update,
     validation,
 )
@@ -34,7 +33,6 @@ WATCHED = {
     "ours": {m.__file__ for m in OURS},
     "classifiers": {m.__file__ for m in (classification, *OURS)},
     "saving": {torch.serialization.__file__},
-    "tensorboard": {m.__file__ for m in (tensorboard, loop, run_folder)},
 }
 
 
@@ -45,7 +43,7 @@ def attempt(
     row, opened, cpu = row_of(config), open_pool(pool), torch.device("cpu")
 
     def work() -> None:
-        request = TrainingRequest(config, opened, folder, cpu, 0, watched == "tensorboard")
+        request = TrainingRequest(config, opened, folder, cpu, 0)
         for _ in training(request, examples.images_on(opened, cpu), row):
             pass
 

@@ -19,14 +19,11 @@ from semishot.training import evaluation as evaluating
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import (
     embed_classes,
-    episode_accuracies,
     evaluate,
     evaluate_folder,
 )
-from semishot.training.examples import streams_of
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import train
-from semishot.training.fleets import build_fleet
 from semishot.training.requests import EvaluationRequest, Where
 
 CPU = torch.device("cpu")
@@ -150,24 +147,6 @@ def test_several_shapes_share_one_embedding(tiny_pool, folders, monkeypatch):
         assert np.array_equal(one, same)
 
 
-def test_each_image_is_embedded_in_the_order_of_its_classes(tiny_pool, folders):
-    model = evaluating.load_model(folders["supervised"], CPU)[1].double()
-    classes = tiny_pool.of_split("val")
-    embedded = embed_classes(model, tiny_pool, all_labeled(classes))
-    assert embedded.shape == (len(SEEDS), 20 * len(classes), RECIPE.filters)
-    raw = torch.from_numpy(np.array(tiny_pool.images[classes[0].start : classes[0].start + 3]))
-    with torch.no_grad():
-        alone = model.embed(raw.expand(len(SEEDS), *raw.shape))
-    assert torch.allclose(embedded[:, :3], alone)
-
-
-def test_a_trained_model_beats_chance_and_an_untrained_encoder_is_evaluated_too(tiny_pool, folders):
-    model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
-    assert evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS)[0].mean() > 1.2 / N
-    untrained = build_fleet([Member("supervised", 0)], RECIPE, channels=1)
-    assert evaluate([(untrained, SHAPE)], tiny_pool, "test", [0], episodes=5)[0].shape == (1, 5)
-
-
 def test_an_impossible_shape_is_refused_before_any_embedding(tiny_pool, folders, monkeypatch):
     model = evaluating.load_model(folders["supervised"], CPU)[1]
     monkeypatch.setattr(evaluating, "embed_classes", lambda *args: pytest.fail("it embedded"))
@@ -219,29 +198,9 @@ def test_a_folder_is_evaluated_as_trained_or_with_another_method(tiny_pool, tiny
     assert {row["model"] for row in with_refiner(None)} == {"masked_soft_kmeans"}
 
 
-def test_authors_names_are_taken_at_test_too(tiny_root, folders):
-    """And the supervised run refined at test is the paper's Semi-Supervised Inference."""
-    one, other = (
-        records_of(folders["supervised"], name, 5, tiny_root)
-        for name in ("soft_kmeans", "kmeans-refine")
-    )
-    assert [r["episode_accuracies"] for r in one] == [r["episode_accuracies"] for r in other]
-    assert {r["model"] for r in one + other} == {"semi_supervised_inference"}
-
-
 def test_a_method_with_parameters_the_run_never_learned_is_refused(tiny_root, folders):
     with pytest.raises(InputError, match="train it with `semishot train --model masked_soft_km"):
         records_of(folders["supervised"], "kmeans-refine-mask", 5, tiny_root)
-
-
-def test_the_runs_own_method_may_be_named(tiny_root, folders):
-    folder = folders["masked_soft_kmeans"]
-    records_of(folder, "masked_soft_kmeans", 5, tiny_root)
-
-
-def test_at_least_one_episode(tiny_root, folders):
-    with pytest.raises(InputError, match="--episodes must be at least 1, not 0"):
-        records_of(folders["supervised"], None, 0, tiny_root)
 
 
 def test_a_pool_that_is_not_the_one_trained_on_is_refused(tiny_root, tiny_pool, folders, tmp_path):
@@ -251,24 +210,6 @@ def test_a_pool_that_is_not_the_one_trained_on_is_refused(tiny_root, tiny_pool, 
     )
     with pytest.raises(InputError, match="fingerprint"):
         records_of(folders["supervised"], None, 5, tmp_path / "other")
-
-
-def test_runs_take_their_own_streams(tiny_pool, folders):
-    """Run r is tested on the episodes of its own seed, whoever is beside it."""
-    model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
-    images = all_labeled(tiny_pool.of_split("test"))
-    embedded = embed_classes(model, tiny_pool, images)
-    swapped = episode_accuracies(model, embedded, streams_of(images, SEEDS[::-1], SHAPE), 30)
-    straight = episode_accuracies(model, embedded, streams_of(images, SEEDS, SHAPE), 30)
-    assert not np.array_equal(swapped, straight)
-    alike = episode_accuracies(model, embedded, streams_of(images, (SEEDS[0], 99), SHAPE), 30)
-    assert np.array_equal(alike[0], straight[0])
-
-
-def test_auto_is_the_gpu_where_there_is_one(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert pick_device("auto") == CPU
-    assert pick_device("cpu") == CPU
 
 
 @pytest.mark.parametrize("name", ["abacus", ""])

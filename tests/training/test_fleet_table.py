@@ -9,7 +9,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.system.progress import SECONDS_BETWEEN_LINES
 from semishot.training import fleet_table as module
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.fleet_table import DASH, FleetTable, Row, clock, fleet_table, row_of
+from semishot.training.fleet_table import DASH, FleetTable, Row, fleet_table, row_of
 
 
 @pytest.fixture
@@ -61,24 +61,6 @@ def test_rate_and_time_left_are_of_this_process_and_stay_once_it_is_done(now):
     }
 
 
-def test_what_is_not_known_yet_is_a_dash(now):
-    row = Row("fleet", 1000, 1)
-    assert cells(row)["left"] == "waiting"
-    row.begin(0)
-    assert list(cells(row).values())[2:] == [DASH, DASH, DASH, DASH]
-    now[0] += 100
-    row.advance(250, 1.0)
-    row.accuracy = 0.8126
-    assert list(cells(row).values())[2:] == ["1.000", "81.3 %", "2.5", "5:00"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (3599, "59:59"), (7384, "2:03:04")]
-)
-def test_clock(seconds, text):
-    assert clock(seconds) == text
-
-
 def test_lines_tell_the_whole_and_each_fleet_at_work_now_and_then(now, capsys):
     """The whole is counted in images: an update of the second fleet weighs three of the first."""
     rows = [Row("small", 100, 10), Row("large", 100, 30), Row("later", 100, 10)]
@@ -127,14 +109,3 @@ def test_a_terminal_gets_a_table_that_leaves_when_done(capsys):
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err)
     for words in ("training: 25%", "first fleet", "50 / 100", "0.500", "waiting", "validation"):
         assert words in shown
-
-
-@pytest.mark.usefixtures("terminal")
-def test_a_table_leaves_also_when_its_block_fails(capsys):
-    with pytest.raises(KeyboardInterrupt), fleet_table([Row("fleet", 1, 1)]):
-        raise KeyboardInterrupt
-    assert capsys.readouterr().err.endswith("\x1b[2K")
-
-
-def test_no_fleet_at_all_is_no_division_by_zero():
-    assert FleetTable([]).whole() == "training: 0%"

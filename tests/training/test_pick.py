@@ -85,15 +85,6 @@ def test_the_error_of_a_lead_is_that_of_pairs_where_episodes_are_the_same():
     assert apart.ci95 == pytest.approx(1.96 * math.sqrt(variance / 4))
 
 
-def test_one_run_leads_nobody(folder, tiny_root, tmp_path, capsys):
-    shape = ["--way", "3", "--query", "4", "--distractors", "2", "--device", "cpu"]
-    only = ["--model", "soft_kmeans", "--data-root", str(tiny_root)]
-    main(["pick", str(folder), str(tmp_path / "best.safetensors"), *shape, *only])
-    shown = capsys.readouterr().out
-    assert "Saved: Soft k-Means of split seed 0." in shown
-    assert "above the next" not in shown
-
-
 def test_a_method_the_fleet_does_not_hold_is_named(folder, tiny_root, tmp_path):
     held = "masked_soft_kmeans, soft_kmeans, distractor_cluster"
     with pytest.raises(InputError, match=f"has no run of 'supervised': choose from {held}"):

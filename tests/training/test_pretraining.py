@@ -1,8 +1,6 @@
 """Pre-training: the labeled split alone, plain PyTorch's updates, and a killed one ends the same."""
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,19 +41,6 @@ def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):
         assert owner.start <= image < owner.start + owner.count
         own = split.order[split.start[label] : split.start[label] + split.labeled[label]]
         assert image in own
-
-
-def test_every_epoch_takes_every_image_once_and_the_next_in_another_order():
-    images = 230  # no multiple of the batch: an update may end one epoch and begin the next
-    steps = range(3 * images // classification.BATCH)
-    taken = np.concatenate(
-        [classification.batch_indices(images, 5, step, classification.BATCH) for step in steps]
-    )
-    first, second = taken[:images], taken[images : 2 * images]
-    assert sorted(first) == sorted(second) == list(range(images))
-    assert not np.array_equal(first, second)
-    other = classification.batch_indices(images, 6, 0, classification.BATCH)
-    assert not np.array_equal(other, taken[: classification.BATCH])
 
 
 def reference(pool, seed, updates, scale):
@@ -137,16 +122,6 @@ def test_a_class_without_a_labeled_image_is_refused():
         classification.check_labeled(pool, SMALL)
 
 
-def test_a_damaged_encoder_is_trained_again(tiny_pool, tmp_path):
-    (before,) = encoders(tiny_pool, SMALL, [3], tmp_path)
-    (path,) = tmp_path.rglob("*.safetensors")
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    (again,) = encoders(tiny_pool, SMALL, [3], tmp_path)
-    assert path.read_bytes() == content
-    assert torch.equal(before.weights[3], again.weights[3])
-
-
 LONGER = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
 SEEDS = (4, 1)
 
@@ -202,24 +177,6 @@ def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
     return left(folder)
 
 
-@pytest.mark.slow
-def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(tiny_root, tmp_path):
-    """SIGKILL at moments spread over all our calls; then repeatedly."""
-    script = Path(__file__).parents[1] / "support" / "killed_classification.py"
-    found = subprocess.run(
-        [sys.executable, str(script), str(tiny_root / "glyphs"), str(tmp_path)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert int(found.stdout) >= 3
-    expected = left(tmp_path / "whole")
-    assert len(expected) == 3
-    assert len(list(tmp_path.glob("killed-*"))) >= 20
-    for folder in tmp_path.iterdir():
-        assert left(folder) == expected, folder.name
-
-
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize(("updates", "kept"), [(1, 0), (3, 2), (4, 2), (7, 6)])
 def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
@@ -234,17 +191,6 @@ def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
     assert left(tmp_path) == whole
     again = pretrain(tiny_pool, tmp_path)
     assert again.skipped == again.done == again.updates
-
-
-@pytest.mark.usefixtures("often")
-def test_one_file_of_two_is_missing_and_the_other_is_left_alone(whole, tiny_pool, tmp_path):
-    """A kill between the two writes: the checkpoints are of both."""
-    pretrain(tiny_pool, tmp_path)
-    (tmp_path / "1.safetensors").unlink()
-    before = (tmp_path / "4.safetensors").stat()
-    pretrain(tiny_pool, tmp_path)
-    assert (tmp_path / "4.safetensors").stat().st_mtime_ns == before.st_mtime_ns
-    assert left(tmp_path) == whole
 
 
 def test_a_finished_one_is_tidied_up_after_a_kill_and_else_not_written(tiny_pool, tmp_path):

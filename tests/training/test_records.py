@@ -10,7 +10,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.training import records as rec
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.records import as_choice, publish, read_records
+from semishot.training.records import publish, read_records
 from support.records import ablation, baseline, masks, record
 
 PUBLISHED = Path(__file__).parents[2] / "results"
@@ -43,13 +43,6 @@ def test_a_record_for_each_run_has_its_mean_and_196_standard_errors_over_episode
         assert {name: row[name] for name in SHAPE.as_dict()} == SHAPE.as_dict()
         assert (row["split"], row["seconds"], row["device"]) == ("val", 1.235, "a device")
         assert rec.check_record(row, "it") == row
-
-
-def test_a_method_that_was_not_trained_has_none_of_the_options_of_the_one_that_was():
-    members = (Member("masked_soft_kmeans", 4, {"mask_power": 2}),)
-    config = FleetConfig("glyphs", "f", "tiny", RECIPE, EpisodeShape(), members)
-    (row,) = rec.accuracy_records(config, "soft_kmeans", MEASUREMENT, np.ones((1, 2)))
-    assert (row["model"], row["options"]) == ("soft_kmeans", {})
 
 
 def test_a_baseline_says_how_its_encoder_was_trained_where_it_has_one():
@@ -105,19 +98,6 @@ def test_what_is_not_a_record_is_refused_with_the_name_of_the_field(content, lin
     with pytest.raises(InputError) as refused:
         rec.check_record(content, "it")
     assert str(refused.value) == f"it: {line}"
-
-
-def test_the_record_of_a_choice_is_checked_field_by_field():
-    path = PUBLISHED / "omniglot" / "choice.json"
-    choice = json.loads(path.read_text(encoding="utf-8"))
-    assert as_choice(choice, path) == choice
-    for wrong, line in (
-        (3, "expected `object`, got `int`"),
-        (choice | {"title": 5}, "title: expected `str`, got `int`"),
-    ):
-        with pytest.raises(InputError, match="json is not the record of a choice: ") as refused:
-            as_choice(wrong, path)
-        assert str(refused.value).endswith(line)
 
 
 # Read

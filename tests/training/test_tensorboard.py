@@ -1,10 +1,7 @@
 """Event files: what TensorBoard reads is the log and the model, also after kills and resumes."""
 
 import io
-import json
-import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -149,13 +146,6 @@ def test_a_picture_has_a_row_per_class_and_colors_that_tell():
     assert (picture[:, 2 * height :, query:] == 255).all()  # distractors have no query
 
 
-def test_photographs_keep_their_colors():
-    shape = EpisodeShape(way=2, shot=1, query=1, unlabeled=0)
-    images = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 5), dtype=np.uint8)
-    picture, f = tensorboard_module.draw(images, shape, np.array([0, 1])), tensorboard_module.FRAME
-    assert np.array_equal(picture[:, f : f + 5, f : f + 5], images[0])
-
-
 def test_training_is_bit_identical_with_and_without_an_event_file(whole, tiny_pool, tmp_path):
     watch(request(tiny_pool, tmp_path, tensorboard=False))
     assert not (tmp_path / "tensorboard").exists()
@@ -195,33 +185,6 @@ def test_asked_for_later_it_has_the_curves_from_the_beginning(whole, tiny_pool, 
     assert found["scalars"] == shown(whole)["scalars"]
     steps = {step for points in found["images"].values() for step, _ in points}
     assert sorted(steps) == ([12, 16, 20] if stop else [])
-
-
-def test_a_finished_training_keeps_its_pictures(whole, tiny_pool):
-    before = shown(whole)
-    watch(request(tiny_pool, whole))
-    assert shown(whole) == before
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_and_restarted_it_shows_the_same(tiny_root, tiny_pool, tmp_path):
-    """SIGKILL at moments spread over the writing of event files; then repeatedly."""
-    config = replace(fleet(tiny_pool), recipe=replace(RECIPE, updates=8))
-    arguments = {
-        "pool": str(tiny_root / "glyphs"),
-        "work": str(tmp_path),
-        "config": config.to_json(),
-        "watched": ["tensorboard"],
-        "moments": 10,
-    }
-    script = Path(__file__).parents[1] / "support" / "killed_training.py"
-    command = [sys.executable, str(script), json.dumps(arguments)]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert int(found.stdout) >= 3
-    folders = list(tmp_path.iterdir())
-    assert len(folders) >= 10
-    for folder in folders:
-        assert shown(folder) == shown(tmp_path / "whole-tensorboard"), folder.name
 
 
 COMMANDS = {

@@ -20,8 +20,7 @@ from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.examples import episode_maps, images_on, training_episodes
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, begin_or_resume, training
-from semishot.training.fleets import center, load_model
-from semishot.training.loop import Event
+from semishot.training.fleets import center
 from semishot.training.run_folder import (
     TRAINING_FILE,
     TrainingSession,
@@ -116,21 +115,6 @@ def test_killed_right_after_a_checkpoint_no_session_is_lost(tiny_pool, tmp_path)
     assert len(sessions) == 3
 
 
-def test_both_stages_learn_in_one_row(tiny_pool, tmp_path):
-    config = two_stages(tiny_pool)
-    row = row_of(config)
-    request = TrainingRequest(config, tiny_pool, tmp_path, CPU)
-    assert row.updates == FIRST.updates + RECIPE.updates
-    seen = []
-    for _ in training(request, images_on(tiny_pool, CPU), row):
-        seen.append(row.done)
-    assert seen == sorted(seen)
-    assert row.done == row.updates
-    again = row_of(config)
-    assert list(training(request, images_on(tiny_pool, CPU), again)) == []
-    assert again.skipped == again.updates
-
-
 @pytest.mark.parametrize(
     ("stop", "skipped"),
     [(3, 0), (8, 4), (10, 8), (14, 10), (18, 14), (20, 18)],
@@ -195,45 +179,6 @@ def test_classifiers_are_shared_and_each_seed_is_trained_once(
     assert alone.read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-def test_of_two_fleets_at_once_one_waits_for_the_classifiers(tiny_pool, tmp_path):
-    """In one process, a chunk of updates in turn."""
-    fleets = []
-    for shape in (SHAPE, replace(SHAPE, query=2)):
-        config = two_stages(tiny_pool, shape=shape)
-        request = TrainingRequest(config, tiny_pool, tmp_path / config.name, CPU)
-        request = replace(request, classifiers=tmp_path / "classifiers")
-        fleets.append(training(request, images_on(tiny_pool, CPU), row_of(config)))
-    seen, active = [], fleets
-    while active:
-        events = [(fleet, next(fleet, None)) for fleet in active]
-        seen += [event for _, event in events]
-        active = [fleet for fleet, event in events if event is not None]
-    assert Event.WAITING in seen
-    assert len(list(tmp_path.rglob("model.safetensors"))) == 2
-
-
-def test_a_damaged_checkpoint_of_stage_2_begins_again_with_the_classifiers(
-    whole, tiny_pool, tmp_path, capsys
-):
-    config = two_stages(tiny_pool)
-    request = TrainingRequest(config, tiny_pool, tmp_path, CPU, checkpoint_seconds=0)
-    with pytest.raises(KeyboardInterrupt):
-        for _ in training(request, images_on(tiny_pool, CPU), StoppingRow(config, 18)):
-            pass
-    content = bytearray((tmp_path / "state.pt").read_bytes())
-    content[500] ^= 1
-    (tmp_path / "state.pt").write_bytes(content)
-    row = row_of(config)
-    for _ in training(request, images_on(tiny_pool, CPU), row):
-        pass
-    assert "training from the start" in capsys.readouterr().err
-    assert row.skipped == FIRST.updates
-    assert left(tmp_path) == left(whole)
-    sessions = read_sessions(tmp_path / TRAINING_FILE)
-    assert len(sessions) == 2  # the one whose updates are lost is not among them
-    assert sessions[0] == of_classifiers(tmp_path)
-
-
 def test_a_worker_sends_its_classifiers_and_what_it_has_done_with_is_deleted(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     checkpoints = there / "pretrained-classifiers" / "2seeds-abc"
@@ -265,16 +210,6 @@ def test_the_center_is_the_mean_of_the_first_labeled_images_of_each_class(tiny_p
         assert torch.allclose(fleet.sphere.center[run], expected, atol=1e-6)
 
 
-def test_the_trained_model_is_centered_and_found_again(whole, tiny_pool):
-    config, model = load_model(whole, CPU)
-    before = model.sphere.center.clone()
-    center(model, config, tiny_pool)
-    assert torch.equal(model.sphere.center, before)
-    assert not model.training
-    assert model.both_sides
-    assert model.initial_loss == 0.5
-
-
 # What is drawn
 
 
@@ -295,14 +230,6 @@ def test_a_batch_is_seen_upright_first_then_turned(tiny_pool):
     assert (np.abs(upright[..., 0, 0]) >= 0.8**0.5 - 1e-6).all()
     assert (np.abs(upright[..., 2]) <= 1 - np.abs(upright[..., 0, 0])[..., None] + 1e-6).all()
     assert len(set(np.sign(upright[..., 0, 0]).ravel())) == 2  # some are mirrored
-
-
-def test_without_losses_of_turned_copies_there_are_none(tiny_pool):
-    request = request_of(tiny_pool, turned_loss=0.0, rotation_loss=0.0, crop=1.0)
-    plain = replace(request, recipe=replace(request.recipe, mirror=False))
-    drawn = labeled_batches(plain, [5])(0, 2)
-    assert drawn.images.shape == (2, 1, 6)
-    assert drawn.maps is None
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 6])
@@ -383,9 +310,3 @@ def test_both_stages_survive_json_and_older_recipes_have_the_fields_they_had(tin
     wrong = config.to_json().replace('"batch": 6', '"batch": "6"')
     with pytest.raises(InputError, match="recipe.first.batch: expected `int`, got `str`"):
         FleetConfig.from_json(wrong)
-
-
-def test_fewer_updates_shorten_both_stages():
-    short = RECIPE.with_updates(5)
-    assert (short.updates, short.first.updates) == (5, 5)
-    assert RECIPE.with_updates(RECIPE.updates) == RECIPE
