@@ -115,7 +115,6 @@ def measure(device: torch.device, quick: bool, images: list[int]) -> dict[str, A
                 times = label(page, count, answers)
                 held = memory_mib(process)
                 page_mib = page.evaluate("performance.memory.usedJSHeapSize") / 2**20
-                page.wait_for_timeout(3000)  # what is shown is kept for the next start
             begun = time.monotonic()
             with server(root) as (_, address):
                 page.goto(address)

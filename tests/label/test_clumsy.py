@@ -146,15 +146,3 @@ def test_any_name_of_a_class_is_one_folder_inside(few, asked_few, name):
     assert len(list(folder.iterdir())) == 3
     assert few.json("/undo", {})["files"] == 3
     assert not (asked_few.folder / "sorted").exists()
-
-
-def test_one_image_and_many_copies_of_it(asked_few):
-    for number in range(1, 3):
-        (asked_few.pile / f"{number}.png").write_bytes((asked_few.pile / "0.png").read_bytes())
-    with serving(asked_few) as (_, client):
-        state = client.until(lambda state: state["rows"] == 1)
-        assert state["copies"] == [3]
-        state = client.say(kind="new", name="a", images=state["image"])
-        assert state["said"] == [0]
-        assert client.json("/apply", {"how": "move", "which": "all"})["files"] == 3
-        assert client.json("/undo", {})["files"] == 3

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from semishot.errors import InputError
-from semishot.label import LabelRequest
 from semishot.label.server import LOCK, listening, opened
 from support.label_page import process
 from support.labeling import serving
@@ -44,10 +43,6 @@ def test_wrong_folders_are_refused_before_anything_is_written(tmp_path, drawings
     ):
         pass
     assert not asked.folder.exists()
-
-
-def test_out_is_beside_the_pile_by_default(tmp_path):
-    assert LabelRequest(tmp_path / "pile").folder == tmp_path.resolve() / "pile-labels"
 
 
 def test_tabs_find_the_server_again_after_a_restart(asked):

@@ -49,15 +49,6 @@ def test_a_few_answers_sort_the_pile(client):
     assert not said & set(state["asked"])
 
 
-def test_one_class_alone_is_told_from_the_rest(client):
-    names = label_some(client, kinds=("stripes",), each=4)
-    state = client.state()
-    score = dict(zip(state["image"], state["score"], strict=True))
-    own = [score[names[f"stripes-{n}.png"]] for n in range(4, 12)]
-    others = [score[image] for name, image in names.items() if not name.startswith("stripes")]
-    assert np.median(own) > np.median(others)
-
-
 def test_not_this_class_guesses_again_without_it(client):
     names = label_some(client)
     image = names["circle-5.png"]

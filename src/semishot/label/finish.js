@@ -8,28 +8,18 @@ const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`)
 /** What opens it. */
 export function finishDialog() {
   let planning = 0, planned = 0;
-  function open() {
-    $("finish-wrong").textContent = "";
-    $("model-text").textContent = "";
-    $("finish-dialog").showModal();
-    plan();
-  }
   async function plan() {
     const mine = ++planning, how = chosen("how"), which = chosen("which");
     $("labels-csv").href = `/table/labels.csv?which=${which}`;
     $("metadata-csv").href = `/table/metadata.csv?which=${which}`;
-    let proposed;
-    try {
-      const response = await fetch(`/plan?how=${how}&which=${which}`);
-      proposed = await response.json();
-      if (!response.ok) throw new Error(proposed.problem);
-    } catch {
-      if (mine !== planning) return;
-      $("finish-wrong").textContent = proposed?.problem || "The server does not answer.";
+    const response = await fetch(`/plan?how=${how}&which=${which}`).catch(() => null);
+    const proposed = await response?.json() || { problem: "The server does not answer." };
+    if (mine !== planning) return;
+    if (proposed.problem) {
+      $("finish-wrong").textContent = proposed.problem;
       $("apply").hidden = true;
       return;
     }
-    if (mine !== planning) return;
     planned = proposed.version;
     if (proposed.sorting && how !== proposed.sorting.how) {
       document.querySelector(`input[name="how"][value="${proposed.sorting.how}"]`).checked = true;
@@ -40,32 +30,27 @@ export function finishDialog() {
     drawPlan(proposed, how, which);
   }
   document.querySelectorAll("#to-sort input").forEach((input) => input.addEventListener("change", plan));
-  on("apply", "click", () => busy($("apply"), async () => {
-    const answer = await post("/apply", { how: chosen("how"), which: chosen("which"), version: planned }).catch(async (error) => {
+  async function change(path, body) {
+    const { said, files, problems, more } = await post(path, body).catch(async (error) => {
       if (error.status === 409) await plan(); // it would not be what was shown
       throw error;
     });
-    toast(`${counted(answer.files, "file")} sorted`);
+    toast(said || `${counted(files, "file")} sorted`);
     await plan();
-    drawProblems(answer);
-  }));
-  on("unsort", "click", () => busy($("unsort"), async () => {
-    const answer = await post("/undo", {});
-    toast(answer.said);
-    await plan();
-    drawProblems(answer);
-  }));
+    if (problems.length) $("finish-wrong").textContent = `Not done: ${problems.join("; ")}${more ? `; and ${number(more)} more` : ""}`;
+  }
+  on("apply", "click", () => busy($("apply"), () => change("/apply", { how: chosen("how"), which: chosen("which"), version: planned })));
+  on("unsort", "click", () => busy($("unsort"), () => change("/undo", {})));
   on("model", "click", () => busy($("model"), async () => {
     $("model-text").textContent = "Saving…";
-    try {
-      const { path } = await post("/model", {});
-      $("model-text").textContent = `Saved in ${path}`;
-    } catch (error) {
-      $("model-text").textContent = "";
-      throw error;
-    }
+    const { path } = await post("/model", {}).finally(() => { $("model-text").textContent = ""; });
+    $("model-text").textContent = `Saved in ${path}`;
   }));
-  return open;
+  return () => {
+    $("finish-wrong").textContent = $("model-text").textContent = "";
+    $("finish-dialog").showModal();
+    plan();
+  };
 }
 
 /** The sorting that has been done or was interrupted, if there is one. */
@@ -101,10 +86,6 @@ function drawPlan(proposed, how, which) {
   $("plan").replaceChildren(first, ...(proposed.files ? [folders, element("p", "", rest.join(" "))] : []));
   $("apply").hidden = !proposed.files;
   $("apply").textContent = again ? "Sort again" : `${{ copy: "Copy", move: "Move", link: "Link" }[how]} ${counted(proposed.files, "file")}`;
-}
-
-function drawProblems({ problems, more }) {
-  if (problems.length) $("finish-wrong").textContent = `Not done: ${problems.join("; ")}${more ? `; and ${number(more)} more` : ""}`;
 }
 
 async function busy(button, work) {

@@ -55,12 +55,8 @@ export class Grid {
     return { root, headElement, body };
   }
 
-  setSize(size) {
+  relayout(size = this.size) {
     this.size = size;
-    this.relayout();
-  }
-
-  relayout() {
     if (!this.sections.length) return;
     const anchor = this.anchor();
     this.layout();

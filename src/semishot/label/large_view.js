@@ -20,11 +20,9 @@ export function largeView(page) {
   async function draw() {
     const state = page.state, image = big.image, row = state.rowOf.get(image);
     $("large-image").src = `/large/${image}?of=${state.pile}`;
-    $("large-image").alt = names.get(image) || `image ${image}`;
-    $("large-name").textContent = names.get(image) || `image ${image}`;
+    $("large-image").alt = $("large-name").textContent = names.get(image) || `image ${image}`;
     describe(row);
-    $("large-shares").replaceChildren();
-    $("large-copies").replaceChildren();
+    for (const id of ["large-shares", "large-copies"]) $(id).replaceChildren();
     const response = await fetch(`/image/${image}`);
     if (!response.ok || big.image !== image) return;
     const about = await response.json();
@@ -33,8 +31,7 @@ export function largeView(page) {
       const shares = [...about.shares.filter(([, p]) => p >= 0.01).map(([id, p]) => [state.index(id), p]), ...(about.shares.length ? [[NONE, state.stranger[row] / 255]] : [])];
       shares.sort((a, b) => b[1] - a[1]);
       $("large-shares").replaceChildren(...shares.slice(0, 5).map(([index, p]) => {
-        const line = element("span");
-        const dot = element("i");
+        const line = element("span"), dot = element("i");
         dot.style.setProperty("--color", colorOf(index));
         line.append(dot, element("bdi", "", state.className(index)), percent(p * 255));
         return line;
@@ -44,13 +41,9 @@ export function largeView(page) {
     if (copies > 0) $("large-copies").append(`${counted(copies, "exact copy", "exact copies")}: ${about.files.slice(1, 4).map(plainText).join(", ")} `);
     if (near > 0) {
       const apart = button("", "They differ: separate them");
-      apart.addEventListener("click", async () => {
-        const group = state.group[row], images = [];
-        for (let r = 0; r < state.rows; r++) if (state.group[r] === group) images.push(state.image[r]);
-        try {
-          await page.outbox.add({ kind: "apart", images });
-          toast("Separated");
-        } catch (error) { toast(error.message); }
+      apart.addEventListener("click", () => {
+        const images = [...state.image].filter((_, r) => state.group[r] === state.group[row]);
+        page.outbox.add({ kind: "apart", images }).then(() => toast("Separated"), (error) => toast(error.message));
       });
       $("large-copies").append(`${counted(near, "near copy", "near copies")}, labeled together`, apart);
     }
@@ -88,8 +81,7 @@ export function largeView(page) {
   });
   document.addEventListener("answered", () => { if ($("large").open) queueMicrotask(() => step(1)); });
   on("large", "close", () => {
-    const section = grid.section(big.section);
-    if (section && big.index < section.shown) moveTo(page, big.section, big.index);
+    if (big.index < grid.section(big.section)?.shown) moveTo(page, big.section, big.index);
   });
   return { open, step, image: () => big.image };
 }

@@ -37,7 +37,7 @@ const large = largeView(page);
 page.dialogs = { large, newClass: newClassDialog(page, large), edit: editClassDialog(page), find: findDialog(page), help: helpDialog(), finish: finishDialog() };
 
 $("size").value = tileSize();
-on("size", "input", ({ target }) => { localStorage.setItem("size", target.value); page.grid.setSize(Number(target.value)); });
+on("size", "input", ({ target }) => { localStorage.setItem("size", target.value); page.grid.relayout(Number(target.value)); });
 on("order", "click", () => { page.least = !page.least; draw(page); });
 on("undo", "click", () => step(page, "undo"));
 on("redo", "click", () => step(page, "redo"));
@@ -65,7 +65,7 @@ page.outbox.send();
 function settleCutoff() {
   if (page.phone.matches) $("grid").before($("cutoff"));
   else document.querySelector(".side").append($("cutoff"));
-  page.grid.setSize(tileSize());
+  page.grid.relayout(tileSize());
   draw(page, false);
 }
 

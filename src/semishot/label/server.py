@@ -20,13 +20,7 @@ from semishot.errors import InputError, printable
 from semishot.label import LabelRequest
 from semishot.label.pile import PileReader, check_folders, list_files
 from semishot.label.routes import Pages
-from semishot.label.security import (
-    Connections,
-    Doorkeeper,
-    Guard,
-    GuardedProtocol,
-    is_loopback,
-)
+from semishot.label.security import Connections, Doorkeeper, Guard, GuardedProtocol, is_loopback
 from semishot.label.session import LabelingSession
 from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.out_folder import make_out
