@@ -180,7 +180,7 @@ def test_commands_in_the_documents_parse(monkeypatch):
     def recorded(commands):
         return {
             name: replace(command, commands=recorded(command.commands))
-            if isinstance(command, entry.Group)
+            if isinstance(command, entry.CommandGroup)
             else recorder(command)
             for name, command in commands.items()
         }

@@ -102,6 +102,12 @@ def test_a_command_begins_without_what_takes_seconds_to_import(module):
     assert not loaded_by(module) & HEAVY
 
 
+def test_no_two_classes_share_a_name():
+    """But for `Refiner`: the file name of a method is its name."""
+    classes = [n.name for p in FILES for n in ast.walk(parsed(p)) if isinstance(n, ast.ClassDef)]
+    assert {name for name in classes if classes.count(name) > 1} <= {"Refiner"}
+
+
 def test_no_global_seed_in_library_code():
     """Randomness is an argument: no call of torch.manual_seed, numpy.random.seed or random.seed."""
     for path in FILES:

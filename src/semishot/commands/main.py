@@ -34,7 +34,7 @@ LEFT = {
 
 
 @dataclass(frozen=True)
-class Group:
+class CommandGroup:
     """A group of commands, as in `semishot data list`."""
 
     summary: str
@@ -96,7 +96,7 @@ def note_what_stays(arguments: Sequence[str]) -> None:
     note_left(next((LEFT[name] for name in names if name in LEFT), ""))
 
 
-def all_commands() -> Mapping[str, Command | Group]:
+def all_commands() -> Mapping[str, Command | CommandGroup]:
     """The commands by name; importing their functions imports no torch."""
     from semishot.commands import data, report, reproduce, sort, train
 
@@ -107,7 +107,7 @@ def all_commands() -> Mapping[str, Command | Group]:
         "predict": sort.predict,
         "export": sort.export,
         "undo": sort.undo,
-        "reproduce": Group(
+        "reproduce": CommandGroup(
             "Train and test what a table or figure lacks; print it beside the paper's.",
             {
                 "table1": reproduce.table_command("table1", "Table 1 (Omniglot)"),
@@ -126,11 +126,11 @@ def all_commands() -> Mapping[str, Command | Group]:
         "pick": train.pick,
         "results": report.results,
         "report": report.report,
-        "show": Group(
+        "show": CommandGroup(
             "Draw an episode or a refinement.",
             {"episode": report.episode, "refinement": report.refinement},
         ),
-        "data": Group(
+        "data": CommandGroup(
             "Prepare, verify and list data sets.",
             {"prepare": data.prepare, "verify": data.verify, "list": data.list_prepared},
         ),
@@ -138,12 +138,12 @@ def all_commands() -> Mapping[str, Command | Group]:
     }
 
 
-def app_of(commands: Mapping[str, Command | Group]) -> "SubcommandApp":
+def app_of(commands: Mapping[str, Command | CommandGroup]) -> "SubcommandApp":
     from tyro.extras import SubcommandApp
 
     app = SubcommandApp()
     for name, command in commands.items():
-        if isinstance(command, Group):
+        if isinstance(command, CommandGroup):
             app.command(app_of(command.commands), name=name, help=command.summary)
         else:
             app.command(name=name)(command)

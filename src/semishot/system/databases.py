@@ -10,7 +10,7 @@ from semishot.errors import InputError
 from semishot.system.files import check_own
 
 
-def connect(path: Path, schema: Sequence[str] = ()) -> sqlite3.Connection:
+def connect(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
     """Open a database with exactly the tables of `schema`, or create it; its folder must exist.
 
     Views and triggers of a file from elsewhere would run when it is used, so it is refused. The connection
@@ -26,7 +26,7 @@ def connect(path: Path, schema: Sequence[str] = ()) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'"
         present = {sql for (sql,) in connection.execute(query)}
-        if schema and present and present != set(schema):
+        if present and present != set(schema):
             raise InputError(
                 f"{path} has other tables, views or triggers than semishot makes: move it away, or choose "
                 "another --out"

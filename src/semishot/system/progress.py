@@ -41,7 +41,6 @@ class Meter:
     def __init__(self, label: str, total: int, unit: str = "") -> None:
         self.label, self.total, self.unit, self.done = label, total, unit, 0
         self.seconds = Seconds()
-        self.skipped = 0  # done by an earlier run
         self.warm: tuple[int, float] | None = None  # what was done with the first piece, and when
         self.console = Console(stderr=True)
         self.last_line = time.monotonic()
@@ -57,7 +56,6 @@ class Meter:
 
     def skip(self, amount: int) -> None:
         """Count work that an earlier run has done, before any other."""
-        self.skipped += amount
         self.done += amount
         self._show(0.0, "")
 
@@ -81,13 +79,6 @@ class Meter:
             if rate:
                 parts += [speed, f"{(self.total - self.done) / rate:.0f} s left"]
             print(f"{', '.join(parts)} {note}".rstrip(), file=sys.stderr, flush=True)
-
-    def say(self, line: str) -> None:
-        """Print a line, above the bar if there is one."""
-        if self.bar is not None:
-            self.bar.print(line, markup=False, highlight=False)
-        else:
-            print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self.bar is not None:
