@@ -170,11 +170,8 @@ def graph_rows(neighbours: Neighbours, labels: Array, named: Array) -> Array:
 
 
 def roundness(weights: Any, arrived: Array, cosines: Array, member: Array) -> float:
-    """Z (L, N), cosines with prototypes (L, N), probability of a member (L,) -> 1 for blobs, 0 for shapes.
-
-    Neighbours mostly are of one class. Where prototypes part more neighbours than the graph's own answer
-    does, classes have a shape that prototypes do not follow.
-    """
+    """Z (L, N), cosines with prototypes (L, N), probability of a member (L,) -> 1 for blobs, 0 for shapes,
+    where prototypes part more neighbours than the graph's own answer does."""
     edges = weights.tocoo()  # (L, L)
     row, column = edges.coords
     weights = edges.data * member[row] * member[column]
@@ -189,10 +186,7 @@ def graph_and_pull(
     held_out: graph_scores.HeldOutRows, temperature: float | None, expected: float
 ) -> tuple[float, float]:
     """How much log Z and the cosines count in the class probabilities; `expected` is the pull without trials.
-
-    Where classes are not blobs, held-out labels find the graph right and prototypes wrong: the pull shrinks.
-    A given temperature divides squared distances, which are 2 - 2 cos.
-    """
+    A given temperature divides squared distances, which are 2 - 2 cos."""
     if temperature is not None:
         return 2 / temperature / const.PULL, 2 / temperature
     best, least = (const.CAUTION, const.CAUTION * expected), np.inf

@@ -14,7 +14,7 @@ from semishot.estimator import constants as const
 from semishot.estimator.spaces import AnySpace, Array, blocks, nearest, squared_distances
 from semishot.estimator.strangers import Members, StrangerCount, Strangers
 
-NOTHING_TELLS = "every class has one example, so nothing tells whether the pile helps; it is used"
+NOTHING_TELLS = "cannot test whether the pile helps (one label per class); it is used"
 
 
 class Answer(NamedTuple):

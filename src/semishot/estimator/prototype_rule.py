@@ -13,15 +13,7 @@ from scipy.special import expit, log_softmax, logit, softmax
 
 from semishot.errors import InputError
 from semishot.estimator import constants as const
-from semishot.estimator.models import (
-    NOTHING_TELLS,
-    Answer,
-    Learned,
-    PrototypeModel,
-    held_out_summary,
-    pile_verdict,
-    predict_in_blocks,
-)
+from semishot.estimator import models
 from semishot.estimator.spaces import (
     NORMALIZATIONS,
     Array,
@@ -97,7 +89,7 @@ def learn_prototypes(
     steps: int,
     normalize: str,
     temperature: float | None,
-) -> Learned:
+) -> models.Learned:
     """Features (P, D), weights of labels (P, N), named strangers (P,): scale, try the pile, refine."""
     labeled = labels.sum(1) > 0
     unlabeled = np.flatnonzero(~labeled & ~named)
@@ -121,19 +113,21 @@ def learn_prototypes(
     if temperature is None:
         change = temperature_of(prototypes, tried.distances, tried.classes)
     space = replace(space, length=space.length * change**0.5)
-    model = PrototypeModel(space, (prototypes / change**0.5).astype(features.dtype))  # (N, D)
-    logits, scores = predict_in_blocks(model, features)  # (P, N), (P,)
+    model = models.PrototypeModel(
+        space, (prototypes / change**0.5).astype(features.dtype)
+    )  # (N, D)
+    logits, scores = models.predict_in_blocks(model, features)  # (P, N), (P,)
     trials = softmax(-tried.distances.astype(np.float64) / change, 1)  # (H, N)
-    learned = Learned(
+    learned = models.Learned(
         model,
         None,
         None,
         None,
         tried.helps,
         tried.message,
-        held_out_summary(trials, tried.classes),
+        models.held_out_summary(trials, tried.classes),
     )
-    answer = Answer(softmax(logits, 1), scores.astype(np.float64), None)
+    answer = models.Answer(softmax(logits, 1), scores.astype(np.float64), None)
     if near is None:
         return replace(learned, answer=answer)
     members = Members(-near.mean / change, near.spread / change, near.freedom)
@@ -142,13 +136,13 @@ def learn_prototypes(
 
 
 def with_strangers(
-    learned: Learned,
-    answer: Answer,
+    learned: models.Learned,
+    answer: models.Answer,
     members: Members,
     second: Array,
     unlabeled: Array,
     named: Array,
-) -> Learned:
+) -> models.Learned:
     """Second-best scores (P,), rows of the pile (U,), named strangers (P,): how probable strangers are, in
     the unit for which the prior of how strangers score holds, and back."""
     unit = const.MEMBER_SPREAD / members.spread
@@ -246,12 +240,12 @@ def try_pile(trial: Trial) -> PileTrial:
         return PileTrial(None, f"{reason}: supervised prototypes", *alone)
     distances, classes = held_out_distances(trial)
     if not len(classes):
-        return PileTrial(None, NOTHING_TELLS, distances, classes)
+        return PileTrial(None, models.NOTHING_TELLS, distances, classes)
     t = temperature_of(trial.prototypes(), distances, classes)
     gain = held_out_loss(*alone, 1.0) - held_out_loss(distances, classes, t)
     helps = gain > -const.HARM_PER_SHOT * trial.labels.shape[1] / len(trial.labels)
     with_pile, by_labels = (int((d.argmin(-1) == classes).sum()) for d in (distances, alone[0]))
-    message = pile_verdict(len(classes), with_pile, by_labels, gain, helps)
+    message = models.pile_verdict(len(classes), with_pile, by_labels, gain, helps)
     return PileTrial(helps, message, *((distances, classes) if helps else alone))
 
 

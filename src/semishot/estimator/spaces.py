@@ -43,10 +43,7 @@ class Space:
         return features if self.length == 1 else features / self.length
 
     def settle(self, prototypes: Array) -> Array:
-        """Means of directions, scaled to unit length again, whatever the number of examples.
-
-        Otherwise the mean of few examples would be longer than that of many, and farther from all examples.
-        """
+        """Means of directions, at unit length again: that of few examples is longer than that of many."""
         return prototypes if self.normalization == "none" else unit(prototypes) / self.length
 
 
@@ -78,11 +75,8 @@ AnySpace = Space | GaussianSpace
 
 
 def gaussian_space(features: Array) -> GaussianSpace:
-    """(P, D) -> the space of these rows and new ones.
-
-    The width is a share of the median distance between rows, so scale, rotation and shift change nothing.
-    Candidates for pivots are evenly spaced in the ranking by distance from the center.
-    """
+    """(P, D) -> the space of these rows and new ones. Its width is a share of the median distance between
+    rows, and candidates for pivots are evenly spaced in the ranking by distance from the center."""
     center = features.mean(0, dtype=np.float64)  # (D,)
     parts = (block.astype(np.float64) - center for _, block in blocks(features))
     apart = np.concatenate([np.linalg.norm(part, axis=1) for part in parts])  # (P,)

@@ -51,11 +51,8 @@ class Members:
 
     @cached_property
     def _table(self) -> tuple[Array, Array]:
-        """Shares and their quantiles: Student's, mixed with those of the held-out scores.
-
-        A share i / (H + 1) of new scores is expected below the i-th smallest of H: where that is less than
-        the smallest, or more than the largest, only Student's counts.
-        """
+        """Shares and their quantiles: Student's, mixed with those of the held-out scores (a share i / (H + 1)
+        of new scores is expected below the i-th smallest of H) within their range."""
         shares = expit(np.linspace(-12, 12, 4097))
         count = len(self.held_out)
         own = np.interp(shares, np.arange(1, count + 1) / (count + 1), self.held_out)
@@ -106,10 +103,7 @@ def members_by(held_out: Array, prior: MemberPrior) -> Members:
 
 def strangers_by(scores: Array, second: Array, members: Members, named: Array) -> Strangers:
     """Pile scores (U,), second-best ones (U,), those of named strangers -> the rest of the mixture, by EM.
-
-    Members stay as they are. Second-best scores of members, and a prior variance, keep it defined where
-    the pile has no stranger at all. With one class there is no second-best.
-    """
+    Second-best scores, and a prior variance, keep it defined where the pile has no stranger at all."""
     mean, variance, share = members.mean - const.FAR * members.spread, const.STRANGER_VARIANCE, 0.4
     second = np.maximum(second, members.mean - const.FARTHEST * members.spread)
     if len(second):
@@ -149,10 +143,8 @@ def count_strangers(
 ) -> StrangerCount:
     """Scores (U,) and probabilities (U,) of the pile, the standard error of the members' mean.
 
-    Two estimates, and the mean of both: the sum of the probabilities; and what is left of the pile if as
-    many members score below their median as above it, where strangers are few. The second one's interval
-    adds in quadrature what chance does and what the error of the mean does. Where no score is above the
-    median there may still be a member: chance is that of one.
+    The mean of two estimates: the sum of the probabilities; and what is left of the pile if as many members
+    score below their median as above it. The interval of the second adds chance and the error of the mean.
     """
 
     def beyond_the_median(shift: float) -> float:
@@ -172,9 +164,7 @@ def count_strangers(
 
 
 def missed(expected: float, pile: Array, reject: float) -> float:
-    """How many of `expected` strangers are likely not rejected, by the shares of members above (U,).
-
-    Of those rejected, a share `reject` of the members is no stranger.
-    """
+    """How many of `expected` strangers are likely not rejected, by the shares of members above (U,): of those
+    rejected, a share `reject` of the members is no stranger."""
     members = len(pile) - expected
     return max(0.0, expected - max(0.0, float((pile > 1 - reject).sum()) - reject * members))
