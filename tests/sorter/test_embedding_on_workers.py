@@ -11,7 +11,6 @@ from semishot.sorter import embedding_on_workers
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding_on_workers import ImageTasks
 from semishot.sorter.encoders.networks import Batches
-from semishot.sorter.listing import Item
 from semishot.sorter.requests import ClassifyRequest
 from semishot.workers import engine, places
 from semishot.workers.engine import Processes, Task
@@ -85,27 +84,6 @@ def test_a_lost_worker_costs_what_it_had_not_reported(pile, monkeypatch, tmp_pat
     assert found == sort(pile, "here")
 
 
-def test_without_memory_a_task_is_cut_until_it_is_one_image(pile, monkeypatch):
-    items = [Item(str(n), None, Path(str(n))) for n in range(3)]
-    whole = ImageTasks(items, {}, {}, None).task(0, 3)
-    parts = whole.halves()
-    assert [part.name for part in parts] == ["images 1 to 1", "images 2 to 3"]
-    assert parts[0].halves() == []
-
-
-def test_large_files_make_small_tasks(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding_on_workers, "MOST_IMAGES", 3)
-    monkeypatch.setattr(embedding_on_workers, "MOST_BYTES", 10)
-    items = []
-    for place, size in enumerate((1, 1, 1, 1, 30, 4, 6, 1)):
-        path = tmp_path / str(place)
-        path.write_bytes(bytes(size))
-        items.append(Item(path.name, None, path))
-    items.append(Item("gone", None, tmp_path / "gone"))
-    cut = list(embedding_on_workers.parts(items))
-    assert cut == [(0, 3), (3, 4), (4, 5), (5, 7), (7, 9)]
-
-
 @pytest.mark.slow
 def test_a_pile_on_ray_where_a_machine_is_lost(pile, cluster, monkeypatch):
     here = sort(pile, "here")
@@ -159,15 +137,3 @@ def test_wrong_words_leave_nothing(pile, words, message):
     with pytest.raises(InputError, match=message):
         ask(pile, "out", **words)
     assert not Path("out").exists()
-
-
-def test_local_is_a_process_for_each_core(pile, monkeypatch):
-    opened = []
-
-    def processes(devices, threads, shared):
-        opened.append((devices, threads, shared))
-        return ThisProcess()
-
-    monkeypatch.setattr(places, "Processes", processes)
-    sort(pile, "there", engine="local")
-    assert opened == [(["cpu"], 1, None)]  # tests have one
