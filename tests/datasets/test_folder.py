@@ -134,13 +134,6 @@ def test_the_split_is_a_shuffle_by_philox_of_seed_0(tmp_path):
     assert splits == [expected[i] for i in range(50)]
 
 
-def test_a_class_may_be_called_train_and_classes_of_groups_may_share_names(tmp_path):
-    classes = planned(named(tmp_path / "vehicles", "train/1.png", "bus/1.png", "car/1.png"))
-    assert [c.name for c in classes] == ["bus", "car", "train"]
-    classes = planned(named(tmp_path / "letters", "greek/one/1.png", "latin/one/1.png"))
-    assert [(c.group, c.name) for c in classes] == [("greek", "one"), ("latin", "one")]
-
-
 @pytest.mark.parametrize(
     ("paths", "message"),
     [

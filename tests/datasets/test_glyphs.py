@@ -72,11 +72,6 @@ def test_same_seed_same_bytes_and_fewer_alphabets_are_a_prefix(pool):
     assert [c.name for c in classes] == [c.name for c in pool.classes[: len(classes)]]
 
 
-def test_five_alphabets_hold_all_splits():
-    _, classes = glyphs.draw(alphabets=5)
-    assert {c.split for c in classes} == {"train", "val", "test"}
-
-
 def test_no_two_characters_of_an_alphabet_are_nearly_identical(pool):
     for characters in by_alphabet(pool).values():
         means = blurred(np.stack([drawings.mean(0) for drawings in characters]))

@@ -201,20 +201,6 @@ def test_zip_folder_and_mixture_give_the_same_pool(tmp_path: Path, files: Files)
         assert pool.about == pools[0].about
 
 
-def test_desktop_litter_is_ignored(tmp_path: Path, files: Files) -> None:
-    clean = omniglot.prepare(tmp_path / "clean", write(tmp_path / "a", files))
-    folder = FIRST.rsplit("/", 1)[0]
-    litter = {
-        f"{folder}/.DS_Store": b"x",
-        f"{folder}/Thumbs.db": b"x",
-        f"{folder}/._0001_01.png": b"x",
-        f"__MACOSX/{folder}/0001_01.png": b"x",
-        "images_background/Greek/": b"",
-    }
-    littered = omniglot.prepare(tmp_path / "pool", write(tmp_path / "b", files | litter))
-    assert littered.fingerprint == clean.fingerprint
-
-
 def test_no_source_says_how_to_obtain(tmp_path: Path) -> None:
     message = refusal(None, tmp_path)
     assert "images_background.zip and images_evaluation.zip" in message
