@@ -176,6 +176,7 @@ def test_imported_labels_follow_what_is_labeled_and_the_page_has_the_last_word(s
     assert labels() == ["wren", None, None, "wren"]
     store.import_labels({a: "owl", b: "wren"})  # a was moved to another folder since
     assert labels() == ["owl", None, None, None]
+    assert "crow" not in store.state.classes.values()  # nothing is left in it
     store.correct({a: "stranger", d: "OWL"})
     assert labels() == ["stranger", None, None, "owl"]
     store.import_labels({a: "owl", b: "wren"})

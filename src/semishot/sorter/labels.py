@@ -307,6 +307,10 @@ class LabelStore:
                     answers.setdefault(number, []).append(image)
             if answers:
                 self.add({"kind": "answer", "set": list(answers.items())})
+            emptied = {self._number_of(label) or NONE for _, label in withdrawn} - {NONE}
+            for number in sorted(emptied):
+                if number not in self.state.answers.values():  # its folder was renamed or removed
+                    self.add({"kind": "delete", "class": number})
         return refused
 
     def _number_of(self, label: str) -> int | None:
