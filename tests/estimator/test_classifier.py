@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
@@ -83,14 +82,6 @@ def test_torch_is_needed_by_refiners_alone(tmp_path):
     command = [sys.executable, "-c", WITHOUT_TORCH, tmp_path / "model"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert told == "refiner='fitted_mask' needs PyTorch: pip install 'semishot[train]'\n"
-
-
-def test_a_clone_has_a_module_of_its_own_that_does_the_same():
-    x, y, _ = data()
-    given = PrototypeClassifier(refine.build("soft_kmeans"))
-    copy = clone(given)
-    assert copy.refiner is not given.refiner
-    assert same(copy.fit(x, y), given.fit(x, y), x)
 
 
 # Kinds of features and labels
