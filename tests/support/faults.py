@@ -110,7 +110,7 @@ def has_begun(pattern: str) -> Callable[[Path], bool]:
 
 
 BEGUN = {
-    "train": has_begun("runs/*/*/*/state.before.pt"),
+    "train": has_begun("runs/*/*/*/state.pt"),
     "reproduce": has_begun("runs/*/*/*/state.pt"),
     "data prepare": has_begun("data/.folder.*.building/done.txt"),
     "classify": has_begun("out/embeddings/*/*.safetensors"),
