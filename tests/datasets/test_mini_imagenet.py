@@ -368,7 +368,6 @@ def test_odd_pickle(tmp_path, damage):
     fails(source, message)
 
 
-@pytest.mark.thorough
 def test_the_real_zips(tmp_path, monkeypatch):
     """All are listed and counted, two images of a class are read."""
     if not (REAL / "train.csv").exists():

@@ -33,7 +33,6 @@ def test_1nn_takes_the_label_of_the_nearest_support_image():
         assert np.array_equal(model.predict(queries[e].numpy()), predicted[e].numpy())
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shot", "size", "scale"),
     [(1, 9, 1.0), (5, 9, 1.0), (5, 40, 1.0), (1, 40, 8.0), (5, 40, 1e-4), (2, 3, 1.0)],
@@ -63,7 +62,6 @@ def test_an_episode_is_fitted_alone_whoever_its_neighbors_are():
         assert torch.allclose(together[e], alone[0], atol=1e-6)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("rate", [1e-2, 1e-3])
 def test_200_steps_of_adam_are_torchs(rate):
     support, labels, queries = episodes(3, 4, 2, 3, 5)

@@ -186,7 +186,6 @@ def test_demo_leaves_a_report_with_curves_and_episodes(demo):
     assert page.count("data:image/png;base64,") == 2 * (5 + 30 + 15)
 
 
-@pytest.mark.thorough
 def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
     short_presets, tiny_root, tmp_path, capsys
 ):

@@ -198,7 +198,6 @@ def test_the_papers_data_and_the_authors_images_come_first(tmp_path):
     assert "| Table 1, omniglot, cubic-warped | ren2018 | 20,000 | 1 (of 10) | 0 | 0 | 1 |" in text
 
 
-@pytest.mark.thorough
 def test_publish_and_results_commands(tiny_root, tmp_path, monkeypatch, capsys):
     shorten(monkeypatch, "ren2018")
     common = ["--dataset", "glyphs", "--splits", "1", "--device", "cpu"]

