@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from semishot.training.chunks import CHUNK_BYTES, pixels_of
 from torch import Tensor
 
 from semishot.data.episodes import EpisodeShape
@@ -12,6 +11,7 @@ from semishot.data.pool import ImagePool
 from semishot.network.protonet import ProtoNet
 from semishot.paper.presets import PRESETS
 from semishot.training.config import Member
+from semishot.training.examples import CHUNK_BYTES, pixels_of
 from semishot.training.fleets import build_fleet
 from semishot.training.loop import build_optimizer
 from semishot.training.update import Chunk, can_fuse, chunk_runner

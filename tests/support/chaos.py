@@ -11,6 +11,7 @@ add an entry to COMMANDS.
 """
 
 import argparse
+import json
 import math
 import multiprocessing
 import os
@@ -24,6 +25,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -229,10 +231,18 @@ def is_of_sessions(path: Path) -> bool:
     return path.name == "training.json" or path.match("pretrained-classifiers/*.json")
 
 
+def labels_in(out: Path) -> list[tuple[str, str | None]]:
+    """What the store of OUT says of each image."""
+    from semishot.sorter.labels import open_store
+
+    with closing(open_store(out)) as store:
+        return sorted((digest.hex(), store.label_of(digest)) for digest in store.images)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below the folder, hidden ones too, and what was printed, without times and its name.
 
-    But for labels.sqlite, which has a random name and times: tests/sorter/test_labels.py kills its writers.
+    Of labels.sqlite, which has a random name and times, the label of each image.
     """
     files = {
         str(p.relative_to(folder)): p
@@ -244,6 +254,8 @@ def contents(folder: Path) -> dict[str, bytes]:
         name: os.fsencode(path.readlink()) for name, path in files.items() if path.is_symlink()
     }
     read |= {name: b"link to %b\n%b" % (target, read[name]) for name, target in links.items()}
+    for path in folder.rglob("labels.sqlite"):
+        read[str(path.relative_to(folder))] = json.dumps(labels_in(path.parent)).encode()
     read["(stdout)"] = Path(f"{folder}.out").read_bytes()
     read = {name: content.replace(os.fsencode(folder), b"") for name, content in read.items()}
     for pattern in TIMES:
