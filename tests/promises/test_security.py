@@ -337,7 +337,7 @@ def test_code_in_a_file_of_features_does_not_run(tmp_path):
 
 
 def test_the_page_of_a_pile_allows_its_own_style_and_script_and_nothing_else(tmp_path):
-    write_page(tmp_path / "page.html", PilePage([], {}, [], lambda item: None, {}))
+    write_page(tmp_path / "page.html", PilePage([], {}, [], lambda items: {}, {}))
     page = (tmp_path / "page.html").read_text("utf-8")
     for tag, rule in (("style", "style-src"), ("script", "script-src")):
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)

@@ -20,7 +20,7 @@ def classify(request: Flags[ClassifyRequest], printing: Flags[Printing]) -> None
 
     done = classify(request)
     print(json.dumps(done.as_json(), indent=1) if printing.as_json else "\n".join(done.lines()))
-    if done.applied is not None and (failure := done.applied.failure()) is not None:
+    if (failure := done.failure()) is not None:
         print(f"semishot: {printable(failure)}", file=sys.stderr)
         sys.exit(REFUSED)
 

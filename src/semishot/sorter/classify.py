@@ -47,7 +47,7 @@ from semishot.sorter.out_folder import (
 )
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requests import ClassifyRequest
-from semishot.sorter.summary import Applied, Classified, Completed, PileSummary
+from semishot.sorter.summary import Classified, PileSummary
 from semishot.system.devices import check_device
 from semishot.system.files import whole_folder
 from semishot.system.locks import Lock
@@ -68,7 +68,7 @@ class Run:
     begun: float
 
 
-def classify(request: ClassifyRequest) -> Classified | Completed:
+def classify(request: ClassifyRequest) -> Classified:
     """Learn from the labeled images and the pile; write predictions, a page and the model to `out`."""
     out = request.out
     _check(request)
@@ -94,7 +94,7 @@ def classify(request: ClassifyRequest) -> Classified | Completed:
         return _alone(request, Run(encoder, fill_cache, seconds, begun))
 
 
-def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
+def _alone(request: ClassifyRequest, run: Run) -> Classified:
     """Learn, write, and sort the files if asked; no other process works in OUT."""
     out = request.out
     before = read_journal(out)  # one that this one waited for may have sorted
@@ -113,12 +113,11 @@ def _alone(request: ClassifyRequest, run: Run) -> Classified | Completed:
         summary = _timed(out, summary, run.seconds, time.monotonic() - run.begun)
     finally:
         (out / SCRATCH).unlink(missing_ok=True)
-    applied = None
+    outcome = None
     if planned is not None:
-        command = undo_command(out)
-        note_left(_half_sorted(command))
-        applied = Applied(complete(begin(planned)), left_alone, command, before is not None)
-    return Classified(out, fitted.predictions, summary, applied, before is not None)
+        note_left(_half_sorted(undo_command(out)))
+        outcome = complete(begin(planned))
+    return Classified(out, summary, fitted.predictions, outcome, left_alone, before is not None)
 
 
 def _learned(request: ClassifyRequest, run: Run) -> "tuple[FittedPile, list[str], list[Item]]":
@@ -193,7 +192,7 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
     return partial(by_workers, open_place)
 
 
-def _complete(before: Sorting, request: ClassifyRequest) -> Completed:
+def _complete(before: Sorting, request: ClassifyRequest) -> Classified:
     """Complete an interrupted sorting, if requested."""
     command = undo_command(before.out)
     if request.apply != before.how:
@@ -202,7 +201,7 @@ def _complete(before: Sorting, request: ClassifyRequest) -> Completed:
             f"or `{command}`"
         )
     note_left(_half_sorted(command))
-    return Completed(before.out, Applied(complete(before), [], command))
+    return Classified(before.out, outcome=complete(before))
 
 
 def _half_sorted(command: str) -> str:

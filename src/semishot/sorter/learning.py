@@ -18,7 +18,7 @@ from semishot.estimator.strangers import missed
 from semishot.sorter.embedding import Rows, read_image
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.listing import STRANGER, Item, Listing
-from semishot.sorter.predictions import Decision, Prediction, predictions_of
+from semishot.sorter.predictions import Prediction, predictions_of
 from semishot.sorter.summary import PileSummary
 from semishot.system.folder_names import alike
 
@@ -26,7 +26,6 @@ LOOKED_AT = 20
 """How many labeled images are checked for being drawings."""
 NAMED = 10
 """How many doubtful labels, and images in two classes, are named."""
-KNOWN = -1
 ASKED = 10
 """How many images the user is asked to label next."""
 BLOCK = 4096
@@ -47,7 +46,7 @@ class FittedPile:
     predictions: list[Prediction]
     """The predictions for the pile."""
     fitted_as: list[int]
-    """The row of `rows.features` of each image of the pile; KNOWN for a copy of a labeled one."""
+    """The row of `rows.features` of each image of the pile: a copy of a labeled image has that one's."""
 
     @property
     def learned(self) -> Learned:
@@ -91,28 +90,22 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
     """
     first = sum(item.label is not None for item in rows.items)  # the labeled rows come first
     known, kept, fitted_as = known_labels(rows), list(range(first)), []
-    row_of: dict[bytes, int] = {}
+    row_of = {digest: row for row, digest in enumerate(rows.digests[:first]) if digest in known}
     for index, digest in enumerate(rows.digests[first:], first):
-        row = KNOWN if digest in known else row_of.get(digest, len(kept))
+        row = row_of.get(digest, len(kept))
         if row == len(kept):
             kept.append(index)
-        if digest and row != KNOWN:
+        if digest:  # rows of features have none
             row_of[digest] = row
         fitted_as.append(row)
     rows.features = keep_rows(rows.features, kept)
     numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
     labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
     classifier, answers = fit_default(rows.features, np.array(labels, object), reject)
-    items = rows.items[first:]
-    labeled_row = {digest: index for index, digest in enumerate(rows.digests[:first])}
-    pairs = zip(fitted_as, rows.digests[first:], strict=True)
-    own = [labeled_row[digest] if row == KNOWN else row for row, digest in pairs]
-    predictions = predictions_of(classifier, answers.of_rows(own), items)
+    predictions = predictions_of(classifier, answers.of_rows(fitted_as), rows.items[first:])
     predictions = [
-        _known(prediction, known[digest]) if row == KNOWN else prediction
-        for prediction, row, digest in zip(
-            predictions, fitted_as, rows.digests[first:], strict=True
-        )
+        _known(prediction, str(rows.items[row].label)) if row < first else prediction
+        for prediction, row in zip(predictions, fitted_as, strict=True)
     ]
     return FittedPile(rows, encoder, classifier, answers, predictions, fitted_as)
 
@@ -130,7 +123,7 @@ def keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.
 def _known(prediction: Prediction, label: str) -> Prediction:
     """The prediction for a copy of a labeled image: its label."""
     if label == STRANGER:
-        return replace(prediction, stranger_probability=1.0, decision=Decision.STRANGER)
+        return replace(prediction, stranger_probability=1.0, stranger=True)
     runner_up = prediction.label if prediction.label != label else prediction.runner_up
     return replace(
         prediction,
@@ -138,7 +131,7 @@ def _known(prediction: Prediction, label: str) -> Prediction:
         probability=1.0,
         runner_up=runner_up,
         stranger_probability=0.0,
-        decision=Decision.ACCEPT,
+        stranger=False,
     )
 
 
@@ -246,9 +239,7 @@ def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
     out = sum(prediction.stranger for prediction in fitted.predictions)
     lost = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - out)
     pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
-    known = sum(
-        prediction.stranger and row == KNOWN for prediction, row in pairs
-    )  # copies of named strangers
+    known = sum(p.stranger and row < fitted.first for p, row in pairs)  # copies of named strangers
     expected = max(known + float(count.expected), out - lost)
     high = max(known + float(count.high), expected)
     likely = {"expected": expected, "low": known + float(count.low), "high": high}
@@ -284,11 +275,11 @@ def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
         return None
     chance = max(labels.values()) / sum(labels.values())
     right = round(held_out.accuracy * held_out.examples)
-    if held_out.examples < ENOUGH_HELD_OUT:  # too few for a test: only what is not better at all
-        if held_out.accuracy > chance:
-            return None
-    elif right and bdtrc(right - 1, held_out.examples, chance) <= CHANCE:  # P(at least `right`)
-        return None
+    few = held_out.examples < ENOUGH_HELD_OUT  # for a test: only what is not better at all
+    if held_out.accuracy > chance and (
+        few or bdtrc(right - 1, held_out.examples, chance) <= CHANCE
+    ):
+        return None  # bdtrc: P(at least `right`)
     name = printable(fitted.encoder.name) if fitted.encoder else "these features"
     return (
         f"of {held_out.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "

@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from semishot.data.decoding import opened
@@ -16,95 +17,89 @@ from semishot.sorter.out_folder import PICTURES
 from semishot.system.files import write_whole
 from semishot.system.progress import meter
 
-LABELED_SHOWN = 6
-"""The most labeled examples shown at the head of a class."""
-MOST_LARGE, MOST_LARGE_BYTES = 500, 100_000_000
-"""Of images in OUT/pictures: the page links to the originals of the others."""
+MOST_LARGE = 500
+"""Images in OUT/pictures: the page links to the originals of the others."""
 OUR_NAME = re.compile(r"[0-9a-f]{32}\.jpg")
 
 
-@dataclass
+class TilePicture(NamedTuple):
+    """The pictures of one image."""
+
+    small: bytes | None = None
+    """A JPEG. None for a row of features, and for a file that has changed meanwhile."""
+    large: str = ""
+    """The relative address of a large picture, if there is one."""
+    link: str = ""
+    """The relative address of the image itself."""
+
+
+@dataclass(frozen=True)
 class PageImages:
-    """The images that a page shows, small and large. A large one is named by the original's content."""
+    """Makes the pictures that a page shows. A large one is named by the original's content."""
 
     out: Path
     digests: Mapping[Item, bytes]
     cached: Callable[[bytes], bytes | None]
     """A thumbnail that was made when the image was encoded, by its digest."""
-    small: dict[Item, bytes | None] = field(default_factory=dict)
-    """None for a row of features, and for a file that has changed meanwhile."""
-    sizes: dict[str, int] = field(default_factory=dict)
-    """The name of each large image of this page, and its bytes."""
+    targets: Mapping[Path, Path]
+    """Where files are about to be moved to."""
 
-    def examples(self, labeled: Sequence[Item], classes: Sequence[str]) -> dict[str, list[bytes]]:
-        """The thumbnails of the first labeled images of each class."""
-        first: dict[str, list[Item]] = {name: [] for name in classes}
-        for item in labeled:
-            first.get(str(item.label), []).append(item)
-        chosen = {name: items[:LABELED_SHOWN] for name, items in first.items()}
-        self.prepare([item for items in chosen.values() for item in items], large=False)
-        return {
-            name: [small for item in items if (small := self.small[item]) is not None]
-            for name, items in chosen.items()
-        }
+    def thumbnails(self, items: Sequence[Item]) -> dict[Item, bytes | None]:
+        return {item: small for item, small, _ in self._made(items, set())}
 
-    def prepare(self, items: Sequence[Item], large: bool) -> None:
-        """Make the missing ones."""
+    def pictures(self, items: Sequence[Item]) -> dict[Item, TilePicture]:
+        """The pictures of all images that are shown; large ones of earlier pages are removed."""
+        folder = self.out / PICTURES
+        names = dict.fromkeys(name for item in items if (name := self._name(item)))
+        large = set(list(names)[:MOST_LARGE])
+        pictures = {}
+        for item, small, picture in self._made(items, large):
+            name = self._name(item)
+            if picture:
+                write_whole(folder / name, picture)
+            there = name in large and (folder / name).is_file()
+            pictures[item] = TilePicture(
+                small, f"{PICTURES}/{name}" if there else "", self._link(item)
+            )
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if OUR_NAME.fullmatch(path.name) and path.name not in large:
+                path.unlink()
+        return pictures
 
-        def make(wanted: tuple[Item, bytes | None, bool]) -> tuple[Item, bytes | None, bytes]:
-            item, small, needs_large = wanted
-            picture = _made(item, large_thumbnail) if needs_large else None
-            return item, small or _made(item, thumbnail), picture or b""
+    def _made(
+        self, items: Sequence[Item], large: set[str]
+    ) -> Iterator[tuple[Item, bytes | None, bytes | None]]:
+        """Each image, its thumbnail, and a large picture if its name is in `large` and there is none yet."""
 
-        with meter("drawing the page", len(items), "images") as progress:
-            work = (self._wanted(item, large) for item in dict.fromkeys(items))
-            for item, small, picture in ahead(make, work, most_threads()):
-                self.small[item] = small
-                if large:  # in order, also those that are there already: their number is limited
-                    self._keep(item, picture)
+        def make(job: tuple[Item, bytes | None, bool]) -> tuple[Item, bytes | None, bytes | None]:
+            item, small, missing = job
+            picture = _drawn(item, large_thumbnail) if missing else None
+            return item, small or _drawn(item, thumbnail), picture
+
+        def job(item: Item) -> tuple[Item, bytes | None, bool]:
+            digest, name = self.digests.get(item), self._name(item)
+            missing = name in large and not (self.out / PICTURES / name).is_file()
+            return item, self.cached(digest) if digest else None, missing
+
+        distinct = list(dict.fromkeys(items))
+        with meter("drawing the page", len(distinct), "images") as progress:
+            for made in ahead(make, map(job, distinct), most_threads()):
+                yield made
                 progress.advance(1)
-
-    def _wanted(self, item: Item, large: bool) -> tuple[Item, bytes | None, bool]:
-        """An image, its thumbnail if there is one, and whether a large one is to be made."""
-        digest, name = self.digests.get(item), self._name(item)
-        small = self.small.get(item) or (self.cached(digest) if digest else None)
-        there = name in self.sizes or (self.out / PICTURES / name).is_file()
-        return item, small, large and bool(name) and self._has_room and not there
-
-    def _keep(self, item: Item, picture: bytes) -> None:
-        """Write a large image, unless it is there or there is no room for it."""
-        name = self._name(item)
-        path = self.out / PICTURES / name
-        if not name or name in self.sizes or not self._has_room:
-            return
-        if not path.is_file() and picture:
-            write_whole(path, picture)
-        if path.is_file():
-            self.sizes[name] = path.stat().st_size
-
-    @property
-    def _has_room(self) -> bool:
-        return len(self.sizes) < MOST_LARGE and sum(self.sizes.values()) < MOST_LARGE_BYTES
 
     def _name(self, item: Item) -> str:
         digest = self.digests.get(item)
         return f"{digest.hex()[:32]}.jpg" if digest and item.path is not None else ""
 
-    def large(self, item: Item) -> str:
-        """The relative address of an image's large picture; empty without one."""
-        name = self._name(item)
-        return f"{PICTURES}/{name}" if name in self.sizes else ""
-
-    def remove_others(self) -> None:
-        """Remove large images of earlier pages; files of other names stay."""
-        folder = self.out / PICTURES
-        if folder.is_dir():
-            for path in sorted(folder.iterdir()):
-                if OUR_NAME.fullmatch(path.name) and path.name not in self.sizes:
-                    path.unlink()
+    def _link(self, item: Item) -> str:
+        if item.path is None or item.source is None:
+            return ""
+        original = self.targets.get(item.source, item.path)
+        relative = os.path.relpath(original.absolute(), self.out.absolute())
+        return quote(os.fsencode(relative.replace(os.sep, "/")))
 
 
-def _made(item: Item, make: Callable[..., bytes]) -> bytes | None:
+def _drawn(item: Item, make: Callable[..., bytes]) -> bytes | None:
     """None for a row of features, and for a file that has changed or is gone."""
     if item.path is None:
         return None
@@ -113,9 +108,3 @@ def _made(item: Item, make: Callable[..., bytes]) -> bytes | None:
             return make(image)
     except InputError:
         return None
-
-
-def link_to(original: Path, out: Path) -> str:
-    """The relative address of a file, as a page in `out` links to it."""
-    relative = os.path.relpath(original.absolute(), out.absolute())
-    return quote(os.fsencode(relative.replace(os.sep, "/")))

@@ -6,26 +6,17 @@ Letters: B images, N classes.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semishot.sorter.listing import Item, Skipped, unescaped
+from semishot.sorter.listing import STRANGER, Item, Skipped, unescaped
 from semishot.system.files import write_whole
 from semishot.system.tables import csv_text
 
 if TYPE_CHECKING:  # it imports scipy
     from semishot.estimator.fitted_model import FittedModel, RowAnswers
-
-
-class Decision(StrEnum):
-    """What is said of an image of the pile."""
-
-    ACCEPT = "accept"
-    STRANGER = "stranger"
-
 
 LABELED, CORRECTED = "labeled", "corrected"
 """The decisions of rows that are not predicted: labeled when given, or by a correction of the pile."""
@@ -53,13 +44,10 @@ class Prediction:
     """The second most probable class, if there are two."""
     distractor_score: float | None
     """The share of members that are more clearly members. None: not known."""
-    decision: Decision
+    stranger: bool
+    """Whether it is taken for a stranger."""
     stranger_probability: float | None = None
     """The probability that it belongs to none of the classes. None: not known."""
-
-    @property
-    def stranger(self) -> bool:
-        return self.decision == Decision.STRANGER
 
     @property
     def sure(self) -> float | None:
@@ -72,7 +60,7 @@ class Prediction:
         values = (
             *(self.item.shown, self.label, round(self.probability, 4)),
             *(_rounded(self.stranger_probability), self.runner_up),
-            *(_rounded(self.distractor_score), str(self.decision)),
+            *(_rounded(self.distractor_score), STRANGER if self.stranger else "accept"),
         )
         return dict(zip(COLUMNS, values, strict=True))
 
@@ -85,31 +73,25 @@ def predictions_of(
     classifier: "FittedModel", answers: "RowAnswers", items: Sequence[Item]
 ) -> list[Prediction]:
     """A prediction for each item: answers for B rows."""
-    probabilities = np.array(answers.classes)  # (B, N)
-    best = probabilities.argmax(1)
-    chance = probabilities.max(1)
-    probabilities[np.arange(len(best)), best] = -1
-    second = probabilities.argmax(1)
-    names = [str(name) for name in classifier.classes]
-    farthest = 1 - (classifier.parameters.reject or 0)
-    scores, strangers = (
-        [None if np.isnan(value) else float(value) for value in each]
-        for each in (answers.scores, answers.stranger)
-    )
-    return [
-        Prediction(
-            item,
-            names[first],
-            float(probability),
-            names[next_] if len(names) > 1 else "",
-            score,
-            Decision.STRANGER if score is not None and score > farthest else Decision.ACCEPT,
-            stranger,
+    names = [*(str(name) for name in classifier.classes), ""]
+    order = np.argsort(-answers.classes, axis=1, kind="stable")  # (B, N)
+    farthest, last = 1 - (classifier.parameters.reject or 0), len(names) - 1
+    predictions = []
+    for item, row, classes, score, stranger in zip(
+        items, order, answers.classes, answers.scores, answers.stranger, strict=True
+    ):
+        predictions.append(
+            Prediction(
+                item,
+                names[row[0]],
+                float(classes[row[0]]),
+                names[row[1] if last > 1 else last],
+                None if np.isnan(score) else float(score),
+                bool(score > farthest),
+                None if np.isnan(stranger) else float(stranger),
+            )
         )
-        for item, first, probability, next_, score, stranger in zip(
-            items, best, chance, second, scores, strangers, strict=True
-        )
-    ]
+    return predictions
 
 
 def as_json(predictions: Sequence[Prediction]) -> str:
@@ -121,9 +103,7 @@ def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> s
     rows = [(*prediction.cells().values(), "") for prediction in predictions]
     for item in labeled:
         decision = CORRECTED if item.of_pile else LABELED
-        blank = dict.fromkeys(TABLE_COLUMNS, "")
-        known = {"path": item.shown, "label": item.label, DECISION: decision, CORRECT: item.correct}
-        rows.append(tuple({**blank, **known}.values()))
+        rows.append((item.shown, item.label, "", "", "", "", decision, item.correct))
     return csv_table(TABLE_COLUMNS, rows)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semishot.errors import counted, printable
-from semishot.sorter.moving.journal import SORTED
+from semishot.sorter.moving.journal import SORTED, undo_command
 from semishot.sorter.moving.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
@@ -116,42 +116,6 @@ class PileSummary:
         return [*lines, *self.verdict(), *(f"Note: {note}." for note in self.notes)]
 
 
-@dataclass(frozen=True)
-class Applied:
-    """What sorting the files did."""
-
-    outcome: Outcome
-    notes: list[str]
-    """What was not sorted, by rule."""
-    command: str
-    """The command that undoes it."""
-    again: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "apply": self.outcome.how,
-            "files": self.outcome.count,
-            "problems": [*self.notes, *self.outcome.problems],
-        }
-
-    def lines(self, where: str) -> list[str]:
-        """What is where, how it is undone, and which files were not sorted."""
-        undone = f"; `{printable(self.command)}` undoes it" if self.outcome.undoable else ""
-        lines = [f"{where}: {self.outcome.counts(self.again)}{undone}."]
-        return [*lines, *named("Not sorted", [*self.notes, *self.outcome.problems])]
-
-    def failure(self) -> str | None:
-        """A line for people whose files were not all sorted."""
-        failed = len(self.outcome.problems)
-        if not failed:
-            return None
-        again = "; the same command tries again" if self.outcome.left else ""
-        return (
-            f"{failed:,} of {failed + self.outcome.count:,} files could not be sorted "
-            f"({self.outcome.counts(self.again)}){again}"
-        )
-
-
 def named(what: str, problems: Sequence[str]) -> list[str]:
     """Problems, one per line; of many, the first and a count."""
     lines = [f"{what}: {printable(problem)}" for problem in problems[:MOST_NAMED]]
@@ -161,43 +125,60 @@ def named(what: str, problems: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Classified:
-    """A pile was classified, and its files were sorted if that was asked for."""
+    """What `classify` did. Without a summary, it only completed a sorting that was interrupted."""
 
     out: Path
-    predictions: list[Prediction]
-    summary: PileSummary
-    applied: Applied | None = None
+    summary: PileSummary | None = None
+    predictions: list[Prediction] = field(default_factory=list)
+    outcome: Outcome | None = None
+    """What sorting the files did, if that was asked for."""
+    left_alone: list[str] = field(default_factory=list)
+    """What was not sorted, by rule."""
     sorted_before: bool = False
 
-    def as_json(self) -> dict[str, Any]:
-        applied = {"problems": []} if self.applied is None else self.applied.as_json()
-        return {**self.summary.as_json(), **applied}
-
-    def lines(self) -> list[str]:
-        out, lines = printable(str(self.out)), self.summary.lines()
-        if self.summary.skipped:
-            skipped = counted(self.summary.skipped, "file was", "files were")
-            lines.append(f"{skipped} skipped: {out}/{SKIPPED} says why.")
-        lines.append(f"Look at {out}/{REPORT}; all predictions are in {out}/{PREDICTIONS}.")
-        if self.applied is not None:
-            again = "again " if self.sorted_before else ""
-            lines += self.applied.lines(f"The pile was sorted {again}to {out}/{SORTED}")
-        elif self.sorted_before:
-            lines.append(f"{out}/{SORTED} is unchanged: pass --apply to sort it again.")
-        return lines
-
-
-@dataclass(frozen=True)
-class Completed:
-    """A sorting that had been interrupted was completed; nothing was classified."""
-
-    out: Path
-    applied: Applied
+    @property
+    def problems(self) -> list[str]:
+        return [*self.left_alone, *(self.outcome.problems if self.outcome else ())]
 
     def as_json(self) -> dict[str, Any]:
-        return {"completed": self.applied.outcome.count, **self.applied.as_json()}
+        facts = {} if self.summary is None else self.summary.as_json()
+        if self.outcome is not None:
+            count = self.outcome.count
+            completed = {"completed": count} if self.summary is None else {}
+            facts |= {**completed, "apply": self.outcome.how, "files": count}
+        return {**facts, "problems": self.problems}
 
     def lines(self) -> list[str]:
-        out = printable(str(self.out))
-        end = "was continued" if self.applied.outcome.problems else "is complete"
-        return self.applied.lines(f"The interrupted sorting to {out}/{SORTED} {end}")
+        """The summary, what is where, how sorting is undone, and which files were not sorted."""
+        out, lines = printable(str(self.out)), list[str]()
+        if self.summary is not None:
+            lines += self.summary.lines()
+            if self.summary.skipped:
+                skipped = counted(self.summary.skipped, "file was", "files were")
+                lines.append(f"{skipped} skipped: {out}/{SKIPPED} says why.")
+            lines.append(f"Look at {out}/{REPORT}; all predictions are in {out}/{PREDICTIONS}.")
+        if self.outcome is None:
+            unchanged = f"{out}/{SORTED} is unchanged: pass --apply to sort it again."
+            return [*lines, unchanged] if self.sorted_before else lines
+        if self.summary is not None:
+            done = f"The pile was sorted {'again ' * self.sorted_before}to {out}/{SORTED}"
+        else:
+            end = "was continued" if self.outcome.problems else "is complete"
+            done = f"The interrupted sorting to {out}/{SORTED} {end}"
+        undone = f"; `{printable(undo_command(self.out))}` undoes it"
+        lines.append(f"{done}: {self._counts()}{undone if self.outcome.undoable else ''}.")
+        return [*lines, *named("Not sorted", self.problems)]
+
+    def _counts(self) -> str:
+        assert self.outcome is not None
+        return self.outcome.counts(self.sorted_before and self.summary is not None)
+
+    def failure(self) -> str | None:
+        """A line for people whose files were not all sorted."""
+        if self.outcome is None or not (failed := len(self.outcome.problems)):
+            return None
+        again = "; the same command tries again" if self.outcome.left else ""
+        return (
+            f"{failed:,} of {failed + self.outcome.count:,} files could not be sorted "
+            f"({self._counts()}){again}"
+        )

@@ -9,7 +9,7 @@ import pytest
 from semishot.commands.main import main
 from semishot.sorter.moving.journal import read_journal
 from semishot.sorter.moving.move_files import complete, undo
-from semishot.sorter.summary import Applied, named
+from semishot.sorter.summary import Classified, named
 from support.commands import printed
 from support.four_files import digest, make_pile, plan, sorted_names, state, undone
 from support.own_images import DRAWN, folders
@@ -161,8 +161,8 @@ def test_where_nothing_could_be_sorted_there_is_nothing_to_undo(tmp_path):
     assert outcome.counts() == "0 files moved, 4 are gone"
     assert not outcome.undoable
     assert not list((tmp_path / "out").iterdir())
-    lines = Applied(outcome, [], "semishot undo out").lines("Sorted")
-    assert lines[0] == "Sorted: 0 files moved, 4 are gone."
+    (line, *_) = Classified(tmp_path / "out", outcome=outcome).lines()
+    assert line.endswith("was continued: 0 files moved, 4 are gone.")
 
 
 def test_of_many_problems_twenty_are_named():
