@@ -177,8 +177,8 @@ def test_rejected_rows_get_the_label_and_never_an_object_array(predicted, label,
 
 def test_weights_belong_to_labels():
     labels = read_labels(["b", "a", None, "a", -2, -2, "b"])
-    found, weights = label_weights(labels, [1, 0, 9, 0.5, 3, 0, 2])
-    assert weights.tolist() == [[0, 1], [0, 0], [0, 0], [0.5, 0], [0, 0], [0, 0], [0, 2]]
+    found, weights = label_weights(labels, [3, 0, 9, 1.5, 3, 0, 1.5])  # the mean of three is 2
+    assert weights.tolist() == [[0, 1.5], [0, 0], [0, 0], [0.75, 0], [0, 0], [0, 0], [0, 0.75]]
     assert found.codes.tolist() == [1, -1, -1, 0, -2, -1, 1]
     assert found.classes is labels.classes
     for given in (None, 1, np.ones(7), torch.ones(7), pd.Series(np.ones(7)), [1] * 7):

@@ -6,27 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
 from semishot.estimator import constants as const
 from semishot.estimator.models import pile_verdict
-from semishot.estimator.prototype_rule import (
-    Trial,
-    choose_space,
-    held_out_distances,
-    held_out_loss,
-    members_held_out,
-    members_in_pile,
-    temperature_of,
-    try_pile,
-)
-from semishot.estimator.spaces import Space, mean_direction, squared_distances
+from semishot.estimator.prototype_rule import Trial, members_in_pile, temperature_of, try_pile
+from semishot.estimator.spaces import Space, squared_distances
 
 N, S, U, D = 3, 6, 11, 8
 KINDS = ["none", "unit", "centered"]
 EVERY_NAME = ["soft_kmeans", "fitted_mask", "oslo", "label_propagation"]
+PLAIN = Space("none", np.zeros(D))
 
 
 def randn(*shape, seed=0):
@@ -72,15 +63,15 @@ def test_squared_distances_match_plain_loops():
 @pytest.mark.parametrize("name", EVERY_NAME)
 def test_refinement_is_that_of_the_paper(name):
     """The scale is that of Eq. 2: raw features."""
-    refiner, plain = refine.build(name).double(), Space("none", np.zeros(D))
+    refiner = refine.build(name).double()
     support, pile, labels = randn(S, D), randn(U, D, seed=1), one_hot([0, 1, 2, 0, 1, 2])
-    found = Trial(support, labels, pile, plain, refiner, 3).prototypes()
+    refined = Trial(PLAIN, support, labels, pile, refiner, 3).prototypes()
     tensors = [torch.from_numpy(each) for each in (support, labels, pile)]
-    assert np.allclose(found, refine.refined_prototypes(refiner, *tensors, 3), atol=1e-9)
+    assert np.allclose(refined, refine.refined_prototypes(refiner, *tensors, 3), atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_refiner_is_given_scaled_features_and_its_weights_make_prototypes(kind):
+def test_the_weights_of_a_refiner_make_prototypes(kind):
     """In every space; prototypes of directions stay directions."""
     weights, given = np.abs(randn(U, N, seed=2)), []
 
@@ -91,34 +82,23 @@ def test_a_refiner_is_given_scaled_features_and_its_weights_make_prototypes(kind
             given.extend(tensors)
             return torch.from_numpy(weights)
 
-    support, pile, labels = randn(S, D), randn(U, D, seed=1), one_hot([0, 1, 2, 0, 1, 2])
-    space = space_of(kind)
-    found = Trial(support, labels, pile, space, Watching()).prototypes()
-    known, rows = literal_scaled(kind, support), literal_scaled(kind, pile)
-    start = Trial(support, labels, pile, space).prototypes()
-    for one, other in zip(given, (rows, start, known, labels), strict=True):
-        assert np.allclose(one, other)
+    support, pile = (literal_scaled(kind, randn(size, D, seed=size)) for size in (S, U))
+    labels, space = one_hot([0, 1, 2, 0, 1, 2]), space_of(kind)
+    refined = Trial(space, support, labels, pile, Watching()).prototypes()
+    start = Trial(space, support, labels, pile).prototypes()
+    for mine, other in zip(given, (pile, start, support, labels), strict=True):
+        assert np.allclose(mine, other)
     for c in range(N):  # Eqs. 4, 9
         total = sum(labels[:, c]) + sum(weights[:, c])
-        p = sum(w * x for w, x in zip(labels[:, c], known, strict=True))
-        p = (p + sum(w * x for w, x in zip(weights[:, c], rows, strict=True))) / total
-        assert np.allclose(found[c], p if kind == "none" else p / np.linalg.norm(p) / 0.7)
-
-
-def test_a_pile_that_does_not_fit_into_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(const, "MOST_NUMBERS", 10 * D)
-    y = np.array([0, 1, 2, *[-1] * U])
-    with pytest.raises(InputError, match=r"at most 10 of 8 numbers, not 11: give fewer, or choose"):
-        PrototypeClassifier("soft_kmeans").fit(randn(N + U, D), y)
-
-
-# Normalization and temperature
+        p = sum(w * x for w, x in zip(labels[:, c], support, strict=True))
+        p = (p + sum(w * x for w, x in zip(weights[:, c], pile, strict=True))) / total
+        assert np.allclose(refined[c], p if kind == "none" else p / np.linalg.norm(p) / 0.7)
 
 
 @pytest.mark.parametrize("classes", [[0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 2], [0] * 7 + [1, 1, 2]])
 def test_held_out_examples_are_measured_without_themselves(classes):
-    support, plain = randn(len(classes), D), Space("none", np.zeros(D))
-    distances, found = held_out_distances(Trial(support, one_hot(classes), support[:0], plain))
+    support = randn(len(classes), D)
+    logits, owners = Trial(PLAIN, support, one_hot(classes), support[:0]).held_out()
     folds = min(5, max(classes.count(c) for c in range(N)))
     rank = [classes[:i].count(c) for i, c in enumerate(classes)]
     rows = []
@@ -128,81 +108,70 @@ def test_held_out_examples_are_measured_without_themselves(classes):
             row = []
             for c in range(N):
                 rest = [support[k] for k in range(len(classes)) if classes[k] == c and k not in out]
-                row.append(float(((support[i] - sum(rest) / len(rest)) ** 2).sum()))
+                row.append(-float(((support[i] - sum(rest) / len(rest)) ** 2).sum()))
             rows.append((row, classes[i]))
-    assert np.allclose(distances, [r for r, _ in rows])
-    assert found.tolist() == [c for _, c in rows]
+    assert np.allclose(logits, [r for r, _ in rows])
+    assert owners.tolist() == [c for _, c in rows]
 
 
 def test_the_temperature_is_a_share_of_the_distance_between_prototypes_moved_by_held_out_labels():
-    prototypes, distances = randn(N, D), 3 * randn(20, N, seed=1) ** 2
-    classes = np.arange(20) % N
-    pairs = [(a, b) for a in range(N) for b in range(N) if a != b]
-    between = sum(float(((prototypes[a] - prototypes[b]) ** 2).sum()) for a, b in pairs)
-    rule = temperature_of(prototypes, distances[:0], classes[:0])
-    assert math.isclose(rule, 0.055 * between / len(pairs))
-    assert temperature_of(prototypes[:1], distances[:0, :1], classes[:0]) == 1
+    """One label per class: the share alone. More: the move that costs least."""
+    classes = np.repeat(np.arange(N), 7)
+    support = randn(N, D)[classes] + 2 * randn(len(classes), D, seed=1)
+    single = Trial(PLAIN, support[::7], one_hot([0, 1, 2]), support[:0])
+    pairs = [(a, b) for a in support[::7] for b in support[::7]]
+    between = sum(float(((a - b) ** 2).sum()) for a, b in pairs) / (N * (N - 1))
+    assert math.isclose(temperature_of(single), 0.055 * between)
+    equal = replace(single, support=np.ones((N, D)))
+    assert temperature_of(equal) == 1
+    trial = Trial(PLAIN, support, one_hot(classes), support[:0])
+    logits, owners = trial.held_out()
+    p = trial.prototypes()
+    rule = 0.055 * sum(float(((a - b) ** 2).sum()) for a in p for b in p) / (N * (N - 1))
 
-    def loss(t):
-        rows = zip(distances.tolist(), classes.tolist(), strict=True)
-        return sum(row[c] / t + math.log(sum(math.exp(-d / t) for d in row)) for row, c in rows)
+    def cost(move):
+        t = rule * move
+        rows = zip(logits.tolist(), owners.tolist(), strict=True)
+        loss = sum(math.log(sum(math.exp(x / t) for x in row)) - row[c] / t for row, c in rows)
+        return loss + (math.log(move) / 0.5) ** 2 / 2
 
-    def cost(t):
-        return loss(t) + (math.log(t / rule) / 0.5) ** 2 / 2
-
-    found = temperature_of(prototypes, distances, classes)
-    assert cost(found) <= min(cost(found * factor) for factor in (0.9, 0.95, 1.06, 1.1))
-    assert found > rule  # these labels are noise: less certainty
-    assert math.isclose(held_out_loss(distances, classes, 2.0), loss(2.0))
-
-
-@pytest.mark.parametrize("classes", [[0, 1, 2], [0] * 6 + [1] * 4 + [2]])
-@pytest.mark.parametrize(("features", "kind"), [(4, "none"), (64, "centered")])
-def test_a_class_of_one_example_goes_by_the_number_of_features(classes, features, kind):
-    """The example cannot be held out: what suits the larger classes is no evidence for its class."""
-    support = 4 + randn(N, features)[classes] + 0.5 * randn(len(classes), features, seed=1)
-    found = choose_space(support, one_hot(classes), mean_direction(support), "auto", None)
-    assert found.normalization == kind
-    given = choose_space(support, one_hot(classes), mean_direction(support), "unit", 0.25)
-    assert (given.normalization, given.length) == ("unit", 0.5)
-
-
-# Whether unlabeled examples help
+    assert math.isclose(temperature_of(trial), rule * min(const.MOVES.tolist(), key=cost))
 
 
 def clusters(shot, members, strangers, seed=0):
-    """Three classes far apart, and a fourth cluster, as far, that is none of them; and their space."""
-    centers = 6 * np.eye(4, 16)
+    """Three classes far apart, and a fourth cluster, as far, that is none of them."""
+    centers = 2 * np.eye(4, 16)
     classes = np.repeat(np.arange(3), shot)
-    support = centers[classes] + randn(3 * shot, 16, seed=seed)
+    support = centers[classes] + randn(3 * shot, 16, seed=seed) / 3
     pile = np.concatenate([np.tile(centers[:3], (members, 1)), np.tile(centers[3], (strangers, 1))])
-    pile = pile + randn(len(pile), 16, seed=seed + 1)
-    space = choose_space(support, one_hot(classes), np.zeros(16), "none", None)
-    return Trial(support, one_hot(classes), pile, space)
+    pile = pile + randn(len(pile), 16, seed=seed + 1) / 3
+    return Trial(Space("none", np.zeros(16)), support, one_hot(classes), pile)
 
 
 def test_a_pile_of_members_helps_and_one_that_misleads_is_left_out():
     """Soft k-means takes strangers for members of the class they are nearest to, and goes to them."""
-    found = try_pile(replace(clusters(2, 20, 0), refiner=refine.build("fitted_mask")))
-    assert found.helps is True
-    assert found.message.endswith("the pile is used")
-    assert found.distances.shape == (6, 3)
+    helps, message, logits, _ = try_pile(
+        replace(clusters(2, 20, 0), refiner=refine.build("fitted_mask"))
+    )
+    assert helps is True
+    assert message.endswith("the pile is used")
+    assert logits.shape == (6, 3)
     trial = clusters(4, 0, 0)
-    support, labels = trial.support / 2, trial.labels  # the classes overlap
-    space = choose_space(support, labels, np.zeros(16), "none", None)
+    support = 3 * trial.support
     beyond = 3 * support[4:8].mean(0) + 2 * support[:4].mean(0) + 0.5 * randn(300, 16, seed=3)
-    trial = Trial(support, labels, beyond, space, refine.build("soft_kmeans"), 3)
-    found = try_pile(trial)
-    assert found.helps is False
-    assert "the pile does not help" in found.message
-    assert np.array_equal(found.distances, try_pile(replace(trial, refiner=None)).distances)
+    refiner = refine.build("soft_kmeans")
+    trial = replace(trial, support=support, pile=beyond, refiner=refiner, steps=3)
+    helps, message, logits, _ = try_pile(trial)
+    assert helps is False
+    assert "the pile does not help" in message
+    assert np.array_equal(logits, replace(trial, refiner=None).held_out()[0])
 
 
-def test_nothing_to_tell_by_is_said():
+def test_without_evidence_the_message_says_so():
     trial = replace(clusters(1, 5, 0), refiner=refine.build("fitted_mask"))
-    assert "cannot test whether the pile helps" in try_pile(trial).message
-    assert "no unlabeled examples" in try_pile(replace(trial, pile=trial.pile[:0])).message
-    assert "no refiner" in try_pile(replace(trial, refiner=None)).message
+    assert "cannot test whether the pile helps" in try_pile(trial)[1]
+    assert "no unlabeled examples" in try_pile(replace(trial, pile=trial.pile[:0]))[1]
+    assert "no refiner" in try_pile(replace(trial, refiner=None))[1]
 
 
 WITH = "held-out labels right with the pile,"
@@ -210,7 +179,7 @@ WITHOUT = "held-out labels right without the pile,"
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("evidence", "text"),
     [
         ((9, 8, 7, 0.4, True), f"8 of 9 {WITH} 7 without it, and together more"),
         ((9, 1, 1, -0.001, True), f"1 of 9 {WITH} 1 without it, and together equally"),
@@ -218,34 +187,43 @@ WITHOUT = "held-out labels right without the pile,"
         ((9, None, 8, -6.0, False), f"8 of 9 {WITHOUT} and together much less"),
     ],
 )
-def test_a_verdict_on_the_pile_is_words_and_counts(found, text):
+def test_a_verdict_on_the_pile_is_words_and_counts(evidence, text):
     """A log-probability tells a reader nothing."""
-    end = "the pile is used" if found[-1] else "the pile does not help, labels alone"
-    assert pile_verdict(*found) == f"{text} probable with it: {end}"
-
-
-def test_held_out_members_give_students_prediction_of_one_more():
-    nearest = [1.0, 2.0, 4.0, 5.0, 9.0]
-    distances = np.array([[z, z + 3] for z in nearest])
-    near = members_held_out(distances)
-    spread = np.std(nearest, ddof=1) * math.sqrt(1 + 1 / 5)
-    assert near == pytest.approx((np.mean(nearest), spread, 4))
-    assert members_held_out(distances[:1]) is None
-    assert members_held_out(distances[:1].repeat(3, 0)) is None
+    end = "the pile is used" if evidence[-1] else "the pile does not help, labels alone"
+    assert pile_verdict(*evidence) == f"{text} probable with it: {end}"
 
 
 @pytest.mark.parametrize("strangers", [0, 100])
-def test_members_of_the_pile_are_found_without_labels(strangers):
+def test_members_of_the_pile_are_recognized_without_labels(strangers):
     trial = replace(clusters(1, 60, strangers), refiner=refine.build("fitted_mask"))
-    members = members_in_pile(trial)
+    prior = members_in_pile(trial)
     new = clusters(500, 0, 0, seed=7).support
-    nearest = squared_distances(trial.space(new), trial.prototypes()).min(-1)
-    farthest = stats.t(members.freedom, members.mean, members.spread).ppf(0.95)
-    assert (nearest > farthest).mean() < 0.15
+    scores = -squared_distances(new, trial.prototypes()).min(-1)
+    assert (scores < prior.mean - 1.645 * prior.variance**0.5).mean() < 0.15
     assert members_in_pile(replace(trial, pile=trial.pile[:1])) is None
 
 
 # By name in the estimator
+
+
+WITHOUT_PARAMETERS = [name for name in refine.names() if not list(refine.build(name).parameters())]
+
+
+@pytest.mark.parametrize("name", WITHOUT_PARAMETERS)
+def test_every_method_without_learned_parameters_fits_and_predicts(name):
+    trial = clusters(2, 20, 20)
+    x = np.concatenate([trial.support, trial.pile]).astype(np.float32)
+    y = np.concatenate([trial.labels.argmax(1), np.full(len(trial.pile), -1)])
+    fitted = PrototypeClassifier(name, reject=0.05).fit(x, y)
+    assert (fitted.set_params(reject=None).predict(x[6:66]) == np.tile(range(3), 20)).all()
+    assert fitted.stranger_proba(x[-20:]).mean() > fitted.stranger_proba(x[6:66]).mean()
+
+
+def test_a_pile_that_does_not_fit_into_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(const, "MOST_NUMBERS", 10 * D)
+    y = np.array([0, 1, 2, *[-1] * U])
+    with pytest.raises(InputError, match=r"at most 10 of 8 numbers, not 11: give fewer, or choose"):
+        PrototypeClassifier("soft_kmeans").fit(randn(N + U, D), y)
 
 
 def test_a_name_outside_the_package_is_not_imported():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.sparse import csr_matrix
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import (
@@ -165,6 +166,8 @@ def test_score_with_weights_is_the_weighted_mean():
 def test_score_says_what_is_missing():
     x, _, told = data()
     fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        fitted.score(csr_matrix(x), labels(told, "strings"))
     with pytest.raises(InputError, match="score needs labels: all of y is unlabeled"):
         fitted.score(x, [None] * len(x))
     with pytest.raises(InputError, match="y mixes strings and numbers"):
@@ -209,6 +212,17 @@ def test_a_weight_of_2_is_the_label_twice_on_the_graph():
     plain = PrototypeClassifier().fit(x, told)
     moved = np.abs(twice.predict_proba(x) - plain.predict_proba(x)).max()
     assert np.abs(twice.predict_proba(x) - weighted.predict_proba(x)).max() < moved / 4
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_only_the_ratios_of_weights_count(rule):
+    """A weight of 0.001 for every label once made strangers disappear."""
+    x, _, told = data()
+    plain = PrototypeClassifier(rule).fit(x, told)
+    for scale in (1e-3, 1e3):
+        scaled = PrototypeClassifier(rule).fit(x, told, np.full(len(told), scale))
+        assert np.allclose(scaled.stranger_proba_, plain.stranger_proba_, atol=1e-6)
+        assert same(scaled, plain, x)
 
 
 def test_weights_pass_through_pipelines_searches_and_routing():

@@ -60,8 +60,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         How many times the prototypes are refined, at least 1. `"auto"`: 3 times with the graph, else once.
     normalize
         What is done to features before they are compared. `"centered"`: subtract the mean direction, then
-        scale to length 1. `"unit"`: scale to length 1. `"none"`: nothing. `"auto"`: with the graph,
-        `"centered"` from 32 features on, else `"none"`; otherwise chosen by held-out labeled examples.
+        scale to length 1. `"unit"`: scale to length 1. `"none"`: nothing. `"auto"`:
+        `"centered"` from 32 features on, else `"none"`.
     temperature
         By how much squared distances are divided before the softmax: a larger temperature gives less
         certain probabilities. `"auto"` chooses it by held-out labeled examples.
@@ -164,8 +164,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             so is the value of `stranger_label`, unless it is -1. In an array of strings use `""` and
             "stranger".
         sample_weight
-            Weights of shape (P,) for the labels, 1 if not given. A label of weight 2 counts as two; with
-            weight 0 the example is unlabeled. Weights of unlabeled examples are ignored.
+            Weights of shape (P,) for the labels, relative to their mean. A label of weight 2 counts as two
+            of weight 1; with weight 0 the example is unlabeled. Weights of unlabeled examples are ignored.
 
         Returns
         -------
@@ -280,16 +280,17 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
         A row that `y` names a stranger is right if it is rejected; without `reject` it never is.
         """
-        features, labels = as_array(X), read_labels(y, self.stranger_label)
+        features, labels = self._validated(X), read_labels(y, self.stranger_label)
         check_consistent_length(features, labels.codes)
         weights = checked_weights(sample_weight, len(labels.codes))
         rows = np.flatnonzero(labels.codes != UNLABELED)
         if not weights[rows].any():
             why = "all that y has are of weight 0" if len(rows) else "all of y is unlabeled"
             raise InputError(f"score needs labels: {why}")
-        features = features.iloc[rows] if hasattr(features, "iloc") else np.asarray(features)[rows]
+        logits, scores = self.fitted_.logits(features[rows])
         labels = replace(labels, codes=labels.codes[rows])
-        right = agreement(self.predict(features), labels, self.classes_, self.stranger_label_)
+        predicted = self._decided(logits.argmax(1), scores)
+        right = agreement(predicted, labels, self.classes_, self.stranger_label_)
         return float(np.average(right, weights=weights[rows]))
 
     def save(self, path: str | Path) -> None:
@@ -303,7 +304,11 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file written by `save`. What describes the examples given to `fit` is not available."""
-        fitted = read_model(Path(path))
+        return cls.from_fitted(read_model(Path(path)))
+
+    @classmethod
+    def from_fitted(cls, fitted: FittedModel) -> Self:
+        """The classifier of what a command has fitted or read."""
         loaded = cls(**asdict(fitted.parameters))
         loaded._keep(fitted)
         loaded.n_features_in_ = fitted.features
@@ -313,9 +318,13 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:  # noqa: N803
         """Logits (P, N) and scores (P,)."""
-        check_is_fitted(self)
-        features = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
+        features = self._validated(X)
         return self.fitted_.logits(features)
+
+    def _validated(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        check_is_fitted(self)
+        features: NDArray[Any] = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
+        return features
 
     def _decided(self, indices: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[Any]:
         classes: NDArray[Any] = self.classes_[indices]

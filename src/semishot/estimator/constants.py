@@ -63,10 +63,7 @@ SURE = 0.7  # the probability of another class from which on a label is doubted
 TEMPERATURE_SHARE = 0.055  # of the mean squared distance between prototypes
 TEMPERATURE_SPREAD = 0.5  # in natural logarithms: how far labels are expected to move it
 TRIAL = 1000  # of a larger pile, trials use evenly spaced rows, at least this many
-HARM_PER_SHOT = 4.0  # held-out log-probability, times labels per class, that the pile may cost
-PILE_WORTH = 10  # held-out distances that the pile's own estimate of members counts as
-MIXTURE_ROUNDS, MIXTURE_ANCHOR = 30, 0.1
-MIXTURE_LEAST, MIXTURE_MOST = 1e-6, 1e9  # of shares and relative variances; of relative distances
+PILE_WORTH = 10.0  # held-out labels that the pile's own estimate of members counts as
 MEMBER_SPREAD = 2.3  # of members' scores, in the unit that STRANGER_VARIANCE is given in
 
 # What to label next

@@ -30,7 +30,6 @@ from semishot.estimator.models import Answer, Learned, predict_in_blocks
 from semishot.estimator.prototype_rule import learn_prototypes
 from semishot.estimator.spaces import (
     NORMALIZATIONS,
-    AnySpace,
     Array,
     Space,
     check_size,
@@ -158,15 +157,14 @@ def fit_model(
     steps = steps if _is_word(parameters.steps, "auto") else int(parameters.steps)
     automatic = parameters.temperature is None or _is_word(parameters.temperature, "auto")
     temperature = None if automatic else float(parameters.temperature)
+    if normalize == "auto":
+        normalize = "centered" if features.shape[1] >= const.MANY_FEATURES else "none"
+    plain = Space(normalize, mean_direction(features))
     if refiner == GRAPH:
-        if normalize == "auto":
-            normalize = "centered" if features.shape[1] >= const.MANY_FEATURES else "none"
-        space: AnySpace = Space(normalize, mean_direction(features))
-        if normalize == "none":
-            space = gaussian_space(features)
+        space = gaussian_space(features) if normalize == "none" else plain
         learned = learn(NewNeighbours(features, space), weights, named, steps, temperature)
     else:
-        learned = learn_prototypes(features, weights, named, refiner, steps, normalize, temperature)
+        learned = learn_prototypes(features, weights, named, refiner, steps, plain, temperature)
     return FittedModel(parameters, labels.classes, labels.stranger_label, learned), labels
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from semishot.estimator import constants as const
 from semishot.estimator import graph_scores, models
@@ -127,9 +127,9 @@ def learn_on(
     trials = graph_weight * held_out.by_graph + pull * held_out.cosines  # (H, N)
     probabilities = softmax(trials, 1)
     alone = min(
-        loss_of(const.PULL * move * held_out.alone, held_out.classes) for move in const.MOVES
+        models.loss_of(const.PULL * move * held_out.alone, held_out.classes) for move in const.MOVES
     )
-    gain = alone - loss_of(trials, held_out.classes) if pile.any() else 0.0
+    gain = alone - models.loss_of(trials, held_out.classes) if pile.any() else 0.0
     learned = models.Learned(
         model,
         members,
@@ -195,7 +195,9 @@ def graph_and_pull(
     for move in const.MOVES:
         for share in const.PULLS:
             weight, pull = const.CAUTION * move, const.CAUTION * move * share * const.PULL
-            loss = loss_of(weight * held_out.by_graph + pull * held_out.cosines, held_out.classes)
+            loss = models.loss_of(
+                weight * held_out.by_graph + pull * held_out.cosines, held_out.classes
+            )
             prior = np.log(move) ** 2 + (np.log((const.PULL * share + 1) / (expected + 1))) ** 2
             if loss + prior / (2 * const.MOVES_SPREAD**2) < least:
                 best, least = (
@@ -203,8 +205,3 @@ def graph_and_pull(
                     loss + prior / (2 * const.MOVES_SPREAD**2),
                 )
     return best
-
-
-def loss_of(logits: Array, classes: Array) -> float:
-    """(H, N), (H,) -> minus the log-probability of all together."""
-    return -float(log_softmax(logits, 1)[np.arange(len(classes)), classes].sum())

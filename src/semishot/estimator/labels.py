@@ -3,7 +3,7 @@
 Letters: P examples, N classes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -118,22 +118,22 @@ def agreement(
 def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, NDArray[np.float64]]:
     """(P,) weights, one number, or None for 1 -> (P, N), the weight of each row's label; zeros without one.
 
-    A label of weight 0 is not used: in the labels returned, its row is unlabeled. Weights of unlabeled rows
-    are ignored, those of named strangers as far as they are not 0.
+    Weights are scaled to a mean of 1. A label of weight 0 is not used: in the labels returned, its row is
+    unlabeled. Weights of unlabeled rows are ignored, those of named strangers as far as they are not 0.
     """
     rows = len(labels.codes)
     weights = checked_weights(sample_weight, rows)
     codes = np.where(weights > 0, labels.codes, UNLABELED)
-    found = np.zeros((rows, len(labels.classes)))
     labeled = np.flatnonzero(codes >= 0)
-    found[labeled, codes[labeled]] = weights[labeled]
-    for name, total in zip(labels.classes.tolist(), found.sum(0).tolist(), strict=True):
-        if total == 0:
-            raise InputError(
-                f"sample_weight is zero for all rows of class {name!r}: give one of them a weight, or leave "
-                "the class out of y"
-            )
-    return Labels(labels.classes, codes, labels.stranger_label), found
+    unused = np.setdiff1d(np.arange(len(labels.classes)), codes)
+    if len(unused):
+        raise InputError(
+            f"sample_weight is zero for all rows of class {labels.classes[unused[0]].item()!r}: give one "
+            "of them a weight, or leave the class out of y"
+        )
+    by_class = np.zeros((rows, len(labels.classes)))
+    by_class[labeled, codes[labeled]] = weights[labeled] / weights[labeled].mean()
+    return replace(labels, codes=codes), by_class
 
 
 def check_stranger_label(label: Any) -> None:

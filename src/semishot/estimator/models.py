@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from msgspec import Meta
+from scipy.special import log_softmax
 
 from semishot.estimator import constants as const
 from semishot.estimator.spaces import AnySpace, Array, blocks, nearest, squared_distances
@@ -151,6 +152,11 @@ def held_out_summary(probabilities: Array, classes: Array) -> HeldOut | None:
         return None
     right = probabilities.argmax(1) == classes
     return HeldOut(len(classes), float(right.mean()), float(probabilities.max(1).mean()))
+
+
+def loss_of(logits: Array, classes: Array) -> float:
+    """(H, N), (H,) -> minus the log-probability of all together."""
+    return -float(log_softmax(logits, 1)[np.arange(len(classes)), classes].sum())
 
 
 def pile_verdict(count: int, with_pile: int | None, alone: int, gain: float, used: bool) -> str:

@@ -101,10 +101,16 @@ def members_by(held_out: Array, prior: MemberPrior) -> Members:
     )
 
 
-def strangers_by(scores: Array, second: Array, members: Members, named: Array) -> Strangers:
+def strangers_by(
+    scores: Array,
+    second: Array,
+    members: Members,
+    named: Array,
+    expected: float = const.STRANGER_VARIANCE,
+) -> Strangers:
     """Pile scores (U,), second-best ones (U,), those of named strangers -> the rest of the mixture, by EM.
-    Second-best scores, and a prior variance, keep it defined where the pile has no stranger at all."""
-    mean, variance, share = members.mean - const.FAR * members.spread, const.STRANGER_VARIANCE, 0.4
+    Second-best scores, and the expected variance, keep it defined where the pile has no stranger at all."""
+    mean, variance, share = members.mean - const.FAR * members.spread, expected, 0.4
     second = np.maximum(second, members.mean - const.FARTHEST * members.spread)
     if len(second):
         mean = float(second.mean())
@@ -118,9 +124,7 @@ def strangers_by(scores: Array, second: Array, members: Members, named: Array) -
         total = weights.sum()
         mean = min((weights @ values) / max(total, const.TINY), members.mean - members.spread)
         squares = weights @ (values - mean) ** 2
-        variance = (squares + const.STRANGER_WORTH * const.STRANGER_VARIANCE) / (
-            total + const.STRANGER_WORTH
-        )
+        variance = (squares + const.STRANGER_WORTH * expected) / (total + const.STRANGER_WORTH)
         share = float(np.clip((p.sum() + 1) / (len(p) + 4), 0.001, 0.999))
     return Strangers(float(mean), float(variance), share)
 

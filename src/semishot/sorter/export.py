@@ -28,8 +28,7 @@ from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.networks import open_session
 from semishot.sorter.encoders.onnx_file import FLOATS, OnnxNetwork, onnx_package
 from semishot.sorter.encoders.pretrained import draw_pretrained, is_pretrained
-from semishot.sorter.out_folder import CLASSIFIER
-from semishot.sorter.predict import read_saved_model, saved_folder
+from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
 
 TOLERANCE = 1e-3
@@ -58,9 +57,8 @@ def export(model: Path, out: Path) -> Exported:
     """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier."""
     if not model.is_dir():
         return export_classifier(PrototypeClassifier.load(model), None, out)
-    _, encoder = read_saved_model(model)
-    classifier = PrototypeClassifier.load(saved_folder(model) / CLASSIFIER)
-    return export_classifier(classifier, encoder, out)
+    fitted, encoder = read_saved_model(model)
+    return export_classifier(PrototypeClassifier.from_fitted(fitted), encoder, out)
 
 
 def export_classifier(
