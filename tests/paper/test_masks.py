@@ -148,10 +148,10 @@ def test_runs_of_other_settings_are_no_further_splits():
     assert second.startswith("ren2018, 7 updates")
     assert "filters 4" in third
     assert [row[0] for row in figures.masks_grid(found[:2]).rows] == ["ren2018"]
-    assert figures.masks_command(found[:2]).endswith("--preset ren2018 --splits 2")
-    assert figures.masks_command(found[2:4]).endswith("--splits 2 --updates 7")
     section = figures.masks_section(found[:2])
-    assert section.findings[0].startswith("Over 2 runs of ren2018, ")
+    assert section.commands[0].endswith("--preset ren2018 --splits 2")
+    assert figures.masks_section(found[2:4]).commands[0].endswith("--splits 2 --updates 7")
+    assert section.finding.startswith("Over 2 runs of ren2018, ")
     assert section.charts[0].title == "Mask values, 2 runs of ren2018"
     both = figures.masks_section(found[:3]).charts[0].title
     assert "2 runs of ren2018, 20,000 updates and 1 run of ren2018, 7 updates" in both

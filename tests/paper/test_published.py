@@ -112,3 +112,8 @@ def test_a_preset_for_drawings_is_refused_for_photographs(dataset):
     assert not presets.exists("semishot", dataset)
     with pytest.raises(InputError, match=f"{dataset} has no preset 'semishot'.*, two-stage, demo$"):
         presets.preset("semishot", dataset)
+
+
+def test_an_unknown_preset_lists_the_choices():
+    with pytest.raises(InputError, match="unknown preset 'ren2017': choose from ren2018, ren2018-"):
+        presets.preset("ren2017")

@@ -18,7 +18,7 @@ from semishot.paper import published, table5
 from semishot.paper.authors_network import authors_network
 from semishot.paper.requests import Table5Request
 from semishot.paper.table5 import FeatureKind
-from semishot.report import other_tables
+from semishot.report import paper_tables
 from semishot.report.render import as_markdown, shown
 from semishot.system import progress
 from semishot.training import classification
@@ -122,9 +122,9 @@ def test_the_authors_random_network_is_one_for_all_splits(
     assert all(w.equal(e) for w, e in zip(theirs, expected, strict=True))
     rows = {(r["model"], r["features"], r["split_seed"]) for r in found}
     assert len(rows) == len(found) == 3 * 2 * 3
-    section = as_markdown(other_tables.table5_section(found))
+    section = as_markdown(paper_tables.table5_section(found))
     assert "| 1-NN CNN rnd, the authors' |" in section
-    assert "the one network that the authors' code draws" in section
+    assert "The paper's `CNN rnd` is the authors'" in section
     assert "--features random authors_random --splits 3" in section
 
 
@@ -138,7 +138,7 @@ def test_photographs_have_two_shots_and_four_tenths_labeled(
     assert {r["shot"] for r in found} == {1, 5}
     assert {r["query"] for r in found} == {5}
     assert {r["recipe"].get("labeled_fraction") for r in found} == {None, 0.4}
-    grid = other_tables.table5_grid(found)
+    grid = paper_tables.table5_grid(found)
     assert grid.header.count("paper") == 2
     row = [shown(cell) for cell in grid.rows[0]]
     assert row[0] == "1-NN Pixel"
@@ -151,26 +151,26 @@ def test_the_table_shows_mean_interval_error_and_difference():
         baseline(split_seed=seed, accuracy=accuracy, accuracy_ci95=0.004)
         for seed, accuracy in enumerate((0.40, 0.44))
     ]
-    (row,) = other_tables.table5_grid(found).rows
+    (row,) = paper_tables.table5_grid(found).rows
     ours, paper = (
         ["42.00 ± 0.40", "± 2.00"],
         ["40.39 ± 0.36", f"+1.61 (z {1.61 / 4.1296**0.5:+.1f})"],
     )
     assert [shown(cell) for cell in row] == ["1-NN Pixel", "2", *ours, *paper]
-    (cell,) = json.loads(other_tables.table5_as_json(found))
+    (cell,) = json.loads(paper_tables.table5_as_json(found))
     assert cell["accuracy"] == pytest.approx(0.42)
     assert cell["paper_accuracy"] == pytest.approx(0.4039)
 
 
 def test_the_command_of_a_table_measures_that_table():
-    assert classification.AUTHORS_RECIPE.updates == other_tables.USUAL_UPDATES
+    assert classification.AUTHORS_RECIPE.updates == paper_tables.USUAL_UPDATES
     kinds = [("pixels", 0), ("random", 0), ("pretrained", 4000)]
     whole = [baseline(features=f, updates=u, split_seed=s) for f, u in kinds for s in range(10)]
-    assert other_tables.table5_command(whole) == "semishot reproduce table5 --dataset omniglot"
+    again = "semishot reproduce table5 --dataset omniglot"
+    assert paper_tables.table5_section(whole).commands == [again]
     short = [baseline(features="pretrained", updates=7, split_seed=s) for s in range(2)]
-    assert other_tables.table5_command(short) == (
-        "semishot reproduce table5 --dataset omniglot --features pretrained --splits 2 --updates 7"
-    )
+    (command,) = paper_tables.table5_section(short).commands
+    assert command == f"{again} --features pretrained --splits 2 --updates 7"
 
 
 def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monkeypatch, capsys):
@@ -182,7 +182,7 @@ def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monk
     assert "LR, converged CNN rnd" in out
     published = read_records(tmp_path / "results" / "glyphs" / "table5.json")
     assert len(published) == 6
-    section = as_markdown(other_tables.table5_section(published))
+    section = as_markdown(paper_tables.table5_section(published))
     assert "## Table 5 (glyphs, 5-way)" in section
     assert "scale bug" not in section
     main([*command, "--with-scale-bug", "--json"])

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from semishot import refine
-from semishot.report import paper_tables
+from semishot.report import tables
 from semishot.training import update
 from support.records import record
 
 
 def test_a_cell_with_a_split_twice_is_refused():
     with pytest.raises(ValueError, match="two records of split seed 0; remove one"):
-        paper_tables.measured([record(), record()])
+        tables.measured([record(), record()])
 
 
 def test_a_run_beyond_the_fleet_is_refused():

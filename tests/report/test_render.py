@@ -3,7 +3,7 @@
 import pytest
 
 from semishot.report import render
-from semishot.report.section import Grid, Number, Section
+from semishot.report.tables import Grid, Number, Section
 
 GRID = Grid(
     "caption", ["model", "a", "long header"], [["x", Number(12.5), 1], ["longer", Number(3), None]]
@@ -59,10 +59,10 @@ def test_markdown_has_a_rule_that_aligns_numbers_to_the_right():
 def test_a_section_is_title_notes_captioned_grids_findings_and_origin():
     facts = {"split seeds": "Split seeds 0 to 2", "recipe": "good", "device": "a; b", "mixed": "x"}
     commands = ["semishot data prepare", "semishot again"]
-    section = Section("`Title`", [GRID], facts, commands, ["Note."], ["Found."])
+    section = Section("`Title`", [GRID], facts, commands, "Note.", "Found.")
     text, table = render.grid_as_text(GRID), render.grid_as_markdown(GRID)
     parts = ["Title", "Note.", "caption", text, "Found.", "Mixed: x."]
     assert render.as_text(section) == "\n\n".join(parts)
-    origin = "Split seeds 0 to 2; a; b. Run again: `semishot data prepare`, then `semishot again`."
+    origin = "a; b. Run again: `semishot data prepare`, then `semishot again`."
     parts = ["## `Title`", "Note.", "![Title](a.svg)", "caption:", table, "Found.", "Mixed: x."]
     assert render.as_markdown(section, "a.svg") == "\n\n".join([*parts, origin])

@@ -71,8 +71,8 @@ def test_every_figure_is_painted(browser, page):
           return [svg.querySelectorAll(".line").length / 2, inside, stroke.startsWith("rgb")];
         })"""
     )
-    # accuracy over unlabeled images, 2 and 2 x 2; masks, two kinds of images; a curve
-    assert len(drawn) == 9
+    # accuracy over unlabeled images, 2 and 2 x 2; masks, 2 for each kind of images; a curve
+    assert len(drawn) == 11
     assert all(lines >= 2 and inside and stroke for lines, inside, stroke in drawn)
     images = browser.run(
         """[...document.querySelectorAll(".picture image")].map((image) =>

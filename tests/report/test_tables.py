@@ -8,9 +8,10 @@ import pytest
 
 from semishot.paper import published as paper
 from semishot.report import paper_tables as tables
-from semishot.report.figures import curves_grid, mask_chart, unlabeled_charts
+from semishot.report.figures import curves_grid, curves_section, masks_charts
 from semishot.report.render import as_text, shown, tone
 from semishot.report.run_tables import records_as_text
+from semishot.report.tables import measured
 from support.records import masks, record
 
 SPLITS = 3
@@ -59,7 +60,7 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
 
 def test_a20_standard_error_is_deviation_with_ddof_1_over_sqrt_of_splits():
     values = [0.91, 0.95, 0.96, 0.99]
-    cell = tables.measured([run("soft_kmeans", 0, 5, s, v) for s, v in enumerate(values)])
+    cell = measured([run("soft_kmeans", 0, 5, s, v) for s, v in enumerate(values)])
     mean, error = mean_and_error(values)
     assert cell.mean == pytest.approx(100 * mean)
     assert cell.error == pytest.approx(100 * error)
@@ -114,9 +115,10 @@ def test_the_overview_counts_the_cells_of_all_shots():
 def test_the_command_of_a_table_that_lacks_classes_says_so():
     table = paper.TABLES["table3"]
     some = [run("soft_kmeans", 0, 20, 0, 0.5) | {"dataset": "tiered-imagenet"}]
-    assert "--partial" not in tables.table_command("table3", table, some)
-    some = [r | {"preparation": "partial"} for r in some]
-    assert tables.table_command("table3", table, some).endswith(" --partial")
+    assert "--partial" not in tables.table_section("table3", table, some).commands[0]
+    section = tables.table_section("table3", table, [r | {"preparation": "partial"} for r in some])
+    assert section.commands[0].endswith(" --partial")
+    assert "cannot be compared with the paper's" in section.finding
 
 
 def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
@@ -135,7 +137,7 @@ def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
 
 def test_charts_have_the_means_and_errors_of_the_table_and_one_point_is_no_curve():
     some = [r for r in all_records() if r["model"] != "soft_kmeans" or r["unlabeled"] == 5]
-    charts = unlabeled_charts(some)
+    charts = curves_section(some).charts
     assert [chart.title for chart in charts] == [
         "5-way 1-shot, no distractors",
         "5-way 1-shot, w/ distractors",
@@ -152,11 +154,14 @@ def test_charts_have_the_means_and_errors_of_the_table_and_one_point_is_no_curve
     assert line.errors == pytest.approx([100 * error for _, error in means])
 
 
-def test_the_chart_of_masks_has_the_shares_of_each_kind_of_all_runs():
-    others, distractors = mask_chart([masks(), masks(split_seed=1)]).lines
+def test_the_charts_of_masks_have_the_shares_of_each_kind_and_how_well_each_score_separates():
+    values, scores = masks_charts([masks(), masks(split_seed=1)])
+    others, distractors = values.lines
     assert [y for _, y in others.points] == [25, 25, 0, 0, 0, 0, 75, 75]
     assert [y for _, y in distractors.points] == [75, 75, 0, 0, 0, 0, 25, 25]
     assert [x for x, _ in others.points] == [0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75, 1]
+    assert scores.x_names == ("AUROC", "average precision", "within episode")
+    assert [y for _, y in scores.lines[0].points] == [0.75, 0.5, 0.25]
 
 
 def test_the_papers_numbers_stand_beside_omniglot_only():
@@ -165,7 +170,7 @@ def test_the_papers_numbers_stand_beside_omniglot_only():
     section = tables.table_section("table1", TABLE1, others)
     assert section.title.startswith("The five models (glyphs, 5-way)")
     assert section.summary == []
-    assert not any("agree" in finding for finding in section.findings)
+    assert section.finding == ""
 
 
 def scores(m: int) -> dict[tuple[str, int], float]:
@@ -188,11 +193,11 @@ def near_the_paper(model: str, h: int, off: float) -> list[dict[str, Any]]:
 def test_a_table_of_the_paper_says_how_it_compares_and_how_to_run_it_again():
     section = tables.table_section("table1", TABLE1, all_records())
     said = [
-        f"1-shot, M = {m}: 0 of 10 cells agree with the paper's, 0 above, 10 below "
+        f"1-shot, M = {m}: 0 of 10 cells agree, 0 above, 10 below "
         f"(z {min(scores(m).values()):+.1f} to {max(scores(m).values()):+.1f})"
         for m in (5, 10)
     ]
-    assert section.findings[0] == "; ".join(said) + "."
+    assert section.finding == "; ".join(said) + "."
     words = ["Table 1, omniglot", "ren2018", "20,000", "10 (of 10)", "0", "0", "10"]
     assert [shown(cell) for cell in section.summary] == words
     again = "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 3"
@@ -207,68 +212,13 @@ def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
         *near_the_paper("soft_kmeans", 5, -0.4),
     ]
     section = tables.table_section("table1", TABLE1, records)
-    assert section.findings[0].startswith(
-        "1-shot, M = 5: 2 of 4 cells agree with the paper's, 1 above, 1 below"
-    )
+    assert section.finding.startswith("1-shot, M = 5: 2 of 4 cells agree, 1 above, 1 below")
     (_, _, _, gap, *_), _, (*_, up, _, _, down), *_ = section.grids[0].rows
     assert (shown(gap), tone(gap)) == ("+0.20 (z +1.8)", "")
     assert (tone(up), tone(down)) == ("above", "below")
     alone = tables.table_section("table1", TABLE1, [records[0]])
-    assert alone.findings == []
+    assert alone.finding == ""
     assert shown(alone.grids[0].rows[0][3]) == "+0.10"
-
-
-def paired_t(ours: list[float], base: list[float]) -> float:
-    mean, error = mean_and_error([a - b for a, b in zip(ours, base, strict=True)])
-    return mean / error
-
-
-def noisy(model: str, h: int, seed: int) -> float:
-    return accuracy(model, h, 5, seed) + 0.001 * ((7 * seed + len(model) + h) % 3) ** 2
-
-
-def noisy_records() -> list[dict[str, Any]]:
-    return [
-        r | {"accuracy": noisy(r["model"], r["distractors"], r["split_seed"])}
-        for r in all_records()
-        if r["unlabeled"] == 5
-    ]
-
-
-def test_methods_are_compared_with_inference_alone_split_by_split():
-    said = tables.paired_differences(noisy_records(), [(1, 5)])
-    model, base = "masked_soft_kmeans", "semi_supervised_inference"
-    for h in (0, 5):
-        ours, theirs = ([100 * noisy(m, h, s) for s in range(SPLITS)] for m in (model, base))
-        mean, _ = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
-        assert f"Masked Soft k-Means {mean:+.2f} (t {paired_t(ours, theirs):+.1f})" in said
-    assert "|t| beyond 4.3 (3 splits) is more than chance" in said
-    assert tables.paired_differences(all_records()[:3], [(1, 5)]) == ""
-    fewer = [r for r in noisy_records() if (r["model"], r["split_seed"]) != (model, 2)]
-    said = tables.paired_differences(fewer, [(1, 5)])
-    assert "|t| beyond 12.7 (2 splits) or 4.3 (3 splits) is more than chance" in said
-
-
-def test_the_highest_row_is_compared_with_the_next_on_the_splits_of_both():
-    rows = [run("soft_kmeans", 0, 5, seed, 0.8) for seed in (0, 1)]
-    rows += [run("masked_soft_kmeans", 0, 5, seed, 0.7 + 0.01 * seed) for seed in (0, 1, 2)]
-    rows += [run("distractor_cluster", 0, 5, seed, 0.1) for seed in (0, 1)]
-    rows += [run("soft_kmeans", 5, 5, 0, 0.3)]  # alone in its column
-    # over splits 0 and 1: 10 and 9 points, 9.5 with an error of 0.5; one degree of freedom
-    assert tables.paired_differences(rows, [(1, 5)]) == (
-        "Paired by split, M = 5; |t| beyond 12.7 (2 splits) is more than chance. Highest row over the next, "
-        "no distractors: Soft k-Means +9.50 over Masked Soft k-Means (t +19.0)."
-    )
-
-
-def test_settings_of_their_own_for_each_column_at_test_are_said():
-    plain, told = {"steps": 10, "cluster": False}, {"steps": 2, "threshold": 0.3}
-    both = [record(distractors=h, at_test=own) for h, own in ((0, plain), (5, told))]
-    assert tables.settings_at_test(both) == [
-        "Masked Soft k-Means is told at test whether there are distractors (no distractors: steps 10, "
-        "cluster no; w/ distractors: steps 2, threshold 0.3)."
-    ]
-    assert tables.settings_at_test([r | {"at_test": plain} for r in both]) == []
 
 
 def test_json_has_every_cell_beside_the_papers_as_fractions():

@@ -77,11 +77,11 @@ def table5(
 ) -> None:
     """1-NN and logistic regression on pixels and on Conv-4 features, beside the paper's Table 5."""
     from semishot.paper import table5
-    from semishot.report import other_tables, render
+    from semishot.report import paper_tables, render
 
     records = table5.table5(request, where)
-    words = render.as_text(other_tables.table5_section(records))
-    text = other_tables.table5_as_json(records) if output.as_json else words
+    words = render.as_text(paper_tables.table5_section(records))
+    text = paper_tables.table5_as_json(records) if output.as_json else words
     file = f"{request.dataset}/table5{_suffix(records, request.updates)}.json"
     hand_out(text, records, where, [output.publish], file)
 
@@ -96,7 +96,7 @@ def figure_masks(
     from semishot.report import figures, render
 
     records = masks.figure_masks(request, where)
-    render.write_figure([figures.mask_chart(records)], output.out)
+    render.write_figure(figures.masks_charts(records), output.out)
     words = render.as_text(figures.masks_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     folders = [where.runs, output.publish]  # the report reads the first

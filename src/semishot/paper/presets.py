@@ -84,7 +84,8 @@ PRESETS = {
         train=EpisodeShape(way=40, shot=1, query=1, unlabeled=5),
     ),
     "two-stage": Preset(
-        "classification of the training classes first, then episodes with distractors",
+        "classification of the training classes first, then episodes with distractors; Cosine k-Means is "
+        "told at test whether there are distractors",
         Recipe(
             updates=20_000,
             learning_rate=2e-3,

@@ -48,6 +48,8 @@ class Chart:
     lines: Sequence[Line]
     from_zero: bool = False
     filled: bool = False
+    x_names: Sequence[str] = ()
+    """What stands at x = 1, 2, ..., instead of numbers."""
 
 
 def steps(heights: Sequence[float]) -> list[tuple[float, float]]:
@@ -85,6 +87,8 @@ def learning_curves(folder: Path) -> Chart | None:
 # Drawing
 
 WIDTH, PLOT_HEIGHT, LEGEND_LINE = 440, 310, 20
+SHORT = 29
+"""Letters of a label that leaves room for another one beside it."""
 LEFT, RIGHT, TOP, BOTTOM = 54, 428, 30, 264
 """Positions in the units of the drawing, in which text is 13 high."""
 
@@ -97,16 +101,24 @@ class Drawing:
 
     @property
     def height(self) -> int:
-        return PLOT_HEIGHT + LEGEND_LINE * ceil(len(self.chart.lines) / 2)
+        return PLOT_HEIGHT + LEGEND_LINE * ceil(len(self.chart.lines) / self.in_a_row)
+
+    @property
+    def in_a_row(self) -> int:
+        """Entries of the legend: two if they are short."""
+        return 2 if all(len(line.label) < SHORT for line in self.chart.lines) else 1
 
     @property
     def legend(self) -> list[tuple[Line, int, int]]:
-        """Each line with the position of its entry, two in a row."""
-        entries = enumerate(self.chart.lines)
-        return [(line, 220 * (i % 2), PLOT_HEIGHT + LEGEND_LINE * (i // 2)) for i, line in entries]
+        """Each line with the position of its entry."""
+        places = [divmod(i, self.in_a_row) for i in range(len(self.chart.lines))]
+        at = [(220 * column, PLOT_HEIGHT + LEGEND_LINE * row) for row, column in places]
+        return [(line, x, y) for line, (x, y) in zip(self.chart.lines, at, strict=True)]
 
     @cached_property
     def x_range(self) -> tuple[float, float]:
+        if self.chart.x_names:
+            return 0.5, len(self.chart.x_names) + 0.5
         values = [x for line in self.chart.lines for x, _ in line.points]
         return min(values), max(max(values), min(values) + 1e-9)
 
@@ -123,7 +135,8 @@ class Drawing:
 
     @property
     def x_ticks(self) -> list[tuple[float, str]]:
-        return [(self.across(x), label) for x, label in ticks(*self.x_range)]
+        named = [(float(x), name) for x, name in enumerate(self.chart.x_names, 1)]
+        return [(self.across(x), label) for x, label in named or ticks(*self.x_range)]
 
     @property
     def y_ticks(self) -> list[tuple[float, str]]:

@@ -1,6 +1,5 @@
 """Accuracy over unlabeled images (Figures 4 and 6), mask values (Figure 7): records -> sections."""
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
@@ -11,66 +10,59 @@ from semishot.errors import counted
 from semishot.paper import published
 from semishot.report.charts import LOOKS, Chart, Line, steps
 from semishot.report.other_tables import departures
-from semishot.report.paper_tables import COLUMNS, cells, rows_of, table_command, updates_of
-from semishot.report.provenance import commands_for, prepared_as, provenance, split_seeds
-from semishot.report.section import Grid, GridCell, Number, Section
-from semishot.report.statistics import standard_error
-from semishot.training.records import MaskRecord, Record, Separation
+from semishot.report.paper_tables import (
+    COLUMNS,
+    cells,
+    rows_of,
+    splits_and_updates,
+    table_flags,
+)
+from semishot.report.provenance import section_of
+from semishot.report.tables import Grid, GridCell, Number, Section, standard_error
+from semishot.training.records import MaskRecord, Record
 
 # Accuracy over unlabeled images
 
 
 def curves_section(records: Sequence[Record]) -> Section:
-    first, table = records[0], figure_of(records)
-    name = published.FIGURE_UNLABELED
-    return Section(
+    first, name = records[0], published.FIGURE_UNLABELED
+    table = published.table(name, first["dataset"])
+    shots = sorted({r["shot"] for r in records})
+    return section_of(
+        records,
         f"{table.title}: {first['dataset']}, preset `{first['preset']}`, {first['updates']:,} updates",
-        [curves_grid(table, records, shot) for shot in shots_of(records)],
-        provenance(records),
-        commands_for(records, table_command(name, table, records)),
-        charts=unlabeled_charts(records),
+        [curves_grid(table, records, shot) for shot in shots],
+        [name, *table_flags(table, records)],
+        charts=[chart for shot in shots for chart in curves_charts(table, records, shot)],
     )
-
-
-def figure_of(records: Sequence[Record]) -> published.PaperTable:
-    return published.table(published.FIGURE_UNLABELED, records[0]["dataset"])
-
-
-def shots_of(records: Sequence[Record]) -> list[int]:
-    return sorted({r["shot"] for r in records})
 
 
 def curves_grid(table: published.PaperTable, records: Sequence[Record], shot: int) -> Grid:
     """Accuracy at each M, for each model and column measured."""
     at = {m: cells(records, shot, m) for m in table.tests}
     rows: list[list[GridCell]] = []
-    for model in rows_of(records):
-        for h in published.DISTRACTORS:
-            own = [at[m][model, h] for m in table.tests]
-            if any(own):
-                numbers = [ours.number() if ours else None for ours in own]
-                rows.append([f"{published.title(model)}, {COLUMNS[h]}", *numbers])
-    caption = f"{shot}-shot, by M unlabeled images per class at test"
+    for model, h in product(rows_of(records), published.DISTRACTORS):
+        own = [at[m][model, h] for m in table.tests]
+        if any(own):
+            numbers = [ours.number() if ours else None for ours in own]
+            rows.append([f"{published.title(model)}, {COLUMNS[h]}", *numbers])
+    caption = f"{shot}-shot, by M unlabeled images per class"
     return Grid(caption, ["model", *(f"M = {m}" for m in table.tests)], rows)
 
 
-def unlabeled_charts(records: Sequence[Record]) -> list[Chart]:
-    """A chart for each shot and column, a line for each model with more than one point."""
-    table, charts = figure_of(records), []
-    for shot in shots_of(records):
-        at = {m: cells(records, shot, m) for m in table.tests}
-        for h in published.DISTRACTORS:
-            lines = []
-            for look, model in enumerate(rows_of(records)):
-                own = {m: ours for m in table.tests if (ours := at[m][model, h])}
-                points = [(float(m), ours.mean) for m, ours in own.items()]
-                errors = [ours.error for ours in own.values()]
-                if len(points) > 1:
-                    lines.append(Line(published.title(model), look % LOOKS, points, errors))
-            title = f"5-way {shot}-shot, {COLUMNS[h]}"
-            if lines:
-                x_label = "unlabeled images per class at test"
-                charts.append(Chart(title, x_label, "accuracy (%)", lines))
+def curves_charts(table: published.PaperTable, records: Sequence[Record], shot: int) -> list[Chart]:
+    """A chart for each column, a line for each model with more than one point."""
+    at, charts = {m: cells(records, shot, m) for m in table.tests}, []
+    for h in published.DISTRACTORS:
+        lines = []
+        for look, model in enumerate(rows_of(records)):
+            own = {m: ours for m in table.tests if (ours := at[m][model, h])}
+            points = [(float(m), ours.mean) for m, ours in own.items()]
+            errors = [ours.error for ours in own.values()]
+            if len(points) > 1:
+                lines.append(Line(published.title(model), look % LOOKS, points, errors))
+        title, x_label = f"5-way {shot}-shot, {COLUMNS[h]}", "unlabeled images per class at test"
+        charts += [Chart(title, x_label, "accuracy (%)", lines)] if lines else []
     return charts
 
 
@@ -82,6 +74,11 @@ SCORES = {
     "distance": "distance to the nearest prototype",
 }
 """Scores of an unlabeled image: the largest mask over the classes, a probability, a squared distance."""
+SEPARATIONS = {
+    "auroc": "AUROC",
+    "average_precision": "average precision",
+    "auroc_within_episode": "within episode",
+}
 MASK_NOTE = (
     "How well a score separates distractors from other unlabeled images; `within episode` compares images of "
     "one episode."
@@ -89,16 +86,17 @@ MASK_NOTE = (
 
 
 def masks_section(records: Sequence[MaskRecord]) -> Section:
-    first = records[0]
-    other = f", {first['updates']:,} updates" if updates_of(first) else ""
-    return Section(
-        f"Figure 7 ({first['dataset']}): mask values{other}{prepared_as(records)}",
+    first, flags = records[0], splits_and_updates(records)
+    other = f", {first['updates']:,} updates" if "--updates" in flags else ""
+    which = ["--preset", first["preset"], *flags]
+    return section_of(
+        records,
+        f"Figure 7 ({first['dataset']}): mask values{other}",
         [masks_grid(records)],
-        provenance(records),
-        commands_for(records, masks_command(records)),
-        [MASK_NOTE],
-        [mask_findings(records)],
-        [mask_chart(records)],
+        ["figure-masks", *(["--model", first["source"]] if "source" in first else which)],
+        MASK_NOTE,
+        mask_finding(records),
+        masks_charts(records),
     )
 
 
@@ -111,22 +109,18 @@ def settings_of_runs(records: Sequence[MaskRecord]) -> list[str]:
 
 def masks_grid(records: Sequence[MaskRecord]) -> Grid:
     """Each score of each model over its splits, the masks first. Other settings are another row."""
-    groups: dict[tuple[str, str, str], list[Separation]] = {}
-    for score, (record, preset) in product(
-        SCORES, zip(records, settings_of_runs(records), strict=True)
-    ):
+    groups: dict[tuple[str, str, str], list[dict[str, float]]] = {}
+    own = zip(records, settings_of_runs(records), strict=True)
+    for score, (record, preset) in product(SCORES, own):
         if score in record["tells_distractors"]:
-            key = preset, record["model"], score
-            groups.setdefault(key, []).append(record["tells_distractors"][score])
-    rows: list[list[GridCell]] = []
-    for (preset, model, score), runs in groups.items():
-        auroc, within = ([r[m] for r in runs] for m in ("auroc", "auroc_within_episode"))
-        precision = [r["average_precision"] for r in runs]
-        numbers = [over_splits(values) for values in (auroc, precision, within)]
-        rows.append([preset, published.title(model), SCORES[score], len(runs), *numbers])
+            key = preset, published.title(record["model"]), SCORES[score]
+            groups.setdefault(key, []).append({**record["tells_distractors"][score]})
+    rows: list[list[GridCell]] = [
+        [*key, len(runs), *(over_splits([run[name] for run in runs]) for name in SEPARATIONS)]
+        for key, runs in groups.items()
+    ]
     caption = f"Mean ± standard error over splits of {records[0]['episodes']} episodes"
-    header = ["preset", "model", "score", "splits", "AUROC", "average precision", "within episode"]
-    return Grid(caption, header, rows)
+    return Grid(caption, ["preset", "model", "score", "splits", *SEPARATIONS.values()], rows)
 
 
 def over_splits(values: Sequence[float]) -> Number:
@@ -151,7 +145,7 @@ def counted_together(records: Sequence[MaskRecord]) -> str:
     return " and ".join(f"{counted(runs, 'run')} of {setting}" for setting, runs in kinds.items())
 
 
-def mask_findings(records: Sequence[MaskRecord]) -> str:
+def mask_finding(records: Sequence[MaskRecord]) -> str:
     """Whether the masks are bi-modal, as the paper says of its Figure 7, in one sentence."""
     counts = mask_counts(records)
     tenth = len(counts["others"]) // 10
@@ -165,17 +159,14 @@ def mask_findings(records: Sequence[MaskRecord]) -> str:
     )
 
 
-def mask_chart(records: Sequence[MaskRecord]) -> Chart:
-    """The mask values of distractors and of other images."""
-    lines = []
-    for name, label, look in (
-        ("others", "of the episode's classes", 1),
-        ("distractors", "distractors", 4),
-    ):
-        counts = mask_counts(records)[name]
-        points = steps([100 * count / sum(counts) for count in counts])
-        lines.append(Line(label, look, points, marked=False))
-    return Chart(
+def masks_charts(records: Sequence[MaskRecord]) -> list[Chart]:
+    """The mask values of distractors and of other images, and how well each score separates them."""
+    counts, labels = mask_counts(records), ("of the episode's classes", "distractors")
+    lines = [
+        Line(label, look, steps([100 * count / sum(own) for count in own]), marked=False)
+        for label, look, own in zip(labels, (1, 4), counts.values(), strict=True)
+    ]
+    histogram = Chart(
         f"Mask values, {counted_together(records)}",
         "mask of an unlabeled image (largest over the classes)",
         "% of the images of its kind",
@@ -183,11 +174,14 @@ def mask_chart(records: Sequence[MaskRecord]) -> Chart:
         from_zero=True,
         filled=True,
     )
-
-
-def masks_command(records: Sequence[MaskRecord]) -> str:
-    first = records[0]
-    which = ["--dataset", first["dataset"], "--preset", first["preset"]]
-    which += ["--splits", str(len(split_seeds(records))), *updates_of(first)]
-    which = ["--model", first["source"]] if "source" in first else which
-    return f"semishot reproduce figure-masks {shlex.join(which)}"
+    scores = []
+    for look, (_, model, score, _, *numbers) in enumerate(masks_grid(records).rows):
+        own = [number for number in numbers if isinstance(number, Number)]
+        points = [(x + 1.0, number.value) for x, number in enumerate(own)]
+        errors = [number.error or 0.0 for number in own]
+        scores.append(Line(f"{score} ({model})", look % LOOKS, points, errors))
+    names = tuple(SEPARATIONS.values())
+    return [
+        histogram,
+        Chart("Telling distractors from others", "", "1: all are told", scores, x_names=names),
+    ]

@@ -1,134 +1,20 @@
-"""Table 5, ablations, how a recipe was chosen, and all other measurements: records -> sections."""
+"""Ablations, how a recipe was chosen, and all other measurements: records -> sections."""
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import product
-from typing import Any
 
 from semishot.paper import presets, published
-from semishot.paper.published import CLASSIFIERS, FEATURES, published_baseline
-from semishot.paper.requests import Table5Request
-from semishot.report.paper_tables import COLUMNS, Measured, beside, is_beside_paper, measured
-from semishot.report.provenance import (
-    about_images,
-    commands_for,
-    prepared_as,
-    provenance,
-    split_seeds,
-)
-from semishot.report.section import Grid, GridCell, Number, Section
-from semishot.report.statistics import chance, paired, unbiased
+from semishot.report.paper_tables import COLUMNS, is_beside_paper
+from semishot.report.provenance import provenance, section_of, split_seeds
+from semishot.report.tables import Grid, GridCell, Number, Section, beside, measured, paired
 from semishot.training.config import Recipe
 from semishot.training.records import (
     SETTINGS,
     AblationRecord,
     AccuracyRecord,
-    BaselineRecord,
     Choice,
     Record,
 )
-
-# Table 5
-
-USUAL_UPDATES = 4_000
-"""Of the pre-training."""
-TABLE5_NOTE = (
-    "± is half the 95 % interval over the episodes of a split, `over splits` the standard error over splits. "
-    "The paper's ± is taken as a standard error in z. LR is the authors' 200 steps of Adam; LR, converged is "
-    "scikit-learn's."
-)
-SCALE_BUG = (
-    "Scale bug: pre-trained on pixels from 0 to 255, as the authors' code does on Omniglot and "
-    "tieredImageNet; the paper's `CNN pre` cells there belong to these rows."
-)
-AUTHORS_RANDOM = (
-    "The paper's `CNN rnd` cells belong to `CNN rnd, the authors'`, the one network that the authors' code "
-    "draws in every run."
-)
-
-
-def table5_section(records: Sequence[BaselineRecord]) -> Section:
-    dataset, updates = records[0]["dataset"], max(r["updates"] for r in records)
-    notes = [*about_images(records), TABLE5_NOTE]
-    if any(r["features"] == "authors_random" for r in records):
-        notes.append(AUTHORS_RANDOM)
-    if any(r["options"] for r in records):
-        notes.append(SCALE_BUG)
-    trained = f", pre-trained for {updates:,} updates" if updates else ""
-    return Section(
-        f"Table 5 ({dataset}, 5-way){prepared_as(records)}{trained}",
-        [table5_grid(records)],
-        provenance(records),
-        commands_for(records, table5_command(records)),
-        notes,
-    )
-
-
-def table5_command(records: Sequence[BaselineRecord]) -> str:
-    """The command that measures these records, with what is not its default."""
-    usual, words = Table5Request(), ["--dataset", records[0]["dataset"]]
-    seen = {r["features"] for r in records}
-    if seen != set(usual.features):
-        words += ["--features", *(features for features in FEATURES if features in seen)]
-    if any(r["options"] for r in records):
-        words.append("--with-scale-bug")
-    if (splits := len(split_seeds(records))) != usual.splits:
-        words += ["--splits", str(splits)]
-    if (updates := max(r["updates"] for r in records)) not in (0, USUAL_UPDATES):
-        words += ["--updates", str(updates)]
-    return f"semishot reproduce table5 {shlex.join(words)}"
-
-
-def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
-    """One data set, beside the paper's numbers where it has a cell."""
-    dataset, cells = records[0]["dataset"], table5_cells(records)
-    shots = sorted({shot for *_, shot in cells})
-    header = ["model", "splits"]
-    for shot in shots:
-        header += [f"{shot}-shot", "over splits", "paper", "difference"]
-    rows = []
-    for classifier, features, bug in dict.fromkeys(key[:3] for key in cells):
-        own = {shot: cells.get((classifier, features, bug, shot)) for shot in shots}
-        label = f"{CLASSIFIERS[classifier]} {FEATURES[features]}" + (", scale bug" * bug)
-        row: list[GridCell] = [label, max(ours.splits for ours in own.values() if ours)]
-        for shot, ours in own.items():
-            theirs = published_baseline(dataset, shot, classifier, features)
-            over_splits = Number(ours.error, form="error") if ours and ours.splits > 1 else None
-            row += [Number(ours.mean, ours.interval) if ours else None, over_splits]
-            row += beside(ours, theirs, theirs.error if theirs else 0.0)
-        rows.append(row)
-    return Grid("", header, rows)
-
-
-def table5_cells(
-    records: Sequence[BaselineRecord],
-) -> dict[tuple[str, str, bool, int], Measured]:
-    """By classifier, features, scale bug and shot, in the order of the table."""
-    groups: dict[tuple[str, str, bool, int], list[BaselineRecord]] = {}
-    for r in records:
-        key = r["model"], r["features"], bool(r["options"].get("scale_bug")), r["shot"]
-        groups.setdefault(key, []).append(r)
-    kinds = [*((features, False) for features in FEATURES), ("pretrained", True)]
-    order = product(CLASSIFIERS, kinds, sorted({r["shot"] for r in records}))
-    cells = {
-        (c, *kind, shot): measured(groups.get((c, *kind, shot), ())) for c, kind, shot in order
-    }
-    return {key: cell for key, cell in cells.items() if cell}
-
-
-def table5_as_json(records: Sequence[BaselineRecord]) -> str:
-    """The cells as plain data, beside the published ones."""
-    dataset, cells = records[0]["dataset"], []
-    for (classifier, features, bug, shot), ours in table5_cells(records).items():
-        where = {"model": classifier, "features": features, "scale_bug": bug, "shot": shot}
-        cell: dict[str, Any] = {**where, **ours.as_json()}
-        if theirs := published_baseline(dataset, shot, classifier, features):
-            cell |= {"paper_accuracy": theirs.mean / 100, "paper_error": theirs.error / 100}
-        cells.append(cell)
-    return json.dumps(cells, indent=1)
-
 
 # Ablations
 
@@ -139,17 +25,13 @@ PAPER = "ren2018"
 def ablations_section(records: Sequence[AblationRecord]) -> Section:
     dataset, only, splits = records[0]["dataset"], records[0]["only"], len(split_seeds(records))
     tests = ", ".join(str(m) for m in sorted({r["unlabeled"] for r in records}))
-    command = f"semishot reproduce ablations --dataset {shlex.quote(dataset)} --splits {splits}"
-    command += f" --only {shlex.quote(only)}" if only else ""
-    return Section(
-        f"What made the numbers ({dataset})" + (f": {only}" if only else "") + prepared_as(records),
+    return section_of(
+        records,
+        f"What made the numbers ({dataset})" + (f": {only}" if only else ""),
         [ablations_grid(records)],
-        provenance(records),
-        commands_for(records, command),
-        [
-            f"One change at a time, M = {tests} at test. `difference`: from the preset's own cell, paired "
-            f"over {splits} splits, with its 95 % interval and t."
-        ],
+        ["ablations", "--splits", str(splits), *(["--only", only] if only else [])],
+        f"One change at a time, M = {tests} at test. `difference`: from the preset's own cell, paired over "
+        f"{splits} splits, with its 95 % interval and t.",
     )
 
 
@@ -182,20 +64,14 @@ def in_column(
 
     The last is empty for a preset that is not the paper's, or a data set that is not.
     """
-    ours = {r["split_seed"]: 100 * r["accuracy"] for r in records}
-    own = {r["split_seed"]: 100 * base[cell_of(r)] for r in records}
-    gap, cell, first = paired(ours, own), measured(records), records[0]
-    assert cell is not None
-    difference = Number(cell.mean - sum(own.values()) / len(own), form="difference")
-    if gap is not None:
-        low, high = gap.interval
-        note, needed = f"{low:+.2f} to {high:+.2f}", chance(gap.splits)
-        difference = replace(difference, note=note, t=gap.t, needed=needed)
+    ours, first = measured(records), records[0]
+    assert ours is not None
+    own = {r["split_seed"]: 100 * r["accuracy"] for r in records}
+    difference = paired(own, {r["split_seed"]: 100 * base[cell_of(r)] for r in records})
     tables = [t for t in published.TABLES.values() if is_beside_paper(t, [first])]
     key = first["model"], first["shot"], first["distractors"]
     theirs = tables[0].cells.get(key) if tables and first["preset"] == PAPER else None
-    from_paper = beside(cell, theirs, unbiased(theirs.error))[1] if theirs else ""
-    return [cell.number(), difference, from_paper]
+    return [ours.number(), difference, beside(ours, theirs)[1] if theirs else ""]
 
 
 def cell_of(record: AblationRecord) -> tuple[str, str, int, int]:
@@ -217,7 +93,7 @@ def choice_section(choice: Choice) -> Section:
     ]
     facts = {name: choice[name] for name in ("device", "versions", "date")}
     grids = [Grid("On validation classes", header, rows)]
-    return Section(choice["title"], grids, facts, [choice["again"]], [choice["about"]])
+    return Section(choice["title"], grids, facts, [choice["again"]], choice["about"])
 
 
 # Other measurements
@@ -236,10 +112,8 @@ def others_section(others: Sequence[tuple[str, AccuracyRecord]]) -> Section:
         "Other measurements",
         [Grid("Mean over splits ± standard error", [*header, "changed", "file"], rows)],
         provenance([record for _, record in others]),
-        notes=[
-            "Runs that depart from their preset, episodes of other shapes, methods of your own. "
-            "`semishot evaluate` tests a run folder again."
-        ],
+        note="Runs that depart from their preset, episodes of other shapes, methods of your own. "
+        "`semishot evaluate` tests a run folder again.",
     )
 
 

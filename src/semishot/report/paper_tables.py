@@ -1,39 +1,27 @@
-"""Tables 1 to 3: records -> cells beside the paper's, as a section or as JSON."""
+"""Tables 1 to 3 and 5: records -> cells beside the paper's, as a section or as JSON."""
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from statistics import fmean
-from typing import Any
+from itertools import product
 
-import numpy as np
-
-from semishot.errors import InputError
 from semishot.paper import presets
 from semishot.paper import published as paper
-from semishot.report.provenance import (
-    about_images,
-    as_pairs,
-    commands_for,
-    prepared_as,
-    provenance,
-    split_seeds,
-)
-from semishot.report.section import Grid, GridCell, Number, Section
-from semishot.report.statistics import (
+from semishot.paper.requests import Table5Request
+from semishot.report.provenance import about_images, section_of, split_seeds
+from semishot.report.tables import (
     AGREES,
-    Paired,
-    chance,
-    paired,
-    standard_error,
-    unbiased,
-    z_score,
+    Grid,
+    GridCell,
+    Measured,
+    Number,
+    Section,
+    beside,
+    measured,
 )
 from semishot.training.code_state import PARTIAL
-from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED
-from semishot.training.records import Record
+from semishot.training.config import SUPERVISED
+from semishot.training.records import BaselineRecord, Record
 
 NOT_THE_TABLE = (
     "Classes of the data set are missing: these numbers cannot be compared with the paper's."
@@ -43,89 +31,22 @@ REPRODUCTIONS = ("ren2018", "ren2018-text")
 """Presets with the paper's recipe. A preset does not choose images: `data prepare` does."""
 OVERVIEW = ["table", "preset", "updates", "cells measured", *VERDICTS]
 COLUMNS = {0: "no distractors", 5: "w/ distractors"}
+Cells = dict[tuple[str, int], Measured | None]
+"""By model and number of distractor classes."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One cell: accuracy in percent over splits."""
+def cells(records: Sequence[Record], shot: int, unlabeled: int) -> Cells:
+    """What was measured at this shot and M."""
 
-    mean: float
-    error: float
-    """Standard error over splits, with ddof = 1."""
-    interval: float
-    """Mean half-width of the 95 % interval over episodes within a split."""
-    splits: int
-
-    def number(self, most_splits: int = 0) -> Number:
-        """One split has no standard error; fewer splits than other cells have are noted."""
-        note = str(self.splits) if self.splits < most_splits else ""
-        return Number(self.mean, self.error if self.splits > 1 else None, note=note)
-
-    def z(self, mean: float, error: float) -> float | None:
-        """Of the difference to another mean with its standard error, as shown; one split has none."""
-        return round(z_score(self.mean - mean, self.error, error), 1) if self.splits > 1 else None
-
-    def as_json(self) -> dict[str, float | None]:
-        """As fractions; one split has no standard error."""
-        return {
-            "accuracy": self.mean / 100,
-            "standard_error_over_splits": self.error / 100 if self.splits > 1 else None,
-            "mean_ci95_over_episodes": self.interval / 100,
-            "splits": self.splits,
-        }
-
-
-def measured(records: Iterable[Record]) -> Measured | None:
-    """The cell of these records, one for each split; None without records."""
-    rows = list(records)
-    if not rows:
-        return None
-    seeds = Counter(row["split_seed"] for row in rows)
-    if twice := [seed for seed, count in seeds.items() if count > 1]:
-        first = rows[0]
-        raise InputError(
-            f"{first['dataset']}, {first['model']}, {first['way']}-way {first['shot']}-shot, "
-            f"M = {first['unlabeled']}, H = {first['distractors']}: two records of split seed {min(twice)}; "
-            "remove one of them from the result files"
-        )
-    accuracies = 100 * np.array([row["accuracy"] for row in rows])
-    interval = 100 * float(np.mean([row["accuracy_ci95"] for row in rows]))
-    error = standard_error(accuracies.tolist())
-    return Measured(float(accuracies.mean()), error, interval, len(rows))
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: shot, M at test, and distractor classes."""
-
-    shot: int
-    unlabeled: int
-    distractors: int
-
-    def holds(self, record: Record, model: str) -> bool:
-        # the supervised model ignores unlabeled images: both columns show one number
-        distractors = 0 if model == SUPERVISED else self.distractors
+    def is_of(record: Record, model: str, distractors: int) -> bool:
         own = record["model"], record["shot"], record["unlabeled"], record["distractors"]
-        return own == (model, self.shot, self.unlabeled, distractors)
+        return own == (model, shot, unlabeled, distractors)
 
-    def by_split(self, records: Iterable[Record], model: str) -> dict[int, float]:
-        """The accuracies in % of a model, by split seed."""
-        return {r["split_seed"]: 100 * r["accuracy"] for r in records if self.holds(r, model)}
-
-
-def columns(shot: int, unlabeled: int) -> list[Column]:
-    return [Column(shot, unlabeled, h) for h in paper.DISTRACTORS]
-
-
-def cells(
-    records: Iterable[Record], shot: int, unlabeled: int
-) -> dict[tuple[str, int], Measured | None]:
-    """What was measured at this shot and M, by model and number of distractor classes."""
-    records = list(records)
     return {
-        (model, column.distractors): measured(r for r in records if column.holds(r, model))
+        # the supervised model ignores unlabeled images: both columns show one number
+        (model, h): measured(r for r in records if is_of(r, model, h * (model != SUPERVISED)))
         for model in rows_of(records)
-        for column in columns(shot, unlabeled)
+        for h in paper.DISTRACTORS
     }
 
 
@@ -161,32 +82,10 @@ def table_grid(
         for h in paper.DISTRACTORS:
             ours = own[model, h]
             row.append(ours.number(most) if ours else None)
-            if beside_paper:
-                theirs, later = table.cells.get((model, shot, h)), table.later.get((model, shot, h))
-                if theirs is None and later is not None:
-                    gap = Number(ours.mean - later.mean, form="difference") if ours else None
-                    row += [Number(later.mean, note=later.source), gap]
-                else:
-                    row += beside(ours, theirs, unbiased(theirs.error) if theirs else 0.0)
+            row += beside(ours, table.cells.get((model, shot, h))) if beside_paper else []
         rows.append(row)
-    caption = f"{shot}-shot, M = {unlabeled} unlabeled images per class at test, {most} splits"
+    caption = f"{shot}-shot, M = {unlabeled} unlabeled images per class, {most} splits"
     return Grid(caption, header, rows)
-
-
-def beside(
-    ours: Measured | None, theirs: paper.PublishedCell | None, error: float
-) -> list[GridCell]:
-    """The paper's number as printed, and how far the measured one is above it.
-
-    `error` is the standard error of the paper's mean.
-    """
-    if theirs is None:
-        return [None, None]
-    gap = None
-    if ours is not None:
-        z = ours.z(theirs.mean, error)
-        gap = Number(ours.mean - theirs.mean, form="difference", z=z)
-    return [Number(theirs.mean, theirs.error), gap]
 
 
 def table_section(name: str, table: paper.PaperTable, records: Sequence[Record]) -> Section:
@@ -195,37 +94,36 @@ def table_section(name: str, table: paper.PaperTable, records: Sequence[Record])
     beside_paper = is_beside_paper(table, records)
     more = set(rows_of(records)) - set(paper.MODELS)
     title = table.title if beside_paper else "The five models" + (" and others" if more else "")
-    aim = presets.preset(preset, dataset).about
+    about = presets.preset(preset, dataset).about
     parts, prepared = parts_of(table, records), records[0].get("preparation")
-    beside_cells = {key for part in parts for key in z_scores(table, records, *part)}
+    note = f"{about[0].upper()}{about[1:]}. "
+    finding = NOT_THE_TABLE if prepared == PARTIAL else ""
+    return section_of(
+        records,
+        f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates",
+        [table_grid(table, records, *part) for part in parts],
+        [name, *table_flags(table, records)],
+        (note + (about_images(records) if preset in REPRODUCTIONS else "")).strip(),
+        agreement(table, records) if beside_paper else finding,
+        summary=summary(table, records) if beside_paper else [],
+    )
+
+
+def summary(table: paper.PaperTable, records: Sequence[Record]) -> list[GridCell]:
+    """The row of the overview: cells that the paper has too, at the first M."""
+    parts, first = parts_of(table, records), records[0]
     at_first_m = [part for part in parts if part[1] == parts[0][1]]
     verdicts = sum((verdicts_of(table, records, *part) for part in at_first_m), Counter[str]())
-    summary: list[GridCell] = [
-        f"{title}, {dataset}" + (f", {prepared}" if prepared else ""),
-        preset,
-        Number(updates, decimals=0),
-        Number(len(beside_cells), decimals=0, note=f"of {len(table.cells)}"),
+    measured_cells = sum(len(z_scores(table, records, *part)) for part in at_first_m)
+    all_cells = sum(not cell.source for cell in table.cells.values())
+    prepared = first.get("preparation")
+    return [
+        f"{table.title}, {first['dataset']}" + (f", {prepared}" if prepared else ""),
+        first["preset"],
+        Number(first["updates"], decimals=0),
+        Number(measured_cells, decimals=0, note=f"of {all_cells}"),
         *(verdicts[word] for word in VERDICTS),
     ]
-    findings = [
-        NOT_THE_TABLE if prepared == PARTIAL else "",
-        agreement(table, records) if beside_paper else "",
-        paired_differences(records, at_first_m),
-        *settings_at_test(records),
-    ]
-    return Section(
-        f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates"
-        + prepared_as(records),
-        [table_grid(table, records, *part) for part in parts],
-        provenance(records),
-        commands_for(records, table_command(name, table, records)),
-        [
-            f"{aim[0].upper()}{aim[1:]}.",
-            *(about_images(records) if preset in REPRODUCTIONS else []),
-        ],
-        [text for text in findings if text],
-        summary=summary if beside_paper else [],
-    )
 
 
 def overview(made: Iterable[Section]) -> Grid:
@@ -235,21 +133,20 @@ def overview(made: Iterable[Section]) -> Grid:
 
 def z_scores(
     table: paper.PaperTable, records: Sequence[Record], shot: int, unlabeled: int
-) -> dict[tuple[str, int, int], float | None]:
-    """The cells measured at this shot and M that the paper has too, each with its z."""
-    scores: dict[tuple[str, int, int], float | None] = {}
-    for (model, h), ours in cells(records, shot, unlabeled).items():
-        theirs = table.cells.get((model, shot, h))
-        if ours and theirs:
-            scores[model, shot, h] = ours.z(theirs.mean, unbiased(theirs.error))
-    return scores
+) -> list[float | None]:
+    """z of each cell measured at this shot and M that the paper has too."""
+    return [
+        ours.z(theirs)
+        for (model, h), ours in cells(records, shot, unlabeled).items()
+        if ours and (theirs := table.cells.get((model, shot, h))) and not theirs.source
+    ]
 
 
 def verdicts_of(
     table: paper.PaperTable, records: Sequence[Record], shot: int, unlabeled: int
 ) -> Counter[str]:
     """How many cells agree with the paper's, |z| <= 2, and how many are above or below."""
-    known = [z for z in z_scores(table, records, shot, unlabeled).values() if z is not None]
+    known = [z for z in z_scores(table, records, shot, unlabeled) if z is not None]
     return Counter("agree" if abs(z) <= AGREES else "above" if z > 0 else "below" for z in known)
 
 
@@ -257,118 +154,137 @@ def agreement(table: paper.PaperTable, records: Sequence[Record]) -> str:
     """For each shot and M: how many cells agree with the paper's, and the range of z."""
     sentences = []
     for shot, m in parts_of(table, records):
-        known = [z for z in z_scores(table, records, shot, m).values() if z is not None]
+        known = [z for z in z_scores(table, records, shot, m) if z is not None]
         count = verdicts_of(table, records, shot, m)
         if known:
             sentences.append(
-                f"{shot}-shot, M = {m}: {count['agree']} of {len(known)} cells agree with the paper's, "
+                f"{shot}-shot, M = {m}: {count['agree']} of {len(known)} cells agree, "
                 f"{count['above']} above, {count['below']} below (z {min(known):+.1f} to {max(known):+.1f})"
             )
     return f"{'; '.join(sentences)}." if sentences else ""
 
 
-def paired_differences(records: Sequence[Record], parts: Sequence[tuple[int, int]]) -> str:
-    """Differences split by split: over the method that does not train with unlabeled images, and of the
-    highest row over the next."""
-    at = [column for part in parts for column in columns(*part)]
-    sentences, splits = [], set[int]()
-    for what, compare in PAIRED.items():
-        lines = []
-        for column in at:
-            gaps = {label: gap for label, gap in compare(records, column).items() if gap}
-            each = [f"{label % gap.mean} (t {gap.t:+.1f})" for label, gap in gaps.items()]
-            where = f"{column.shot}-shot " * (len(parts) > 1) + COLUMNS[column.distractors]
-            lines += [f"{where}: {', '.join(each)}"] if each else []
-            splits |= {gap.splits for gap in gaps.values()}
-        sentences += [f"{what}, {'; '.join(lines)}."] if lines else []
-    needed = " or ".join(f"{chance(count):.1f} ({count} splits)" for count in sorted(splits))
-    lead = f"Paired by split, M = {parts[0][1]}; |t| beyond {needed} is more than chance."
-    return " ".join([lead, *sentences]) if sentences else ""
-
-
-Gaps = dict[str, Paired | None]
-"""By what is compared, with `%+.2f` for the difference."""
-
-
-def over_inference(records: Sequence[Record], column: Column) -> Gaps:
-    if not column.unlabeled:
-        return {}
-    base = column.by_split(records, SEMI_SUPERVISED_INFERENCE)
-    methods = [m for m in rows_of(records) if m not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
-    return {f"{paper.title(m)} %+.2f": paired(column.by_split(records, m), base) for m in methods}
-
-
-def over_next(records: Sequence[Record], column: Column) -> Gaps:
-    by_row = {model: column.by_split(records, model) for model in rows_of(records)}
-    known = [model for model, own in by_row.items() if own]
-    ranked = sorted(known, key=lambda model: -fmean(by_row[model].values()))
-    if len(ranked) < 2:
-        return {}
-    first, second = ranked[:2]
-    label = f"{paper.title(first)} %+.2f over {paper.title(second)}"
-    return {label: paired(by_row[first], by_row[second])}
-
-
-PAIRED = {
-    "Over Semi-Supervised Inference": over_inference,
-    "Highest row over the next": over_next,
-}
-
-
-def settings_at_test(records: Sequence[Record]) -> list[str]:
-    """Methods that refine at test with other settings in each column, so they are told of distractors."""
-    known = {(r["model"], r["distractors"]): r["at_test"] for r in records if "at_test" in r}
-    sentences = []
-    for model in dict.fromkeys(model for model, _ in known):
-        own = {h: known[model, h] for h in paper.DISTRACTORS if (model, h) in known}
-        if len(own) == 2 and own[0] != own[5]:
-            each = "; ".join(f"{COLUMNS[h]}: {as_pairs(setting)}" for h, setting in own.items())
-            sentences.append(
-                f"{paper.title(model)} is told at test whether there are distractors ({each})."
-            )
-    return sentences
-
-
-def table_command(name: str, table: paper.PaperTable, records: Sequence[Record]) -> str:
-    """The command that measures these records of a table, which may be incomplete."""
-    which = shlex.join(["--dataset", records[0]["dataset"], "--preset", records[0]["preset"]])
-    command = f"semishot reproduce {name} {which} --splits {len(split_seeds(records))}"
-    command += "".join(f" {word}" for word in updates_of(records[0]))
+def table_flags(table: paper.PaperTable, records: Sequence[Record]) -> list[str]:
+    """The flags that measure these records of a table, which may be incomplete."""
+    flags = ["--preset", records[0]["preset"], *splits_and_updates(records)]
     shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
     if shots < set(table.shots):
-        command += " --shots " + " ".join(str(shot) for shot in table.shots if shot in shots)
+        flags += ["--shots", *(str(shot) for shot in table.shots if shot in shots)]
     if models != set(paper.MODELS):
-        command += " --models " + shlex.join(row for row in rows_of(records) if row in models)
-    return command + (" --partial" if records[0].get("preparation") == PARTIAL else "")
+        flags += ["--models", *(row for row in rows_of(records) if row in models)]
+    return flags + (["--partial"] if records[0].get("preparation") == PARTIAL else [])
 
 
-def updates_of(record: Record) -> list[str]:
-    """The flag for the number of updates, if it is not the preset's."""
-    dataset, preset, updates = record["dataset"], record["preset"], record["updates"]
-    known = presets.exists(preset, dataset)
-    usual = known and updates == presets.preset(preset, dataset).recipe.updates
-    return [] if usual else ["--updates", str(updates)]
+def splits_and_updates(records: Sequence[Record]) -> list[str]:
+    """The flags for both; the number of updates only if it is not the preset's."""
+    record, splits = records[0], len(split_seeds(records))
+    usual = presets.exists(record["preset"], record["dataset"]) and (
+        record["updates"] == presets.preset(record["preset"], record["dataset"]).recipe.updates
+    )
+    return ["--splits", str(splits), *([] if usual else ["--updates", str(record["updates"])])]
 
 
 def table_as_json(table: paper.PaperTable, records: Sequence[Record]) -> str:
     """A table's cells as plain data, beside the published ones."""
-    made, beside_paper = [], is_beside_paper(table, records)
-    for shot, m in parts_of(table, records):
-        for (model, h), ours in cells(records, shot, m).items():
-            if ours is None:
-                continue
-            where = {"model": model, "shot": shot, "distractors": h, "unlabeled": m}
-            cell: dict[str, Any] = {**where, **ours.as_json()}
-            published, later = (
-                of.get((model, shot, h)) if beside_paper else None
-                for of in (table.cells, table.later)
-            )
-            if isinstance(published, paper.PublishedCell):
-                cell["paper_accuracy"] = published.mean / 100
-                cell["paper_standard_error"] = published.error / 100
-                z = ours.z(published.mean, unbiased(published.error))
-                cell |= {} if z is None else {"z": z}
-            if isinstance(later, paper.LaterCell):
-                cell |= {"published_accuracy": later.mean / 100, "published_by": later.source}
-            made.append(cell)
+    beside_paper = is_beside_paper(table, records)
+    made = [
+        {"model": model, "shot": shot, "distractors": h, "unlabeled": m}
+        | ours.as_json(table.cells.get((model, shot, h)) if beside_paper else None)
+        for shot, m in parts_of(table, records)
+        for (model, h), ours in cells(records, shot, m).items()
+        if ours
+    ]
+    return json.dumps(made, indent=1)
+
+
+# Table 5
+
+USUAL_UPDATES = 4_000
+"""Of the pre-training."""
+TABLE5_NOTES = {
+    "": "±: half the 95 % interval over episodes; `over splits`: the standard error. LR: 200 steps of Adam, "
+    "as the authors'; LR, converged: scikit-learn's.",
+    "authors_random": "The paper's `CNN rnd` is the authors', one network in every run.",
+    "scale_bug": "Scale bug: pre-trained on pixels from 0 to 255, as is the paper's `CNN pre` on Omniglot "
+    "and tieredImageNet.",
+}
+"""By the features or the option that they are about; the first is about all."""
+
+
+def table5_section(records: Sequence[BaselineRecord]) -> Section:
+    dataset, updates = records[0]["dataset"], max(r["updates"] for r in records)
+    shown = {
+        "",
+        *(r["features"] for r in records),
+        *(name for r in records for name in r["options"]),
+    }
+    notes = [about_images(records), *(text for of, text in TABLE5_NOTES.items() if of in shown)]
+    trained = f", pre-trained for {updates:,} updates" if updates else ""
+    return section_of(
+        records,
+        f"Table 5 ({dataset}, 5-way){trained}",
+        [table5_grid(records)],
+        ["table5", *table5_flags(records)],
+        " ".join(note for note in notes if note),
+    )
+
+
+def table5_flags(records: Sequence[BaselineRecord]) -> list[str]:
+    """What is not the default of the command."""
+    usual, flags = Table5Request(), []
+    seen = {r["features"] for r in records}
+    if seen != set(usual.features):
+        flags += ["--features", *(features for features in paper.FEATURES if features in seen)]
+    if any(r["options"] for r in records):
+        flags.append("--with-scale-bug")
+    if (splits := len(split_seeds(records))) != usual.splits:
+        flags += ["--splits", str(splits)]
+    if (updates := max(r["updates"] for r in records)) not in (0, USUAL_UPDATES):
+        flags += ["--updates", str(updates)]
+    return flags
+
+
+def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
+    """One data set, beside the paper's numbers where it has a cell."""
+    dataset, own = records[0]["dataset"], table5_cells(records)
+    shots = sorted({shot for *_, shot in own})
+    header = ["model", "splits"]
+    for shot in shots:
+        header += [f"{shot}-shot", "over splits", "paper", "difference"]
+    rows = []
+    for classifier, features, bug in dict.fromkeys(key[:3] for key in own):
+        by_shot = {shot: own.get((classifier, features, bug, shot)) for shot in shots}
+        label = f"{paper.CLASSIFIERS[classifier]} {paper.FEATURES[features]}"
+        splits = max(ours.splits for ours in by_shot.values() if ours)
+        row: list[GridCell] = [label + ", scale bug" * bug, splits]
+        for shot, ours in by_shot.items():
+            over_splits = Number(ours.error, form="error") if ours and ours.splits > 1 else None
+            row += [Number(ours.mean, ours.interval) if ours else None, over_splits]
+            row += beside(ours, paper.published_baseline(dataset, shot, classifier, features))
+        rows.append(row)
+    return Grid("", header, rows)
+
+
+def table5_cells(
+    records: Sequence[BaselineRecord],
+) -> dict[tuple[str, str, bool, int], Measured]:
+    """By classifier, features, scale bug and shot, in the order of the table."""
+    groups: dict[tuple[str, str, bool, int], list[BaselineRecord]] = {}
+    for r in records:
+        key = r["model"], r["features"], bool(r["options"].get("scale_bug")), r["shot"]
+        groups.setdefault(key, []).append(r)
+    kinds = [*((features, False) for features in paper.FEATURES), ("pretrained", True)]
+    order = product(paper.CLASSIFIERS, kinds, sorted({r["shot"] for r in records}))
+    own = {(c, *kind, shot): measured(groups.get((c, *kind, shot), ())) for c, kind, shot in order}
+    return {key: cell for key, cell in own.items() if cell}
+
+
+def table5_as_json(records: Sequence[BaselineRecord]) -> str:
+    """The cells as plain data, beside the published ones."""
+    dataset = records[0]["dataset"]
+    made = [
+        {"model": classifier, "features": features, "scale_bug": bug, "shot": shot}
+        | ours.as_json(paper.published_baseline(dataset, shot, classifier, features))
+        for (classifier, features, bug, shot), ours in table5_cells(records).items()
+    ]
     return json.dumps(made, indent=1)

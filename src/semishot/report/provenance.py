@@ -1,18 +1,44 @@
 """Records -> how, where and when they were measured, on which images, and how to prepare these."""
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from semishot.data.settings import AUTHORS, VARIANTS, DatasetVariant
-from semishot.errors import counted
+from semishot.data.settings import AUTHORS, VARIANTS
+from semishot.report.charts import Chart
+from semishot.report.tables import Grid, GridCell, Section
 from semishot.training.config import Recipe
 from semishot.training.records import Record
 
-SAME_CODE = {"54863a11deaf": "fe82c0742167", "7ceacc5aeb3d": "fe82c0742167"}
-"""Commits that published records name but the history lacks, each with one in the history whose code
-has the same digest."""
+DATA_ROOT = "FOLDER"
+"""What commands call a data root of its own."""
+SOURCE_FLAGS = {"omniglot": "--download", "mini-imagenet": "--source IMAGES"}
+
+
+def section_of(
+    records: Sequence[Record],
+    title: str,
+    grids: list[Grid],
+    command: Sequence[str],
+    note: str = "",
+    finding: str = "",
+    charts: Sequence[Chart] = (),
+    summary: Sequence[GridCell] = (),
+) -> Section:
+    """The section of these records; `command` is `semishot reproduce` without its data set."""
+    name, *flags = command
+    words = ["semishot", "reproduce", name, "--dataset", records[0]["dataset"], *flags]
+    prepared = records[0].get("preparation")
+    return Section(
+        title + (f", images prepared `{prepared}`" if prepared else ""),
+        grids,
+        provenance(records),
+        commands_for(records, shlex.join(words)),
+        note,
+        finding,
+        list(charts),
+        list(summary),
+    )
 
 
 def provenance(records: Sequence[Record]) -> dict[str, str]:
@@ -38,46 +64,28 @@ def provenance(records: Sequence[Record]) -> dict[str, str]:
     return {name: text for name, text in joined.items() if text}
 
 
-STATES: dict[str, Callable[[Record], str | None]] = {
-    "code": lambda r: r.get("code", "not named"),
-    "code of the training": lambda r: r["training"]["code"] if "training" in r else None,
-    "data": lambda r: r.get("data", "not named"),
-    "device": lambda r: r["device"],
-    "device of the training": lambda r: r["training"]["device"] if "training" in r else None,
-}
-"""What should be one for all records of a table; None where a record has none."""
-
-
 def differences(records: Sequence[Record]) -> list[str]:
-    """For each part of the state that is not one: its values, with the number of records of each."""
-    states: dict[str, Counter[str]] = {
-        name: Counter(value for r in records if (value := state(r)) is not None)
-        for name, state in STATES.items()
-    }
-    for name in _each(name for r in records for name in r["versions"]):
-        states[name] = Counter(r["versions"].get(name, "none") for r in records)
-    values = {
-        name: [f"{value} ({counted(count, 'record')})" for value, count in counts.items()]
-        for name, counts in states.items()
-    }
-    return [f"{name} {' and '.join(each)}" for name, each in values.items() if len(each) > 1]
+    """What should be the same for all records of a table and is not, with its values."""
+    values: dict[str, list[str]] = {}
+    for r in records:
+        state = {"code": r["code"], "data": r.get("data", "not named"), "device": r["device"]}
+        if "training" in r:
+            state["code of the training"] = r["training"]["code"]
+            state["device of the training"] = r["training"]["device"]
+        for name, value in {**state, **r["versions"]}.items():
+            values.setdefault(name, []).append(value)
+    each = {name: _each(own) for name, own in values.items()}
+    return [f"{name} {' and '.join(own)}" for name, own in each.items() if len(own) > 1]
 
 
 def code_and_data(records: Sequence[Record]) -> str:
     """As in `code 0123456789ab (commit fedcba987654), data 0011223344556677`, with every value."""
     codes = _each(
-        r["code"] + (f" ({commit_of(r['commit'])})" if "commit" in r else "")
-        for r in records
-        if "code" in r
+        r["code"] + (f" (commit {r['commit']})" if "commit" in r else "") for r in records
     )
     data = _each(r["data"] for r in records if "data" in r)
-    both = [("code", codes), ("data", data)]
-    return ", ".join(f"{name} {' and '.join(each)}" for name, each in both if each)
-
-
-def commit_of(commit: str) -> str:
-    same = SAME_CODE.get(commit)
-    return f"commit {commit}" + (f", not in the history; same code: {same}" if same else "")
+    both = {"code": codes, "data": data}
+    return ", ".join(f"{name} {' and '.join(each)}" for name, each in both.items() if each)
 
 
 def day_of(date: str) -> str:
@@ -102,8 +110,7 @@ def _shown(value: Any) -> str:
 
 
 def _range(values: Sequence[float], form: str = "{:,.1f}") -> str:
-    ends = [form.format(min(values)), form.format(max(values))]
-    return " to ".join(_each(ends))
+    return " to ".join(_each([form.format(min(values)), form.format(max(values))]))
 
 
 def _each(texts: Iterable[str]) -> list[str]:
@@ -119,45 +126,27 @@ def _episode(shape: Mapping[str, Any]) -> str:
 
 # Which images
 
-DATA_ROOT = "FOLDER"
-"""What commands call a data root of its own."""
-SOURCE_FLAGS = {"omniglot": "--download", "mini-imagenet": "--source IMAGES"}
-AUTHORS_IMAGES = {
-    "omniglot": "prepared as in the authors' code",
-    "mini-imagenet": "with the classes that the first version of the authors' code tested on",
-}
-
-
-def prepared_as(records: Sequence[Record]) -> str:
-    """The end of a title; empty for the usual images."""
-    name = records[0].get("preparation")
-    return f", images prepared `{name}`" if name else ""
-
 
 def commands_for(records: Sequence[Record], command: str) -> list[str]:
     """The command on these images, after the one that prepares them if they are not the usual ones."""
-    preparation = preparation_of(records)
-    if preparation is None or not preparation.name:
+    dataset, name = records[0]["dataset"], records[0].get("preparation", "")
+    preparation = VARIANTS.get((dataset, name))
+    if preparation is None or not name:
         return [command]
-    dataset, flags = preparation.dataset, shlex.join(preparation.flags)
-    prepare = f"semishot data prepare {dataset} {SOURCE_FLAGS[dataset]} {flags}"
+    prepare = (
+        f"semishot data prepare {dataset} {SOURCE_FLAGS[dataset]} {shlex.join(preparation.flags)}"
+    )
     return [f"{each} --data-root {DATA_ROOT}" for each in (prepare, command)]
 
 
-def preparation_of(records: Sequence[Record]) -> DatasetVariant | None:
-    """None for a data set that is prepared in one way."""
-    return VARIANTS.get((records[0]["dataset"], records[0].get("preparation", "")))
-
-
-def about_images(records: Sequence[Record]) -> list[str]:
+def about_images(records: Sequence[Record]) -> str:
     """Whether these images are those of the authors' code, where there are several kinds."""
-    preparation = preparation_of(records)
-    if preparation is None:
-        return []
-    how = f"images {AUTHORS_IMAGES[preparation.dataset]}"
-    if preparation == AUTHORS[preparation.dataset]:
-        return [f"On {how}: compare this table with the paper."]
-    return [f"Not on {how} (`{AUTHORS[preparation.dataset].name}`)."]
+    theirs = AUTHORS.get(records[0]["dataset"])
+    if theirs is None:
+        return ""
+    if records[0].get("preparation", "") == theirs.name:
+        return "Images as in the authors' code."
+    return f"Other images than the authors' (`{theirs.name}`)."
 
 
 def image_order(record: Record) -> tuple[int, str]:

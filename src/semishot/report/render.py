@@ -13,7 +13,7 @@ from semishot import __version__
 from semishot.errors import InputError
 from semishot.report import charts
 from semishot.report.charts import Chart
-from semishot.report.section import Grid, GridCell, Number, Section
+from semishot.report.tables import Grid, GridCell, Number, Section
 from semishot.system.files import own_text, write_whole
 
 FOLDER = Path(__file__).parent
@@ -22,7 +22,7 @@ PAGE_STYLE, CHART_STYLE = FOLDER / "page.css", FOLDER / "chart.css"
 GAP, PLACE = 20, 'x="{}" y="{}" width="{}" height="{}"'
 """Between the charts of a figure, and where one of them is."""
 MISSING = "-"
-ORIGIN = ("split seeds", "device", "versions", "code and data", "date")
+ORIGIN = ("device", "code and data", "date")
 """What Markdown shows of a section's provenance."""
 
 
@@ -46,10 +46,10 @@ def shown(cell: GridCell) -> str:
 
 def as_text(section: Section) -> str:
     """Captions, grids and findings, for a terminal."""
-    parts = [section.title.replace("`", ""), *section.notes]
+    parts = [section.title.replace("`", ""), section.note]
     for grid in section.grids:
         parts += [grid.caption, grid_as_text(grid)]
-    return "\n\n".join(part for part in (*parts, *section.findings, *mixture(section)) if part)
+    return "\n\n".join(part for part in (*parts, section.finding, mixture(section)) if part)
 
 
 def grid_as_text(grid: Grid) -> str:
@@ -71,13 +71,13 @@ def grid_as_text(grid: Grid) -> str:
 
 def as_markdown(section: Section, picture: str = "") -> str:
     """A section; the picture is a file beside the page."""
-    parts = [f"## {section.title}", *section.notes]
+    parts = [f"## {section.title}", section.note]
     parts += [f"![{section.title.replace('`', '')}]({picture})"] if picture else []
     for grid in section.grids:
         parts += [grid.caption and f"{grid.caption}:", grid_as_markdown(grid)]
     known = [section.provenance[name] for name in ORIGIN if name in section.provenance]
     again = ", then ".join(f"`{command}`" for command in section.commands)
-    parts += [*section.findings, *mixture(section), f"{'; '.join(known)}. Run again: {again}."]
+    parts += [section.finding, mixture(section), f"{'; '.join(known)}. Run again: {again}."]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -87,10 +87,10 @@ def grid_as_markdown(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def mixture(section: Section) -> list[str]:
+def mixture(section: Section) -> str:
     """Says if the records are not of one state of code, data and devices."""
     mixed = section.provenance.get("mixed")
-    return [f"Mixed: {mixed}."] if mixed else []
+    return f"Mixed: {mixed}." if mixed else ""
 
 
 # HTML

@@ -14,24 +14,24 @@ from semishot.errors import InputError
 from semishot.paper import published
 from semishot.report.paper_tables import overview, parts_of, table_grid
 from semishot.report.render import as_markdown, grid_as_markdown, write_figure
-from semishot.report.section import Section
 from semishot.report.sections import make_sections, read_results, table_of
+from semishot.report.tables import Section
 from semishot.system.files import read_text, reading, write_whole
 from semishot.training.records import read_records
 
-LEAD = """# Results
+DRAWINGS, PHOTOGRAPHS = (AUTHORS[name].name for name in ("omniglot", "mini-imagenet"))
+LEAD = f"""# Results
 
 Generated from the files in `results/` by `semishot results`; do not edit.
 
 Accuracies in %, mean ± standard error over labeled/unlabeled splits (ddof = 1), 600 test episodes per split;
 (n): over n splits only; -: not run. The paper's ± is as printed, with ddof = 0 over 10 splits. z is the
-difference divided by the error of both, the paper's converted to ddof = 1; cells agree if |z| <= 2, which
-chance exceeds once in 20 times, more often with 5 splits. The supervised model has one number for both
-columns and counts twice. t belongs to a difference between our own runs, paired split by split."""
-DRAWINGS, PHOTOGRAPHS = (AUTHORS[name].name for name in ("omniglot", "mini-imagenet"))
-PREPARED = f"""Preset `ren2018` is the paper's recipe; `semishot data prepare` decides which images it sees.
-The reproduction comes first: drawings prepared as in the authors' code (`{DRAWINGS}`), photographs of the
-classes that its first version tested on (`{PHOTOGRAPHS}`)."""
+difference divided by the error of both, the paper's converted to ddof = 1 (Table 5: as printed). Cells agree
+if |z| <= 2; chance exceeds that once in 20 times, more often with 5 splits. The supervised model has one
+number for both columns and counts twice. t is of a difference between our own runs, paired by split.
+
+Preset `ren2018` is the paper's recipe; `semishot data prepare` decides which images it sees. The authors'
+code has drawings prepared as `{DRAWINGS}` and photographs of the classes `{PHOTOGRAPHS}`."""
 BEGINS, ENDS = "<!-- table:", "<!-- /table -->"
 MARKED = re.compile(
     rf"^({BEGINS} (?P<file>\S+), (?P<shot>\d+)-shot, M = (?P<unlabeled>\d+) -->\n).*?^{ENDS}$",
@@ -46,7 +46,11 @@ def write_results(folder: Path, out: Path, fill: Sequence[Path] = ()) -> None:
 
     Prints to stderr where a section mixes states of the code.
     """
-    made = published_sections(folder)
+    if not any(folder.glob("*/*.json")):
+        raise InputError(
+            f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
+        )
+    made = dict(make_sections(read_results(folder), by_file=True))
     pages = {page: filled_page(page, folder) for page in fill} | {out: as_page(made)}
     for name, section in made.items():
         if section.charts:
@@ -57,24 +61,9 @@ def write_results(folder: Path, out: Path, fill: Sequence[Path] = ()) -> None:
         write_whole(page, text)
 
 
-def published_sections(folder: Path) -> dict[str, Section]:
-    """The sections of the page, by result file, in its order."""
-    if not any(folder.glob("*/*.json")):
-        raise InputError(
-            f"no result files in {folder}; `semishot reproduce table1 --publish {folder}`"
-        )
-    return dict(make_sections(read_results(folder), by_file=True))
-
-
-def results_markdown(folder: Path) -> str:
-    """Every published table, with the device it was run on and how to run it again."""
-    return as_page(published_sections(folder))
-
-
 def as_page(made: dict[str, Section]) -> str:
+    """Every published table by result file, with the device it was run on and how to run it again."""
     summary, parts = overview(made.values()), [LEAD]
-    if any(len(section.commands) > 1 for section in made.values()):
-        parts.append(PREPARED)
     if summary.rows:
         parts += ["## Overview", f"{summary.caption}.", grid_as_markdown(summary)]
     parts += [
@@ -110,11 +99,11 @@ def filled_page(page: Path, folder: Path) -> str:
             f"{count} have both"
         )
 
-    def made(mark: re.Match[str]) -> str:
+    def filled(mark: re.Match[str]) -> str:
         shot, unlabeled = int(mark["shot"]), int(mark["unlabeled"])
         return f"{mark[1]}\n{marked_table(folder / mark['file'], shot, unlabeled)}\n\n{ENDS}"
 
-    return MARKED.sub(made, text)
+    return MARKED.sub(filled, text)
 
 
 def marked_table(path: Path, shot: int, unlabeled: int) -> str:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 from semishot.errors import counted
 from semishot.paper.published import title
-from semishot.report.paper_tables import measured
 from semishot.report.render import grid_as_text
-from semishot.report.section import Grid, GridCell, Number
+from semishot.report.tables import Grid, GridCell, Number, measured
 from semishot.training.records import Record
 
 if TYPE_CHECKING:  # it imports torch

@@ -12,11 +12,10 @@ from semishot.report.other_tables import (
     ablations_section,
     choice_section,
     others_section,
-    table5_section,
 )
-from semishot.report.paper_tables import table_section
+from semishot.report.paper_tables import table5_section, table_section
 from semishot.report.provenance import image_order
-from semishot.report.section import Section
+from semishot.report.tables import Section
 from semishot.system.files import reading, real_path
 from semishot.training.config import NOT_REFINED, SEMI_SUPERVISED_INFERENCE, SUPERVISED
 from semishot.training.records import (
