@@ -7,16 +7,18 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.processes import keep_freed_memory
 from semishot.training.code_state import versions
 from speed_tables import table
+
+if TYPE_CHECKING:
+    import torch
 
 RESULTS = Path(__file__).parents[1] / "results" / "speed"
 
@@ -27,7 +29,7 @@ Measure = Callable[..., dict[str, Any]]
 
 def time_in_turns(
     works: Mapping[Any, Callable[[], object]],
-    device: torch.device,
+    device: "torch.device",
     rounds: int,
     seconds: float,
 ) -> dict[Any, float]:
@@ -51,18 +53,25 @@ def time_in_turns(
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def wait(device: torch.device) -> None:
+def wait(device: "torch.device") -> None:
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)
 
 
 def result(
-    benchmark: str, device: torch.device, quick: bool, settings: dict[str, Any], rows: Rows
+    benchmark: str,
+    device: "torch.device | None",
+    quick: bool,
+    settings: dict[str, Any],
+    rows: Rows,
 ) -> dict[str, Any]:
+    """device: None for the CPU, if torch computes nothing."""
     return {
         "benchmark": benchmark,
-        "device": device_name(device),
-        "device_type": device.type,
+        "device": device_name(device) if device else f"{platform.machine()} CPU",
+        "device_type": device.type if device else "cpu",
         "processor": processor(),
         "versions": versions(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -82,6 +91,8 @@ def processor() -> str:
 
 def about_tasks(benchmark: str, **more: Any) -> dict[str, Any]:
     """What a file of results/classifier says of how it was made, and what is measured."""
+    import torch
+
     return {
         "benchmark": benchmark,
         "device": device_name(torch.device("cpu")),
@@ -108,9 +119,9 @@ def command(name: str, measure: Measure, **flags: dict[str, Any]) -> None:
         parser.add_argument(f"--{flag}", **described)
     given = parser.parse_args()
     keep_freed_memory()  # as the command does; every contender gains by it
-    device = pick_device(given.device)
+    device = pick_device(given.device) if find_spec("torch") else None
     found = measure(device, given.quick, **{flag: getattr(given, flag) for flag in flags})
     print(table(found))
-    out = given.out or (None if given.quick else RESULTS / f"{name}-{device.type}.json")
+    out = given.out or (None if given.quick else RESULTS / f"{name}-{found['device_type']}.json")
     if out is not None:
         write_json(out, found)

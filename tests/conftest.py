@@ -1,31 +1,59 @@
 """Fixtures: one CPU thread, a Ray cluster, a browser, and a small learnable pool in place of the glyphs."""
 
 import os
+import re
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from filelock import FileLock
 
 from semishot.data.pool import ImageClass, ImagePool, open_pool, save_pool
 from support.browser import CHROMIUM, Browser
+from support.optional_torch import HAS_TORCH, REASON
 
 TINY_CLASSES = {"train": 30, "val": 8, "test": 12}
 TINY_IMAGES = 20
+TORCH_TESTS = [
+    *("network", "paper", "promises", "refine", "training", "workers"),
+    *("datasets/test_framing.py", "estimator/test_prototype_rule.py", "report/test_pictures.py"),
+    *("report/test_report_in_a_browser.py", "sorter/test_embedding_on_workers.py"),
+    "sorter/test_export.py",
+    *("sorter/encoders/test_image_encoder.py", "sorter/encoders/test_onnx_file.py"),
+]
+collect_ignore = [] if HAS_TORCH else TORCH_TESTS
+"""Without torch, the tests are those of the user's half."""
+MEANT = re.compile(
+    r"(refiner='.+'|the encoder '.+'|--engine|`semishot (demo|evaluate|pick|reproduce|show|train)`)"
+    " needs PyTorch"
+)
 TESTS = str(Path(__file__).parent)
 # Ray reads both when it is first imported, whichever test that is; no token is left in the home folder
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 # scripts and workers that tests start find `support` too
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [TESTS, os.environ.get("PYTHONPATH", "")]))
-torch.set_num_threads(1)
+if HAS_TORCH:
+    import torch
+
+    torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Without torch, a test is skipped if it asks for what is documented to need it."""
+    report = yield
+    if not HAS_TORCH and report.failed and MEANT.search(report.longreprtext):
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, REASON)
+    return report
 
 
 def tiny_images(generator: np.random.Generator, classes: int) -> np.ndarray:

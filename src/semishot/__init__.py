@@ -11,7 +11,7 @@ __all__ = ["PrototypeClassifier", "__version__", "next_to_label"]
 
 
 def __getattr__(name: str) -> object:
-    """Names of the estimator are imported on first use: torch and scikit-learn take seconds to load."""
+    """Names of the estimator are imported on first use: scikit-learn takes a second to load."""
     if name == "PrototypeClassifier":
         from semishot.estimator.classifier import PrototypeClassifier
 

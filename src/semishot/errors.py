@@ -1,7 +1,20 @@
 """Exceptions that end a command early, and the words of messages: counts, reasons, printable names."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 LONGEST_REASON = 500
 """Characters of another library's message that are shown."""
+EXTRAS = {
+    "torch": ("PyTorch", "train"),
+    "starlette": ("Starlette", "label"),
+    "uvicorn": ("uvicorn", "label"),
+    "onnx": ("onnx", "onnx"),
+    "onnxscript": ("onnxscript", "onnx"),
+    "ray": ("Ray", "ray"),
+    "tensorboard": ("TensorBoard", "tensorboard"),
+}
+"""Modules that are not always installed: what they are called, and the extra that brings them."""
 
 
 class InputError(ValueError):
@@ -10,6 +23,19 @@ class InputError(ValueError):
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C."""
+
+
+@contextmanager
+def needing_extra(what: str) -> Iterator[None]:
+    """Turn a failed import of an extra's package into one line: what needs it, and how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        name, extra = EXTRAS[package]
+        raise InputError(f"{what} needs {name}: pip install 'semishot[{extra}]'") from error
 
 
 def check_number(name: str, value: int, least: int, most: int) -> None:

@@ -6,12 +6,15 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
-from semishot import PrototypeClassifier, refine
+from semishot import PrototypeClassifier
 from semishot.errors import InputError
 from semishot.estimator import constants as const
 from semishot.estimator import next_labels
+from support.optional_torch import module_or_skip
+
+torch = module_or_skip("torch")
+refine = module_or_skip("semishot.refine")
 
 N, D = 3, 40
 

@@ -5,10 +5,10 @@ import decimal
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from semishot.errors import InputError
 from semishot.estimator.labels import label_weights, read_labels, rejected
+from support.optional_torch import HAS_TORCH
 
 NAN = float("nan")
 
@@ -38,10 +38,15 @@ NUMBERS = {
     "Int64 Series": pd.Series([7, -1, 3, pd.NA, None, 7, -2], dtype="Int64"),
     "Categorical": pd.Series([7, None, 3, -1, None, 7, -2], dtype="category"),
     "integer array": np.array([7, -1, 3, -1, -1, 7, -2], np.int8),
-    "integer tensor": torch.tensor([7, -1, 3, -1, -1, 7, -2]),
-    "float tensor": torch.tensor([7, -1, 3, NAN, -1, 7, -2], requires_grad=True),
-    "bfloat16 tensor": torch.tensor([7, -1, 3, NAN, -1, 7, -2], dtype=torch.bfloat16),
 }
+if HAS_TORCH:
+    import torch
+
+    NUMBERS |= {
+        "integer tensor": torch.tensor([7, -1, 3, -1, -1, 7, -2]),
+        "float tensor": torch.tensor([7, -1, 3, NAN, -1, 7, -2], requires_grad=True),
+        "bfloat16 tensor": torch.tensor([7, -1, 3, NAN, -1, 7, -2], dtype=torch.bfloat16),
+    }
 
 
 @pytest.mark.parametrize("y", STRINGS.values(), ids=STRINGS)
@@ -123,7 +128,6 @@ def test_missing_labels_that_became_strings_are_refused(missing):
         ([1, True], "y holds booleans"),
         (np.array([True, False]), "y holds booleans, beside which -1 cannot mean unlabeled"),
         (pd.Series([True, None], dtype="boolean"), "y holds booleans"),
-        (torch.tensor([True]), "y holds booleans"),
         (
             [0, 0.5],
             "Unknown label type: y holds 0.5, a continuous value; classes are whole numbers",
@@ -181,7 +185,7 @@ def test_weights_belong_to_labels():
     assert weights.tolist() == [[0, 1.5], [0, 0], [0, 0], [0.75, 0], [0, 0], [0, 0], [0, 0.75]]
     assert found.codes.tolist() == [1, -1, -1, 0, -2, -1, 1]
     assert found.classes is labels.classes
-    for given in (None, 1, np.ones(7), torch.ones(7), pd.Series(np.ones(7)), [1] * 7):
+    for given in (None, 1, np.ones(7), pd.Series(np.ones(7)), [1] * 7):
         same, weights = label_weights(labels, given)
         assert (same.codes == labels.codes).all()
         assert (weights.argmax(1) == np.maximum(labels.codes, 0)).all()

@@ -5,10 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from semishot import PrototypeClassifier, refine
+from semishot import PrototypeClassifier
 from semishot.errors import InputError
 from semishot.estimator.saved_model import FORMAT, read_model
 from semishot.system.tensor_files import read_arrays, write_arrays
+from support.optional_torch import module_or_skip
+
+refine = module_or_skip("semishot.refine")
 
 D = 40
 

@@ -18,12 +18,13 @@ from semishot.report.other_tables import ablations_grid, ablations_section
 from semishot.report.paper_tables import table5_section
 from semishot.report.render import shown
 from semishot.training.config import Recipe
-from semishot.training.fleets import find_model
 from semishot.training.records import publish, read_records
+from support.optional_torch import module_or_skip
 from support.presets import shorten
 from support.records import ablation, baseline, masks, record
 
 REPOSITORY = Path(__file__).parents[2]
+fleets = module_or_skip("semishot.training.fleets")
 
 
 def markdown(folder: Path) -> str:
@@ -208,11 +209,11 @@ def test_an_empty_or_broken_results_folder_is_named(tmp_path):
 
 
 def test_the_pretrained_model_is_there_and_an_unknown_one_is_refused():
-    assert find_model("pretrained:omniglot").stat().st_size < 600_000
+    assert fleets.find_model("pretrained:omniglot").stat().st_size < 600_000
     with pytest.raises(
         InputError, match="no pretrained model 'birds'; this version has pretrained:omniglot"
     ):
-        find_model("pretrained:birds")
+        fleets.find_model("pretrained:birds")
 
 
 @pytest.mark.slow
@@ -227,7 +228,7 @@ def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
     (record,) = json.loads(capsys.readouterr().out)
     from safetensors import safe_open
 
-    with safe_open(find_model("pretrained:omniglot"), "pt") as file:
+    with safe_open(fleets.find_model("pretrained:omniglot"), "pt") as file:
         published = json.loads(file.metadata()["result"])
     assert abs(record["accuracy"] - published["accuracy"]) < 5e-4  # another device rounds otherwise
     assert published["accuracy"] > 0.99

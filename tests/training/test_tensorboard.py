@@ -206,16 +206,15 @@ def surroundings(tiny_root, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("surroundings")
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_without_the_package_it_is_one_line_before_the_work(command, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
     with pytest.raises(SystemExit) as caught:
         main([*command, "--tensorboard"])
     assert caught.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
     *_, line = err.splitlines()
-    assert line == (
-        "semishot: --tensorboard needs the package tensorboard: pip install 'semishot[tensorboard]'"
-    )
+    assert line == "semishot: --tensorboard needs TensorBoard: pip install 'semishot[tensorboard]'"
     assert not Path("runs").exists()
 
 

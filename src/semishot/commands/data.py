@@ -13,6 +13,7 @@ from semishot.commands.flags import Flags, Json
 from semishot.data.settings import Lists, Reduction, Rotations
 from semishot.system.devices import DataRoot
 
+NO_TORCH = "not installed; training needs it: pip install 'semishot[train]'"
 Name = Annotated[
     tyro.conf.Positional[str],
     tyro.conf.arg(help="Which data set; `semishot data list` shows them."),
@@ -77,13 +78,19 @@ def doctor(data_root: DataRoot = None, as_json: Json = False) -> None:
 
 
 def examine(root: Path | None) -> dict[str, str]:
+    import onnxruntime
+
     from semishot import datasets
     from semishot.data.pool import data_root
     from semishot.system.devices import device_names
     from semishot.training.code_state import versions
 
+    found = versions()
+    providers = ", ".join(onnxruntime.get_available_providers())
     return {
-        **versions(),
+        **found,
+        "torch": found.get("torch", NO_TORCH),
+        "onnxruntime": f"{onnxruntime.__version__}, {providers}",
         "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "devices": "; ".join(device_names()),
         "data root": str(data_root(root)),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from semishot import __version__
 from semishot.commands.exit_codes import end_on_signals, occupy_descriptors, one_line_errors
-from semishot.errors import InputError
+from semishot.errors import InputError, needing_extra
 from semishot.system.processes import keep_freed_memory, note_left
 
 if TYPE_CHECKING:
@@ -72,12 +72,13 @@ def run(arguments: list[str]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever names are printed
             stream.reconfigure(errors="backslashreplace")
-    app_of(all_commands()).cli(
-        prog="semishot",
-        args=arguments,
-        description="Few-shot classification with unlabeled data (Ren et al., ICLR 2018).",
-        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
-    )
+    with needing_extra(f"`semishot {' '.join(arguments[:1])}`"):
+        app_of(all_commands()).cli(
+            prog="semishot",
+            args=arguments,
+            description="Few-shot classification with unlabeled data (Ren et al., ICLR 2018).",
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
+        )
 
 
 def check_working_folder() -> None:

@@ -9,7 +9,7 @@ import tyro
 
 from semishot.commands.exit_codes import REFUSED
 from semishot.commands.flags import Flags, Printing
-from semishot.errors import InputError, printable
+from semishot.errors import printable
 from semishot.label import LabelRequest
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 
@@ -27,14 +27,8 @@ def classify(request: Flags[ClassifyRequest], printing: Flags[Printing]) -> None
 
 def label(request: tyro.conf.PositionalRequiredArgs[Flags[LabelRequest]]) -> None:
     """Label a pile of images in the browser: click a few, and semishot sorts the rest."""
-    try:
-        from semishot.label.server import label
-    except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn"):
-            raise
-        raise InputError(
-            "labeling needs two more packages: pip install 'semishot[label]'"
-        ) from error
+    from semishot.label.server import label
+
     label(request)
 
 
@@ -93,7 +87,7 @@ def export(
     model: tyro.conf.Positional[Path],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("model.onnx"),
 ) -> None:
-    """Write a saved model as one ONNX file, compared with torch before it is written.
+    """Write a saved model as one ONNX file, compared with the classifier before it is written.
 
     Args:
         model: OUT/model of `semishot classify`, or OUT; or a file that PrototypeClassifier.save wrote.

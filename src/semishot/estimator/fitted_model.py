@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from semishot.errors import InputError
+from semishot.errors import InputError, needing_extra
 from semishot.estimator import constants as const
 from semishot.estimator.graph import NewNeighbours
 from semishot.estimator.graph_rule import learn
@@ -176,12 +176,8 @@ def built_refiner(refiner: Any) -> Any:
         return copy.deepcopy(refiner)
     if refiner == GRAPH:
         return GRAPH
-    try:
+    with needing_extra(f"refiner={refiner!r}"):
         from semishot import refine
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"refiner={refiner!r} needs PyTorch: pip install 'semishot[train]'"
-        ) from error
     try:
         built = refine.build(refiner).eval()
     except InputError as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from semishot import datasets
-from semishot.errors import InputError
+from semishot.errors import InputError, needing_extra
 from semishot.paper.requests import EpisodeRequest
 from semishot.report.pictures import Picture, episode_picture
 from semishot.report.sections import Results
@@ -75,7 +75,8 @@ def is_prepared(dataset: str, root: Path | None) -> bool:
 
 
 def draw(model: str, run: int, number: int, root: Path | None) -> Episode:
-    from semishot.paper.viewed_episode import view_episode
+    with needing_extra("drawing them"):
+        from semishot.paper.viewed_episode import view_episode
 
     view = view_episode(EpisodeRequest(model, episode=number, run=run), root)
     which = f"--model {model} --run {run}" if run else f"--model {model}"

@@ -24,7 +24,7 @@ def write_report(
 ) -> None:
     """Write the page from result files, and from those below folders.
 
-    Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not loaded.
+    Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not needed.
     """
     check_number("--episodes", episodes, 0, MOST_EPISODES)
     if out.is_dir():

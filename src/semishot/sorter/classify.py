@@ -1,6 +1,6 @@
 """A few labeled images and a pile -> the class of each image, a report, a saved model, sorted files.
 
-torch is imported when there is something to learn: what is wrong with a request is said at once, and reading
+SciPy is imported when there is something to learn: what is wrong with a request is said at once, and reading
 begins. scikit-learn is not needed.
 """
 
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.errors import InputError, counted
+from semishot.errors import InputError, counted, needing_extra
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.encoder_options import DEFAULT
@@ -132,7 +132,7 @@ def _learned(request: ClassifyRequest, run: Run) -> "tuple[FittedPile, list[str]
         with closing(open_store(request.out)) as store:
             notes += label_rows(request, rows, store)
     check_read(request, rows)
-    with run.seconds.part("learning"), doing("loading torch"):
+    with run.seconds.part("learning"), doing("loading"):
         from semishot.sorter.learning import fit_pile, notes_on_files
     notes += notes_on_corrections(rows.items, absent)
     notes += run.encoder.notes if run.encoder else ()
@@ -184,8 +184,9 @@ def _fill_cache(request: ClassifyRequest) -> FillCache:
     if request.engine is None and request.address is None:
         check_device(request.device)
         return partial(in_this_process, request.device)
-    from semishot.sorter.embedding_on_workers import by_workers
-    from semishot.workers.places import place_of
+    with needing_extra("--engine"):
+        from semishot.sorter.embedding_on_workers import by_workers
+        from semishot.workers.places import place_of
 
     open_place = place_of(request.engine, request.address, request.device, keep_workers=True)
     assert open_place is not None  # place_of has rejected an address without an engine

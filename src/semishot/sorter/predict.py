@@ -49,7 +49,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     if not request.images:
         raise InputError("give images, or folders of them")
     check_device(request.device)
-    with doing("loading torch"):
+    with doing("loading the model"):
         classifier, encoder = read_saved_model(request.model)
     for path in request.images:
         if not path.exists():

@@ -11,7 +11,7 @@ from semishot.sorter.moving.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
 
-if TYPE_CHECKING:  # it imports torch
+if TYPE_CHECKING:  # it imports scipy
     from semishot.estimator.models import HeldOut
 
 SHOWN_CLASSES = 50

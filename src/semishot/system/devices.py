@@ -1,6 +1,8 @@
 """Devices and their names, and the flags that say where a command works."""
 
 import platform
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +24,7 @@ DataRoot = Annotated[
     tyro.conf.arg(help="Where prepared data are; else $SEMISHOT_DATA, else the cache folder."),
 ]
 Device = Annotated[str, tyro.conf.arg(help="auto, cpu, cuda or cuda:N.")]
+NO_DEVICE = "no device {!r}: it is auto, cpu, cuda or cuda:N"
 
 
 def device_name(device: "torch.device") -> str:
@@ -33,7 +36,9 @@ def device_name(device: "torch.device") -> str:
 
 
 def device_names() -> list[str]:
-    """Every device of this machine."""
+    """Every device of this machine that torch finds, if it is installed."""
+    if find_spec("torch") is None:
+        return [f"{platform.machine()} CPU"]
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -49,7 +54,7 @@ def pick_device(name: str) -> "torch.device":
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise InputError(f"no device {name!r}: it is auto, cpu, cuda or cuda:N") from error
+        raise InputError(NO_DEVICE.format(name)) from error
     try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
@@ -61,6 +66,6 @@ def pick_device(name: str) -> "torch.device":
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that is not here. Every machine has `auto` and `cpu`: these need no torch yet."""
-    if name not in ("auto", "cpu"):
-        pick_device(name)
+    """Refuse what is no device's name. Whether it is there is known when an encoder is loaded."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise InputError(NO_DEVICE.format(name))

@@ -4,6 +4,8 @@ import platform
 import sys
 from datetime import UTC, datetime
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -49,11 +51,11 @@ def code_state() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    import torch  # here: reading records does not need it
-
+    """Of what computes; torch is imported here, and left out where it is not installed."""
+    installed = find_spec("torch") is not None
     return {
         "semishot": __version__,
-        "torch": str(torch.__version__),
+        **({"torch": str(import_module("torch").__version__)} if installed else {}),
         "numpy": np.__version__,
         "python": platform.python_version(),
     }

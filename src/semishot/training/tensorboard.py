@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.episodes import EpisodeShape
-from semishot.errors import InputError
+from semishot.errors import needing_extra
 from semishot.training.config import FleetConfig, Member
 from semishot.training.run_folder import LogLine, read_log
 from semishot.training.validation import Seen, Validation
@@ -28,12 +28,8 @@ FRAME, GAP = 2, 12
 
 def summary_writer() -> Any:
     """The class that writes event files, or an error that names the package to install."""
-    try:
+    with needing_extra("--tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise InputError(
-            "--tensorboard needs the package tensorboard: pip install 'semishot[tensorboard]'"
-        ) from error
     return SummaryWriter
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from semishot.errors import InputError, Terminated
+from semishot.errors import InputError, Terminated, needing_extra
 from semishot.workers.engine import (
     Array,
     Done,
@@ -35,11 +35,9 @@ AHEAD = 16
 def import_ray() -> ModuleType:
     """Ray, with its usage reports turned off."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    try:
+    with needing_extra("--engine ray"):
         import ray
         import ray.exceptions
-    except ImportError as error:
-        raise InputError("--engine ray needs Ray: pip install 'semishot[ray]'") from error
     module: ModuleType = ray
     return module
 

@@ -6,15 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 from semishot.errors import InputError
 from semishot.sorter.encoders import networks
 from semishot.sorter.encoders.graph_builder import OnnxGraph
 from semishot.sorter.encoders.image_encoder import open_encoder
 from semishot.sorter.encoders.pretrained import LITE, draw_pretrained, read_pth, weights_file
-from semishot.training.fleets import find_model, load_model
+from support.optional_torch import module_or_skip
+
+torch = module_or_skip("torch")
+fleets = module_or_skip("semishot.training.fleets")
 
 STAGES = [(1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6)]
 STAGES += [(1, 3, 1, 6)]
@@ -24,7 +25,7 @@ DEPTH = {"photos-lite0": 1.0, "photos-lite2": 1.2}
 
 def lite_by_torch(encoder: str, images: np.ndarray) -> np.ndarray:
     """EfficientNet-LiteN in plain steps, by its published table; padding as TensorFlow's SAME."""
-    weights = torch.load(weights_file(encoder), weights_only=True)
+    weights, F = torch.load(weights_file(encoder), weights_only=True), torch.nn.functional  # noqa: N806
 
     def layer(x, name, norm, stride=1, relu=True):
         kernel = weights[f"{name}.weight"]
@@ -65,7 +66,7 @@ def test_photographs_have_the_features_of_efficientnet_lite(name):
 
 
 def test_drawings_have_the_features_of_the_trained_network():
-    _, model = load_model(find_model("pretrained:omniglot"), torch.device("cpu"))
+    _, model = fleets.load_model(fleets.find_model("pretrained:omniglot"), torch.device("cpu"))
     images = np.random.default_rng(0).integers(0, 256, (5, 28, 28, 1), np.uint8)
     with torch.no_grad():
         truth = model.encoder(torch.from_numpy(images).permute(0, 3, 1, 2)[None])[0].numpy()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semishot.errors import InputError, printable
+from semishot.errors import InputError, needing_extra, printable
 from semishot.sorter.encoders.encoder_options import (
     DEFAULT,
     DESCRIPTION,
@@ -64,14 +64,8 @@ def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
 
 
 def _torch_networks(name: str) -> Any:
-    try:
+    with needing_extra(f"the encoder {name!r}"):
         from semishot.sorter.encoders import torch_networks
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise InputError(
-            f"the encoder {name!r} needs PyTorch: pip install 'semishot[train]'"
-        ) from error
     return torch_networks
 
 

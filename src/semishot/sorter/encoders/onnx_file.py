@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.framing import MOST_SIDE, Middle
-from semishot.errors import InputError, reason_of
+from semishot.errors import InputError, needing_extra, reason_of
 from semishot.sorter.encoders.encoder_options import GRAPH, OnnxOptions
 from semishot.sorter.encoders.networks import (
     BATCH_ON_GPU,
@@ -298,10 +298,8 @@ def _chosen_output(network: OnnxNetwork, wanted: str | None) -> str:
 
 def onnx_package(name: str, purpose: str) -> Any:
     """A module of the extra `onnx`."""
-    try:
+    with needing_extra(purpose):
         return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"{purpose} needs {name}: pip install 'semishot[onnx]'") from error
 
 
 def read_onnx(path: Path) -> bytes:
