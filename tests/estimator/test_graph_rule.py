@@ -11,7 +11,7 @@ from semishot import PrototypeClassifier
 from semishot.estimator import constants as const
 from semishot.estimator import graph_rule
 from semishot.estimator.graph import (
-    NewNeighbours,
+    Neighbours,
     cosines_without_itself,
     neighbour_graph,
     propagate,
@@ -212,7 +212,7 @@ def judged(request, monkeypatch):
     def answer(x, y):
         weights = (y[:, None] == np.arange(N)).astype(float)
         space = Space("centered", mean_direction(x))
-        neighbours = NewNeighbours(x, space)
+        neighbours = Neighbours(x, space)
         return graph_rule.learn(neighbours, weights, y == -2).answer
 
     return answer

@@ -16,7 +16,7 @@ from scipy.special import softmax
 
 from semishot.errors import InputError, needing_extra
 from semishot.estimator import constants as const
-from semishot.estimator.graph import NewNeighbours
+from semishot.estimator.graph import Neighbours
 from semishot.estimator.graph_rule import learn
 from semishot.estimator.labels import (
     NAMED_STRANGER,
@@ -162,7 +162,7 @@ def fit_model(
     plain = Space(normalize, mean_direction(features))
     if refiner == GRAPH:
         space = gaussian_space(features) if normalize == "none" else plain
-        learned = learn(NewNeighbours(features, space), weights, named, steps, temperature)
+        learned = learn(Neighbours(features, space), weights, named, steps, temperature)
     else:
         learned = learn_prototypes(features, weights, named, refiner, steps, plain, temperature)
     return FittedModel(parameters, labels.classes, labels.stranger_label, learned), labels

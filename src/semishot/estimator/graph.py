@@ -5,7 +5,6 @@ order of rows.
 Letters: P rows, K of them in the graph, L different ones, C rows at once, N classes, D features.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +15,8 @@ from semishot.estimator.models import GraphModel, predict_in_blocks
 from semishot.estimator.spaces import (
     AnySpace,
     Array,
-    Space,
     blocks,
     evenly_spaced,
-    mean_direction,
     nearest,
     unit,
 )
@@ -35,10 +32,8 @@ class NeighbourGraph(NamedTuple):
     copy_of: Array  # (K,), the row of the graph that each given row is
 
 
-def neighbour_graph(
-    given: Array, cosines_of: Callable[[Array, Array], Array] | None = None
-) -> NeighbourGraph:
-    """Rows (K, D) -> their graph. Cosines (C, L) of two sets of indices may be known already."""
+def neighbour_graph(given: Array) -> NeighbourGraph:
+    """Rows (K, D) -> their graph."""
     keys: dict[bytes, int] = {}
     copies = [keys.setdefault(row.tobytes(), index) for index, row in enumerate(given)]
     first, copy_of = np.unique(np.array(copies, int), return_inverse=True)
@@ -47,7 +42,7 @@ def neighbour_graph(
     indices, values = np.empty((len(rows), count), int), np.empty((len(rows), count))
     for start in range(0, len(rows), const.ROWS_AT_ONCE):
         part = slice(start, start + const.ROWS_AT_ONCE)
-        cosines = rows[part] @ rows.T if cosines_of is None else cosines_of(first[part], first)
+        cosines = rows[part] @ rows.T
         here = np.arange(len(cosines))
         cosines[here, start + here] = -1  # a row is not its own neighbour
         indices[part], values[part] = nearest(cosines, count)
@@ -92,72 +87,46 @@ def cosines_without_itself(rows: Array, weights: Array) -> Array:
     return np.where(squares > const.TINY, cosines, 0)
 
 
-class NewNeighbours:
-    """Neighbours of rows that are fitted once."""
+class Neighbours:
+    """P rows, some of which make a graph; the others are predicted from their neighbours in it.
 
-    landmarks: Array | None = None
-    """Rows that are always in the graph; None: those that the labels choose."""
-
-    def __init__(self, features: Array, space: AnySpace) -> None:
-        self.features, self.space = features, space
-
-    def graph(self, indices: Array) -> NeighbourGraph:
-        """The graph of these rows (K,)."""
-        return neighbour_graph(self.space(self.features[indices]))
-
-    def predict(self, model: GraphModel) -> tuple[Array, Array]:
-        """Logits (P, N) and scores (P,) by the graph asked for last."""
-        return predict_in_blocks(model, self.features)
-
-
-class KnownNeighbours:
-    """Neighbours of a pile whose labels change: the cosines of all rows with those of the graph are kept.
-
-    The landmarks stay in the graph; what is labeled joins them.
+    The labels choose the rows of the graph, or `landmarks` are always among them: then labels may change
+    often, and cosines with rows that have been in the graph are kept.
     """
 
-    def __init__(self, features: Array) -> None:
-        self.features, center = features, mean_direction(features)
-        self.space: AnySpace = Space("centered", center)
-        self.landmarks: Array | None = np.arange(len(features))
-        if len(features) > const.EXACT:
-            along = np.concatenate([unit(block) @ center for _, block in blocks(features)])
-            ranking = np.argsort(along, kind="stable")
-            self.landmarks = np.sort(ranking[evenly_spaced(len(features), const.LANDMARKS)])
-        self.columns: dict[int, Array] = {}  # (P,), cosines with a row of the graph
+    def __init__(self, features: Array, space: AnySpace, landmarks: Array | None = None) -> None:
+        self.features, self.space, self.landmarks = features, space, landmarks
         self.last: tuple[Array, NeighbourGraph] | None = None
+        self.cosines: dict[int, Array] = {}  # (P,), of all rows with a row of the graph
 
     def graph(self, indices: Array) -> NeighbourGraph:
         """The graph of these rows (K,)."""
-        if self.last is not None and np.array_equal(indices, self.last[0]):
-            return self.last[1]
-        rows = self.space(self.features[indices])  # (K, D)
-        new = [number for number, row in enumerate(indices.tolist()) if row not in self.columns]
-        if new:
-            added = np.empty((len(new), len(self.features)), rows.dtype)
-            for part, block in blocks(self.features):
-                added[:, part] = rows[new] @ self.space(block).T
-            self.columns |= zip(indices[new].tolist(), added, strict=True)
-
-        def cosines_of(some: Array, others: Array) -> Array:
-            return np.stack(
-                [self.columns[row][indices[some]] for row in indices[others].tolist()], 1
-            )
-
-        self.last = indices, neighbour_graph(rows, cosines_of)
+        if self.last is None or not np.array_equal(indices, self.last[0]):
+            self.last = indices, neighbour_graph(self.space(self.features[indices]))
         return self.last[1]
 
     def predict(self, model: GraphModel) -> tuple[Array, Array]:
         """Logits (P, N) and scores (P,) by the graph asked for last."""
+        if self.landmarks is None:
+            return predict_in_blocks(model, self.features)
         assert self.last is not None
-        columns = [self.columns[row] for row in self.last[0][self.last[1].first].tolist()]
-        dtype, count = model.prototypes.dtype, min(const.NEIGHBOURS, len(columns))
-        logits = np.empty((len(self.features), len(model.prototypes)), dtype)
-        scores = np.empty(len(self.features), dtype)
-        for part, block in blocks(self.features):
-            near = nearest(np.stack([column[part] for column in columns], 1), count)
-            x = self.space(block)
-            logits[part], scores[part] = model.combined(
-                *near, x @ model.scoring.T, x @ model.prototypes.T
-            )
-        return logits, scores
+        rows = self.last[0][self.last[1].first].tolist()  # (L,)
+        new = [number for number, row in enumerate(rows) if row not in self.cosines]
+        added = np.empty((len(new), len(self.features)), model.rows.dtype)
+        for part, block in blocks(self.features if new else self.features[:0]):
+            added[:, part] = model.rows[new] @ self.space(block).T
+        self.cosines |= {rows[number]: column for number, column in zip(new, added, strict=True)}
+        columns = [self.cosines[row] for row in rows]
+        return predict_in_blocks(
+            model, self.features, lambda part: np.stack([column[part] for column in columns], 1)
+        )
+
+
+def landmarks_of(features: Array, center: Array) -> Array:
+    """(P, D) -> the rows that are always in a graph, whatever the labels: all, or evenly spaced ones in the
+    ranking by cosine with the center (D,)."""
+    if len(features) <= const.EXACT:
+        return np.arange(len(features))
+    along = np.concatenate([unit(block) @ center for _, block in blocks(features)])
+    ranking = np.argsort(along, kind="stable")
+    return np.sort(ranking[evenly_spaced(len(features), const.LANDMARKS)])

@@ -4,6 +4,7 @@ Letters: P rows, C of them at once, H held out, L rows of the graph, N classes, 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
@@ -71,29 +72,27 @@ class GraphModel:
         """What squared distances to prototypes, which are 2 - 2 cos, are divided by in the logits."""
         return 2 / self.pull if self.pull else math.inf
 
-    def __call__(self, features: Array) -> tuple[Array, Array]:
-        """(C, D) -> logits (C, N), whose softmax are class probabilities, and scores (C,)."""
-        x = self.space(features)  # (C, D)
-        indices, cosines = nearest(x @ self.rows.T, min(const.NEIGHBOURS, len(self.rows)))  # (C, k)
-        return self.combined(indices, cosines, x @ self.scoring.T, x @ self.prototypes.T)
-
-    def combined(
-        self, indices: Array, cosines: Array, scoring: Array, refined: Array
-    ) -> tuple[Array, Array]:
-        """Neighbours (C, k), products with `scoring` and prototypes (C, N) -> logits (C, N), scores (C,).
+    def __call__(self, features: Array, known: Array | None = None) -> tuple[Array, Array]:
+        """(C, D) -> logits (C, N), whose softmax are class probabilities, and scores (C,).
 
         An edge of the graph counts in both directions, hence the 2: z = a sum_j 2 w_j Z_j / sqrt(d d_j).
-        A row of the graph itself, a copy of it included, is answered as in the graph.
+        A row of the graph itself, a copy of it included, is answered as in the graph. Cosines (C, L) with
+        the graph's rows may be known already; they are overwritten.
         """
+        x = self.space(features)  # (C, D)
+        known = x @ self.rows.T if known is None else known
+        indices, cosines = nearest(known, min(const.NEIGHBOURS, len(self.rows)))  # (C, k)
         weights = np.maximum(cosines, 0) ** const.EDGE_POWER  # (C, k)
         total = np.maximum(weights.sum(-1, keepdims=True), const.TINY)  # (C, 1)
         z = np.einsum("ck,ckn->cn", weights, self.passed[indices]) * np.sqrt(2 / total)
         arrived, named = np.maximum(z[:, :-1], const.TINY), z[:, -1:]
         by_graph = np.log(arrived)  # (C, N)
-        raw = by_graph + scoring - np.log1p(const.NAMED_WEIGHT * named / arrived)  # (C, N)
+        raw = (
+            by_graph + x @ self.scoring.T - np.log1p(const.NAMED_WEIGHT * named / arrived)
+        )  # (C, N)
         around = (weights * self.best[indices]).sum(-1) / total[:, 0]  # (C,)
         scores = (1 - self.share) * raw.max(-1) + self.share * around
-        logits = self.graph_weight * by_graph + self.pull * refined
+        logits = self.graph_weight * by_graph + self.pull * (x @ self.prototypes.T)
         closest = cosines.argmax(-1)[:, None]  # (C, 1)
         own = self.answers[np.take_along_axis(indices, closest, 1)[:, 0]]  # (C, N + 1)
         same = np.take_along_axis(cosines, closest, 1) > const.SAME  # (C, 1)
@@ -103,13 +102,17 @@ class GraphModel:
 AnyModel = PrototypeModel | GraphModel
 
 
-def predict_in_blocks(model: AnyModel, features: Array) -> tuple[Array, Array]:
-    """(P, D) -> logits (P, N) and scores (P,), a block at a time."""
+def predict_in_blocks(
+    model: AnyModel, features: Array, cosines_of: Callable[[slice], Array] | None = None
+) -> tuple[Array, Array]:
+    """(P, D) -> logits (P, N) and scores (P,), a block at a time. Cosines of a block with the rows of a graph
+    may be known already."""
     dtype = model.prototypes.dtype
     logits = np.empty((len(features), len(model.prototypes)), dtype)
     scores = np.empty(len(features), dtype)
     for part, block in blocks(features):
-        logits[part], scores[part] = model(block.astype(dtype, copy=False))
+        known = () if cosines_of is None else (cosines_of(part),)
+        logits[part], scores[part] = model(block.astype(dtype, copy=False), *known)
     return logits, scores
 
 
