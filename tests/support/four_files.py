@@ -5,14 +5,16 @@ import os
 
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving import plan as plans
-from semishot.sorter.moving.journal import read_journal
-from semishot.sorter.moving.move_files import begin, undo
+from semishot.sorter.moving.journal import read_journal, write_journal
+from semishot.sorter.moving.move_files import undo
 from semishot.sorter.moving.plan import Wanted
 
 
 def plan(out, how, wanted):
     """(path, label, digest) of each file -> the sorting, written as a journal."""
-    return begin(plans.plan(out, how, [Wanted(*each) for each in wanted])[0])
+    sorting, _ = plans.plan(out, how, [Wanted(*each) for each in wanted])
+    write_journal(sorting)
+    return sorting
 
 
 def undone(out):

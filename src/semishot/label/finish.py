@@ -14,9 +14,15 @@ from semishot.label.session import LabelingSession
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving import move_files
-from semishot.sorter.moving.journal import SORTED, Sorting, read_journal, undo_command
+from semishot.sorter.moving.journal import (
+    SORTED,
+    Sorting,
+    read_journal,
+    undo_command,
+    write_journal,
+)
 from semishot.sorter.moving.move_files import LOCK, Undone
-from semishot.sorter.moving.plan import Wanted, behind_link, class_folders, plan
+from semishot.sorter.moving.plan import Wanted, class_folders, is_linked, plan
 from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
 from semishot.system.files import real_path, whole_folder, write_whole
@@ -102,7 +108,7 @@ def wanted_files(session: LabelingSession, how: How, which: Which) -> tuple[list
         path = Path(decided.file)
         if decided.given and not path.is_relative_to(pile):
             continue
-        if how == "move" and (path.is_symlink() or behind_link(path, pile)):
+        if how == "move" and is_linked(path, pile):
             links += 1
         else:
             wanted.append(Wanted(path, decided.label, decided.digest.hex()))
@@ -160,7 +166,8 @@ def apply(
             raise ConflictError("there are new answers or files since then; this is the plan now")
         wanted, _ = wanted_files(session, how, which)
         sorting, left_alone = plan(out, how, wanted, pile)
-        return _complete(session, move_files.begin(sorting), left_alone)
+        write_journal(sorting)
+        return _complete(session, sorting, left_alone)
 
 
 def _complete(
@@ -174,7 +181,7 @@ def _complete(
 def undo_sorting(session: LabelingSession) -> Undone:
     """Undo it, as `semishot undo OUT` does."""
     request = session.reader.request
-    result = move_files.undo(request.folder)
+    result = move_files.undo(request.folder, request.pile)
     session.reader.look_again.set()
     return result
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.errors import InputError, counted, needing_extra
+from semishot.errors import InputError, needing_extra
 from semishot.sorter.embedding import FillCache, Rows, embed, in_this_process
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.encoder_options import DEFAULT
@@ -29,9 +29,15 @@ from semishot.sorter.labeled_images import (
 )
 from semishot.sorter.labels import open_store
 from semishot.sorter.listing import Item, Listing
-from semishot.sorter.moving.journal import JOURNAL, Sorting, read_journal, undo_command
-from semishot.sorter.moving.move_files import LOCK, begin, complete
-from semishot.sorter.moving.plan import Wanted, behind_link, plan
+from semishot.sorter.moving.journal import (
+    JOURNAL,
+    Sorting,
+    read_journal,
+    undo_command,
+    write_journal,
+)
+from semishot.sorter.moving.move_files import LOCK, complete
+from semishot.sorter.moving.plan import Wanted, is_linked, plan
 from semishot.sorter.out_folder import (
     CLASSIFIER,
     EMBEDDINGS,
@@ -116,7 +122,8 @@ def _alone(request: ClassifyRequest, run: Run) -> Classified:
     outcome = None
     if planned is not None:
         note_left(_half_sorted(undo_command(out)))
-        outcome = complete(begin(planned))
+        write_journal(planned)
+        outcome = complete(planned)
     return Classified(out, summary, fitted.predictions, outcome, left_alone, before is not None)
 
 
@@ -144,21 +151,17 @@ def _learned(request: ClassifyRequest, run: Run) -> "tuple[FittedPile, list[str]
 def plan_pile(request: ClassifyRequest, fitted: "FittedPile") -> tuple[Sorting, list[str]]:
     """Where each file of the pile goes; and notes on those that stay. The target of a link is not moved."""
     assert request.apply is not None
-    how, notes, behind_links = request.apply, [], 0
+    how, notes = request.apply, []
     wanted: dict[Path, Wanted] = {}
     for index, item in enumerate(fitted.rows.items):
         source, path = item.source, item.path
         if not item.of_pile or source is None or path is None or source in wanted:
             continue
-        if how == "move" and item.home is None and path.is_symlink():
-            notes.append(f"{path}: a link, left where it is")
-        elif how == "move" and item.home is None and behind_link(path, request.unlabeled):
-            behind_links += 1
+        if how == "move" and item.home is None and is_linked(path, request.unlabeled):
+            notes.append(f"{path}: a link, or in a linked folder, left where it is")
         else:
             digest = fitted.rows.digests[index].hex()
             wanted[source] = Wanted(source, fitted.label_of(index), digest)
-    if behind_links:
-        notes.append(f"{counted(behind_links, 'image')} in linked folders, left where they are")
     planned, left_alone = plan(request.out, how, list(wanted.values()), request.unlabeled)
     return planned, [*notes, *left_alone]
 

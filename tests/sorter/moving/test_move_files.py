@@ -323,8 +323,9 @@ def test_files_that_the_user_moved_are_left_where_they_are_and_named(how, tmp_pa
     (sorted_ / "dog/c.jpg").rename(sorted_ / "mine/c.jpg")
     moved = [plans.Wanted(*each) for each in wanted if how != "move"]
     sorting, notes = plans.plan(tmp_path / "out", how, moved)
+    journal_file.write_journal(sorting)
     assert notes == [f"{sorted_}/mine/c.jpg: you moved it there, left where it is"]
-    complete(move_files.begin(sorting))
+    complete(sorting)
     assert sorted_names(tmp_path) == (TARGETS - {"dog/c.jpg"}) | {"mine/c.jpg"}
     count, (problem,) = undone(tmp_path / "out")
     assert count == 3
@@ -345,7 +346,8 @@ def test_a_pile_that_was_renamed_is_not_sorted_twice(how, tmp_path):
         for path, label, content in wanted
     ]
     sorting, notes = plans.plan(tmp_path / "out", how, again, tmp_path / "new")
-    assert complete(move_files.begin(sorting)).problems == notes == []
+    journal_file.write_journal(sorting)
+    assert complete(sorting).problems == notes == []
     assert sorted_names(tmp_path) == TARGETS
     assert all(path.is_file() for path in (tmp_path / "out/sorted").rglob("*.jpg"))
     assert undone(tmp_path / "out") == (4, [])
@@ -360,7 +362,7 @@ def test_undo_puts_files_into_the_folder_that_is_named_below(tmp_path):
     assert not wanted[0][0].exists()
 
 
-DIGEST = "0" * 64
+REST = ("0" * 64, None)
 
 
 @pytest.mark.parametrize(
@@ -370,13 +372,13 @@ DIGEST = "0" * 64
         ({"how": "eat"}, "how: invalid enum value 'eat'"),
         ({"done": "yes"}, "done: expected `bool`, got `str`"),
         ({"pile": "relative"}, "pile must be an absolute path, not 'relative'"),
-        ({"steps": [["a", "b"]]}, "steps[0]: expected `array` of at least length 4"),
-        ({"steps": [["a", "..", "c", DIGEST]]}, "steps[0] leads to '..'"),
-        ({"steps": [["a", "b", "../../c", DIGEST]]}, "steps[0] leads to '../../c'"),
-        ({"steps": [["a", "b", "c\0", DIGEST]]}, "steps[0] leads to"),
-        ({"steps": [["../a", "b", "c", DIGEST]]}, "steps[0] leads to '..'"),
-        ({"steps": [["/a", "b", "c", DIGEST]]}, "steps[0] leads to '/'"),
-        ({"steps": [["a", "b", "c", "0"]]}, "steps[0][3]"),
+        ({"steps": [["a", "b"]]}, "steps[0]: expected `array` of length 5"),
+        ({"steps": [["a", "..", "c", *REST]]}, "steps[0] leads to '..'"),
+        ({"steps": [["a", "b", "../../c", *REST]]}, "steps[0] leads to '../../c'"),
+        ({"steps": [["a", "b", "c\0", *REST]]}, "steps[0] leads to"),
+        ({"steps": [["../a", "b", "c", *REST]]}, "steps[0] leads to '..'"),
+        ({"steps": [["/a", "b", "c", *REST]]}, "steps[0] leads to '/'"),
+        ({"steps": [["a", "b", "c", "0", None]]}, "steps[0][3]"),
         ([], "expected `object`"),
     ],
 )

@@ -23,7 +23,6 @@ from semishot.sorter.moving.journal import (
     write_journal,
 )
 from semishot.sorter.moving.one_file import copy_file, is_file, move_file, remove_part
-from semishot.sorter.moving.plan import in_place, is_sorted, moved_by_hand
 from semishot.sorter.requests import How
 from semishot.system.files import real_path, sweep
 from semishot.system.locks import Lock
@@ -34,6 +33,10 @@ LOCK = ".lock"
 OF_ALL_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors that end the work, as the next file would meet them too: above all, a full disk."""
 DONE = {"move": "moved", "copy": "copied", "link": "linked"}
+BEHIND_LINK = (
+    "{} is a link to elsewhere now: restore the folder, or name the folder where its files belong, "
+    "`semishot undo OUT --below FOLDER`"
+)
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,6 @@ class Outcome:
     """Files, copies or links that are in their folders of OUT/sorted now."""
     left: int
     """Files that could not be sorted, and stayed where they were."""
-    gone: int
-    """Files that are neither where they were nor in OUT/sorted."""
     problems: list[str]
     """Which files could not be sorted, and why."""
     undoable: bool
@@ -54,12 +55,11 @@ class Outcome:
 
     def counts(self, again: bool = False) -> str:
         """`36 files moved, 1 stayed where it was`; `again`: some of them were there already."""
-        done = "in their folders" if again else DONE[self.how]
-        parts = [f"{counted(self.count, 'file')} {done}"]
+        parts = [f"{counted(self.count, 'file')} {'in their folders' if again else DONE[self.how]}"]
         if self.left:
             parts.append(counted(self.left, "stayed where it was", "stayed where they were"))
-        if self.gone:
-            parts.append(counted(self.gone, "is gone", "are gone"))
+        if gone := len(self.problems) - self.left:  # neither where they were nor in OUT/sorted
+            parts.append(counted(gone, "is gone", "are gone"))
         return ", ".join(parts)
 
 
@@ -80,22 +80,8 @@ class Undone:
         return f"{counted(self.count, *words)} removed; your files stayed where they were"
 
 
-def begin(sorting: Sorting) -> Sorting:
-    """Write the plan, before any file is touched.
-
-    Links to where the pile was lead nowhere, and are removed first: the journal that is there until then
-    knows them, and the sorting that follows, or the next one after a kill, makes them anew.
-    """
-    for path, led in sorting.stale:
-        _check_folder(path.parent)
-        if path.is_symlink() and path.readlink() == led:
-            path.unlink()
-    write_journal(sorting)
-    return sorting
-
-
 def complete(sorting: Sorting) -> Outcome:
-    """Do the steps that are not done yet, of every file that allows it.
+    """Do the steps of a journal that are not done yet, of every file that allows it.
 
     A full disk ends the work: it is raised, and the journal stays unfinished.
     """
@@ -109,8 +95,9 @@ def complete(sorting: Sorting) -> Outcome:
             _sort_one(sorting, step)
         except (OSError, InputError) as error:
             done = f"{index - len(failed):,} of {len(sorting.steps):,} files {DONE[sorting.how]}"
-            _raise_if_of_all(error, f"{done}, the others stayed where they were")
-            failed[index] = problem_of(step.source, error)
+            failed[index] = _problem(
+                step.source, error, f"{done}, the others stayed where they were"
+            )
     return _finish(sorting, failed)
 
 
@@ -129,16 +116,17 @@ def _sort_one(sorting: Sorting, step: SortStep) -> None:
     _check_folder(target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_parts(sorting, step)
-    from_earlier = earlier is not None and in_place(sorting, step, earlier)
+    if earlier is not None and not sorting.in_place(step, earlier):
+        earlier = None
     if sorting.how == "link":
-        if not is_sorted("link", step, target):
+        if not sorting.made(step, target):
             if not source.is_file():
                 raise FileNotFoundError(errno.ENOENT, "it is gone, or not a file")
             target.symlink_to(source)
-        if earlier is not None and from_earlier:
+        if earlier is not None:
             earlier.unlink()
         return
-    if earlier is not None and from_earlier:
+    if earlier is not None:
         move_file(earlier, target, step.digest)
     if sorting.how == "copy":
         copy_file(source, target, step.digest)
@@ -146,12 +134,6 @@ def _sort_one(sorting: Sorting, step: SortStep) -> None:
         move_file(source, target, step.digest)
     elif not is_file(target, step.digest):
         raise OSError(BEHIND_LINK.format(source.parent))
-
-
-BEHIND_LINK = (
-    "{} is a link to elsewhere now: restore the folder, or name the folder where its files belong, "
-    "`semishot undo OUT --below FOLDER`"
-)
 
 
 def _is_home(source: Path) -> bool:
@@ -165,14 +147,10 @@ def _remove_parts(sorting: Sorting, step: SortStep) -> None:
             remove_part(path, step.digest)
 
 
-def _raise_if_of_all(error: OSError | InputError, done: str) -> None:
-    """Raise an error that is not of one file, with what was done until then."""
+def _problem(path: Path, error: OSError | InputError, done: str) -> str:
+    """A line about one file; an error of all files is raised, with what was done until then."""
     if isinstance(error, OSError) and error.errno in OF_ALL_FILES:
         raise OSError(error.errno, f"{error.strerror} ({done})", error.filename) from error
-
-
-def problem_of(path: Path, error: Exception) -> str:
-    """A line about one file; the messages of some errors begin with its path."""
     reason = str(getattr(error, "strerror", None) or error)
     return reason if reason.startswith(str(path)) else f"{path}: {reason}"
 
@@ -181,25 +159,34 @@ def _finish(sorting: Sorting, failed: dict[int, str]) -> Outcome:
     """Write the journal of what is in OUT/sorted, and count the rest."""
     kept, left = [], 0
     for index, step in enumerate(sorting.steps):
-        earlier, target = sorting.earlier(step), sorting.target(step)
+        earlier, source = sorting.earlier(step), step.source
         if index in failed:
-            if earlier is not None and in_place(sorting, step, earlier):
+            if earlier is not None and sorting.in_place(step, earlier):
                 step = replace(step, folder=earlier.parent.name, name=earlier.name)
-            elif not in_place(sorting, step, target):
-                left += step.source.is_file() and not (
-                    sorting.how == "move" and step.source.is_symlink()
-                )
+            elif not sorting.in_place(step, sorting.target(step)):
+                left += source.is_file() and not (sorting.how == "move" and source.is_symlink())
                 continue
             left += 1
         kept.append(replace(step, was=None))
-    if kept:
-        write_journal(replace(sorting, done=True, steps=tuple(kept)))
-    else:
-        _remove_journal(sorting.out)
-    _remove_empty(sorting)
+    _keep(replace(sorting, done=True), kept)
     count = len(sorting.steps) - sum(step.left_alone for step in sorting.steps) - len(failed)
-    problems = list(failed.values())
-    return Outcome(sorting.how, count, left, len(failed) - left, problems, bool(kept))
+    return Outcome(sorting.how, count, left, list(failed.values()), bool(kept))
+
+
+def _keep(sorting: Sorting, steps: list[SortStep]) -> None:
+    """Write a journal of these steps only, and remove folders that became empty."""
+    out = sorting.out
+    if steps:
+        write_journal(replace(sorting, steps=tuple(steps)))
+    else:
+        (out / JOURNAL).unlink(missing_ok=True)
+        sweep(out, JOURNAL)  # what a process has left that was killed while it wrote one
+    pairs = [(sorting.target(step), sorting.earlier(step)) for step in sorting.steps]
+    folders = {path.parent for pair in pairs for path in pair if path is not None}
+    if not (out / SORTED).is_symlink():
+        for folder in (*sorted(folders), out / SORTED):
+            with suppress(OSError):  # it holds other files, or does not exist
+                folder.rmdir()
 
 
 def undo(out: Path, below: Path | None = None) -> Undone:
@@ -215,36 +202,34 @@ def undo(out: Path, below: Path | None = None) -> Undone:
         sorting = read_journal(out, below)
         if sorting is None:  # another process has undone it
             return Undone(first.how, 0, [])
-        return _undo(sorting)
+        return undo_alone(sorting)
 
 
-def _undo(sorting: Sorting) -> Undone:
+def undo_alone(sorting: Sorting) -> Undone:
+    """Undo a sorting while no other process works in OUT."""
     problems, count, left = [], 0, []
     targets = set(sorting.targets().values())
     for step in track(sorting.steps, "undoing", len(sorting.steps)):
         try:
             count += _take_back(sorting, step, targets)
         except (OSError, InputError) as error:
-            _raise_if_of_all(error, f"{count:,} of {len(sorting.steps):,} files undone")
-            problems.append(problem_of(sorting.target(step), error))
+            done = f"{count:,} of {len(sorting.steps):,} files undone"
+            problems.append(_problem(sorting.target(step), error, done))
             if sorting.done or not isinstance(error, FileNotFoundError):
                 left.append(step)  # else it may have vanished before it was sorted
-    if left:
-        write_journal(replace(sorting, steps=tuple(left)))
-    else:
-        _remove_journal(sorting.out)
-    _remove_empty(sorting)
+    _keep(sorting, left)
     return Undone(sorting.how, count, problems)
 
 
 def _take_back(sorting: Sorting, step: SortStep, targets: Collection[Path]) -> bool:
     """Move one file back, or remove one copy or link; False if there is nothing to do."""
-    places = [path for path in (sorting.target(step), sorting.earlier(step)) if path is not None]
-    for path in places:
+    target = sorting.target(step)
+    paths = {target: None, sorting.earlier(step) or target: None}
+    for path in paths:
         if path.parent.is_symlink() or path.parent.parent.is_symlink():
             raise OSError(f"{path.parent} is a link to elsewhere")
     _remove_parts(sorting, step)
-    present = [path for path in dict.fromkeys(places) if is_sorted(sorting.how, step, path)]
+    present = [path for path in paths if sorting.made(step, path)]
     for path in present:
         _put_back(sorting.how, step, path)
     if present:
@@ -252,7 +237,7 @@ def _take_back(sorting: Sorting, step: SortStep, targets: Collection[Path]) -> b
     if (now := moved_by_hand(sorting, step, targets)) is not None:
         raise OSError(f"you moved it to {now}, where it stays")
     back = sorting.how != "move" or is_file(step.source, step.digest)
-    if os.path.lexists(places[0]):
+    if os.path.lexists(target):
         if sorting.how == "move" and back:
             return False  # it was never moved, or is back, and another file lies there
         raise OSError("it has changed since it was sorted")
@@ -263,31 +248,25 @@ def _take_back(sorting: Sorting, step: SortStep, targets: Collection[Path]) -> b
 
 def _put_back(how: How, step: SortStep, path: Path) -> None:
     source = step.source
-    if how == "link":
-        path.unlink()
-    elif how == "copy":
-        original = is_file(source, step.digest, links=True)
-        if not original or source.samefile(path):
+    if how == "copy":
+        if not is_file(source, step.digest, links=True) or source.samefile(path):
             raise OSError(f"it is kept: {source} is gone, has changed or leads to it")
-        path.unlink()
-    else:
+    elif how == "move":
         if not _is_home(source):
             raise OSError(BEHIND_LINK.format(source.parent))
         if os.path.lexists(source) and not is_file(source, step.digest):
             raise OSError(f"{source} exists again, with different content")
         source.parent.mkdir(parents=True, exist_ok=True)
         move_file(path, source, step.digest)
+        return
+    path.unlink()
 
 
-def _remove_journal(out: Path) -> None:
-    (out / JOURNAL).unlink(missing_ok=True)
-    sweep(out, JOURNAL)  # what a process has left that was killed while it wrote one
-
-
-def _remove_empty(sorting: Sorting) -> None:
-    places = [(sorting.target(step), sorting.earlier(step)) for step in sorting.steps]
-    folders = {path.parent for pair in places for path in pair if path is not None}
-    if not (sorting.out / SORTED).is_symlink():
-        for folder in (*sorted(folders), sorting.out / SORTED):
-            with suppress(OSError):  # it holds other files, or does not exist
-                folder.rmdir()
+def moved_by_hand(sorting: Sorting, step: SortStep, targets: Collection[Path]) -> Path | None:
+    """Where the user has put a sorted file: under its name in another folder of OUT/sorted."""
+    with suppress(OSError):
+        for folder in sorted((sorting.out / SORTED).iterdir()):
+            path = folder / step.name
+            if path not in targets and sorting.in_place(step, path):
+                return path
+    return None

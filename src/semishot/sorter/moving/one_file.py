@@ -1,9 +1,8 @@
 """Move and copy single files: nothing is overwritten, and no name is removed before another is sure.
 
-On one device a moved file gets its second name first and loses its first name then, so that it always
-has one. Across devices it is copied with what `shutil.copystat` keeps. Everything can be repeated after a
-kill: the work of an earlier attempt is recognized by its content. Links are never followed, unless `links`
-says so.
+On one disk a moved file gets its second name first and loses its first name then, so that it always has
+one. Elsewhere it is copied with what `shutil.copystat` keeps. Everything can be repeated after a kill: the
+work of an earlier attempt is recognized by its content. Links are never followed, unless `links` says so.
 """
 
 import errno
@@ -15,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from semishot.errors import InputError
-from semishot.system.files import open_regular, real_place
+from semishot.system.files import create, open_regular, real_place
 
 CHANGED = "it has changed since it was read"
 
@@ -29,20 +28,11 @@ def is_file(path: Path, digest: str, *, links: bool = False) -> bool:
         return False
 
 
-def is_there(target: Path, digest: str) -> bool:
-    """Whether the target is a file of this content; anything else is in the way."""
-    if not os.path.lexists(target):
-        return False
-    if not is_file(target, digest):
-        raise FileExistsError(errno.EEXIST, f"{target} exists and is another file")
-    return True
-
-
 def move_file(source: Path, target: Path, digest: str) -> None:
     """Move a file of this content to a free name; if that fails, it stays where it was, under one name."""
     if real_place(source) == real_place(target):
         raise OSError(f"it is {target} itself, by way of a linked folder")
-    if is_there(target, digest):
+    if _is_there(target, digest):
         if not is_file(source, digest):
             return  # it was moved before
         seen = os.lstat(source)
@@ -51,14 +41,19 @@ def move_file(source: Path, target: Path, digest: str) -> None:
             if _digest(file) != digest:
                 raise OSError(CHANGED)
             seen = os.fstat(file.fileno())
-            if _name_twice(source, target, seen, file, digest):
-                return
+            try:
+                os.link(source, target, follow_symlinks=False)  # never onto another file
+            except FileExistsError:
+                raise
+            except OSError:  # another disk, or one without hard links
+                file.seek(0)
+                _copy(file, source, target, digest)
     _leave(source, target, seen)
 
 
 def copy_file(source: Path, target: Path, digest: str) -> None:
     """Copy a file of this content, or the one that a link leads to, to a free name."""
-    if not is_there(target, digest):
+    if not _is_there(target, digest):
         with open_regular(source, links=True) as file:
             _copy(file, source, target, digest)
 
@@ -73,63 +68,34 @@ def _digest(file: io.BufferedReader | io.BufferedRandom) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _name_twice(
-    source: Path, target: Path, seen: os.stat_result, file: io.BufferedReader, digest: str
-) -> bool:
-    """Give a file its second name, or make a copy; True: it was renamed, where neither is possible."""
-    try:
-        os.link(source, target, follow_symlinks=False)  # never onto another file
-    except FileExistsError:
-        raise
-    except OSError as error:
-        if error.errno != errno.EXDEV:  # a file system without hard links
-            if not _unchanged(source, seen):
-                raise OSError(CHANGED) from error
-            if os.path.lexists(target):
-                raise FileExistsError(errno.EEXIST, f"{target} exists") from error
-            source.rename(target)
-            return True
-        file.seek(0)
-        _copy(file, source, target, digest)
+def _is_there(target: Path, digest: str) -> bool:
+    """Whether the target is a file of this content; anything else is in the way."""
+    if not os.path.lexists(target):
         return False
-    if not os.path.samestat(os.lstat(target), seen):  # another file took its name meanwhile
-        if os.path.samestat(os.lstat(source), os.lstat(target)):
-            target.unlink()
-        raise OSError(CHANGED)
-    return False
-
-
-def _unchanged(path: Path, seen: os.stat_result) -> bool:
-    """Whether this is still the file that was read, and nobody has written to it since."""
-    now = os.lstat(path)
-    same = os.path.samestat(now, seen)
-    return same and (now.st_size, now.st_mtime_ns) == (seen.st_size, seen.st_mtime_ns)
+    if not is_file(target, digest):
+        raise FileExistsError(errno.EEXIST, f"{target} exists and is another file")
+    return True
 
 
 def _leave(source: Path, target: Path, seen: os.stat_result) -> None:
     """Remove the first name of a file that has a second one, or a copy; else take that back."""
     try:
-        if not os.path.samestat(os.lstat(source), seen):
+        now = os.lstat(source)
+        if not os.path.samestat(now, seen):
             return  # another file has taken its name; this one has been moved
-    except FileNotFoundError:
-        return
-    try:
-        if not _unchanged(source, seen):
+        if (now.st_size, now.st_mtime_ns) != (seen.st_size, seen.st_mtime_ns):
             raise OSError(CHANGED)
         source.unlink()
-    except OSError as error:
-        try:
-            target.unlink()
-        except OSError:
-            reason = f"{error.strerror or error}; its second name {target} cannot be removed"
-            raise OSError(error.errno, reason) from error
+    except FileNotFoundError:
+        return
+    except OSError:
+        target.unlink()
         raise
 
 
 def _part(target: Path, digest: str) -> Path:
     """The temporary name of a copy: short, and used by nothing else."""
-    key = os.fsencode(target.name) + b"\0" + digest.encode()
-    return target.with_name(f".semishot-{hashlib.sha256(key).hexdigest()[:32]}.part")
+    return target.with_name(f".semishot-{digest[:32]}.part")
 
 
 def _copy(file: io.BufferedReader, source: Path, target: Path, digest: str) -> None:
@@ -137,7 +103,7 @@ def _copy(file: io.BufferedReader, source: Path, target: Path, digest: str) -> N
     remove_part(target, digest)
     part = _part(target, digest)
     try:
-        with part.open("xb+") as written:
+        with create(part) as written:
             shutil.copyfileobj(file, written)
             written.seek(0)
             if _digest(written) != digest:

@@ -1,14 +1,13 @@
 """Plan where each file of a pile goes: OUT/sorted/CLASS/NAME, under a name that is free."""
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.journal import SORTED, Sorting, SortStep, read_journal
-from semishot.sorter.moving.one_file import is_file
+from semishot.sorter.moving.move_files import moved_by_hand, undo_alone
 from semishot.sorter.requests import How
 from semishot.system.files import real_path, real_place
 from semishot.system.folder_names import folded, folder_names
@@ -35,12 +34,12 @@ def class_folders(labels: Iterable[str]) -> dict[str, str]:
     return {STRANGER: STRANGER, **folder_names(classes, STRANGER)}
 
 
-def behind_link(path: Path, pile: Path | None) -> bool:
-    """Whether a folder between the pile and its file is a link."""
+def is_linked(path: Path, pile: Path | None) -> bool:
+    """Whether a file, or a folder between it and the pile, is a link: such a file is not moved."""
     if pile is None or not path.is_relative_to(pile):
-        return False
+        return path.is_symlink()
     between = len(path.parts) - len(pile.parts) - 1
-    return any(folder.is_symlink() for folder in list(path.parents)[:between])
+    return any(each.is_symlink() for each in (path, *list(path.parents)[:between]))
 
 
 def plan(
@@ -51,22 +50,16 @@ def plan(
     Files that were sorted before stay if they are not wanted, or lie in the right folder already; others
     are moved on from there. pile: where the wanted files are, if it was renamed since.
     """
-    before, led_to = _before(out, pile)
+    before = _before(out, pile)
     keys = [(real_place(each.source), each.digest) for each in wanted]
     placed: dict[tuple[Path, str], SortStep] = {}
-    alone, stale, notes, by_hand = [], {}, [], set()
+    alone, notes, by_hand = [], [], set()
     targets = set(before.targets().values()) if before else set()
     named, steps = set(keys), before.steps if before else ()
     for step in track(steps, "looking at sorted files", len(steps)):
         assert before is not None
         key, target = (step.source, step.digest), before.target(step)
-        led = led_to.get(step.source)
-        if led is not None and is_sorted("link", replace(step, source=led), target):
-            if key in named:
-                stale[target] = led
-            else:
-                alone.append(replace(step, source=led))
-        elif in_place(before, step, target):
+        if before.in_place(step, target):
             if key in named:
                 placed[key] = step
             else:
@@ -88,11 +81,11 @@ def plan(
         if there is not None and there.folder == folder:
             planned.append(replace(there, was=None))
             continue
-        name = _free_name(out / SORTED / folder, key[0].name, taken, stale)
+        name = _free_name(out / SORTED / folder, key[0].name, taken)
         was = None if there is None else (there.folder, there.name)
         planned.append(SortStep(key[0], folder, name, each.digest, was))
     root = _root(pile, [step.source for step in planned])
-    return Sorting(out, how, False, tuple(planned), root, tuple(stale.items())), notes
+    return Sorting(out, how, False, tuple(planned), root), notes
 
 
 def _root(pile: Path | None, sources: Sequence[Path]) -> Path:
@@ -102,32 +95,21 @@ def _root(pile: Path | None, sources: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([source.parent for source in sources]))
 
 
-def _before(out: Path, pile: Path | None) -> tuple[Sorting | None, dict[Path, Path]]:
-    """The sorting that is in OUT; if its pile was renamed, also where each file was before.
-
-    A moved file has left its pile, so only copies and links tell that a pile was renamed.
-    """
+def _before(out: Path, pile: Path | None) -> Sorting | None:
+    """The sorting that is in OUT, also of a pile that was renamed after it was copied or linked."""
     before = read_journal(out)
-    if before is None or before.how == "move" or pile is None:
-        return before, {}
-    renamed = read_journal(out, pile)
-    assert renamed is not None
-    if any(os.path.lexists(step.source) for step in before.steps) or not any(
-        step.source.is_file() for step in renamed.steps
-    ):
-        return before, {}
-    pairs = zip(renamed.steps, before.steps, strict=True)
-    return renamed, {new.source: old.source for new, old in pairs}
+    if before is None or before.how == "move" or pile is None or before.pile.exists():
+        return before
+    if before.how == "copy":
+        return read_journal(out, pile)
+    undo_alone(before)  # the links lead nowhere
+    return read_journal(out)
 
 
-def _free_name(
-    folder: Path, name: str, taken: dict[tuple[str, str], int], stale: Collection[Path]
-) -> str:
-    """The name, or name~2 and so on; `taken` counts how often a name was requested, `stale` will be gone."""
+def _free_name(folder: Path, name: str, taken: dict[tuple[str, str], int]) -> str:
+    """The name, or name~2 and so on; `taken` counts how often a name was requested."""
     path, free = Path(name), name
-    while (folder.name, folded(free)) in taken or (
-        folder / free not in stale and os.path.lexists(folder / free)
-    ):
+    while (folder.name, folded(free)) in taken or os.path.lexists(folder / free):
         number = taken[folder.name, folded(name)] = taken.get((folder.name, folded(name)), 1) + 1
         tail = f"~{number}{path.suffix}"
         room = max(1, LONGEST - len(os.fsencode(tail)))
@@ -135,28 +117,3 @@ def _free_name(
         free = (path.stem if len(stem) <= room else stem[:room].decode(errors="ignore")) + tail
     taken.setdefault((folder.name, folded(free)), 1)
     return free
-
-
-def moved_by_hand(sorting: Sorting, step: SortStep, targets: Collection[Path]) -> Path | None:
-    """Where the user has put a sorted file: under its name in another folder of OUT/sorted."""
-    with suppress(OSError):
-        for folder in sorted((sorting.out / SORTED).iterdir()):
-            path = folder / step.name
-            if path not in targets and in_place(sorting, step, path):
-                return path
-    return None
-
-
-def is_sorted(how: How, step: SortStep, path: Path) -> bool:
-    """Whether this is the file, copy or link that a step has made."""
-    if how == "link":
-        return path.is_symlink() and path.readlink() == step.source
-    return is_file(path, step.digest)
-
-
-def in_place(sorting: Sorting, step: SortStep, path: Path) -> bool:
-    try:
-        linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-        return not linked and is_sorted(sorting.how, step, path)
-    except OSError:
-        return os.path.lexists(path)  # it cannot be read: it stays in the journal
