@@ -1,7 +1,6 @@
 """A researcher's own tree: its layout is found, its splits are whole, and each oddity has a line."""
 
 import random
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +80,7 @@ def test_small_gray_images_become_28x28_in_one_channel(tmp_path):
 def test_one_large_or_colored_image_makes_photographs_of_all(tmp_path, last, shape):
     files = {"a/1.png": encoded(noise(1, 9, 9)), "b/1.png": encoded(noise(2, *last))}
     source = write(tmp_path, files)
-    images = [image for c in planned(source) for image in c.sources]
+    images = [image.path for c in planned(source) for image in c.sources]
     assert folder.common_shape(images) == (shape or (3, 84, 84))
 
 
@@ -123,17 +122,6 @@ def test_classes_are_split_64_16_20_with_one_each_in_train_and_test(tmp_path, co
     assert tuple(splits.count(split) for split in SPLITS) == sizes
 
 
-def test_the_split_is_a_shuffle_by_philox_of_seed_0(tmp_path):
-    """Recomputed from the generator's words alone, with plain sorting."""
-    key = np.array([0, zlib.crc32(b"folder split")], np.uint64)
-    words = np.random.Philox(counter=0, key=key).random_raw(50)
-    order = sorted(range(50), key=lambda i: int(words[i]) >> 11)
-    expected = {i: "test" if place < 10 else "val" if place < 18 else "train"
-                for place, i in enumerate(order)}  # fmt: skip
-    splits = folder.portable_split([f"{i:02}" for i in range(50)], "class", tmp_path)
-    assert splits == [expected[i] for i in range(50)]
-
-
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
@@ -169,41 +157,6 @@ def test_a_link_to_a_folder_above_ends_with_a_line(tmp_path):
     (source / "a" / "again").symlink_to(source)
     with pytest.raises(InputError, match=f"a/again: links back to {source}; remove it"):
         folder.read_tree(source)
-
-
-def test_without_a_source_or_with_the_pool_as_source_nothing_begins(tmp_path):
-    with pytest.raises(InputError, match="pass --source FOLDER"):
-        folder.prepare(tmp_path / "folder", None)
-    with pytest.raises(InputError, match="absent is not a folder"):
-        folder.prepare(tmp_path / "folder", tmp_path / "absent")
-
-
-@pytest.mark.parametrize("name", datasets.names())
-def test_what_stands_where_a_pool_goes_is_replaced_only_if_it_is_a_pool(tmp_path, name):
-    root = tmp_path / "data"
-    mine = named(root / name, "a/1.png", "b/1.png")
-    (tmp_path / "link").symlink_to(mine)
-    for source in (mine, mine / "a", tmp_path / "link"):
-        with pytest.raises(InputError, match="is where the pool goes.*pass --data-root") as caught:
-            datasets.prepare(name, source, root)
-        assert "\n" not in str(caught.value)
-    for source in (root, named(tmp_path / "elsewhere", "c/1.png")):
-        with pytest.raises(
-            InputError, match=f"{name}, where the pool goes, holds a, which is not part"
-        ):
-            datasets.prepare(name, source, root)
-    assert sorted(p.name for p in mine.rglob("*.png")) == ["1.png", "1.png"]
-    assert list(root.iterdir()) == [mine]
-
-
-def test_a_pool_or_an_empty_folder_is_replaced_and_a_file_is_not(tmp_path):
-    files = {path: encoded(pixels) for path, pixels in small_tree().items()}
-    source = write(tmp_path / "mine", files)
-    (tmp_path / "root" / "folder").mkdir(parents=True)
-    first = datasets.prepare("folder", source, tmp_path / "root")
-    assert datasets.prepare("folder", source, tmp_path / "root").fingerprint == first.fingerprint
-    with pytest.raises(InputError, match="folder, where the pool goes, is not a folder"):
-        datasets.prepare("folder", source, named(tmp_path / "other", "folder"))
 
 
 @pytest.mark.parametrize(
@@ -254,19 +207,3 @@ def test_the_name_of_ones_own_images_is_not_what_prepares_them(tmp_path):
     datasets.prepare("folder", source, root, own_name="crows")
     with pytest.raises(InputError, match="data prepare folder --source FOLDER --name crows`"):
         datasets.prepare("crows", source, root)
-
-
-@pytest.mark.parametrize("name", ["omniglot", "../up", "", ".hidden", "downloads", "a/b", "x" * 65])
-def test_a_name_that_a_pool_cannot_have_is_refused(name, tmp_path):
-    with pytest.raises(InputError, match="cannot be the name of a pool"):
-        datasets.prepare("folder", tmp_path, tmp_path / "root", own_name=name)
-    assert not (tmp_path / "root").exists()
-
-
-def test_sizes_are_bounded_and_belong_to_folders(tmp_path):
-    for size in (15, 513, -1):
-        with pytest.raises(InputError, match=f"--size must be from 16 to 512, not {size}"):
-            datasets.prepare("folder", tmp_path, tmp_path / "root", size=size)
-    for option in ({"size": 32}, {"own_name": "mine"}):
-        with pytest.raises(InputError, match="--name and --size apply only to `folder`"):
-            datasets.prepare("omniglot", tmp_path, tmp_path / "root", **option)

@@ -9,7 +9,6 @@ from PIL import Image
 
 from semishot.data.pool import ImagePool
 from semishot.datasets import glyphs
-from semishot.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +89,6 @@ def test_pixels_alone_tell_classes_apart_better_than_chance_but_not_well(pool):
         distances = ((query[:, None] - support[None]) ** 2).sum(-1)
         hits.append((distances.argmin(1) == np.arange(5)).mean())
     assert 0.35 < np.mean(hits) < 0.75
-
-
-def test_a_source_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match=r"drawn by code, not read from .*leave out the source"):
-        glyphs.prepare(tmp_path / "glyphs", source=tmp_path)
 
 
 def test_the_picture_of_the_documents_is_of_these_drawings(pool):

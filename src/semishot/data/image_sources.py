@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from semishot.data.decoding import MOST_BYTES
 from semishot.errors import InputError
 from semishot.system.files import (
     open_regular,
@@ -22,7 +23,7 @@ from semishot.system.files import (
     reading,
 )
 
-LARGEST = 16 * 2**20  # bytes of one image file
+LARGEST = 16 * 2**20  # bytes of an image in an archive
 REMEDY = "get the file again"
 ILSVRC_TAR = "ILSVRC2012_img_train.tar"
 ILSVRC_TREES = ("", "train", "ILSVRC2012_img_train", "ILSVRC/Data/CLS-LOC/train", "images")
@@ -68,10 +69,10 @@ ImageSource = WholeFile | ZipMember | ByteRange
 
 
 def read_bytes(source: ImageSource) -> bytes:
-    """The bytes of an image, at most `LARGEST`; in any thread."""
+    """The bytes of an image, at most `LARGEST` of an archive's; in any thread."""
     with reading(source.name, REMEDY):
         if isinstance(source, WholeFile):
-            return read_regular(Path(source.path), LARGEST)
+            return read_regular(Path(source.path), MOST_BYTES)
         if isinstance(source, ZipMember):
             data = read_member(_opened_zip(source.path), source.member, LARGEST + 1)
         else:

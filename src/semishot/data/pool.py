@@ -90,10 +90,7 @@ def data_root(given: Path | None = None) -> Path:
     """`--data-root`, else $SEMISHOT_DATA, else the platform's cache folder."""
     if chosen := given or os.environ.get("SEMISHOT_DATA"):
         return Path(chosen)
-    try:
-        root = Path(user_cache_dir("semishot"))
-    except RuntimeError:  # of newer versions of platformdirs
-        root = Path("~")
+    root = Path(user_cache_dir("semishot"))
     if root.parts[0] == "~":  # neither HOME nor an entry in passwd
         raise InputError(
             "there is no home folder for prepared data: set HOME or SEMISHOT_DATA, or pass --data-root"
@@ -101,8 +98,9 @@ def data_root(given: Path | None = None) -> Path:
     return root
 
 
-def digest(images: NDArray[np.uint8]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
+def digest_of(image_class: ImageClass, images: NDArray[np.uint8]) -> str:
+    own = images[image_class.start : image_class.start + image_class.count]
+    return hashlib.sha256(np.ascontiguousarray(own).data).hexdigest()
 
 
 def save_pool(
@@ -113,26 +111,21 @@ def save_pool(
     about: dict[str, Any],
 ) -> ImagePool:
     """Write a pool atomically and open it. The digests of the classes are computed here."""
-    pool = ImagePool(name, images, with_digests(images, classes), about)
     with whole_folder(folder) as temporary:
         mapped = make_room(temporary / "images.npy", np.uint8, images.shape)
         mapped[:] = images
         mapped.flush()
-        write_description(temporary, pool)
+        write_description(temporary, ImagePool(name, images, tuple(classes), about))
     return open_pool(folder)
 
 
-def with_digests(
-    images: NDArray[np.uint8], classes: Sequence[ImageClass]
-) -> tuple[ImageClass, ...]:
-    return tuple(replace(c, digest=digest(images[c.start : c.start + c.count])) for c in classes)
-
-
 def write_description(folder: Path, pool: ImagePool) -> None:
-    rows = tuple(astuple(c) for c in pool.classes)
-    write_json(
-        folder / "pool.json", vars(PoolFile(1, pool.name, pool.fingerprint, pool.about, rows))
-    )
+    """Write `pool.json`, with the digests of the classes."""
+    classes = tuple(replace(c, digest=digest_of(c, pool.images)) for c in pool.classes)
+    pool = replace(pool, classes=classes)
+    rows = tuple(map(astuple, classes))
+    saved = PoolFile(1, pool.name, pool.fingerprint, pool.about, rows)
+    write_json(folder / "pool.json", vars(saved))
 
 
 def open_pool(folder: Path) -> ImagePool:
@@ -179,5 +172,5 @@ def changed_classes(pool: ImagePool) -> list[str]:
     return [
         f"{c.split}/{c.group}/{c.name}"
         for c in pool.classes
-        if digest(pool.images[c.start : c.start + c.count]) != c.digest
+        if digest_of(c, pool.images) != c.digest
     ]

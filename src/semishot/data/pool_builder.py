@@ -8,21 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.decoding import quiet
-from semishot.data.image_sources import ImageSource
-from semishot.data.pool import (
-    ImageClass,
-    ImagePool,
-    Split,
-    open_pool,
-    with_digests,
-    write_description,
-)
+from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, write_description
 from semishot.errors import InputError
 from semishot.system.files import append_line, read_regular, remove, whole_folder, write_whole
 from semishot.system.npy import Mapped, make_room, map_to_fill
@@ -34,9 +26,16 @@ MOST_WORKERS = 16
 """More threads would only wait for the disk and for each other."""
 DONE, MOST_TEXT = "done.txt", 64 * 2**20
 """The list of finished batches, a line for each, and its most bytes."""
-Pixels = Mapped[np.uint8]
-Read = Callable[[ImageSource], NDArray[np.uint8]]
-"""A source -> one image (C, H, W)."""
+Read = Callable[[Any], NDArray[np.uint8]]
+"""A source -> one image (C, H, W); called in several threads."""
+
+
+class Source(Protocol):
+    """Where an image is: a value of any type that `read` of the plan takes."""
+
+    @property
+    def path(self) -> str:
+        """The file that holds it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class PlannedClass:
     name: str
     group: str
     split: Split
-    sources: tuple[ImageSource, ...]
+    sources: tuple[Source, ...]
     """One for each image, in the order of the pool."""
 
 
@@ -93,8 +92,7 @@ def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> Imag
         ImageClass(p.name, p.group, p.split, int(start), len(p.sources))
         for p, start in zip(plan.classes, starts[:-1], strict=True)
     ]
-    pool = ImagePool(plan.name, images, with_digests(images, classes), plan.about)
-    write_description(building, pool)
+    write_description(building, ImagePool(plan.name, images, tuple(classes), plan.about))
     log.unlink()
     with whole_folder(folder) as temporary:
         temporary.rmdir()
@@ -102,7 +100,7 @@ def build_pool(folder: Path, plan: PoolPlan, workers: int | None = None) -> Imag
     return open_pool(folder)
 
 
-def _begin(folder: Path, building: Path, shape: tuple[int, ...]) -> tuple[Pixels, int]:
+def _begin(folder: Path, building: Path, shape: tuple[int, ...]) -> tuple[Mapped[np.uint8], int]:
     """The file to fill, and how many images an interrupted build of the same plan has filled."""
     for other in folder.parent.glob(f".{folder.name}.*.building"):
         if other != building:
@@ -141,7 +139,7 @@ def _digest(plan: PoolPlan) -> str:
 
 
 def _read_batches(
-    read: Read, sources: Sequence[ImageSource], done: int, workers: int | None
+    read: Read, sources: Sequence[Source], done: int, workers: int | None
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """(first, pixels) of each batch, read on all cores, a few batches ahead of the writing."""
 

@@ -1,8 +1,6 @@
 """What flags say of data: a split, an episode's shape, how a data set is prepared. No NumPy here."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
 from typing import Literal, get_args
 
 from semishot.errors import check_number
@@ -12,12 +10,13 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 Reduction = Literal["antialiased", "cubic"]
 Rotations = Literal["exact", "warped"]
 Lists = Literal["usual", "swapped"]
-Setting = Reduction | Rotations | Lists
-CHOICES: dict[str, dict[str, Sequence[Setting]]] = {
-    "omniglot": {"reduction": get_args(Reduction), "rotations": get_args(Rotations)},
-    "mini-imagenet": {"lists": get_args(Lists)},
+UNUSUAL = {
+    "omniglot": {"reduction": "cubic", "rotations": "warped"},
+    "mini-imagenet": {"lists": "swapped"},
 }
-"""Flags of `semishot data prepare` that change images or classes of a data set; the first is usual."""
+"""Flags of `semishot data prepare` that change images or classes of a data set, and their unusual value."""
+AUTHORS = {"omniglot": "cubic-warped", "mini-imagenet": "swapped"}
+"""The preparations of the authors' code, which made the paper's numbers."""
 MOST_OF_A_KIND = 10**6
 """Classes in an episode, and images of a class."""
 
@@ -60,38 +59,13 @@ class EpisodeShape:
         return {k: v for k, v in asdict(self).items() if k != "within_group" or v}
 
 
-@dataclass(frozen=True)
-class DatasetVariant:
-    """How a data set of the paper is prepared, by the name that records have."""
-
-    dataset: str
-    settings: tuple[Setting, ...]
-    """One for each flag of `CHOICES`."""
-
-    @property
-    def name(self) -> str:
-        """What is unusual about it, as in `cubic-warped`; empty for the usual one."""
-        return "-".join(self.unusual.values())
-
-    @property
-    def flags(self) -> list[str]:
-        """Of `semishot data prepare`; none for the usual one."""
-        return [word for flag, chosen in self.unusual.items() for word in (f"--{flag}", chosen)]
-
-    @property
-    def unusual(self) -> dict[str, Setting]:
-        choices = CHOICES[self.dataset].items()
-        pairs = zip(choices, self.settings, strict=True)
-        return {flag: chosen for (flag, possible), chosen in pairs if chosen != possible[0]}
+def preparation(dataset: str, **settings: str) -> str:
+    """What records call the images of these settings, as in `cubic-warped`; empty for the usual ones."""
+    unusual = UNUSUAL[dataset]
+    return "-".join(settings[flag] for flag in unusual if settings[flag] == unusual[flag])
 
 
-VARIANTS = {
-    (dataset, variant.name): variant
-    for dataset, flags in CHOICES.items()
-    for variant in (DatasetVariant(dataset, chosen) for chosen in product(*flags.values()))
-}
-AUTHORS = {
-    "omniglot": VARIANTS["omniglot", "cubic-warped"],
-    "mini-imagenet": VARIANTS["mini-imagenet", "swapped"],
-}
-"""Those of the authors' code, which made the paper's numbers."""
+def preparation_flags(dataset: str, name: str) -> list[str]:
+    """The flags of `semishot data prepare` for images that records call so."""
+    chosen = {flag: value for flag, value in UNUSUAL[dataset].items() if value in name.split("-")}
+    return [word for flag, value in chosen.items() for word in (f"--{flag}", value)]

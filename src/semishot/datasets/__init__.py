@@ -13,7 +13,7 @@ from typing import Any
 
 from semishot.data.framing import Framing
 from semishot.data.pool import POOL_FILES, SPLITS, ImagePool, changed_classes, data_root, open_pool
-from semishot.data.settings import CHOICES
+from semishot.data.settings import UNUSUAL
 from semishot.errors import InputError, counted, printable
 from semishot.system.files import reading, real_path
 from semishot.system.locks import Lock
@@ -108,37 +108,48 @@ def prepare(
             f"--name {own_name} cannot be the name of a pool: choose letters, digits, - and _, and not "
             f"the name of another data set"
         )
-    if download and source is not None:
-        raise InputError("give either --source or --download, not both")
-    if download and not hasattr(module, "download"):
-        raise InputError(f"{name} cannot be downloaded; see `semishot data prepare --help`")
     variant = {"reduction": reduction, "rotations": rotations, "lists": lists}
     given = {**variant, "splits": tuple(splits or ()) or None, "partial": partial, "size": size}
     options = {option: value for option, value in given.items() if value not in (None, False)}
     _check_options(name, module, options)
+    _check_source(name, module, source, download)
     folder = data_root(root) / (own_name or name)
     _check_place(folder, source)
     with Lock(folder.with_name(f".{folder.name}.lock")):
         if name == OWN:
-            _check_source(folder, source)
+            _check_owner(folder, source)
         if download:
             source = module.download(data_root(root) / "downloads" / name)
-        pool: ImagePool = module.prepare(folder, source, **options)
+        pool: ImagePool = module.prepare(*filter(None, (folder, source)), **options)
     return pool
 
 
 def _check_options(name: str, module: ModuleType, options: Mapping[str, Any]) -> None:
-    """Refuse an option that the data set does not have, and a split that there is not."""
+    """Refuse an option that the data set does not have, and a split that does not exist."""
     for option in options:
         if option not in signature(module.prepare).parameters:
             if option in ("splits", "partial"):
                 raise InputError(f"{name} is prepared whole; drop --{option}")
-            owners = [each for each, flags in CHOICES.items() if option in flags]
+            owners = [each for each, flags in UNUSUAL.items() if option in flags]
             raise InputError(
                 f"--{option} belongs to {' and '.join(owners)}, not to {name}; drop it"
             )
     if unknown := [split for split in options.get("splits", ()) if split not in SPLITS]:
         raise InputError(f"unknown split {unknown[0]!r}: choose from {', '.join(SPLITS)}")
+
+
+def _check_source(name: str, module: ModuleType, source: Path | None, download: bool) -> None:
+    accepted = getattr(module, "ACCEPTED", None)
+    if download and source is not None:
+        raise InputError("give either --source or --download, not both")
+    if download and not hasattr(module, "download"):
+        raise InputError(f"{name} cannot be downloaded; see `semishot data prepare --help`")
+    if source is not None and accepted is None:
+        raise InputError(f"{name} is drawn by code, not read from {source}; drop --source")
+    if source is None and accepted is not None and not download:
+        raise InputError(f"{name} is not generated: pass --source FOLDER with {accepted}")
+    if source is not None and not source.is_dir():
+        raise InputError(f"{source} is not a folder; --source is a folder with {accepted}")
 
 
 def _check_place(folder: Path, source: Path | None = None) -> None:
@@ -160,7 +171,7 @@ def _check_place(folder: Path, source: Path | None = None) -> None:
         )
 
 
-def _check_source(folder: Path, source: Path | None) -> None:
+def _check_owner(folder: Path, source: Path | None) -> None:
     """Refuse to replace a pool of a user's images by one from another source."""
     if source is None or not (folder / "pool.json").exists():
         return
@@ -179,7 +190,7 @@ def load(name: str, root: Path | None = None) -> ImagePool:
         _check_place(folder)
         with Lock(folder.with_name(f".{folder.name}.lock")):
             if not (folder / "pool.json").exists():  # another process may have built it meanwhile
-                made: ImagePool = _module(name).prepare(folder, None)
+                made: ImagePool = _module(name).prepare(folder)
                 return made
     return open_pool(folder)
 

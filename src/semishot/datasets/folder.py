@@ -8,19 +8,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.decoding import EXTENSIONS, MOST_BYTES, REMEDY, decode
+from semishot.data.decoding import EXTENSIONS, decode
 from semishot.data.framing import Whole, is_drawing
-from semishot.data.image_sources import ImageSource, WholeFile
+from semishot.data.image_sources import ImageSource, WholeFile, read_bytes
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import read_regular, real_path
+from semishot.system.files import real_path
 from semishot.system.progress import track
 
 FRAMING = Whole
 LAYOUTS = "class/image, split/class/image or group/class/image"
+ACCEPTED = f"images as {LAYOUTS}"
 UNGROUPED = "all"
 """The group of every class if the tree has no groups."""
 VAL_PERCENT, TEST_PERCENT = 16, 20  # of the classes or groups: 64/16/20, as in miniImageNet
@@ -38,22 +39,18 @@ class Tree:
     ignored: int = 0
 
 
-def prepare(folder: Path, source: Path | None = None, size: int | None = None) -> ImagePool:
+def prepare(folder: Path, source: Path, size: int | None = None) -> ImagePool:
     """Build the pool in `folder`, whose name it takes, from the images below `source`.
 
     size: the side in pixels. None: 28 if all images are drawings, else 84.
     """
     if size is not None and size not in SIZES:
         raise InputError(f"--size must be from {SIZES.start} to {SIZES.stop - 1}, not {size}")
-    if source is None:
-        raise InputError(f"pass --source FOLDER, a tree {LAYOUTS}")
-    if not source.is_dir():
-        raise InputError(f"{source} is not a folder; --source is a tree {LAYOUTS}")
     source = real_path(source)  # an interrupted build continues only with the same files
     tree = read_tree(source)
     layout = find_layout(tree, source)
     classes = plan(tree, layout, source)
-    shape = common_shape([image for planned in classes for image in planned.sources])
+    shape = common_shape([image.path for planned in classes for image in planned.sources])
     if size is not None:
         shape = (shape[0], size, size)
     about = {
@@ -189,19 +186,12 @@ def portable_split(units: Sequence[str], layout: str, source: Path) -> list[Spli
     return [split_at[index] for index in range(count)]
 
 
-def common_shape(sources: Sequence[ImageSource]) -> tuple[int, int, int]:
+def common_shape(paths: Sequence[str]) -> tuple[int, int, int]:
     """(C, H, W): that of drawings if all images are drawings, else that of photographs."""
-    looked_at = track(sources, "looking at the images", len(sources))
-    drawings = all(is_drawing(_bytes(source), source.name) for source in looked_at)
+    looked_at = track(paths, "looking at the images", len(paths))
+    drawings = all(is_drawing(read_bytes(WholeFile(path)), path) for path in looked_at)
     return DRAWING if drawings else PHOTOGRAPH
 
 
 def read_image(source: ImageSource, side: int, channels: int) -> NDArray[np.uint8]:
-    return decode(_bytes(source), source.name, side, channels)
-
-
-def _bytes(source: ImageSource) -> bytes:
-    try:
-        return read_regular(Path(source.path), MOST_BYTES)
-    except InputError as error:
-        raise InputError(f"{error}; {REMEDY}") from error
+    return decode(read_bytes(source), source.name, side, channels)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from semishot.data.framing import Ink
 from semishot.data.pool import ImageClass, ImagePool, Split, save_pool
-from semishot.errors import InputError
 from semishot.system.progress import track
 
 Floats = NDArray[np.float64]
@@ -225,10 +224,8 @@ def draw(seed: int = SEED, alphabets: int = ALPHABETS) -> tuple[Bytes, list[Imag
     return np.concatenate(pages), classes
 
 
-def prepare(folder: Path, source: Path | None = None) -> ImagePool:
+def prepare(folder: Path) -> ImagePool:
     """Draw the glyphs and save them as the pool `folder`."""
-    if source is not None:
-        raise InputError(f"glyphs are drawn by code, not read from {source}; leave out the source")
     images, classes = draw()
     about = {"source": "drawn by semishot.datasets.glyphs", "seed": SEED, "ink": 255}
     return save_pool(folder, "glyphs", images, classes, about)

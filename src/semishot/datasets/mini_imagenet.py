@@ -15,7 +15,7 @@ How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from semishot.data.framing import Whole
 from semishot.data.image_sources import (
     ILSVRC_TAR,
     REMEDY,
-    ByteRange,
     ImageSource,
     WholeFile,
     ZipMember,
@@ -34,8 +33,8 @@ from semishot.data.image_sources import (
     read_bytes,
 )
 from semishot.data.pool import SPLITS, ImagePool, Split
-from semishot.data.pool_builder import PlannedClass, PoolPlan, Read, build_pool
-from semishot.data.settings import DatasetVariant, Lists
+from semishot.data.pool_builder import PlannedClass, PoolPlan, Read, Source, build_pool
+from semishot.data.settings import Lists, preparation
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import open_zip, reading
@@ -52,21 +51,17 @@ ACCEPTED = (
 FRAMING = Whole
 Named = dict[Split, dict[str, list[str]]]
 """split -> class -> the names of its images in the csv."""
-Listed = dict[Split, dict[str, list[ImageSource]]]
+Listed = dict[Split, dict[str, Sequence[Source]]]
 """split -> class -> its images."""
 
 
 def prepare(
     folder: Path,
-    source: Path | None,
+    source: Path,
     splits: tuple[Split, ...] = ("train", "val", "test"),
     lists: Lists = "usual",
 ) -> ImagePool:
     """Build the pool in `folder` from any form of miniImageNet in `source`."""
-    if source is None:
-        raise InputError(f"miniImageNet is not generated: pass --source FOLDER with {ACCEPTED}")
-    if not source.is_dir():
-        raise InputError(f"{source} is not a folder; --source is a folder with {ACCEPTED}")
     taken = [split for split in SPLITS if split in splits]
     if lists == "swapped" and len(taken) < len(SPLITS):
         raise InputError("--lists swapped exchanges classes of all three lists; drop --splits")
@@ -113,7 +108,7 @@ def _build(folder: Path, listed: Listed, form: str, lists: Lists, read: Read = r
         + (", validation and test classes exchanged" if lists == "swapped" else ""),
         "prepared": "84x84 RGB, Pillow bilinear where it was larger",
     }
-    if unusual := DatasetVariant("mini-imagenet", (lists,)).name:
+    if unusual := preparation("mini-imagenet", lists=lists):
         about["preparation"] = unusual
     return build_pool(folder, PoolPlan("mini-imagenet", (3, SIDE, SIDE), planned, read, about))
 
@@ -251,6 +246,12 @@ def _ranked(files: Sequence[ImageSource], name: str, label: str, source: Path) -
 # The cached pickles
 
 
+class PickledImage(NamedTuple):
+    path: str
+    row: int
+    """Of its array."""
+
+
 def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: Lists) -> ImagePool:
     """From arrays in memory: up to 1.3 GB for all three splits."""
     listed: Listed = {}
@@ -260,14 +261,12 @@ def _prepare_pickles(folder: Path, source: Path, taken: Sequence[Split], lists: 
         arrays[str(path)], classes = _read_pickle(path)
         _check_counts(split, classes, path)
         listed[split] = {
-            label: [ByteRange(str(path), f"image {row}", row, 1) for row in rows]
-            for label, rows in classes.items()
+            label: [PickledImage(str(path), row) for row in rows] for label, rows in classes.items()
         }
     _check_disjoint(listed, source)
 
-    def read_row(source: ImageSource) -> NDArray[np.uint8]:
-        assert isinstance(source, ByteRange), "whose start is the row"
-        pixels: NDArray[np.uint8] = arrays[source.path][source.start]
+    def read_row(image: PickledImage) -> NDArray[np.uint8]:
+        pixels: NDArray[np.uint8] = arrays[image.path][image.row]
         return pixels.transpose(2, 0, 1)
 
     return _build(folder, listed, "the cached pickles", lists, read_row)

@@ -15,7 +15,7 @@ from PIL.PngImagePlugin import PngImageFile
 from semishot.data.framing import Ink
 from semishot.data.image_sources import ImageSource, WholeFile, ZipMember, read_bytes
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
-from semishot.data.settings import DatasetVariant, Reduction, Rotations
+from semishot.data.settings import Reduction, Rotations, preparation
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError, reason_of
 from semishot.system.files import open_zip, reading
@@ -26,6 +26,10 @@ ARCHIVES = {
     "images_background.zip": "md5:68d2efa1b9178cc56df9314c21c6e718",
     "images_evaluation.zip": "md5:6b91aef0f799c5bb55b94e3f2daec811",
 }
+ACCEPTED = (
+    f"{' and '.join(ARCHIVES)} from https://github.com/brendenlake/omniglot (folder python/), or pass "
+    "--download"
+)
 PUBLISHED_PIXELS = "3cd5d5800c2751294591100b93dddb2cb6f5fea9503d6fb2e279ee06d019163d"
 """The digest that `decode` computes from the published archives, however they are zipped."""
 IDENTICAL, DIFFERENT = "the published Omniglot, complete", "differs from the published Omniglot"
@@ -76,16 +80,11 @@ Drawing = tuple[tuple[str, ...], ImageSource]
 
 def prepare(
     folder: Path,
-    source: Path | None = None,
+    source: Path,
     reduction: Reduction = "antialiased",
     rotations: Rotations = "exact",
 ) -> ImagePool:
     """Build the pool in `folder` from the two archives, or their extracted folders, in `source`."""
-    if source is None:
-        raise InputError(
-            f"Omniglot is not generated: pass --source FOLDER with {' and '.join(ARCHIVES)} "
-            "from https://github.com/brendenlake/omniglot (folder python/), or pass --download"
-        )
     drawings = list_drawings(source)
     check_complete(drawings, source)
     upright, pixels = decode(drawings, reduction)
@@ -96,7 +95,7 @@ def prepare(
         "variant": IDENTICAL if pixels == PUBLISHED_PIXELS else DIFFERENT,
         "prepared": f"28x28 {PREPARED[reduction]}, ink 255 on 0, {rotations} rotations as classes",
     }
-    if unusual := DatasetVariant("omniglot", (reduction, rotations)).name:
+    if unusual := preparation("omniglot", reduction=reduction, rotations=rotations):
         about["preparation"] = unusual
     return save_pool(folder, "omniglot", images, classes(), about)
 
@@ -152,10 +151,6 @@ def classes() -> list[ImageClass]:
 
 def list_drawings(source: Path) -> list[Drawing]:
     """Both halves' drawings, sorted; a zip is preferred to a folder."""
-    if not source.is_dir():
-        raise InputError(
-            f"{source} is not a folder; --source is the folder of {' and '.join(ARCHIVES)}"
-        )
     drawings: list[Drawing] = []
     for archive in map(source.joinpath, ARCHIVES):
         if archive.is_file():

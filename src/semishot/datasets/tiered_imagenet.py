@@ -57,12 +57,8 @@ ACCEPTED = (
 )
 
 
-def prepare(folder: Path, source: Path | None, partial: bool = False) -> ImagePool:
+def prepare(folder: Path, source: Path, partial: bool = False) -> ImagePool:
     """Build the pool in `folder` from `source`; `partial` accepts one that lacks classes."""
-    if source is None:
-        raise InputError(f"tieredImageNet is not generated: pass --source FOLDER with {ACCEPTED}")
-    if not source.is_dir():
-        raise InputError(f"{source} is not a folder; --source is a folder with {ACCEPTED}")
     known = class_list()
     if any((source / LABELS.format(split)).is_file() for split in SPLITS):
         form, files = "the authors' published files", _published(source, known)

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from semishot.data.settings import AUTHORS, VARIANTS
+from semishot.data.settings import AUTHORS, preparation_flags
 from semishot.report.charts import Chart
 from semishot.report.tables import Grid, GridCell, Section
 from semishot.training.config import Recipe
@@ -130,12 +130,10 @@ def _episode(shape: Mapping[str, Any]) -> str:
 def commands_for(records: Sequence[Record], command: str) -> list[str]:
     """The command on these images, after the one that prepares them if they are not the usual ones."""
     dataset, name = records[0]["dataset"], records[0].get("preparation", "")
-    preparation = VARIANTS.get((dataset, name))
-    if preparation is None or not name:
+    if dataset not in AUTHORS or not name:
         return [command]
-    prepare = (
-        f"semishot data prepare {dataset} {SOURCE_FLAGS[dataset]} {shlex.join(preparation.flags)}"
-    )
+    flags = shlex.join(preparation_flags(dataset, name))
+    prepare = f"semishot data prepare {dataset} {SOURCE_FLAGS[dataset]} {flags}"
     return [f"{each} --data-root {DATA_ROOT}" for each in (prepare, command)]
 
 
@@ -144,12 +142,12 @@ def about_images(records: Sequence[Record]) -> str:
     theirs = AUTHORS.get(records[0]["dataset"])
     if theirs is None:
         return ""
-    if records[0].get("preparation", "") == theirs.name:
+    if records[0].get("preparation", "") == theirs:
         return "Images as in the authors' code."
-    return f"Other images than the authors' (`{theirs.name}`)."
+    return f"Other images than the authors' (`{theirs}`)."
 
 
 def image_order(record: Record) -> tuple[int, str]:
     """The authors' images first, then the usual ones, then any others."""
     name, theirs = record.get("preparation", ""), AUTHORS.get(record["dataset"])
-    return 0 if theirs and name == theirs.name else 2 if name else 1, name
+    return 0 if theirs and name == theirs else 2 if name else 1, name

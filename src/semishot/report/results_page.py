@@ -19,7 +19,7 @@ from semishot.report.tables import Section
 from semishot.system.files import read_text, reading, write_whole
 from semishot.training.records import read_records
 
-DRAWINGS, PHOTOGRAPHS = (AUTHORS[name].name for name in ("omniglot", "mini-imagenet"))
+DRAWINGS, PHOTOGRAPHS = (AUTHORS[name] for name in ("omniglot", "mini-imagenet"))
 LEAD = f"""# Results
 
 Generated from the files in `results/` by `semishot results`; do not edit.
