@@ -228,7 +228,7 @@ def test_nothing_moves_away_under_a_button_that_is_pressed(before_it, tab):
     page = tab.page
     tab.client.say(kind="new", name="cross", images=[])
     tab.settle()
-    fetched = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/state')).length"
+    fetched = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/state')).length"
     before = page.evaluate(fetched)
     page.hover('[aria-label="Rename, merge or delete cross"]')
     page.evaluate(before_it)
@@ -245,7 +245,7 @@ def test_nothing_moves_away_under_a_button_that_is_pressed(before_it, tab):
 
 def test_what_was_refused_for_a_while_is_asked_for_again(tab):
     page = tab.page
-    page.route("**/news", lambda route: route.fulfill(status=503))
+    page.route("**/news/*", lambda route: route.fulfill(status=503))
     page.route("**/thumb/**", lambda route: route.fulfill(status=503))
     show_or_hide(page, True)
     show_or_hide(page, False)

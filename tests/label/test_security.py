@@ -20,7 +20,7 @@ from support.labeling import Client, serving
 from support.own_images import draw, save
 
 EVERY_DOOR = [
-    *("/", "/page.js", "/state", "/news", "/thumb/1", "/large/1", "/image/1", "/find?text=a"),
+    *("/", "/page.js", "/state", "/news/0", "/thumb/1", "/large/1", "/image/1", "/find?text=a"),
     *("/plan?how=copy", "/table/labels.csv"),
 ]
 EVERY_CHANGE = ["/answer", "/names", "/apply", "/undo", "/model", "/invite"]

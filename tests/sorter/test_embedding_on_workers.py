@@ -10,7 +10,7 @@ from semishot.errors import InputError
 from semishot.sorter import embedding_on_workers
 from semishot.sorter.classify import classify
 from semishot.sorter.embedding_on_workers import ImageTasks
-from semishot.sorter.encoders.networks import Batches
+from semishot.sorter.encoders.networks import GraphNetwork
 from semishot.sorter.requests import ClassifyRequest
 from semishot.workers import engine, places
 from semishot.workers.engine import Processes, Task
@@ -60,7 +60,7 @@ def test_two_processes_leave_what_one_leaves(pile, monkeypatch):
     here = sort(pile, "here")
     assert sort(pile, "there", **at(monkeypatch, two_processes)) == here
     again = at(monkeypatch, lambda *_: ThisProcess())
-    monkeypatch.setattr(Batches, "take", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr(GraphNetwork, "__call__", lambda *_: pytest.fail("encoded again"))
     assert sort(pile, "there", **again) == here  # all of it from the cache
 
 

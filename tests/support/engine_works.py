@@ -64,6 +64,6 @@ def fragile_images(shared, device, saved, images) -> Iterator[object]:
     mark = Path(os.environ["KILLED_ONCE"])
     for report in embedding_on_workers.work_on_images(shared, device, saved, images):
         yield report
-        if report.rows and not mark.exists():
+        if report and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)

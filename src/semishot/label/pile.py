@@ -345,21 +345,17 @@ class PileReader:
         before = total - len(items) - later
         meter, pending = SilentMeter(), list[tuple[Item, bytes]]()
         begun = last = time.monotonic()
-        for seen in in_this_process(self.request.device, items, encoder, cache, meter):
-            if not seen.problem:
-                pending.append((seen.item, seen.digest))
+        files = in_this_process(self.request.device, items, encoder, cache, meter)
+        for item, file in zip(items, files, strict=True):
+            if not file.problem:
+                pending.append((item, file.digest))
             now = time.monotonic()
             if now - last > SECONDS_BETWEEN or len(pending) >= ADDED_AT_ONCE:
-                pending, last = self._add_encoded(pending), now
+                self._add(pending)
+                pending, last = [], now
                 rate, done = meter.done / max(now - begun, 1e-9), before + meter.done
                 self._show(ReadingProgress("reading", done, total, rate))
             if self.stopping.is_set():
                 return
         cache.flush()
-        self._add_encoded(pending)
-
-    def _add_encoded(self, pending: list[tuple[Item, bytes]]) -> list[tuple[Item, bytes]]:
-        """Add the files whose batch is encoded; return the others."""
-        assert self.cache is not None
-        self._add([pair for pair in pending if pair[1] in self.cache])
-        return [pair for pair in pending if pair[1] not in self.cache]
+        self._add(pending)

@@ -37,6 +37,8 @@ MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
 MOST_FOUND, MOST_PROBLEMS = 200, 200
 PICTURES_AT_ONCE = 2
+PATIENCE = 1.0
+"""Seconds to wait for new predictions; then the page asks again."""
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 
 
@@ -114,7 +116,8 @@ class Pages:
         routes = [
             *(Route(path, self.page) for path in PAGE),
             Route("/state", self.state),
-            Route("/news", self.news),
+            Route("/state/{event:int}", self.state),
+            Route("/news/{version:int}", self.news),
             *(Route(f"/{size}/{{image:int}}", self.picture) for size in SIZES),
             Route("/image/{image:int}", self.image),
             Route("/find", self.find),
@@ -134,11 +137,16 @@ class Pages:
         name, kind = PAGE[request.url.path]
         return Response(own_text(FOLDER / name), media_type=f"{kind}; charset=utf-8")
 
-    async def state(self, request: Request) -> Response:
+    def state(self, request: Request) -> Response:
+        """The predictions, once they take this event into account, or after a while."""
+        event = request.path_params.get("event", 0)
+        self.session.wait_until(lambda known: known.event >= event, PATIENCE)
         return Response(self.session.payload, media_type="application/octet-stream")
 
-    async def news(self, request: Request) -> Response:
-        """What a tab must know to stay up to date: the version, and how far reading is."""
+    def news(self, request: Request) -> Response:
+        """A version newer than this one, or after a while the same; and how far reading is."""
+        version = request.path_params["version"]
+        self.session.wait_until(lambda known: known.version > version, PATIENCE)
         session = self.session
         return _json(
             {

@@ -6,7 +6,7 @@ import { isGone } from "/sidebar.js";
 import { State } from "/state.js";
 import { draw, repaint } from "/tiles.js";
 
-const NAMES_AT_ONCE = 400, OFTEN = 30, NOW_AND_THEN = 1000;
+const NAMES_AT_ONCE = 400, PAUSE = 100, AWAY = 1000;
 
 export async function post(path, body) {
   const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
@@ -44,7 +44,7 @@ export const outboxOf = (page) => ({
         const { event } = await post("/answer", entry.event);
         this.sent.push({ event, overlay: entry.overlay, reject: entry.event.value });
         this.last = event;
-        page.server.follow();
+        page.server.fetchState();
         this.problem = "";
         entry.done?.(event);
       } catch (error) {
@@ -75,12 +75,12 @@ export const outboxOf = (page) => ({
 /** isHeld: whether a button is held down, under which nothing must move away. */
 export function serverOf(page, isHeld) {
   let news = {}, fetching = false, again = 0, away = false, unknown = false;
-  const isBehind = () => !page.state || page.state.epoch !== news.epoch || page.state.version < news.version;
-  /** Ask for news from time to time, and often while an answer is not yet drawn; a hidden tab does not. */
+  const isBehind = () => !page.state || page.state.epoch !== news.epoch || page.state.version < news.version || page.state.event < page.outbox.last;
+  /** The server answers when there are news, or after a second; a hidden tab does not ask. */
   async function follow() {
     clearTimeout(again);
     if (document.hidden) return;
-    const response = await fetch("/news").catch(() => null);
+    const response = await fetch(`/news/${news.version || 0}`).catch(() => null);
     if (response?.ok) {
       news = await response.json();
       lost(false);
@@ -88,15 +88,16 @@ export function serverOf(page, isHeld) {
       fetchState();
     } else lost(true, response?.status);
     clearTimeout(again);
-    const soon = response?.ok && !news.problem && page.state?.event < page.outbox.last;
-    again = setTimeout(follow, soon ? OFTEN : NOW_AND_THEN);
+    again = setTimeout(follow, response?.ok ? PAUSE : AWAY);
   }
   document.addEventListener("visibilitychange", follow);
+  /** The server answers as soon as the last answer is judged. */
   async function fetchState() {
     if (fetching || !isBehind()) return;
+    const { epoch, version } = page.state || {};
     fetching = true;
     try {
-      const response = await fetch("/state");
+      const response = await fetch(`/state/${page.outbox.last}`);
       if (!response.ok) throw new Error(response.statusText);
       const next = new State(await response.arrayBuffer());
       if (page.state?.rows && !next.rows) return; // the server has just started: what was shown stays
@@ -105,7 +106,7 @@ export function serverOf(page, isHeld) {
     } catch { return; /* the news say when the server is back */ } finally {
       fetching = false;
     }
-    if (news.epoch) fetchState();
+    if (page.state.epoch !== epoch || page.state.version !== version) fetchState();
   }
   function refetch() {
     if (!news.version) return;

@@ -7,7 +7,7 @@ One thread learns. After each answer, and when images have arrived, it learns an
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -165,16 +165,19 @@ class LabelingSession:
         self.import_problem = f"Labels that are not imported: {shown}{more}" if refused else ""
         self.imported = labels
 
+    def wait_until(self, good: Callable[[Predictions], bool], seconds: float) -> None:
+        """Wait for predictions like these, unless a problem or the end keeps them away."""
+
+        def over() -> bool:
+            return good(self.predictions) or bool(self.problem) or self.stopping.is_set()
+
+        with self.published:
+            self.published.wait_for(over, seconds)
+
     def caught_up(self) -> Predictions:
         """The predictions, once they take into account all answers given until now."""
         wanted = self.store.version
-
-        def caught_up() -> bool:
-            done = self.predictions.event >= wanted
-            return done or bool(self.problem) or self.stopping.is_set()
-
-        with self.published:
-            self.published.wait_for(caught_up, SLOWEST)
+        self.wait_until(lambda known: known.event >= wanted, SLOWEST)
         if self.predictions.event < wanted:
             raise NotReadyError(self.problem or "the pile is still being sorted; try again")
         return self.predictions

@@ -7,7 +7,7 @@ import hashlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +22,11 @@ from semishot.data.thumbnails import small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.encoders.networks import Batches, Network, Pixels
+from semishot.sorter.encoders.networks import Network, Pixels, encode_batch
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import read_regular
 from semishot.system.npy import make_room
-from semishot.system.progress import Meter, meter
+from semishot.system.progress import Meter, Seconds, meter
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -35,6 +35,8 @@ MANY_PIXELS = 1_000_000
 """Of an image of which a thumbnail is kept: decoding it again for a page would take a while."""
 MOST_THREADS, SPARE_THREADS = 16, 2
 """More than there are cores: some of them wait for a disk, or for each other."""
+MOST_WAITING = 256
+"""Files that wait for a batch to be full."""
 
 
 @dataclass
@@ -58,11 +60,11 @@ class Rows:
 
 
 class ReadFile(NamedTuple):
-    """A file: its digest, and its pixels or features if they are new; or why it could not be read."""
+    """A file: its digest, and its features if they are new; or why it could not be read."""
 
-    item: Item
     digest: bytes = b""
     pixels: Pixels | None = None
+    """Until they are encoded."""
     row: Row | None = None
     thumbnail: bytes = b""
     """Of a large image that was decoded."""
@@ -70,7 +72,7 @@ class ReadFile(NamedTuple):
 
 
 FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[ReadFile]]
-"""Adds the features of every readable item to the cache, and yields each item, in order."""
+"""Adds the features of every readable item to the cache, and yields what was read of each, in order."""
 
 
 def embed(
@@ -86,14 +88,14 @@ def embed(
     cache.flush()
     features = make_room(scratch, np.float32, (max(1, len(files)), encoder.features))
     rows = Rows(features, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
-    for file in files:
+    for item, file in zip(items, files, strict=True):
         problem = file.problem
         if not problem and not np.isfinite(row := cache[file.digest]).all():
             problem = "the encoder gives features that are not finite"
         if problem:
-            rows.skipped.append(Skipped(file.item.shown, problem))
+            rows.skipped.append(Skipped(item.shown, problem))
         else:
-            features[rows.add(file.item, file.digest)] = row
+            features[rows.add(item, file.digest)] = row
     rows.features = features[: len(rows.items)]
     return rows
 
@@ -105,45 +107,67 @@ def in_this_process(
     cache: EmbeddingCache,
     progress: Meter,
 ) -> Iterator[ReadFile]:
-    """Every item in order, read by threads and encoded in this process.
+    """What was read of each item, in order; its features are in the cache."""
+    threads, seconds = most_threads(), progress.seconds
+    for file in encode_files(items, read, encoder, device, threads, cache, seconds):
+        if file.row is not None:
+            cache.add(file.digest, file.row, file.thumbnail)
+        progress.advance(1)
+        yield file._replace(row=None, thumbnail=b"")
 
-    A network that takes single images is run in these threads, too.
+
+def encode_files(
+    sources: Iterable[T],
+    read: Callable[[T], tuple[ReadFile, bytes]],
+    encoder: ImageEncoder,
+    device: str,
+    threads: int,
+    known: Container[bytes] = (),
+    seconds: Seconds | None = None,
+) -> Iterator[ReadFile]:
+    """Every file in order, with its features unless its digest is known.
+
+    Threads read and decode. A network that takes single images is run in these threads, too; others are
+    given batches.
     """
-    loading, seconds = threading.Lock(), progress.seconds
+    clock, loading = seconds or Seconds(), threading.Lock()
+    waiting: list[ReadFile] = []
+    batch: dict[bytes, Pixels] = {}
 
     def network() -> Network:
         with loading:  # the first thread loads it; meanwhile, others decode
             return encoder.network(device)
 
-    def look(item: Item) -> ReadFile:
-        with seconds.part("reading"):
-            file, data = read(item)
-        if file.problem or file.digest in cache:
+    def look(source: T) -> ReadFile:
+        with clock.part("reading"):
+            file, data = read(source)
+        if file.problem or file.digest in known:
             return file
-        with seconds.part("decoding"):
-            image = decoded(data, encoder)
-        if isinstance(image, str):
-            return file._replace(problem=image)
-        file = file._replace(thumbnail=image.thumbnail, pixels=image.pixels)
-        if network().batch > 1:
+        with clock.part("decoding"):
+            file = decoded(file, data, encoder)
+        if file.pixels is None or network().batch > 1:
             return file
-        with seconds.part("encoding"):
-            return file._replace(row=network()(image.pixels[None])[0])
+        with clock.part("encoding"):
+            return file._replace(pixels=None, row=network()(file.pixels[None])[0])
 
-    batches: Batches | None = None
-    for file in ahead(look, items, most_threads()):
-        if file.thumbnail:
-            cache.thumbnails[file.digest] = file.thumbnail
-        if file.row is not None:
-            cache.add({file.digest: file.row})
-        elif file.pixels is not None and file.digest not in cache:
-            batches = batches or Batches(network())
-            with seconds.part("encoding"):
-                cache.add(batches.take(file.digest, file.pixels))
-        progress.advance(1)
-        yield file._replace(pixels=None, row=None, thumbnail=b"")
-    if batches is not None:
-        cache.add(batches.rest())
+    def encoded() -> Iterator[ReadFile]:
+        rows: dict[bytes, Row] = {}
+        if batch:
+            with clock.part("encoding"):
+                images = np.stack(list(batch.values()))
+                rows = dict(zip(batch, encode_batch(network(), images), strict=True))
+        for file in waiting:
+            yield file._replace(pixels=None, row=rows.get(file.digest, file.row))
+        waiting.clear()
+        batch.clear()
+
+    for file in ahead(look, sources, threads):
+        waiting.append(file)
+        if file.pixels is not None:
+            batch[file.digest] = file.pixels
+        if not batch or len(batch) == network().batch or len(waiting) == MOST_WAITING:
+            yield from encoded()
+    yield from encoded()
 
 
 def most_threads() -> int:
@@ -172,29 +196,22 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
     try:
         data = read_image(item.path)
     except InputError as error:
-        return ReadFile(item, problem=str(error)), b""
-    return ReadFile(item, hashlib.sha256(data).digest()), data
+        return ReadFile(problem=str(error)), b""
+    return ReadFile(hashlib.sha256(data).digest()), data
 
 
-class DecodedImage(NamedTuple):
-    """The pixels that an encoder takes, and a thumbnail if the image is large."""
-
-    pixels: Pixels
-    thumbnail: bytes = b""
-
-
-def decoded(data: bytes, encoder: ImageEncoder) -> DecodedImage | str:
-    """What is seen in a file's bytes, or why there is nothing."""
+def decoded(file: ReadFile, data: bytes, encoder: ImageEncoder) -> ReadFile:
+    """The file with its pixels, and a thumbnail if the image is large; or why there are none."""
     framing = encoder.prepare
     try:
         with opened(data, "it") as image:
             large = image.width * image.height > MANY_PIXELS
             if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
-                return DecodedImage(framing(image))
+                return file._replace(pixels=framing(image))
             with upright(image, least=least(framing)) as seen:
-                return DecodedImage(framing.frame(seen), small_copy(seen))
+                return file._replace(pixels=framing.frame(seen), thumbnail=small_copy(seen))
     except InputError as error:
-        return str(error).removesuffix(f"; {REMEDY}")
+        return file._replace(problem=str(error).removesuffix(f"; {REMEDY}"))
 
 
 def read_image(path: Path) -> bytes:

@@ -37,7 +37,7 @@ class EmbeddingCache:
         """The open segment and the row, by digest."""
         self.new: dict[bytes, Row] = {}
         self.thumbnails: dict[bytes, bytes] = {}
-        """Of images whose features are new, or not yet encoded."""
+        """Of large images whose features are new."""
         self.written = time.monotonic()
         for path in sorted(self.folder.glob("*.safetensors")):
             self._index(path)
@@ -55,7 +55,7 @@ class EmbeddingCache:
         if features.get_shape() == [count, self.features] and features.get_dtype() == "F32":
             self.stored |= {digests[row].tobytes(): (segment, row) for row in range(count)}
 
-    def __contains__(self, digest: bytes) -> bool:
+    def __contains__(self, digest: object) -> bool:
         return digest in self.stored or digest in self.new
 
     def __getitem__(self, digest: bytes) -> Row:
@@ -77,8 +77,10 @@ class EmbeddingCache:
             return None
         return jpeg or None
 
-    def add(self, rows: dict[bytes, Row]) -> None:
-        self.new.update(rows)
+    def add(self, digest: bytes, row: Row, thumbnail: bytes = b"") -> None:
+        self.new[digest] = row
+        if thumbnail:
+            self.thumbnails[digest] = thumbnail
         if len(self.new) >= MOST_ROWS or time.monotonic() - self.written > MOST_SECONDS:
             self.flush()
 

@@ -10,14 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from semishot.data.decoding import quiet
 from semishot.errors import InputError
-from semishot.sorter.embedding import DecodedImage, ReadFile, ahead, decoded, most_threads, read
-from semishot.sorter.embedding_cache import EmbeddingCache, Row
+from semishot.sorter.embedding import ReadFile, encode_files, most_threads, read
+from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder, save_encoder
-from semishot.sorter.encoders.networks import Batches, Network
 from semishot.sorter.listing import Item
 from semishot.system.progress import Meter
 from semishot.training.run_folder import Files, pack, unpack
@@ -27,14 +25,6 @@ from semishot.workers.places import OpenPlace
 MOST_IMAGES, MOST_BYTES = 256, 32 * 2**20
 """The size of a task: photographs take a core about ten seconds, and a few tasks wait in memory."""
 REPORT_SECONDS = 1.0
-
-
-class WorkerReport(NamedTuple):
-    """What a worker has done since its last report, each by the digest of a file."""
-
-    rows: dict[bytes, Row]
-    problems: dict[bytes, str]
-    thumbnails: dict[bytes, bytes]
 
 
 def by_workers(
@@ -51,8 +41,8 @@ def by_workers(
         for news in running:
             for _, report in news:
                 images.receive(report)
-    for file in images.read:
-        assert file is not None
+    for index in range(len(items)):
+        file = images.read[index]
         yield file._replace(problem=file.problem or images.problems.get(file.digest, ""))
 
 
@@ -80,11 +70,9 @@ class ImageTasks:
     encoder: Files
     cache: EmbeddingCache
     progress: Meter
+    read: dict[int, ReadFile] = field(default_factory=dict)
+    """By the index of an item."""
     problems: dict[bytes, str] = field(default_factory=dict)
-    read: list[ReadFile | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.read = [None] * len(self.items)
 
     def task(self, first: int, last: int) -> Task:
         middle = (first + last) // 2
@@ -100,57 +88,49 @@ class ImageTasks:
 
     def unknown(self, first: int, last: int) -> dict[bytes, bytes]:
         """The files of a task that have no result yet, by their digests."""
-        new, unknown = self.read[first:last].count(None), {}
+        before, unknown = len(self.read), dict[bytes, bytes]()
         for index in range(first, last):
             file, data = read(self.items[index])
             self.read[index] = file
             if not (file.problem or file.digest in self.cache or file.digest in self.problems):
                 unknown[file.digest] = data
-        self.progress.advance(max(0, new - len(unknown)))
+        self.progress.advance(max(0, len(self.read) - before - len(unknown)))
         return unknown
 
-    def receive(self, report: WorkerReport) -> None:
-        self.problems |= report.problems
-        self.cache.thumbnails.update(report.thumbnails)
-        self.cache.add(report.rows)
-        self.progress.advance(len(report.rows) + len(report.problems))
+    def receive(self, report: list[ReadFile]) -> None:
+        for file in report:
+            if file.row is None:
+                self.problems[file.digest] = file.problem
+            else:
+                self.cache.add(file.digest, file.row, file.thumbnail)
+        self.progress.advance(len(report))
 
 
 def work_on_images(
     shared: Array | None, device: str, saved: Files, images: dict[bytes, bytes]
-) -> Iterator[WorkerReport]:
-    """In a worker: the features of some files."""
+) -> Iterator[list[ReadFile]]:
+    """In a worker: the features of some files, as soon as there are some."""
     if not images:
         return
-    threads = 1 if device == "cpu" else most_threads()  # on a CPU each core has its worker
-    encoder = unpacked(tuple(saved.items()))
-    batches = Batches(loaded(encoder, device))
-    report, reported = WorkerReport({}, {}, {}), time.monotonic()
+    encoder, threads = unpacked(tuple(saved.items())), most_threads()
+    if device == "cpu":
+        threads = 1  # each core has its worker
+    try:
+        encoder.network(device)
+    except InputError:  # its runtime cannot use the GPU of this worker
+        device = "cpu"
+    report, reported = list[ReadFile](), time.monotonic()
 
-    def look(file: tuple[bytes, bytes]) -> tuple[bytes, DecodedImage | str]:
-        return file[0], decoded(file[1], encoder)
+    def unread(file: tuple[bytes, bytes]) -> tuple[ReadFile, bytes]:
+        return ReadFile(file[0]), file[1]
 
     with quiet():
-        for digest, image in ahead(look, images.items(), threads):
-            if isinstance(image, str):
-                report.problems[digest] = image
-            else:
-                if image.thumbnail:
-                    report.thumbnails[digest] = image.thumbnail
-                report.rows.update(batches.take(digest, image.pixels))
+        for file in encode_files(images.items(), unread, encoder, device, threads):
+            report.append(file)
             if time.monotonic() - reported > REPORT_SECONDS:
                 yield report
-                report, reported = WorkerReport({}, {}, {}), time.monotonic()
-        report.rows.update(batches.rest())
-        yield report
-
-
-def loaded(encoder: ImageEncoder, device: str) -> Network:
-    """What runs an encoder; on the CPU if its runtime cannot use the GPU of this worker."""
-    try:
-        return encoder.network(device)
-    except InputError:
-        return encoder.network("cpu")
+                report, reported = [], time.monotonic()
+    yield report
 
 
 def packed(encoder: ImageEncoder) -> Files:

@@ -23,10 +23,10 @@ from semishot.errors import InputError, reason_of
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.spaces import GaussianSpace
 from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier, output_types
-from semishot.sorter.encoders.graph_builder import OPSET, TYPES, OnnxGraph
+from semishot.sorter.encoders.graph_builder import OPSET, OnnxGraph
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.networks import open_session
-from semishot.sorter.encoders.onnx_file import FLOATS, OnnxNetwork, onnx_package
+from semishot.sorter.encoders.onnx_file import OnnxNetwork, onnx_package
 from semishot.sorter.encoders.pretrained import draw_pretrained, is_pretrained
 from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
@@ -107,28 +107,9 @@ def draw_encoder(graph: OnnxGraph, encoder: ImageEncoder) -> str:
             f"{network.name} takes {network.batch} image(s) at once, and the exported file would "
             f"too: {REMEDY}"
         )
-    pixels, preparation = "images", network.preparation
-    if preparation.mean:
-        mean, std = (
-            graph.constant([255 * value for value in values])
-            for values in (preparation.mean, preparation.std)
-        )
-        pixels = graph.add("Cast", pixels, to=TYPES["float32"])
-        pixels = graph.add("Div", graph.add("Sub", pixels, mean), std)
-        pixels = graph.add("Cast", pixels, to=TYPES[np.dtype(FLOATS[network.input.type]).name])
-    if not network.channels_last:
-        pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
-    features = embed_model(graph, network.data, pixels, preparation.output, network.name)
-    features = graph.add("Cast", features, to=TYPES["float32"])
-    axes = network.run(network.scaled(image_trials(encoder))).ndim
-    if axes == 4:
-        maps = (1, 2) if network.channels_last else (2, 3)
-        return graph.add("ReduceMean", features, graph.integers(*maps), keepdims=0)
-    if axes == 3 and preparation.tokens == "first":
-        return graph.add("Gather", features, graph.constant(0, np.int64), axis=1)
-    if axes == 3:
-        return graph.add("ReduceMean", features, graph.integers(1), keepdims=0)
-    return features
+    pixels = network.draw_before(graph, "images")
+    features = embed_model(graph, network.data, pixels, network.output, network.name)
+    return network.draw_after(graph, features)
 
 
 def embed_model(graph: OnnxGraph, data: bytes, source: str, output: str, name: str) -> str:

@@ -4,14 +4,12 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
 pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
@@ -120,15 +118,12 @@ def test_the_features_are_those_of_the_network(network):
 @pytest.mark.parametrize(
     ("shape", "kind", "channels", "axes"),
     [
-        (("b", 3, SIDE, SIDE), TensorProto.FLOAT, 3, (2, 3)),
         (("b", SIDE, SIDE, 3), TensorProto.FLOAT, 3, (1, 2)),
-        (("b", 1, SIDE, SIDE), TensorProto.FLOAT, 1, (2, 3)),
         ((2, SIDE, SIDE, 1), TensorProto.FLOAT, 1, (1, 2)),
         ((1, 3, SIDE, SIDE), TensorProto.FLOAT, 3, (2, 3)),
         (("b", "num_channels", "height", "width"), TensorProto.FLOAT, 3, (2, 3)),
         (("b", "height", "width", "channels"), TensorProto.FLOAT, 3, (1, 2)),
         (("b", 3, SIDE, SIDE), TensorProto.FLOAT16, 3, (2, 3)),
-        (("b", 3, SIDE, SIDE), TensorProto.DOUBLE, 3, (2, 3)),
     ],
 )
 def test_any_layout_type_and_batch_gives_the_same(shape, kind, channels, axes, tmp_path):
@@ -197,36 +192,25 @@ def test_of_several_outputs_the_pooled_one_or_the_one_that_is_named(tmp_path):
 
 
 def test_the_file_may_say_how_images_are_prepared_and_flags_win(tmp_path):
-    said = {"encoder_size": "12", "encoder_mean": "[0.1, 0.2, 0.3]", "encoder_std": "0.5"}
-    said |= {"encoder_crop": "1.0", "encoder_output": "y", "encoder_tokens": "mean", "other": "x"}
-    path = means(tmp_path / "m.onnx", shape=("b", 3, "h", "w"), metadata=said)
-    flags = OnnxOptions(16, (0.0,), (1.0,), 0.5, None, "first")
-    by_file, by_flags = (
-        asdict(open_encoder(f"onnx:{path}", options).network("cpu").preparation)
-        for options in (None, flags)
-    )
-    assert by_file == {
-        "height": 12,
-        "width": 12,
-        "channels": 3,
-        "crop": 1.0,
-        "mean": (0.1, 0.2, 0.3),
-        "std": (0.5, 0.5, 0.5),
-        "output": "y",
-        "tokens": "mean",
-    }
-    changed = {"height": 16, "width": 16, "mean": (0.0,) * 3, "std": (1.0,) * 3, "crop": 0.5}
-    assert by_flags == by_file | changed | {"tokens": "first"}
+    metadata = {"encoder_size": "12", "encoder_mean": "[0.1, 0.2, 0.3]", "encoder_std": "0.5"}
+    metadata |= {"encoder_crop": "1.0", "encoder_output": "y", "encoder_tokens": "mean"}
+    path = means(tmp_path / "m.onnx", shape=("b", 3, "h", "w"), metadata=metadata | {"other": "x"})
+    by_file = open_encoder(f"onnx:{path}")
+    assert (by_file.shape, by_file.prepare.share) == ((12, 12, 3), 1.0)
+    given = RNG.integers(0, 256, (2, 12, 12, 3), np.uint8)
+    truth = (given.mean((1, 2)) / 255 - [0.1, 0.2, 0.3]) / 0.5
+    np.testing.assert_allclose(by_file.encode(given), truth, **CLOSE)
+    by_flags = open_encoder(f"onnx:{path}", OnnxOptions(16, (0.0,), (1.0,), 0.5))
+    assert (by_flags.shape, by_flags.prepare.share) == ((16, 16, 3), 0.5)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
-        ("encoder_size", "0", "the size must be 1 to 4096 pixels, not 0 x 0"),
-        ("encoder_size", '"x"', "m.onnx: its metadata: encoder_size: expected `int"),
+        ("encoder_size", "0", "m.onnx: encoder_size: expected `int` >= 1"),
+        ("encoder_size", '"x"', "m.onnx: encoder_size: expected `int"),
         ("encoder_mean", "0.5", "pass both --encoder-mean and --encoder-std, or neither"),
-        ("encoder_crop", "1.5", "the crop must be above 0 and at most 1, not 1.5"),
-        ("encoder_output", "7", "encoder_output: expected `str"),
+        ("encoder_crop", "1.5", "m.onnx: encoder_crop: expected `float` <= 1"),
         ("encoder_tokens", "last", "encoder_tokens: invalid enum value 'last'"),
     ],
 )
@@ -267,14 +251,13 @@ def wrong_inside(path: Path) -> Path:
             lambda p: means(p, kind=TensorProto.INT32, out_kind=TensorProto.INT32),
             "its input 'x' is tensor(int32), not float or uint8",
         ),
-        (lambda p: means(p, shape=("b", 5, SIDE, SIDE)), "without an axis of 1 or 3 channels"),
+        (lambda p: means(p, shape=("b", 5, SIDE, SIDE)), "has no axis of 1 or 3 channels"),
         (
             lambda p: means(p, shape=("b", 3, "h", "w")),
             "takes images of any size: pass --encoder-size PIXELS",
         ),
-        (lambda p: means(p, shape=(5000, 3, 4, 4)), "takes 5,000 images at once, not 1 to 1024"),
         (lambda p: node(p, "Evil", ["b", 3], domain="evil.lib"), "onnxruntime cannot open"),
-        (not_utf8, "m.onnx ('utf-8' codec can't decode"),
+        (not_utf8, "m.onnx: 'utf-8' codec can't decode"),
         (
             lambda p: node(p, "Shape", [4], out_kind=TensorProto.INT64),
             "its output 'y' is tensor(int64), not float",
@@ -298,8 +281,14 @@ def test_flags_that_contradict_the_file_or_another_encoder_give_a_one_line_error
     path = means(tmp_path / "m.onnx")
     for options, line in [
         (OnnxOptions(30), "takes images of 20 pixels, not 30: drop --encoder-size"),
-        (OnnxOptions(encoder_mean=(1.0,) * 2, encoder_std=(1.0,)), "the mean must be 3 numbers"),
-        (OnnxOptions(encoder_mean=(0.0,), encoder_std=(0.0,)), "the std must be positive"),
+        (
+            OnnxOptions(encoder_mean=(1.0,) * 2, encoder_std=(1.0,)),
+            "--encoder-mean must be 3 numbers, not 2",
+        ),
+        (
+            OnnxOptions(encoder_mean=(0.0,), encoder_std=(0.0,)),
+            "encoder_std.*: expected `float` > 0",
+        ),
     ]:
         with pytest.raises(InputError, match=line):
             open_encoder(f"onnx:{path}", options)
@@ -345,19 +334,16 @@ def test_weights_elsewhere_are_not_read(location, outside):
 
 
 def test_a_saved_encoder_is_the_same_one_and_needs_no_other_file(network, tmp_path):
-    own = Path(shutil.copy(network, tmp_path / "mine.onnx"))
-    encoder = open_encoder(f"onnx:{own}", OnnxOptions(encoder_crop=0.5))
-    folder = tmp_path / "saved"
+    own, folder = Path(shutil.copy(network, tmp_path / "mine.onnx")), tmp_path / "saved"
+    encoder, given = open_encoder(f"onnx:{own}", OnnxOptions(encoder_crop=0.5)), images(4)
     folder.mkdir()
     save_encoder(encoder, folder)
     own.unlink()
     assert sorted(path.name for path in folder.iterdir()) == ["encoder.json", "encoder.onnx"]
     assert str(tmp_path) not in (folder / "encoder.json").read_text()
-    loaded, given = load_encoder(folder), images(4)
-    assert loaded.identity == encoder.identity
+    loaded = load_encoder(folder)
+    assert (loaded.identity, loaded.prepare) == (encoder.identity, encoder.prepare)
     assert np.array_equal(loaded.encode(given), encoder.encode(given))
-    opened = Image.fromarray(RNG.integers(0, 256, (50, 60, 3), np.uint8))
-    assert np.array_equal(loaded.prepare(opened), encoder.prepare(opened))
     (folder / "encoder.onnx").unlink()
     with pytest.raises(InputError, match=r"no file .*encoder\.onnx"):
         load_encoder(folder)
@@ -366,15 +352,9 @@ def test_a_saved_encoder_is_the_same_one_and_needs_no_other_file(network, tmp_pa
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({"height": 0}, "encoder.json: onnx: the size must be 1 to 4096 pixels, not 0 x 20"),
-        ({"channels": 2}, "images have 1 or 3 channels, not 2"),
-        ({"mean": [1]}, "the mean must be 3 numbers, not"),
-        ({"std": [1, 1, -1]}, "the std must be positive, not"),
-        ({"mean": [], "std": []}, "which contradicts its mean and std"),
-        ({"output": "z"}, "has no output 'z'"),
-        ({"tokens": "all"}, "onnx.tokens: invalid enum value 'all'"),
-        ({"crop": 0.25}, "is not the one of"),
-        ({"height": 21}, "cannot be run on images"),
+        ({"encoder_size": 0}, "encoder.json: onnx.encoder_size: expected `int` >= 1"),
+        ({"encoder_output": "z"}, "has no output 'z'"),
+        ({"encoder_crop": 0.25}, "is not the one of"),
     ],
 )
 def test_a_changed_description_is_refused(fields, line, network, tmp_path):

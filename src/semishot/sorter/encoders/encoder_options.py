@@ -1,7 +1,9 @@
 """Names of encoders, files of a saved one, and the flags for `onnx:FILE`; imports nothing heavy."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 DEFAULT, OMNIGLOT, ONNX, TIMM = "photos", "omniglot", "onnx:", "timm:"
 FEATURES, TRAINED = "features", "trained by semishot"
@@ -13,14 +15,14 @@ DESCRIPTION, WEIGHTS, GRAPH = "encoder.json", "encoder.safetensors", "encoder.on
 class OnnxOptions:
     """Settings of `--encoder onnx:FILE`; the file may hold the same names as metadata."""
 
-    encoder_size: int | None = None
+    encoder_size: Annotated[int, Meta(ge=1, le=4096)] | None = None
     """onnx:FILE: the pixels of a side of its images, if the file takes any size."""
     encoder_mean: tuple[float, ...] | None = None
     """onnx:FILE: the mean subtracted from pixels of 0 to 1, one number or one per channel; by default
     ImageNet's 0.485 0.456 0.406."""
-    encoder_std: tuple[float, ...] | None = None
+    encoder_std: tuple[Annotated[float, Meta(gt=0)], ...] | None = None
     """onnx:FILE: the std they are then divided by, likewise; by default ImageNet's 0.229 0.224 0.225."""
-    encoder_crop: float | None = None
+    encoder_crop: Annotated[float, Meta(gt=0, le=1)] | None = None
     """onnx:FILE: the share of an image's shorter side that is seen, in the middle; by default 0.875."""
     encoder_output: str | None = None
     """onnx:FILE: the output with the features, if there are several."""

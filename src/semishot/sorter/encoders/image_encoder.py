@@ -17,7 +17,7 @@ from semishot.sorter.encoders.encoder_options import (
     OnnxOptions,
 )
 from semishot.sorter.encoders.networks import ImageEncoder
-from semishot.sorter.encoders.onnx_file import OnnxPreparation, open_onnx
+from semishot.sorter.encoders.onnx_file import open_onnx
 from semishot.sorter.encoders.pretrained import BEST_LITE, is_pretrained, open_pretrained
 from semishot.system.files import write_json
 from semishot.system.structs import read_struct
@@ -35,7 +35,7 @@ class EncoderDescription:
     format: int
     encoder: str
     identity: str = ""
-    onnx: OnnxPreparation | None = None
+    onnx: OnnxOptions | None = None
     notice: str = ""
     """The license of weights that come with a package."""
 
@@ -56,17 +56,15 @@ def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
         )
     if is_pretrained(name):
         return open_pretrained(name)
-    networks = _torch_networks(name)
-    opened: ImageEncoder = (
-        networks.open_timm(name) if name.startswith(TIMM) else networks.open_run(name)
-    )
-    return opened
+    return _by_torch(name, "open_timm" if name.startswith(TIMM) else "open_run", name)
 
 
-def _torch_networks(name: str) -> Any:
+def _by_torch(name: str, function: str, *arguments: Any) -> ImageEncoder:
+    """An encoder that a function of `torch_networks` opens."""
     with needing_extra(f"the encoder {name!r}"):
         from semishot.sorter.encoders import torch_networks
-    return torch_networks
+    encoder: ImageEncoder = getattr(torch_networks, function)(*arguments)
+    return encoder
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
@@ -93,29 +91,24 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
         ) from error
     if saved.format != FORMAT:
         raise InputError(f"{path}: format must be {FORMAT}, not {saved.format}; {AGAIN}")
-    if saved.encoder == FEATURES:
+    name = saved.encoder
+    if name == FEATURES:
         return None
-    encoder = _saved(saved, folder)
+    if is_pretrained(name):
+        encoder = open_pretrained(name)
+    elif name.startswith(ONNX) and saved.onnx is not None:
+        encoder = open_onnx(name, folder / GRAPH, saved.onnx)
+    elif name == TRAINED:
+        encoder = _by_torch(name, "run_encoder", name, folder / WEIGHTS)
+    elif name.startswith(TIMM):
+        encoder = _by_torch(name, "open_timm", name, folder / WEIGHTS)
+    else:
+        raise InputError(
+            f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
+        )
     if encoder.identity != saved.identity:
         raise InputError(
-            f"the encoder {saved.encoder!r} is not the one of {folder}: its weights or how it prepares "
-            f"images have changed; {AGAIN}"
+            f"the encoder {name!r} is not the one of {folder}: its weights or how it prepares images have "
+            f"changed; {AGAIN}"
         )
     return encoder
-
-
-def _saved(saved: EncoderDescription, folder: Path) -> ImageEncoder:
-    name, opened = saved.encoder, None
-    if is_pretrained(name):
-        opened = open_pretrained(name)
-    elif name.startswith(ONNX) and saved.onnx is not None:
-        opened = open_onnx(name, folder / GRAPH, saved.onnx)
-    elif name == TRAINED:
-        opened = _torch_networks(name).run_encoder(name, folder / WEIGHTS)
-    elif name.startswith(TIMM):
-        opened = _torch_networks(name).open_timm(name, folder / WEIGHTS)
-    if opened is None:
-        raise InputError(
-            f"{folder / DESCRIPTION}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
-        )
-    return opened

@@ -89,27 +89,6 @@ class GraphNetwork:
         return features
 
 
-class Batches:
-    """Images one by one -> features, in batches of the size that a network takes."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.waiting: dict[bytes, Pixels] = {}
-
-    def take(self, digest: bytes, pixels: Pixels) -> dict[bytes, Features]:
-        """The features of a full batch, once there is one."""
-        self.waiting[digest] = pixels
-        return self.rest() if len(self.waiting) == self.network.batch else {}
-
-    def rest(self) -> dict[bytes, Features]:
-        """The features of the images that still wait."""
-        images, self.waiting = self.waiting, {}
-        if not images:
-            return {}
-        rows = encode_batch(self.network, np.stack(list(images.values())))
-        return dict(zip(images, rows, strict=True))
-
-
 def open_session(graph: bytes, device: str = "cpu") -> Any:
     """A session of onnxruntime with one thread, on the GPU if its CUDA provider is installed.
 

@@ -8,10 +8,10 @@ Letters: B images, H x W pixels, C channels, T tokens, D features.
 import hashlib
 import importlib
 import json
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from semishot.data.framing import MOST_SIDE, Middle
 from semishot.errors import InputError, needing_extra, reason_of
 from semishot.sorter.encoders.encoder_options import GRAPH, OnnxOptions
+from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph
 from semishot.sorter.encoders.networks import (
     BATCH_ON_GPU,
     CUDA,
     Features,
     ImageEncoder,
-    Network,
     Pixels,
     open_session,
 )
@@ -41,259 +41,212 @@ FLOATS = {
 UINT8 = "tensor(uint8)"
 POOLED = ("image_embeds", "pooler_output", "image_features", "embedding", "embeddings", "features")
 """Outputs that are taken for the features, the first of these that a file has."""
-MOST_AT_ONCE = 1024
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CROP = 0.875
 ASSUMED_SCALE = (
     "pixels were scaled by ImageNet's mean and std: --encoder-mean and --encoder-std change it"
 )
 
 
-@dataclass(frozen=True)
-class OnnxPreparation:
-    """How an image becomes the input of an ONNX file, and which of its outputs are the features."""
-
-    height: int
-    width: int
-    channels: int
-    crop: float
-    mean: tuple[float, ...]
-    """Of each channel, on the scale of 0 to 1; empty if the file takes uint8 pixels."""
-    std: tuple[float, ...]
-    output: str
-    tokens: Literal["first", "mean"]
-
-    def __post_init__(self) -> None:
-        if not all(1 <= side <= MOST_SIDE for side in (self.height, self.width)):
-            raise InputError(
-                f"the size must be 1 to {MOST_SIDE} pixels, not {self.height} x {self.width}"
-            )
-        if self.channels not in (1, 3):
-            raise InputError(f"images have 1 or 3 channels, not {self.channels}")
-        if not 0 < self.crop <= 1:
-            raise InputError(f"the crop must be above 0 and at most 1, not {self.crop}")
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (0, self.channels) or not np.isfinite(values).all():
-                raise InputError(f"the {name} must be {self.channels} numbers, not {values}")
-        if len(self.mean) != len(self.std) or any(value <= 0 for value in self.std):
-            raise InputError(f"the std must be positive, not {self.std}")
-
-    @property
-    def framing(self) -> Middle:
-        return Middle(self.height, self.width, self.crop, self.channels)
-
-
-class OnnxNetwork:
-    """uint8 (B, H, W, C) -> float32 (B, D), by the user's graph."""
-
-    def __init__(self, data: bytes, name: str, device: str = "cpu") -> None:
-        self.data, self.name = data, name
-        try:
-            self.session = open_session(data, device)
-            self.metadata = self.session.get_modelmeta().custom_metadata_map
-            inputs = self.session.get_inputs()
-            self.outputs = {value.name: value for value in self.session.get_outputs()}
-            self.on_gpu = CUDA in self.session.get_providers()
-        except UnicodeDecodeError as error:
-            raise InputError(f"onnxruntime cannot open {name} ({reason_of(error)})") from error
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from error
-        self.input = _checked_input(inputs, name)
-        self.shape = list(self.input.shape)
-        self.channels_last = _channels_last(self.shape, name)
-        fixed = self.fixed_batch = isinstance(self.shape[0], int)
-        self.batch = self.shape[0] if fixed else BATCH_ON_GPU if self.on_gpu else 1
-        if not 1 <= self.batch <= MOST_AT_ONCE:
-            raise InputError(f"{name} takes {self.batch:,} images at once, not 1 to {MOST_AT_ONCE}")
-
-    def prepare(self, preparation: OnnxPreparation) -> int:
-        """Set how images are prepared, and try it on noise; returns D."""
-        self.preparation = preparation
-        if bool(preparation.mean) == (self.input.type == UINT8):
-            raise InputError(
-                f"{self.name} takes {self.input.type}, which contradicts its mean and std"
-            )
-        _chosen_output(self, preparation.output)
-        shape = (self.batch, preparation.height, preparation.width, preparation.channels)
-        return int(self(np.random.default_rng(0).integers(0, 256, shape, np.uint8)).shape[1])
-
-    def __call__(self, images: Pixels) -> Features:
-        return self.pooled(self.run(self.scaled(images)))
-
-    def scaled(self, images: Pixels) -> NDArray[Any]:
-        """uint8 (B, H, W, C) -> what the file takes: scaled, in its layout and type."""
-        values: NDArray[Any] = images
-        if self.preparation.mean:
-            mean, std = (
-                np.array([255 * value for value in values], np.float32)
-                for values in (self.preparation.mean, self.preparation.std)
-            )
-            values = ((images - mean) / std).astype(FLOATS[self.input.type])
-        return np.ascontiguousarray(values if self.channels_last else values.transpose(0, 3, 1, 2))
-
-    def run(self, images: NDArray[Any]) -> NDArray[Any]:
-        """The output of one batch, before pooling."""
-        name = self.preparation.output
-        try:
-            values = np.asarray(self.session.run([name], {self.input.name: images})[0])
-        except Exception as error:  # onnxruntime's own types
-            raise InputError(
-                f"{self.name} cannot be run on images {images.shape} ({reason_of(error)})"
-            ) from error
-        if values.ndim not in (2, 3, 4) or len(values) != len(images) or 0 in values.shape:
-            raise InputError(
-                f"{self.name}: its output {name!r} has the shape {values.shape} for {len(images)} images, "
-                "not (images, features); name another with --encoder-output"
-            )
-        return values
-
-    def pooled(self, values: NDArray[Any]) -> Features:
-        """(B, D) as it is; (B, T, D): the first token or the mean over tokens; maps: the mean over each."""
-        values = values.astype(np.float32)
-        if values.ndim == 4:
-            values = values.mean((1, 2) if self.channels_last else (2, 3))
-        elif values.ndim == 3:
-            values = values[:, 0] if self.preparation.tokens == "first" else values.mean(1)
-        return values
-
-
-def open_onnx(name: str, path: Path, how: OnnxOptions | OnnxPreparation) -> ImageEncoder:
-    """The encoder of a file, prepared by options or as it was saved."""
-    data, notes = read_onnx(path), list[str]()
-    on_cpu = OnnxNetwork(data, str(path))
-    if isinstance(how, OnnxPreparation):
-        preparation = how
-    else:
-        preparation, notes = choose_preparation(on_cpu, how)
-    features = on_cpu.prepare(preparation)
-
-    @cache
-    def load(device: str) -> Network:
-        network = on_cpu if device == "cpu" else OnnxNetwork(data, str(path), device)
-        network.prepare(preparation)
-        return network
+def open_onnx(name: str, path: Path, options: OnnxOptions) -> ImageEncoder:
+    """The encoder of a file."""
+    data = read_onnx(path)
+    load = cache(partial(OnnxNetwork, data, str(path), options))
+    network = load("cpu")
+    settings = {
+        **dict(zip(("height", "width", "channels"), network.shape, strict=True)),
+        "crop": network.crop,
+        "mean": network.mean,
+        "std": network.std,
+        "output": network.output,
+        "tokens": network.tokens,
+    }
+    identity = hashlib.sha256(data + json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    height, width, channels = network.shape
+    framing = Middle(height, width, network.crop, channels)
 
     def save(folder: Path) -> dict[str, Any]:
         write_whole(folder / GRAPH, data)
-        return {"onnx": asdict(preparation)}
+        return {"onnx": asdict(options)}
 
-    whole = hashlib.sha256(data)
-    whole.update(json.dumps(asdict(preparation), sort_keys=True).encode())
-    framing, identity = preparation.framing, whole.hexdigest()
-    return ImageEncoder(name, framing, features, identity, load, save, tuple(notes))
+    notes = () if network.is_scale_known else (ASSUMED_SCALE,)
+    return ImageEncoder(name, framing, network.features, identity, load, save, notes)
 
 
-def choose_preparation(
-    network: OnnxNetwork, options: OnnxOptions
-) -> tuple[OnnxPreparation, list[str]]:
-    """The preparation by flags, by the file's metadata, or by rule; and what was assumed."""
-    chosen = _with_metadata(network, options)
-    _, *axes = network.shape
-    height, width, channels = axes if network.channels_last else (axes[1], axes[2], axes[0])
-    channels = channels if isinstance(channels, int) else 3
-    height, width = (_side(network, side, chosen.encoder_size) for side in (height, width))
-    mean, std, notes = _scale(network, chosen, channels)
-    crop = CROP if chosen.encoder_crop is None else chosen.encoder_crop
-    output = _chosen_output(network, chosen.encoder_output)
-    tokens = chosen.encoder_tokens or "first"
-    return OnnxPreparation(height, width, channels, crop, mean, std, output, tokens), notes
+class OnnxNetwork:
+    """uint8 (B, H, W, C) -> float32 (B, D), by the user's graph. It is tried on noise."""
+
+    batch: int
+
+    def __init__(self, data: bytes, name: str, options: OnnxOptions, device: str) -> None:
+        self.data, self.name = data, name
+        try:
+            self.session = open_session(data, device)
+            metadata = self.session.get_modelmeta().custom_metadata_map
+            inputs = self.session.get_inputs()
+            outputs = {value.name: value for value in self.session.get_outputs()}
+        except ValueError as error:  # it cannot be opened, or a name in it is not UTF-8
+            raise InputError(f"{name}: {reason_of(error)}") from error
+        height, width, channels = self._take_input(inputs)
+        chosen = _with_metadata(options, metadata, name)
+        self.shape = (
+            self._side(height, chosen.encoder_size),
+            self._side(width, chosen.encoder_size),
+            channels if isinstance(channels, int) else 3,
+        )
+        self.crop = chosen.encoder_crop or CROP
+        self.tokens = chosen.encoder_tokens or "first"
+        self.is_scale_known = self.input.type == UINT8 or chosen.encoder_mean is not None
+        self.mean, self.std = self._scale(chosen)
+        self.output = _output(outputs, chosen.encoder_output, name)
+        noise = np.random.default_rng(0).integers(0, 256, (self.batch, *self.shape), np.uint8)
+        self.axes = self.run(noise).ndim
+        self.features = int(self(noise).shape[1])
+
+    def _take_input(self, inputs: list[Any]) -> tuple[Any, Any, Any]:
+        """H, W and C of the only input, as far as the file fixes them."""
+        if len(inputs) != 1:
+            names = ", ".join(value.name for value in inputs)[:120] or "none"
+            raise InputError(
+                f"{self.name} has {len(inputs)} inputs ({names}), not one: export the part that takes images"
+            )
+        (self.input,) = inputs
+        its = f"{self.name}: its input {self.input.name!r}"
+        if len(self.input.shape) != 4:
+            raise InputError(
+                f"{its} has {len(self.input.shape)} axes, not 4: (images, channels, height, width) or "
+                "(images, height, width, channels)"
+            )
+        if self.input.type != UINT8 and self.input.type not in FLOATS:
+            raise InputError(f"{its} is {self.input.type}, not float or uint8")
+        batch, first, second, last = self.input.shape
+        if isinstance(first, int) and first not in (1, 3) and last not in (1, 3):
+            raise InputError(f"{its} has no axis of 1 or 3 channels: {self.input.shape}")
+        by_name = "channel" in str(last).lower()
+        self.channels_last = first not in (1, 3) and (last in (1, 3) or by_name)
+        self.fixed_batch = isinstance(batch, int)
+        on_gpu = CUDA in self.session.get_providers()
+        self.batch = batch if self.fixed_batch else BATCH_ON_GPU if on_gpu else 1
+        return (first, second, last) if self.channels_last else (second, last, first)
+
+    def _side(self, side: int | str | None, wanted: int | None) -> int:
+        """The height or width: the file's, if it is fixed there."""
+        fixed = isinstance(side, int)
+        if fixed and wanted not in (None, side):
+            raise InputError(
+                f"{self.name} takes images of {side} pixels, not {wanted}: drop --encoder-size"
+            )
+        if not fixed and wanted is None:
+            raise InputError(f"{self.name} takes images of any size: pass --encoder-size PIXELS")
+        pixels = int(side if fixed else wanted)  # type: ignore[arg-type]
+        if not 1 <= pixels <= MOST_SIDE:
+            raise InputError(f"{self.name} takes images of {pixels:,} pixels, not 1 to {MOST_SIDE}")
+        return pixels
+
+    def _scale(self, options: OnnxOptions) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std of each channel on the scale of 0 to 1; empty if the file takes uint8 pixels."""
+        mean, std, channels = options.encoder_mean, options.encoder_std, self.shape[2]
+        if self.input.type == UINT8:
+            if mean or std:
+                raise InputError(
+                    f"{self.name} takes uint8 pixels: drop --encoder-mean and --encoder-std"
+                )
+            return (), ()
+        if (mean is None) != (std is None):
+            raise InputError("pass both --encoder-mean and --encoder-std, or neither")
+        if mean is None or std is None:
+            mean, std = IMAGENET if channels == 3 else [(sum(each) / 3,) for each in IMAGENET]
+        mean, std = (values * channels if len(values) == 1 else values for values in (mean, std))
+        for flag, values in (("mean", mean), ("std", std)):
+            if len(values) != channels:
+                raise InputError(f"--encoder-{flag} must be {channels} numbers, not {len(values)}")
+        return mean, std
+
+    def __call__(self, images: Pixels) -> Features:
+        """(B, D) as it is; (B, T, D): the first token or the mean over tokens; maps: the mean over each."""
+        values = self.run(images).astype(np.float32)
+        if values.ndim == 4:
+            values = values.mean((1, 2) if self.channels_last else (2, 3))
+        elif values.ndim == 3:
+            values = values[:, 0] if self.tokens == "first" else values.mean(1)
+        return values
+
+    def run(self, images: Pixels) -> NDArray[Any]:
+        """The output of one batch, before pooling."""
+        pixels: NDArray[Any] = images
+        if self.mean:
+            mean, std = (np.array(values, np.float32) for values in self.scale_255())
+            pixels = ((images - mean) / std).astype(FLOATS[self.input.type])
+        if not self.channels_last:
+            pixels = pixels.transpose(0, 3, 1, 2)
+        try:
+            given = {self.input.name: np.ascontiguousarray(pixels)}
+            values = np.asarray(self.session.run([self.output], given)[0])
+        except Exception as error:  # onnxruntime's own types
+            raise InputError(
+                f"{self.name} cannot be run on images {pixels.shape} ({reason_of(error)})"
+            ) from error
+        if values.ndim not in (2, 3, 4) or len(values) != len(images) or 0 in values.shape:
+            raise InputError(
+                f"{self.name}: its output {self.output!r} has the shape {values.shape} for {len(images)} "
+                "images, not (images, features); name another with --encoder-output"
+            )
+        return values
+
+    def scale_255(self) -> tuple[list[float], list[float]]:
+        """Mean and std on the scale of 0 to 255."""
+        return [255 * value for value in self.mean], [255 * value for value in self.std]
+
+    def draw_before(self, graph: OnnxGraph, pixels: str) -> str:
+        """Add nodes that do what `run` does before the user's graph."""
+        if self.mean:
+            mean, std = (graph.constant(values) for values in self.scale_255())
+            pixels = graph.add("Cast", pixels, to=TYPES["float32"])
+            pixels = graph.add("Div", graph.add("Sub", pixels, mean), std)
+            pixels = graph.add("Cast", pixels, to=TYPES[np.dtype(FLOATS[self.input.type]).name])
+        if not self.channels_last:
+            pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
+        return pixels
+
+    def draw_after(self, graph: OnnxGraph, values: str) -> str:
+        """Add nodes that pool as `__call__` does."""
+        values = graph.add("Cast", values, to=TYPES["float32"])
+        if self.axes == 3 and self.tokens == "first":
+            return graph.add("Gather", values, graph.constant(0, np.int64), axis=1)
+        pooled = {2: (), 3: (1,), 4: (1, 2) if self.channels_last else (2, 3)}[self.axes]
+        if not pooled:
+            return values
+        return graph.add("ReduceMean", values, graph.integers(*pooled), keepdims=0)
 
 
-def _with_metadata(network: OnnxNetwork, options: OnnxOptions) -> OnnxOptions:
+def _with_metadata(options: OnnxOptions, metadata: dict[str, str], name: str) -> OnnxOptions:
     """The options, completed by the file's metadata of the same names, each a value as JSON."""
     given: dict[str, Any] = asdict(options)
-    for name in [name for name, value in given.items() if value is None]:
-        if (text := network.metadata.get(name)) is not None:
-            try:
-                value = json.loads(text)
-            except ValueError:  # a bare word
-                value = text
-            scale = name in ("encoder_mean", "encoder_std") and not isinstance(value, list)
-            given[name] = [value] if scale else value
-    return from_json(OnnxOptions, given, f"{network.name}: its metadata")
+    for key in [key for key, value in given.items() if value is None and key in metadata]:
+        try:
+            value = json.loads(metadata[key])
+        except ValueError:  # a bare word
+            value = metadata[key]
+        scale = key in ("encoder_mean", "encoder_std") and not isinstance(value, list)
+        given[key] = [value] if scale else value
+    return from_json(OnnxOptions, given, name)
 
 
-def _side(network: OnnxNetwork, side: int | str | None, wanted: int | None) -> int:
-    """The height or width: the file's, if it is fixed there."""
-    if isinstance(side, int):
-        if wanted not in (None, side):
-            raise InputError(
-                f"{network.name} takes images of {side} pixels, not {wanted}: drop --encoder-size"
-            )
-        return side
-    if wanted is None:
-        raise InputError(f"{network.name} takes images of any size: pass --encoder-size PIXELS")
-    return wanted
-
-
-def _scale(
-    network: OnnxNetwork, options: OnnxOptions, channels: int
-) -> tuple[tuple[float, ...], tuple[float, ...], list[str]]:
-    """Mean and std of each channel; and what was assumed."""
-    mean, std = options.encoder_mean, options.encoder_std
-    if network.input.type == UINT8:
-        if mean or std:
-            raise InputError(
-                f"{network.name} takes uint8 pixels: drop --encoder-mean and --encoder-std"
-            )
-        return (), (), []
-    if (mean is None) != (std is None):
-        raise InputError("pass both --encoder-mean and --encoder-std, or neither")
-    if mean is None or std is None:
-        if channels == 1:
-            return (sum(IMAGENET_MEAN) / 3,), (sum(IMAGENET_STD) / 3,), [ASSUMED_SCALE]
-        return IMAGENET_MEAN, IMAGENET_STD, [ASSUMED_SCALE]
-    mean, std = (values * channels if len(values) == 1 else values for values in (mean, std))
-    return mean, std, []
-
-
-def _checked_input(inputs: list[Any], name: str) -> Any:
-    if len(inputs) != 1:
-        names = ", ".join(value.name for value in inputs)[:120] or "none"
-        raise InputError(
-            f"{name} has {len(inputs)} inputs ({names}), not one: export the part that takes images"
-        )
-    (value,) = inputs
-    if len(value.shape) != 4:
-        raise InputError(
-            f"{name}: its input {value.name!r} has {len(value.shape)} axes, not 4: (images, channels, "
-            "height, width) or (images, height, width, channels)"
-        )
-    if value.type != UINT8 and value.type not in FLOATS:
-        raise InputError(f"{name}: its input {value.name!r} is {value.type}, not float or uint8")
-    return value
-
-
-def _channels_last(shape: list[Any], name: str) -> bool:
-    """Where the channels are: 1 or 3 fixed, first axis before last; by name otherwise, or first."""
-    if shape[1] in (1, 3):
-        return False
-    if shape[3] in (1, 3):
-        return True
-    if isinstance(shape[1], int):
-        raise InputError(f"{name} takes images {shape}, without an axis of 1 or 3 channels")
-    return "channel" in str(shape[3]).lower()
-
-
-def _chosen_output(network: OnnxNetwork, wanted: str | None) -> str:
-    """The output with the features."""
-    outputs, name = network.outputs, wanted
-    listed = ", ".join(outputs)[:200]
+def _output(outputs: dict[str, Any], wanted: str | None, name: str) -> str:
+    """The output with the features: by name, the only one, or the only one with two axes."""
+    names, listed = list(outputs), ", ".join(outputs)[:200]
     if wanted is not None and wanted not in outputs:
-        raise InputError(f"{network.name} has no output {wanted!r:.80}, but {listed}")
-    if name is None and len(outputs) > 1:
-        flat = [name for name, value in outputs.items() if len(value.shape or ()) == 2]
-        pooled = [name for name in POOLED if name in outputs]
-        name = next(iter(pooled or (flat if len(flat) == 1 else [])), None)
-        if name is None:
-            raise InputError(
-                f"{network.name} has {len(outputs)} outputs: name the one with the features, "
-                f"--encoder-output {listed}"
-            )
-    name = name or next(iter(outputs))
-    if outputs[name].type not in FLOATS:
-        raise InputError(f"{network.name}: its output {name!r} is {outputs[name].type}, not float")
-    return name
+        raise InputError(f"{name} has no output {wanted!r:.80}, but {listed}")
+    pooled = [each for each in POOLED if each in outputs][:1]
+    flat = [each for each, value in outputs.items() if len(value.shape or ()) == 2]
+    choices = [wanted] if wanted else names if len(names) == 1 else pooled or flat
+    if len(choices) != 1:
+        raise InputError(
+            f"{name} has {len(names)} outputs: name the one with the features, --encoder-output {listed}"
+        )
+    if (kind := outputs[choices[0]].type) not in FLOATS:
+        raise InputError(f"{name}: its output {choices[0]!r} is {kind}, not float")
+    return choices[0]
 
 
 def onnx_package(name: str, purpose: str) -> Any:
