@@ -94,5 +94,5 @@ def test_photographs_have_ablations_under_their_own_protocol():
     assert len({(c.recipe, c.train) for c in cells}) == 2, "a fleet for each column"
     for cell in cells:
         assert cell.recipe.updates == 200_000
-        assert bool(cell.options) == cell.departs
+        assert bool(cell.variant.options) == bool(cell.variant.name)
         assert cell.train.sizes == (5, 50 if cell.column else 25, 25)

@@ -95,7 +95,7 @@ def test_running_it_again_trains_and_measures_nothing(records, tiny_pool, tmp_pa
 def test_other_settings_at_test_are_measured_without_training(
     records, tiny_pool, tmp_path, monkeypatch
 ):
-    other = {("cosine_kmeans", h): presets.AtTest(3, {"scale": 12.0}) for h in (0, 5)}
+    other = {("cosine_kmeans", h): {"steps": 3, "scale": 12.0} for h in (0, 5)}
     monkeypatch.setitem(presets.PRESETS, "tiny", replace(TINY, at_test=other))
     monkeypatch.setattr(classification, "classifier", lambda *_: pytest.fail("it trained"))
     again = table1(tiny_pool, tmp_path / "runs", models=("cosine_kmeans",))
@@ -132,36 +132,39 @@ def test_the_preset_for_photographs_is_the_recipe_that_was_chosen():
     chosen = json.loads(path.read_text(encoding="utf-8"))["recipe"]
     preset = presets.preset("two-stage", "mini-imagenet")
     recipe, first = preset.recipe, preset.recipe.first
-    one, two, at_test = chosen["stage 1"], chosen["stage 2"], chosen["at test"]
+    one, two = chosen["stage 1"], chosen["stage 2"]
     assert first is not None
-    assert (first.updates, first.batch, first.copies) == (
-        one["steps"],
-        one["labeled_images"],
-        one["rotations_of_each"],
-    )
-    assert (first.learning_rate, first.weight_decay) == (one["learning_rate"], one["weight_decay"])
+    ours = {
+        "steps": first.updates,
+        "labeled_images": first.batch,
+        "rotations_of_each": first.copies,
+        "learning_rate": first.learning_rate,
+        "weight_decay": first.weight_decay,
+        "batch_norm_momentum": recipe.of_classification(first).norm_momentum,
+    }
+    assert {name: one[name] for name in ours} == ours
     assert (first.crop, first.turned_loss, first.rotation_loss) == (
         one["crops_of_the_area"][0],
         0.5,
         1,
     )
-    assert recipe.of_classification(first).norm_momentum == one["batch_norm_momentum"]
-    assert (recipe.updates, recipe.learning_rate) == (two["episodes"], two["learning_rate"])
-    assert recipe.turned == two["share_of_classes_turned"]
-    assert recipe.with_distractors == two["share_with_distractors"]
-    assert recipe.norm_momentum == two["batch_norm_momentum"]
-    assert recipe.steps == two["refinement_steps"]
-    assert recipe.sphere == two["scales_from"]
-    assert (recipe.mirror, recipe.crop, recipe.weight_decay) == (two["mirror"], 1.0, 0.0)
     shape = preset.train
-    assert (shape.way, shape.distractors) == (two["way"], two["distractor_classes"])
-    assert (shape.shot, shape.query, shape.unlabeled) == (
-        two["shot"],
-        two["query"],
-        two["unlabeled"],
-    )
+    ours = {
+        "episodes": recipe.updates,
+        "learning_rate": recipe.learning_rate,
+        "share_of_classes_turned": recipe.turned,
+        "share_with_distractors": recipe.with_distractors,
+        "batch_norm_momentum": recipe.norm_momentum,
+        "refinement_steps": recipe.steps,
+        "scales_from": recipe.sphere,
+        "mirror": recipe.mirror,
+        "way": shape.way,
+        "distractor_classes": shape.distractors,
+        **{name: getattr(shape, name) for name in ("shot", "query", "unlabeled")},
+    }
+    assert {name: two[name] for name in ours} == ours
+    assert (recipe.crop, recipe.weight_decay, recipe.labeled_fraction) == (1.0, 0.0, 0.4)
     for h, name in ((0, "without distractors"), (5, "with distractors")):
-        settings, told = preset.at_test["cosine_kmeans", h], at_test[name]
-        assert (settings.steps, settings.options["scale"]) == (told["steps"], told["scale"])
-        assert settings.options.get("threshold") == told["threshold"]
-    assert recipe.labeled_fraction == 0.4
+        own = preset.at_test["cosine_kmeans", h]
+        for setting in ("steps", "scale", "threshold"):
+            assert own.get(setting) == chosen["at test"][name][setting]

@@ -65,21 +65,12 @@ UPDATES = {"semishot": 10_000}
 
 @dataclass(frozen=True)
 class AblationCell:
-    """A variant in a column, or the preset's own cell that it is compared with."""
+    """A variant in a column, or the preset's own cell that it is compared with, which has no name."""
 
     variant: Variant
     column: int
-    departs: bool
     recipe: Recipe
     train: EpisodeShape
-
-    @property
-    def name(self) -> str:
-        return self.variant.name if self.departs else ""
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        return self.variant.options if self.departs else {}
 
     @property
     def fleet(self) -> tuple[str, Recipe, EpisodeShape]:
@@ -87,22 +78,22 @@ class AblationCell:
         return self.variant.preset, self.recipe, self.train
 
     def holds(self, record: Record) -> bool:
+        own = self.variant
         return (
-            (record["preset"], record["model"]) == (self.variant.preset, self.variant.model)
-            and record["options"] == self.options
+            (record["preset"], record["model"]) == (own.preset, own.model)
+            and record["options"] == own.options
             and record["recipe"] == self.recipe.changes()
             and record["train"] == self.train.as_dict()
             and record["distractors"] == self.column
         )
 
 
-def cell_of(dataset: str, variant: Variant, column: int, departs: bool) -> AblationCell:
+def cell_of(dataset: str, variant: Variant, column: int) -> AblationCell:
     chosen = presets.preset(variant.preset, dataset)
-    recipe = replace(chosen.recipe, **variant.recipe) if departs else chosen.recipe
+    recipe = replace(chosen.recipe, **variant.recipe)
     recipe = recipe.with_updates(UPDATES.get(variant.preset, recipe.updates))
     train = chosen.episode(chosen.train.shot, column, refines=variant.model != SUPERVISED)
-    train = replace(train, **variant.train) if departs else train
-    return AblationCell(variant, column, departs, recipe, train)
+    return AblationCell(variant, column, recipe, replace(train, **variant.train))
 
 
 def ablations(
@@ -118,7 +109,7 @@ def ablations(
     cells = chosen_cells(pool.name, request.only)
     labeled = []
     for record in run(ablation_jobs(cells, request.splits, site), site):
-        name = next((cell.name for cell in cells if cell.holds(record)), None)
+        name = next((cell.variant.name for cell in cells if cell.holds(record)), None)
         if name is not None:
             labeled.append(ablation_record(record, name, request.only))
     return labeled
@@ -126,17 +117,16 @@ def ablations(
 
 def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
     """The cells of the variants whose names contain `only`, and those they are compared with."""
-    photos = dataset in (presets.MINI, presets.TIERED)
-    variants = PHOTO_VARIANTS if photos else VARIANTS
-    if not any(only in variant.name for variant in variants):
+    variants = PHOTO_VARIANTS if dataset in (presets.MINI, presets.TIERED) else VARIANTS
+    chosen = [variant for variant in variants if only in variant.name]
+    if not chosen:
         known = "; ".join(dict.fromkeys(variant.name for variant in variants))
         raise InputError(f"no ablation's name contains {only!r}; there are: {known}")
     return [
-        cell_of(dataset, variant, column, departs)
-        for variant in variants
-        if only in variant.name
+        cell_of(dataset, each, column)
+        for variant in chosen
         for column in variant.columns
-        for departs in (False, True)
+        for each in (Variant("", variant.preset, variant.model), variant)
     ]
 
 
@@ -144,20 +134,14 @@ def ablation_jobs(cells: Sequence[AblationCell], splits: int, site: Site) -> lis
     """Tested at the first M of the data set's table. Runs of the same recipe and episode share a fleet;
     fleets trained for a table are used again."""
     pool, jobs = site.pool, []
-    known = {table.dataset: table for table in published.TABLES.values()}
-    test = next(iter(known.get(pool.name, published.TABLES["table1"]).tests.values()))
+    test = next(iter(published.table_of(pool.name)[1].tests.values()))
     for fleet, column in {cell.fleet: cell.column for cell in cells}.items():
-        members = [
-            Member(cell.variant.model, seed, dict(cell.options))
-            for cell in cells
-            if cell.fleet == fleet
-            for seed in range(splits)
-        ]
-        unique = tuple(m for i, m in enumerate(members) if m not in members[:i])
-        config = FleetConfig(pool.name, pool.fingerprint, *fleet, unique)
+        members: list[Member] = []
+        for cell in (cell for cell in cells if cell.fleet == fleet):
+            own = (Member(cell.variant.model, seed, cell.variant.options) for seed in range(splits))
+            members += [member for member in own if member not in members]
+        config = FleetConfig(pool.name, pool.fingerprint, *fleet, tuple(members))
         tests = (replace(test, distractors=column),)
-        jobs += [
-            Job(existing, None, tests, wanted)
-            for existing, wanted in with_existing(config, site.runs)
-        ]
+        existing = with_existing(config, site.runs)
+        jobs += [Job(each, None, tests, wanted) for each, wanted in existing]
     return jobs

@@ -20,7 +20,7 @@ from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import support_labels, take_run
 from semishot.paper import plan, published
-from semishot.paper.reproduce import FIXED, Site, train_all
+from semishot.paper.reproduce import Site, check_jobs, train_all
 from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
@@ -32,7 +32,6 @@ from semishot.training.evaluation import (
     open_fleet,
 )
 from semishot.training.examples import EpisodeStreams, streams_of
-from semishot.training.fleet_training import check_fleet
 from semishot.training.fleets import find_model
 from semishot.training.records import MaskRecord, Measurement, accuracy_records, mask_record
 from semishot.training.requests import EPISODES, Where
@@ -129,12 +128,14 @@ def separation(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> d
     histogram of mask values by distractor or not."""
     episodes, unlabeled = scores["distance"].shape
     distracts = np.arange(unlabeled) >= shape.way * shape.unlabeled  # (U,)
-    truth = np.tile(distracts, (episodes, 1))  # (E, U)
+    truth = np.tile(distracts, episodes)  # (E * U,)
     separations = {
         name: {
-            "auroc": float(roc_auc_score(truth.ravel(), score.ravel())),
-            "average_precision": float(average_precision_score(truth.ravel(), score.ravel())),
-            "auroc_within_episode": within_episode_auroc(score, distracts),
+            "auroc": float(roc_auc_score(truth, score.ravel())),
+            "average_precision": float(average_precision_score(truth, score.ravel())),
+            "auroc_within_episode": float(
+                np.mean([roc_auc_score(distracts, own) for own in score])
+            ),
         }
         for name, score in scores.items()
     }
@@ -149,12 +150,6 @@ def separation(scores: dict[str, NDArray[np.float64]], shape: EpisodeShape) -> d
     return judged
 
 
-def within_episode_auroc(score: NDArray[np.float64], distracts: NDArray[np.bool_]) -> float:
-    """How often a distractor scores above another image of its episode; a tie counts half."""
-    gap = score[:, distracts, None] - score[:, None, ~distracts]  # (E, H M, N M)
-    return float((gap > 0).mean() + (gap == 0).mean() / 2)
-
-
 def bimodality(values: NDArray[np.float64]) -> float:
     """Sarle's coefficient (skewness^2 + 1) / kurtosis: 5/9 for a uniform distribution, 1 for two
     points, 1/3 for a normal one."""
@@ -165,14 +160,10 @@ def bimodality(values: NDArray[np.float64]) -> float:
 def fleets_with_distractors(request: MasksRequest, site: Site) -> list[Path]:
     """The fleets of Table 1's column with distractors, trained now if they are missing."""
     wanted = TableRequest(
-        preset=request.preset,
-        splits=request.splits,
-        updates=request.updates,
-        models=published.TRAINED,
+        *(None, request.preset, request.splits), models=published.TRAINED, updates=request.updates
     )
     jobs = plan.table_jobs(published.TABLES["table1"], wanted, site.pool, site.runs)
-    configs = [config for config in plan.configs_of(jobs) if config.shape.distractors]
-    for config in configs:
-        check_fleet(config, site.pool, site.folder(config), FIXED)
-    train_all(configs, site, side_by_side=1)
-    return [site.folder(config) for config in configs]
+    jobs = [job for job in jobs if job.config.shape.distractors]
+    check_jobs(jobs, site)
+    train_all(plan.configs_of(jobs), site)
+    return [site.folder(config) for config in plan.configs_of(jobs)]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,8 @@ class Job:
     tests: tuple[EpisodeShape, ...]
     members: tuple[Member, ...]
     """The runs whose records are wanted; a fleet found on disk may hold others too."""
-    at_test: AtTest | None = None
+    at_test: AtTest = field(default_factory=dict)
     """How they refine, if not as in training."""
-
-    @property
-    def refined(self) -> dict[str, float | bool]:
-        """As it stands in a record."""
-        return {} if self.at_test is None else self.at_test.as_dict()
 
 
 def table_jobs(
@@ -48,16 +43,19 @@ def table_jobs(
 ) -> list[Job]:
     """For each shot the supervised fleet, and for each column one fleet of all methods. A method outside the
     package has a fleet of its own, and so has one with settings of its own at test."""
-    preset, splits, fleet_size = request.preset, request.splits, request.fleet_size
-    chosen = presets.preset(preset, pool.name)
-    recipe = presets.recipe_of(preset, pool.name, request.updates)
+    chosen = presets.preset(request.preset, pool.name)
+    recipe = presets.recipe_of(request.preset, pool.name, request.updates)
     rows = chosen_rows(request.models or chosen.models)
     methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
     # the user's own: the others can be read without their code
     apart = [name for name in methods if ":" in name or (name, 0) in chosen.at_test]
-    groups = [[name for name in methods if name not in apart], *([name] for name in apart)]
+    together = [name for name in methods if name not in apart]
+    groups = [*([together] if together else []), *([name] for name in apart)]
+    if unknown := [shot for shot in request.shots if shot not in table.shots]:
+        known = ", ".join(map(str, table.shots))
+        raise InputError(f"--shots {unknown[0]} is not in this table: choose from {known}")
     jobs = []
-    for shot in _chosen("--shots", request.shots, table.shots):
+    for shot in [shot for shot in table.shots if shot in (request.shots or table.shots)]:
         tests = {
             h: tuple(replace(t, shot=shot, distractors=h) for t in table.tests.values())
             for h in published.DISTRACTORS
@@ -68,15 +66,41 @@ def table_jobs(
             for methods in groups
             for column in columns
         ]
-        if {SUPERVISED, SEMI_SUPERVISED_INFERENCE} & set(rows):
+        if len(methods) < len(rows):
             fleets.insert(0, (chosen.episode(shot, 0, refines=False), [SUPERVISED], tests))
         for shape, trained, column in fleets:
-            wanted = tuple(Member(model, seed) for model in trained for seed in range(splits))
-            if wanted:
-                shared = FleetConfig(pool.name, pool.fingerprint, preset, recipe, shape, wanted)
-                for config, members in with_existing(shared, runs, fleet_size):
-                    jobs += jobs_of(config, members, column, rows, chosen.at_test)
+            runs_of = [Member(model, seed) for model in trained for seed in range(request.splits)]
+            of_all = pool.name, pool.fingerprint, request.preset, recipe, shape
+            shared = FleetConfig(*of_all, tuple(runs_of))
+            for config, members in with_existing(shared, runs, request.fleet_size):
+                jobs += row_jobs(config, members, column, rows, chosen.at_test)
     return jobs
+
+
+Tests = Mapping[int, tuple[EpisodeShape, ...]]
+"""By distractor classes: the test episode at each number of unlabeled images."""
+
+
+def row_jobs(
+    config: FleetConfig,
+    members: tuple[Member, ...],
+    tests: Tests,
+    rows: Sequence[str],
+    at_test: Mapping[tuple[str, int], AtTest],
+) -> list[Job]:
+    """What a table measures on a trained fleet."""
+    model = config.members[0].model  # one that has settings of its own at test is alone
+    if model != SUPERVISED:
+        return [
+            Job(config, None, shapes, members, at_test.get((model, h), {}))
+            for h, shapes in tests.items()
+        ]
+    everywhere = tuple(shape for shapes in tests.values() for shape in shapes)
+    both = {  # the supervised model ignores unlabeled images: distractors change nothing
+        SUPERVISED: Job(config, None, tests[0], members),
+        SEMI_SUPERVISED_INFERENCE: Job(config, SEMI_SUPERVISED_INFERENCE, everywhere, members),
+    }
+    return [job for row, job in both.items() if row in rows]
 
 
 def chosen_rows(wanted: Sequence[str]) -> list[str]:
@@ -91,41 +115,6 @@ def chosen_rows(wanted: Sequence[str]) -> list[str]:
                 )
             refine.build(refine.add(name), runs=1)  # errors come before the work
     return [row for row in published.rows(given) if row in given or not given]
-
-
-def _chosen(option: str, wanted: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
-    """The wanted values, which must be in the table; all of its values if none are wanted."""
-    if unknown := [value for value in wanted if value not in known]:
-        raise InputError(
-            f"{option} {unknown[0]} is not in this table: choose from {', '.join(map(str, known))}"
-        )
-    return [value for value in known if value in wanted] if wanted else known
-
-
-Tests = Mapping[int, tuple[EpisodeShape, ...]]
-"""By distractor classes: the test episode at each number of unlabeled images."""
-
-
-def jobs_of(
-    config: FleetConfig,
-    members: tuple[Member, ...],
-    tests: Tests,
-    rows: Sequence[str],
-    at_test: Mapping[tuple[str, int], AtTest],
-) -> list[Job]:
-    """What a table measures on a trained fleet."""
-    if config.shape.unlabeled:
-        model = config.members[0].model  # one that has settings of its own at test is alone
-        return [
-            Job(config, None, shapes, members, at_test.get((model, h)))
-            for h, shapes in tests.items()
-        ]
-    everywhere = tuple(shape for shapes in tests.values() for shape in shapes)
-    both = [  # the supervised model ignores unlabeled images: distractors change nothing
-        Job(config, None, tests[0], members),
-        Job(config, SEMI_SUPERVISED_INFERENCE, everywhere, members),
-    ]
-    return [job for job in both if (job.row or SUPERVISED) in rows]
 
 
 def with_existing(
@@ -157,18 +146,18 @@ RECIPE_FIELDS = ("filters", "labeled_fraction", "precision")
 
 def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
     """A fleet of one method; settings that the request leaves out are the preset's."""
-    changes = {name: value for name, value in vars(request).items() if value is not None}
+    given = {name: value for name, value in vars(request).items() if value is not None}
     chosen = presets.preset(request.preset, pool.name)
     recipe = presets.recipe_of(request.preset, pool.name, request.updates)
-    recipe = replace(recipe, **{k: v for k, v in changes.items() if k in RECIPE_FIELDS})
-    shape = replace(chosen.train, **{k: v for k, v in changes.items() if k in EPISODE_FIELDS})
+    recipe = replace(recipe, **{k: v for k, v in given.items() if k in RECIPE_FIELDS})
+    shape = replace(chosen.train, **{k: v for k, v in given.items() if k in EPISODE_FIELDS})
     model = refine.add(request.model)
     if model in (SUPERVISED, "basic"):
         model, shape = SUPERVISED, replace(shape, unlabeled=0, distractors=0)
     else:
         model = refine.resolve(model)
-    values = {name: literal(name, value) for name, value in (request.options or {}).items()}
-    members = tuple(Member(model, seed, values) for seed in request.split_seeds)
+    options = {name: literal(name, value) for name, value in (request.options or {}).items()}
+    members = tuple(Member(model, seed, options) for seed in request.split_seeds)
     return FleetConfig(pool.name, pool.fingerprint, request.preset, recipe, shape, members)
 
 

@@ -5,12 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
-from semishot.training.config import (
-    SEMI_SUPERVISED_INFERENCE,
-    SUPERVISED,
-    Classification,
-    Recipe,
-)
+from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, Classification, Recipe
 
 CODE_HALVINGS = (6_000, 8_000, 12_000, 14_000, 16_000, 18_000)
 """As in the authors' code for Omniglot: its first halving has no effect, and 10K is missing."""
@@ -25,15 +20,8 @@ MINI, TIERED = "mini-imagenet", "tiered-imagenet"
 COSINE = "cosine_kmeans"
 
 
-@dataclass(frozen=True)
-class AtTest:
-    """How a method refines at test, where that is not as in training."""
-
-    steps: int
-    options: Mapping[str, float | bool]
-
-    def as_dict(self) -> dict[str, float | bool]:
-        return {"steps": self.steps, **self.options}
+AtTest = Mapping[str, float | bool]
+"""How a method refines at test, where that is not as in training: its steps and options."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +45,13 @@ class Preset:
             shape = replace(shape, shot=shot, distractors=distractors)
         return shape if refines else replace(shape, unlabeled=0, distractors=0)
 
-    def refined_at_test(self, model: str, distractors: int) -> dict[str, float | bool]:
-        """As it stands in a record; nothing if the method refines as in training."""
-        settings = self.at_test.get((model, distractors))
-        return {} if settings is None else settings.as_dict()
-
 
 STAGES = (SUPERVISED, SEMI_SUPERVISED_INFERENCE, COSINE)
-AT_TEST = {
-    (COSINE, 0): AtTest(10, {"scale": 8.0, "cluster": False}),
-    (COSINE, 5): AtTest(3, {"scale": 10.0, "threshold": 0.72}),
+AT_TEST: dict[tuple[str, int], AtTest] = {
+    (COSINE, 0): {"steps": 10, "scale": 8.0, "cluster": False},
+    (COSINE, 5): {"steps": 3, "scale": 10.0, "threshold": 0.72},
 }
-PHOTOS_AT_TEST = {**AT_TEST, (COSINE, 5): AtTest(2, {"scale": 12.0, "threshold": 0.3})}
+PHOTOS_AT_TEST = {**AT_TEST, (COSINE, 5): {"steps": 2, "scale": 12.0, "threshold": 0.3}}
 """Chosen on the validation classes of Omniglot and of miniImageNet: `experiments/evidence/two_stage.json`."""
 
 PRESETS = {
@@ -130,24 +113,16 @@ _STAGES = Recipe(
 )
 """Chosen on the validation classes of miniImageNet: `experiments/evidence/two_stage.json`."""
 _WIDE = EpisodeShape(way=16, shot=5, query=5, unlabeled=5, distractors=16)
+_PAPER, _TEXTS, _TWO = (PRESETS[name] for name in ("ren2018", "ren2018-text", "two-stage"))
+_FOR_PHOTOS = {
+    "ren2018": replace(_PAPER, recipe=_PHOTOS, train=PHOTO_TRAIN),
+    "ren2018-text": replace(_TEXTS, recipe=_TEXT, train=PHOTO_TRAIN),
+    "two-stage": replace(_TWO, recipe=_STAGES, train=_WIDE, at_test=PHOTOS_AT_TEST),
+}
 FOR_DATASET = {
-    ("ren2018", MINI): replace(
-        PRESETS["ren2018"], recipe=replace(_PHOTOS, labeled_fraction=0.4), train=PHOTO_TRAIN
-    ),
-    ("ren2018", TIERED): replace(PRESETS["ren2018"], recipe=_PHOTOS, train=PHOTO_TRAIN),
-    ("ren2018-text", MINI): replace(
-        PRESETS["ren2018-text"], recipe=replace(_TEXT, labeled_fraction=0.4), train=PHOTO_TRAIN
-    ),
-    ("ren2018-text", TIERED): replace(PRESETS["ren2018-text"], recipe=_TEXT, train=PHOTO_TRAIN),
-    ("two-stage", MINI): replace(
-        PRESETS["two-stage"],
-        recipe=replace(_STAGES, labeled_fraction=0.4),
-        train=_WIDE,
-        at_test=PHOTOS_AT_TEST,
-    ),
-    ("two-stage", TIERED): replace(
-        PRESETS["two-stage"], recipe=_STAGES, train=_WIDE, at_test=PHOTOS_AT_TEST
-    ),
+    (name, dataset): replace(chosen, recipe=replace(chosen.recipe, labeled_fraction=fraction))
+    for name, chosen in _FOR_PHOTOS.items()
+    for dataset, fraction in ((MINI, 0.4), (TIERED, 0.1))
 }
 """Presets that differ for a data set of the paper."""
 FOR_DRAWINGS = ("semishot",)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,16 +14,8 @@ from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError, counted
-from semishot.network.protonet import ProtoNet
-from semishot.paper import presets, published
-from semishot.paper.plan import (
-    Job,
-    chosen_rows,
-    configs_of,
-    fleet_config,
-    run_folder,
-    table_jobs,
-)
+from semishot.paper import published
+from semishot.paper.plan import Job, chosen_rows, configs_of, fleet_config, run_folder, table_jobs
 from semishot.paper.requests import TableRequest
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
@@ -65,17 +56,6 @@ class Site:
 
     def folder(self, config: FleetConfig) -> Path:
         return run_folder(self.runs, config)
-
-    def training_of(self, config: FleetConfig) -> TrainingRequest:
-        folder = self.folder(config)
-        return TrainingRequest(
-            config,
-            self.pool,
-            folder,
-            self.device,
-            tensorboard=self.tensorboard,
-            classifiers=self.runs / self.pool.name / CLASSIFIERS,
-        )
 
 
 RunJobs = Callable[[list[Job], Site], list[Record]]
@@ -133,15 +113,15 @@ def choose_runner(workers: Workers, device: str) -> tuple[torch.device, RunJobs]
 
 def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
     """The jobs of a table; if nothing may be trained, only those that earlier runs have finished."""
-    dataset, runs = site.pool.name, site.runs
-    recipe = presets.recipe_of(request.preset, dataset, request.updates)
-    jobs = table_jobs(published.table(name, dataset), request, site.pool, runs)
+    dataset = site.pool.name
+    jobs = table_jobs(published.table(name, dataset), request, site.pool, site.runs)
     if request.finished:
         jobs = [job for job in jobs if (site.folder(job.config) / MODEL_FILE).exists()]
-        if not jobs:
-            raise InputError(
-                f"nothing of {name} is finished below {runs}; drop --finished to train"
-            )
+    if not jobs:
+        raise InputError(
+            f"nothing of {name} is finished below {site.runs}; drop --finished to train"
+        )
+    recipe = jobs[0].config.recipe
     print(
         f"{dataset}: {counted(request.splits, 'split')}, {counted(recipe.updates, 'update')}, "
         f"{counted(recipe.filters, 'filter')}, preset {request.preset}",
@@ -153,10 +133,9 @@ def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
 def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
     """Train and evaluate what is missing; return every record of these jobs."""
     check_jobs(jobs, site)
-    configs = configs_of(jobs)
     if site.tensorboard:
         announce(site.runs)
-    train_all(configs, site, side_by_side=len(configs) if site.device.type == "cuda" else 1)
+    train_all(configs_of(jobs), site)
     return collect(jobs, site)
 
 
@@ -168,18 +147,27 @@ def check_jobs(jobs: Iterable[Job], site: Site) -> None:
         check_fleet(job.config, site.pool, site.folder(job.config), FIXED)
 
 
-def train_all(configs: list[FleetConfig], site: Site, side_by_side: int) -> None:
-    """Train the fleets, a few at a time, each a chunk of updates in turn."""
-    rows = [row_of(config) for config in configs]
+def train_all(configs: list[FleetConfig], site: Site, side_by_side: int | None = None) -> None:
+    """Train the fleets, a few at a time, each a chunk of updates in turn; on a GPU, all at once."""
+    pool, rows = site.pool, [row_of(config) for config in configs]
+    together = side_by_side or (len(configs) if site.device.type == "cuda" else 1)
     with fleet_table(rows) as shown:
-        images = images_on(site.pool, site.device)
+        images = images_on(pool, site.device)
         waiting = [
-            training(site.training_of(config), images, row)
+            training(
+                TrainingRequest(
+                    *(config, pool, site.folder(config), site.device),
+                    tensorboard=site.tensorboard,
+                    classifiers=site.runs / pool.name / CLASSIFIERS,
+                ),
+                images,
+                row,
+            )
             for config, row in zip(configs, rows, strict=True)
         ]
         active: list[Iterator[Event]] = []
         while active or waiting:
-            while waiting and len(active) < side_by_side:
+            while waiting and len(active) < together:
                 active.append(waiting.pop(0))
             active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
             shown.tell()
@@ -206,52 +194,47 @@ def fleet_records(
     if any(lacking(known, job) for job in jobs):
         with Lock(folder / LOCK_FILE):
             known = records_so_far(path)  # another process may have measured them meanwhile
-            missing = [(job, test) for job in jobs for test in lacking(known, job)]
-            if missing:
-                model = load_model(folder, device)[1]
-                made_from = data_and_training(folder, pool)
-                known += measured(missing, model, pool, made_from, show)
+            if missing := [(job, test) for job in jobs for test in lacking(known, job)]:
+                known += measured(missing, pool, folder, device, show)
                 write_json(path, known)
-    records = []
-    for job in jobs:
-        members = job.config.members
-        for test in job.tests:
-            rows = zip(matching(known, job, test), members, strict=True)
-            records += [record for record, member in rows if member in job.members]
-    return records
+    return [
+        record
+        for job in jobs
+        for test in job.tests
+        for record, member in zip(matching(known, job, test), job.config.members, strict=True)
+        if member in job.members
+    ]
 
 
 def measured(
     tests: Sequence[tuple[Job, EpisodeShape]],
-    model: ProtoNet,
     pool: ImagePool,
-    made_from: tuple[Any, Any],
+    folder: Path,
+    device: torch.device,
     show: bool,
 ) -> list[Record]:
     """The records of rows at test shapes; all share the embeddings of the test images."""
-    seeds = [member.split_seed for member in tests[0][0].config.members]
-    device, begun = model.encoder.weights[0].device, time.monotonic()
-    models = [(refined_for(job, model, device), test) for job, test in tests]
+    config, fleet = load_model(folder, device)
+    made_from = data_and_training(folder, pool)
+    seeds, begun = [member.split_seed for member in config.members], time.monotonic()
+    models = []
+    for job, test in tests:
+        model = fleet
+        if job.row == SEMI_SUPERVISED_INFERENCE:
+            model = model.refined_by(refine.build("soft_kmeans"))
+        if job.at_test:
+            runs, method = len(config.members), config.members[0].model
+            options = {name: value for name, value in job.at_test.items() if name != "steps"}
+            refiner = refine.build(method, runs=runs, **options)
+            model = model.refined_by(refiner.to(device), int(job.at_test["steps"]))
+        models.append((model, test))
     accuracies = evaluate(models, pool, "test", seeds, show=show)
-    seconds = time.monotonic() - begun
+    seconds, name = time.monotonic() - begun, device_name(device)
     records: list[Record] = []
     for (job, test), each in zip(tests, accuracies, strict=True):
-        measurement = Measurement(
-            test, "test", seconds, device_name(device), *made_from, job.refined
-        )
+        measurement = Measurement(test, "test", seconds, name, *made_from, job.at_test)
         records += accuracy_records(job.config, job.row, measurement, each)
     return records
-
-
-def refined_for(job: Job, model: ProtoNet, device: torch.device) -> ProtoNet:
-    """The fleet, refining as the row of a job does."""
-    if job.row == SEMI_SUPERVISED_INFERENCE:
-        model = model.refined_by(refine.build("soft_kmeans"))
-    if job.at_test is not None:
-        members, options = job.config.members, job.at_test.options
-        refiner = refine.build(members[0].model, runs=len(members), **options)
-        model = model.refined_by(refiner.to(device), job.at_test.steps)
-    return model
 
 
 def lacking(known: Sequence[Record], job: Job) -> list[EpisodeShape]:
@@ -267,7 +250,7 @@ def matching(known: Sequence[Record], job: Job, test: EpisodeShape) -> list[Reco
         for record in known
         if (record["model"] == inference) == (job.row == inference)
         and record["episodes"] == EPISODES
-        and record.get("at_test", {}) == job.refined
+        and record.get("at_test", {}) == job.at_test
         and all(record.get(key, False) == value for key, value in shape)
     ]
     return rows if len(rows) == len(job.config.members) else []

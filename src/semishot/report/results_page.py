@@ -14,7 +14,7 @@ from semishot.errors import InputError
 from semishot.paper import published
 from semishot.report.paper_tables import overview, parts_of, table_grid
 from semishot.report.render import as_markdown, grid_as_markdown, write_figure
-from semishot.report.sections import make_sections, read_results, table_of
+from semishot.report.sections import make_sections, read_results
 from semishot.report.tables import Section
 from semishot.system.files import read_text, reading, write_whole
 from semishot.training.records import read_records
@@ -111,7 +111,7 @@ def marked_table(path: Path, shot: int, unlabeled: int) -> str:
     if not path.is_file():
         raise InputError(f"there is no result file {path}")
     records = read_records(path)
-    table = table_of(records[0]["dataset"])[1]
+    table = published.table_of(records[0]["dataset"])[1]
     if (shot, unlabeled) not in parts_of(table, records):
         raise InputError(f"{path} has nothing of {shot}-shot, M = {unlabeled}")
     return grid_as_markdown(table_grid(table, records, shot, unlabeled))

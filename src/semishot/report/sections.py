@@ -157,19 +157,13 @@ def tables_and_figures(
         if len({r["unlabeled"] for r in of_figure}) > 1:
             figures.append(TableRecords(file, published.FIGURE_UNLABELED, figure, of_figure))
             used |= set(map(id, of_figure))
-        name, table = table_of(first["dataset"])
+        name, table = published.table_of(first["dataset"])
         of_table = [r for r in usual if is_of_table(r, table)]
         if of_table and not (by_file and used):
             tables.append(TableRecords(file, name, table, of_table))
             used |= set(map(id, of_table))
         others += [pair for pair in own.values() if id(pair[1]) not in used]
     return tables, figures, others
-
-
-def table_of(dataset: str) -> tuple[str, published.PaperTable]:
-    """The paper's table of a data set; others are measured like Table 1."""
-    named = [(n, t) for n, t in published.TABLES.items() if t.dataset == dataset]
-    return named[0] if named else ("table1", published.TABLES["table1"])
 
 
 def is_of_table(record: Record, table: published.PaperTable) -> bool:
@@ -192,7 +186,7 @@ def is_by_its_preset(record: Record) -> bool:
     preset = presets.preset(record["preset"], record["dataset"])
     refines = record["model"] not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)
     train = preset.episode(record["shot"], record["distractors"], refines)
-    usual = preset.refined_at_test(record["model"], record["distractors"])
+    usual = preset.at_test.get((record["model"], record["distractors"]), {})
     recipe = preset.recipe.with_updates(max(record["updates"], 1))
     own = record["train"], record["recipe"], record.get("at_test", {})
     return own == (train.as_dict(), recipe.changes(), usual)
