@@ -146,21 +146,6 @@ def test_white_of_a_tiff_is_what_its_tags_say():
     assert decode(tiff(packed, 2, 12, 1), "x", 2, 1).tolist() == [[[0, 255], [128, 64]]]
 
 
-def test_resizing_is_bilinear_and_keeps_no_aspect_ratio():
-    bilinear = Image.fromarray(WIDE).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-    assert (as_last(decode(encoded(WIDE), "x", SIDE)) == np.asarray(bilinear)).all()
-    halves = np.repeat(np.array([0, 200], np.uint8), 25)[None].repeat(30, 0)
-    pixels = decode(encoded(halves), "x", 10, 1)[0]
-    assert (pixels[:, :4] == 0).all()
-    assert (pixels[:, 6:] == 200).all()
-
-
-def test_an_animation_gives_its_first_frame():
-    frames = [Image.fromarray(GRAY), Image.fromarray(255 - GRAY)]
-    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
-    assert (decode(data, "x", SIDE, 1)[0] == GRAY).all()
-
-
 @pytest.mark.parametrize(
     ("form", "options"),
     [("JPEG", {}), ("JPEG", {"progressive": True}), ("GIF", {}), *LOSSLESS.items()],
@@ -217,20 +202,6 @@ def test_a_decompression_bomb_is_named_before_it_is_decoded(width, message, monk
     assert not loaded
 
 
-def test_large_images_are_decoded_one_at_a_time(monkeypatch):
-    """Threads wait for each other; an image of which a smaller one is decoded does not count as large."""
-    monkeypatch.setattr(decoding, "LARGE_PIXELS", 30 * 50 - 1)
-    with opened(encoded(WIDE), "x") as image, upright(image):
-        assert decoding._one_large_image.locked()
-    assert not decoding._one_large_image.locked()
-    with (
-        opened(encoded(WIDE, "JPEG"), "x") as image,
-        upright(image, least=(20, 12)) as seen,
-    ):
-        assert seen.size == (25, 15)
-        assert not decoding._one_large_image.locked()
-
-
 @pytest.mark.parametrize("framing", [Whole(20, 30), Middle(20, 30, 0.9), Ink()])
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF"])
 def test_a_framing_takes_an_opened_file_its_bytes_or_an_array(framing, form, tmp_path):
@@ -243,6 +214,20 @@ def test_a_framing_takes_an_opened_file_its_bytes_or_an_array(framing, form, tmp
     assert pixels.shape == (framing.height, framing.width, framing.channels)
     if form == "PNG":
         assert (framing(WIDE) == pixels).all()
+
+
+def test_large_images_are_decoded_one_at_a_time(monkeypatch):
+    """Threads wait for each other; an image of which a smaller one is decoded does not count as large."""
+    monkeypatch.setattr(decoding, "LARGE_PIXELS", 30 * 50 - 1)
+    with opened(encoded(WIDE), "x") as image, upright(image):
+        assert decoding._one_large_image.locked()
+    assert not decoding._one_large_image.locked()
+    with (
+        opened(encoded(WIDE, "JPEG"), "x") as image,
+        upright(image, least=(20, 12)) as seen,
+    ):
+        assert seen.size == (25, 15)
+        assert not decoding._one_large_image.locked()
 
 
 @pytest.mark.parametrize("name", ["photos", "omniglot"])

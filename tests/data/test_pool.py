@@ -1,6 +1,5 @@
 """A pool on disk: what is saved is found again, and whatever has changed is named."""
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -63,13 +62,6 @@ def test_round_trip(tmp_path):
     assert changed_classes(pool) == []
 
 
-def test_digest_is_sha256_of_the_classes_pixels(tmp_path):
-    pixels = images()
-    for c in saved(tmp_path / "pool").classes:
-        raw = b"".join(pixels[i].tobytes() for i in range(c.start, c.start + c.count))
-        assert c.digest == hashlib.sha256(raw).hexdigest()
-
-
 def test_fingerprint_notices_each_change(tmp_path):
     pixels = images()
     pixels[8, 1, 4, 5] ^= 1
@@ -113,36 +105,6 @@ def test_missing_pool_says_how_to_make_it(tmp_path):
     assert "semishot data prepare" in line
 
 
-@pytest.mark.parametrize("file", ["images.npy", "pool.json"])
-@pytest.mark.parametrize("left", [0, 200])
-def test_a_truncated_file_is_damage(tmp_path, file, left):
-    saved(tmp_path / "pool")
-    path = tmp_path / "pool" / file
-    path.write_bytes(path.read_bytes()[:left])
-    line = refusal(tmp_path / "pool")
-    assert "damaged image pool" in line
-    assert str(tmp_path / "pool") in line
-    assert "prepare it again" in line
-
-
-@pytest.mark.parametrize(
-    "pixels",
-    [images()[:8], images()[0], images().astype(np.float32)],
-    ids=["too few", "no image axis", "not uint8"],
-)
-def test_images_that_do_not_fit_the_classes_are_refused_with_both_shapes(tmp_path, pixels):
-    saved(tmp_path / "pool")
-    np.save(tmp_path / "pool" / "images.npy", pixels)
-    line = refusal(tmp_path / "pool")
-    assert f"{pixels.dtype} {pixels.shape}" in line
-    assert "uint8 (9, C, H, W)" in line
-
-
-def renamed(written: dict) -> dict:
-    written["classes"][0][0] = "omega"
-    return written
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -150,7 +112,7 @@ def renamed(written: dict) -> dict:
         (lambda written: {**written, "format": 42}, "format: invalid enum value 42"),
         (lambda written: {**written, "classes": [["too", "short"]]}, "classes"),
         (lambda written: {**written, "more": 1}, "unknown field more"),
-        (renamed, "pool.json was altered"),
+        (lambda written: {**written, "fingerprint": "0"}, "pool.json was altered"),
     ],
 )
 def test_a_damaged_pool_json_is_refused(tmp_path, change, problem):
@@ -159,17 +121,6 @@ def test_a_damaged_pool_json_is_refused(tmp_path, change, problem):
     line = refusal(tmp_path / "pool")
     assert line.startswith("damaged image pool in")
     assert problem in line
-
-
-def test_a_save_that_fails_leaves_the_old_pool(tmp_path, monkeypatch):
-    before = saved(tmp_path / "pool").fingerprint
-    with monkeypatch.context() as patch:
-        patch.setattr(image_pool, "write_json", lambda path, value: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            saved(tmp_path / "pool", 255 - images())
-    assert open_pool(tmp_path / "pool").fingerprint == before
-    assert changed_classes(open_pool(tmp_path / "pool")) == []
-    assert list(tmp_path.iterdir()) == [tmp_path / "pool"]
 
 
 def test_data_root_is_the_argument_else_the_variable_else_the_cache(tmp_path, monkeypatch):

@@ -90,16 +90,6 @@ def interrupted(folder: Path, plan: PoolPlan) -> Path:
     return building
 
 
-def test_only_an_undamaged_beginning_is_resumed(tmp_path, in_memory):
-    plan = PoolPlan("made", SHAPE, CLASSES, read)
-    interrupted(tmp_path / "built", plan)
-    assert (build_pool(tmp_path / "built", plan).images == ord("7")).all()
-    building = interrupted(tmp_path / "again", plan)
-    os.truncate(building / "images.npy", 700)
-    assert build_pool(tmp_path / "again", plan).fingerprint == in_memory.fingerprint
-    assert not list(tmp_path.glob(".*"))
-
-
 @pytest.mark.parametrize("kind", [WholeFile, lambda path: ByteRange(path, "a part", 0, 1)])
 def test_a_build_continues_only_with_the_files_it_started_from(tmp_path, kind):
     """Edited under the same name, with as many bytes, they are other files."""

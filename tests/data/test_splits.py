@@ -2,10 +2,9 @@
 
 import zlib
 
-import numpy as np
 import pytest
 
-from semishot.data.splits import ClassImages, all_labeled, labeled_split, random_words, uniforms
+from semishot.data.splits import ClassImages, labeled_split, random_words
 from semishot.errors import InputError
 from support.pools import image_classes
 
@@ -14,11 +13,6 @@ WORD = 2**64
 
 def labeled_of(split: ClassImages, c: int) -> set[int]:
     return set(split.order[split.start[c] : split.start[c] + split.labeled[c]].tolist())
-
-
-def unlabeled_of(split: ClassImages, c: int) -> set[int]:
-    first = split.start[c] + split.labeled[c]
-    return set(split.order[first : split.start[c] + split.size[c]].tolist())
 
 
 def philox_block(seed: int, purpose: str, block: int) -> list[int]:
@@ -43,29 +37,12 @@ def test_random_words_are_philox_from_the_paper(seed, purpose):
     assert random_words(seed, purpose, 0, 11).tolist() == philox_words(seed, purpose, 11)
 
 
-def test_uniforms_are_the_top_53_bits():
-    words = np.array([0, 2**11 - 1, 2**11, 2**63, 2**64 - 1], np.uint64)
-    expected = [(int(word) >> 11) / 2**53 for word in words]
-    assert uniforms(words).tolist() == expected
-    assert expected[0] == expected[1] == 0.0
-    assert uniforms(words).max() < 1.0
-
-
 @pytest.mark.parametrize(
     ("count", "percent", "labeled"),
     [(20, 10, 2), (600, 40, 240), (29, 10, 2), (100, 29, 29), (7, 100, 7), (9, 10, 0)],
 )
 def test_a_share_of_a_class_is_rounded_down(count, percent, labeled):
     assert labeled_split(image_classes(count), percent / 100, 0).labeled.tolist() == [labeled]
-
-
-def test_every_image_of_a_class_is_either_labeled_or_unlabeled():
-    some = image_classes(20, 31, 23)
-    split = labeled_split(some, 0.3, seed=4)
-    for c, owner in enumerate(some):
-        labeled, unlabeled = labeled_of(split, c), unlabeled_of(split, c)
-        assert labeled & unlabeled == set()
-        assert labeled | unlabeled == set(range(owner.start, owner.start + owner.count))
 
 
 def test_split_recomputed_with_plain_integers():
@@ -93,12 +70,3 @@ def test_split_does_not_depend_on_the_order_or_the_choice_of_classes():
 def test_a_fraction_out_of_range_is_refused(fraction):
     with pytest.raises(InputError, match=rf"labeled fraction must be in \(0, 1\], not {fraction}"):
         labeled_split(image_classes(20), fraction, 0)
-
-
-def test_all_labeled_has_every_image_in_both_roles():
-    some = image_classes(20, 31, 23)[1:]
-    split = all_labeled(some)
-    assert split.shared
-    assert split.labeled.tolist() == split.size.tolist() == [31, 23]
-    assert labeled_of(split, 0) == set(range(20, 51))
-    assert labeled_of(split, 1) == set(range(51, 74))

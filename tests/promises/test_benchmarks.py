@@ -10,7 +10,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -104,13 +103,6 @@ def test_all_of_them_fill_the_page_and_draw_the_plot(tmp_path):
     assert page.read_text(encoding="utf-8") == once  # filled, not appended to
 
 
-def test_summary_without_results_says_what_to_run(tmp_path):
-    command = [sys.executable, str(ROOT / "benchmarks" / "summarize.py"), "--results", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "run `python benchmarks/run_all.py` first" in done.stderr
-
-
 def test_the_page_is_made_from_committed_results_which_are_measurements(benchmarks):
     summarize = import_module("summarize")
     results = summarize.published(ROOT / "results" / "speed")
@@ -183,37 +175,3 @@ def test_the_conventional_loop_computes_the_loss_of_a_fleet_of_one(distractors, 
     logits = conventional.episode_logits(encoder, refiner, images.double() / 255, shape)
     labels = torch.arange(3).repeat_interleave(2)
     torch.testing.assert_close(loss[0], F.cross_entropy(logits, labels))
-
-
-def test_the_conventional_loop_draws_an_episode_of_the_same_kind(benchmarks):
-    shape = EpisodeShape(way=3, shot=1, query=2, unlabeled=4, distractors=2)
-    lists = np.arange(6 * 10).reshape(6, 10)  # six classes of ten images, the first five labeled
-    labeled, unlabeled = list(lists[:, :5]), list(lists[:, 5:])
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        episode = import_module("conventional").draw_episode(rng, labeled, unlabeled, shape)
-        assert len(set(episode)) == shape.images
-        support, pile, query = np.split(episode, np.cumsum(shape.sizes)[:2])
-        assert (support % 10 < 5).all()
-        assert (query % 10 < 5).all()
-        assert (pile % 10 >= 5).all()
-        classes = pile.reshape(5, 4) // 10
-        assert (classes == classes[:, :1]).all()
-        assert len(set(classes[:, 0])) == 5
-        assert (support // 10 == classes[:3, 0]).all()
-        assert (query.reshape(3, 2) // 10 == classes[:3, :1]).all()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.05813, "0.0581"),
-        (1.0, "1.00"),
-        (45.27, "45.3"),
-        (99.96, "100"),
-        (412.6, "413"),
-        (82_244, "82,200"),
-    ],
-)
-def test_numbers_have_three_digits_that_matter(value, text, benchmarks):
-    assert import_module("speed_tables").number(value) == text

@@ -23,7 +23,6 @@ from semishot import datasets, refine
 from semishot.commands import main as entry
 from semishot.commands.main import main
 from semishot.paper import presets
-from semishot.training import validation
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
@@ -277,79 +276,6 @@ def test_changelog_and_citation_have_this_version():
     assert versions[0] == semishot.__version__
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {semishot.__version__}\n" in citation
-
-
-# Nothing is called missing that is there
-
-MISSING = re.compile(
-    r"not there yet|not yet (?:there|available|implemented|supported|possible)|not implemented|"
-    r"(?:is|are) missing\b|cannot be run by|no command for|\bTODO\b|coming soon",
-    re.IGNORECASE,
-)
-SUBJECT = re.compile(
-    r"`[^`\n]+`|\b(?:Table|Figure|Appendix|Eq\.)s? (?:\d+|[A-D]\b)(?:(?:, | and )\d+)*"
-)
-
-
-def subjects(text: str) -> set[str]:
-    """What a text speaks of: names in backquotes, and each table, figure, appendix and equation."""
-    found = set()
-    for words in SUBJECT.findall(text):
-        if words.startswith("`"):
-            found.add(words.strip("`"))
-        else:
-            kind, _, numbers = words.partition(" ")
-            numbered = re.findall(r"\d+|[A-D]", numbers)
-            found |= {f"{kind.rstrip('s')} {number}" for number in numbered}
-    return found
-
-
-@functools.cache
-def has_code(subject: str) -> bool:
-    """Whether a row of paper_to_code.md names code for it, or it is itself a name of code or a command."""
-    page = (ROOT / "docs/paper_to_code.md").read_text(encoding="utf-8")
-    for row in (row.split("|") for row in page.splitlines() if row.startswith("| ")):
-        if subject in subjects(row[1]) and any(map(exists, IN_QUOTES.findall(row[2]))):
-            return True
-    command = re.fullmatch(r"(?:semishot )?(reproduce|show|data) (\S+).*", subject)
-    return bool(command) or bool(exists(subject))
-
-
-def false_absences(text: str) -> list[str]:
-    """Sentences, rows and sections with such a heading that call something missing whose code is there."""
-    prose = FENCE.sub("", text)
-    units = [row for row in prose.splitlines() if row.startswith("| ")]
-    units += re.split(r"(?<=[.:;])\s|\n\n|\|", prose)
-    for section in re.split(r"^#+ ", prose, flags=re.MULTILINE)[1:]:
-        if MISSING.search(section.partition("\n")[0]):
-            units.append(section)
-    return [unit for unit in units if MISSING.search(unit) and any(map(has_code, subjects(unit)))]
-
-
-def test_no_page_calls_missing_what_is_there():
-    for document in DOCS:
-        assert false_absences(document.read_text(encoding="utf-8")) == [], named(document)
-
-
-def test_a_false_absence_is_found():
-    for text in (
-        "The data set's experiments (Table 2) are not there yet.",
-        "| Tables 2, 3 | not there yet | |",
-        "`refine.soft_kmeans` is not implemented.",
-        "Accuracy against unlabeled images (Figures 4 and 6) is not yet possible.",
-        "## Not there yet\n\nTables 2 and 3; see below.\n",
-    ):
-        assert false_absences(text), text
-    assert not false_absences(
-        "Another reading of Table 1 stands in no file; `nowhere.at_all` is missing."
-    )
-
-
-def test_a_page_gives_the_number_of_validations_that_the_code_has():
-    text = " ".join(page.read_text(encoding="utf-8") for page in DOCS)
-    times = [int(n) for n in re.findall(r"up to (\d+)\s+times", text)]
-    assert times
-    assert set(times) == {validation.TIMES}
 
 
 def test_every_extra_is_in_the_table_and_installed_from_the_clone():

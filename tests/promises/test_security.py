@@ -10,37 +10,25 @@ import pty
 import re
 import resource
 import shutil
-import stat
 import subprocess
 import sys
 import tarfile
 import zipfile
-import zlib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from semishot.commands.exit_codes import one_line_errors
-from semishot.commands.main import main
 from semishot.data import image_sources
-from semishot.data.decoding import decode
-from semishot.data.pool import save_pool
-from semishot.datasets import mini_imagenet, tiered_imagenet, verify
+from semishot.datasets import mini_imagenet, tiered_imagenet
 from semishot.errors import InputError
-from semishot.estimator.classifier import PrototypeClassifier
-from semishot.sorter.embedding import embed, in_this_process
-from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder
-from semishot.sorter.feature_files import gathered
-from semishot.sorter.listing import from_folders
+from semishot.sorter.encoders.image_encoder import load_encoder
 from semishot.sorter.moving import move_files
 from semishot.sorter.page import PilePage, write_page
 from semishot.system.npy import map_array
-from semishot.training.fleets import find_model, load_model
+from semishot.training.fleets import find_model
 from semishot.training.loop import load_state, save_state
 from support.own_images import draw, folders
 
@@ -60,22 +48,6 @@ def jpeg(side: int = 20) -> bytes:
 
 
 # Archives
-
-
-def test_members_of_zips_named_after_other_places_are_read_where_they_lie(tmp_path):
-    """Nothing is extracted, so `../` leads nowhere."""
-    source = tmp_path / "a" / "b"
-    source.mkdir(parents=True)
-    names = [f"{WNID}{number:08}.jpg" for number in range(1, 4)]
-    with zipfile.ZipFile(source / "images.zip", "w") as opened:
-        for place, name in zip(("../../", "/", "..\\"), names, strict=True):
-            opened.writestr(f"{place}{name}", jpeg())
-    before = everything(tmp_path)
-    found = mini_imagenet._pictures(source, {"train": {WNID: names}})
-    assert set(found) == set(names[:2])
-    for place in found.values():
-        assert mini_imagenet.read(place).shape == (3, 84, 84)
-    assert everything(tmp_path) == before
 
 
 def test_links_devices_and_paths_in_tars_lead_nowhere(tmp_path):
@@ -114,35 +86,7 @@ def test_a_zip_bomb_is_read_as_far_as_an_image_goes(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
 
 
-def test_an_image_of_a_billion_pixels_takes_no_memory(tmp_path):
-    file = io.BytesIO()
-    Image.new("1", (8, 8)).save(file, "png")
-    claimed = (40_000).to_bytes(4, "big") + (25_000).to_bytes(4, "big")
-    content = bytearray(file.getvalue())
-    content[16:24] = claimed
-    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(InputError, match="pixels"):
-        decode(bytes(content), "it", 28)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
-
-
 # Models
-
-
-@pytest.mark.parametrize("size", [2**63 - 1, 2**40, 100_000_001])
-def test_a_header_larger_than_its_file_is_damage(size, tmp_path):
-    content = size.to_bytes(8, "little") + b"{}" * 50
-    for name in ("model.safetensors", "cache/0/x.safetensors"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(InputError, match="is damaged or of another version"):
-        load_model(tmp_path, CPU)
-    with pytest.raises(InputError, match="model.safetensors .*damaged"):
-        PrototypeClassifier.load(tmp_path / "model.safetensors")
-    assert EmbeddingCache(tmp_path / "cache", "0", 4).stored == {}
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
 
 
 @pytest.mark.parametrize(
@@ -243,67 +187,7 @@ def in_a_terminal(arguments: list[str]) -> bytes:
     return said
 
 
-def test_what_a_pool_says_of_itself_is_plain_text(tiny_pool, tmp_path):
-    about = {"layout": "\x1b[2J", "source": "x", "splits": "y", "prepared": "z", "ignored": 1}
-    save_pool(tmp_path / "folder", "folder", tiny_pool.images[:20], tiny_pool.classes[:1], about)
-    assert "\\x1b[2J" in "\n".join(verify("folder", tmp_path))
-    save_pool(tmp_path / "folder", "folder", tiny_pool.images[:20], tiny_pool.classes[:1], {})
-    with pytest.raises(
-        InputError, match="cannot read .*pool.json .*is damaged or of another version"
-    ):
-        verify("folder", tmp_path)
-
-
-def test_pipes_and_devices_are_not_opened(tmp_path):
-    """Opening a pipe would wait for ever, and a device may do anything."""
-    os.mkfifo(tmp_path / "a.png")
-    (tmp_path / "b.png").symlink_to("/dev/zero")
-    listing = from_folders(None, [tmp_path])
-    assert listing.items == []
-    assert {skipped.reason for skipped in listing.skipped} == {"not a regular file"}
-    encoder = open_encoder("omniglot")
-    kept = EmbeddingCache(tmp_path / "cache", encoder.identity, encoder.features)
-    named = from_folders(None, [tmp_path / "a.png", tmp_path / "b.png"]).items
-    rows = embed(named, encoder, kept, tmp_path / "rows.npy", partial(in_this_process, CPU))
-    assert rows.items == []
-
-
-def odd_file(path: Path, kind: str) -> tuple[Path, str]:
-    """Where it is, and how it is refused."""
-    if kind == "a pipe":
-        os.mkfifo(path)
-    elif kind == "a device":
-        path.symlink_to("/dev/zero")
-    else:
-        path.touch()
-        os.truncate(path, 20 * 2**30)  # takes no space
-        return path, "has 21,474,836,480 bytes, more than"
-    return path, "not a regular file"
-
-
 # What is written, and where
-
-
-def test_predictions_leave_nothing_in_the_temporary_folder(tmp_path, monkeypatch, capsys):
-    """And nobody else can look in while they are made."""
-    modes = []
-
-    def look(parts, scratch):
-        modes.append(stat.S_IMODE(scratch.parent.stat().st_mode))
-        return gathered(parts, scratch)
-
-    monkeypatch.setattr("semishot.sorter.predict.gathered", look)
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    (tmp_path / "tmp").mkdir()
-    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    np.save(tmp_path / "rows.npy", rows)
-    (tmp_path / "labels.csv").write_text("label\n" + 'a\nb\n""\n' * 3)
-    monkeypatch.chdir(tmp_path)
-    main(["classify", "--labeled", "rows.npy", "--labels", "labels.csv", "--out", "out"])
-    main(["predict", "out", "rows.npy"])
-    assert modes == [0o700]
-    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 class Hostile:

