@@ -200,9 +200,9 @@ def test_weights_belong_to_labels():
             np.ones((3, 2)),
             "sample_weight must have one number for each of 3 rows, not shape (3, 2)",
         ),
-        ([1, 1, -1], "sample_weight must be finite and at least 0, not -1 (row 2)"),
-        ([1, NAN, 1], "sample_weight must be finite and at least 0, not nan (row 1)"),
-        ([1, np.inf, 1], "sample_weight must be finite and at least 0, not inf (row 1)"),
+        ([1, 1, -1], "sample_weight must be finite and at least 0"),
+        ([1, NAN, 1], "sample_weight must be finite and at least 0"),
+        ([1, np.inf, 1], "sample_weight must be finite and at least 0"),
         (["a", 1, 1], "sample_weight must be numbers: could not convert string to float: 'a'"),
         (
             [0, 1, 1],

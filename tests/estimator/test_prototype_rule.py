@@ -219,13 +219,6 @@ def test_every_method_without_learned_parameters_fits_and_predicts(name):
     assert fitted.stranger_proba(x[-20:]).mean() > fitted.stranger_proba(x[6:66]).mean()
 
 
-def test_a_pile_that_does_not_fit_into_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(const, "MOST_NUMBERS", 10 * D)
-    y = np.array([0, 1, 2, *[-1] * U])
-    with pytest.raises(InputError, match=r"at most 10 of 8 numbers, not 11: give fewer, or choose"):
-        PrototypeClassifier("soft_kmeans").fit(randn(N + U, D), y)
-
-
 def test_a_name_outside_the_package_is_not_imported():
     with pytest.raises(InputError, match="'antigravity:Refiner' is not part of semishot"):
         PrototypeClassifier("antigravity:Refiner").fit(randn(N, D), [0, 1, 2])

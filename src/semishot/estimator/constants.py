@@ -5,7 +5,6 @@ import numpy as np
 # Sizes
 BLOCK = 2**19  # numbers in a block of features: 2 MB in float32, which stay in the cache
 ROWS_AT_ONCE = 4096  # rows compared with the graph at once
-MOST_NUMBERS = 2**28  # numbers that a refiner may be given at once: 1 GB in float32
 EXACT, LANDMARKS = 2000, 500  # a larger pile than EXACT has LANDMARKS rows in the graph
 MOST_LABELED = 2000  # labeled rows in the graph, at most
 TINY = 1e-7  # below it nothing has arrived, no probability is smaller

@@ -8,7 +8,7 @@ import copy
 import math
 import sys
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from semishot.estimator.labels import (
     label_weights,
     read_labels,
 )
-from semishot.estimator.models import Answer, Learned, predict_in_blocks
+from semishot.estimator.models import GraphModel, Learned, predict_in_blocks
 from semishot.estimator.prototype_rule import learn_prototypes
 from semishot.estimator.spaces import (
     NORMALIZATIONS,
@@ -54,9 +54,8 @@ class Parameters:
     stranger_label: Any = "auto"
 
     def __post_init__(self) -> None:
-        steps, temperature = self.steps, self.temperature
-        counted = type(steps) is not bool and isinstance(steps, Integral) and int(steps) >= 1
-        if not counted and not _is_word(steps, "auto"):
+        steps, temperature, refiner = self.steps, self.temperature, self.refiner
+        if not _is_word(steps, "auto") and not (_is_number(steps, Integral) and steps >= 1):
             raise InputError(
                 f"steps must be 'auto' or at least 1, not {steps!r}; refiner=None refines nothing"
             )
@@ -68,13 +67,25 @@ class Parameters:
             raise InputError(f"temperature must be 'auto' or above 0, not {temperature!r}")
         check_reject(self.reject)
         check_stranger_label(self.stranger_label)
-        if not (self.refiner is None or isinstance(self.refiner, str) or _is_module(self.refiner)):
-            raise InputError(f"refiner must be a name, a module or None, not {self.refiner!r}")
+        torch = sys.modules.get("torch")  # whoever gives a module has imported it
+        is_module = torch is not None and isinstance(refiner, torch.nn.Module)
+        if not (refiner is None or isinstance(refiner, str) or is_module):
+            raise InputError(f"refiner must be a name, a module or None, not {refiner!r}")
 
 
 def check_reject(reject: Any) -> None:
     if reject is not None and not (_is_number(reject) and 0 < reject < 1):
         raise InputError(f"reject must be None or between 0 and 1, not {reject!r}")
+
+
+def _is_word(value: Any, *words: str) -> bool:
+    """Whether it is one of these strings; an array, which compares by element, is not."""
+    return isinstance(value, str) and value in words
+
+
+def _is_number(value: Any, kind: Any = Real) -> bool:
+    """Whether it is a finite number; true and false are not."""
+    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class RowAnswers(NamedTuple):
@@ -103,6 +114,19 @@ class FittedModel:
         """D."""
         return len(self.learned.model.space.center)
 
+    def check(self) -> None:
+        """An error for arrays that do not fit together, or that are not one for each class or feature."""
+        model = self.learned.model
+        if isinstance(model, GraphModel):
+            lengths = {len(each) for each in (model.rows, model.passed, model.best, model.answers)}
+            if len(lengths) > 1:
+                raise InputError("arrays of the graph differ in length")
+        logits, _ = model(model.space.center[None])
+        if logits.shape != (1, len(self.classes)):
+            raise InputError(f"expected {len(self.classes)} classes, as it has names")
+        if self.feature_names and len(self.feature_names) != self.features:
+            raise InputError("feature_names must be none or one for each feature")
+
     @one_thread()
     def logits(self, features: Array) -> tuple[Array, Array]:
         """(P, D), finite -> logits (P, N) and scores (P,)."""
@@ -113,27 +137,23 @@ class FittedModel:
     def predict(self, features: Array) -> RowAnswers:
         """(P, D), finite, of rows that it was not fitted to."""
         logits, scores = self.logits(features)
-        members, strangers = self.learned.members, self.learned.strangers
-        stranger = None
-        if members is not None and strangers is not None:
-            stranger = stranger_probability(scores, members, strangers)
-        return self._row_answers(Answer(softmax(logits, 1), scores, stranger))
+        return self._row_answers(softmax(logits, 1), scores)
 
     def fitted_rows(self, labels: Labels) -> RowAnswers:
         """What is said of the rows that it was fitted to: those that have a label keep it."""
         assert self.learned.answer is not None
-        answers = self._row_answers(self.learned.answer)
+        answers = self._row_answers(self.learned.answer.classes, self.learned.answer.scores)
         labeled, named = labels.labeled, labels.codes == NAMED_STRANGER
         answers.classes[labeled] = np.eye(len(self.classes))[labels.codes[labeled]]
         answers.stranger[labeled], answers.stranger[named] = 0.0, 1.0
         return answers
 
-    def _row_answers(self, answer: Answer) -> RowAnswers:
-        unknown = np.full(len(answer.scores), np.nan)
-        members = self.learned.members
-        shares = unknown if members is None else members.share_above(answer.scores)
-        stranger = unknown.copy() if answer.stranger is None else answer.stranger
-        return RowAnswers(answer.classes, stranger, shares)
+    def _row_answers(self, classes: Array, scores: Array) -> RowAnswers:
+        members, strangers = self.learned.members, self.learned.strangers
+        if members is None or strangers is None:
+            return RowAnswers(classes, *np.full((2, len(scores)), np.nan))
+        stranger = stranger_probability(scores, members, strangers)
+        return RowAnswers(classes, stranger, members.share_above(scores))
 
 
 def fit_default(features: Array, y: Array, reject: float) -> tuple[FittedModel, RowAnswers]:
@@ -153,29 +173,29 @@ def fit_model(
         raise InputError("fit needs labeled examples: y holds no class, only -1 or strangers")
     labels, weights = label_weights(labels, sample_weight)  # (P, N)
     named, normalize = labels.codes == NAMED_STRANGER, parameters.normalize
-    steps = const.GRAPH_STEPS if refiner == GRAPH else 1
-    steps = steps if _is_word(parameters.steps, "auto") else int(parameters.steps)
-    automatic = parameters.temperature is None or _is_word(parameters.temperature, "auto")
-    temperature = None if automatic else float(parameters.temperature)
+    steps, temperature = parameters.steps, parameters.temperature
+    if steps == "auto":
+        steps = const.GRAPH_STEPS if refiner == GRAPH else 1
+    temperature = None if temperature in (None, "auto") else float(temperature)
     if normalize == "auto":
         normalize = "centered" if features.shape[1] >= const.MANY_FEATURES else "none"
     plain = Space(normalize, mean_direction(features))
     if refiner == GRAPH:
         space = gaussian_space(features) if normalize == "none" else plain
-        learned = learn(Neighbours(features, space), weights, named, steps, temperature)
+        learned = learn(Neighbours(features, space), weights, named, int(steps), temperature)
     else:
-        learned = learn_prototypes(features, weights, named, refiner, steps, plain, temperature)
+        learned = learn_prototypes(
+            features, weights, named, refiner, int(steps), plain, temperature
+        )
     return FittedModel(parameters, labels.classes, labels.stranger_label, learned), labels
 
 
 def built_refiner(refiner: Any) -> Any:
     """The method of a name, a copy of a module, None, or "graph"."""
-    if refiner is None or _is_word(refiner, "supervised", "basic"):
-        return None
     if not isinstance(refiner, str):
         return copy.deepcopy(refiner)
-    if refiner == GRAPH:
-        return GRAPH
+    if refiner in (GRAPH, "supervised", "basic"):
+        return GRAPH if refiner == GRAPH else None
     with needing_extra(f"refiner={refiner!r}"):
         from semishot import refine
     try:
@@ -189,22 +209,3 @@ def built_refiner(refiner: Any) -> Any:
             "or 'graph' or 'fitted_mask', which need no training"
         )
     return built
-
-
-def _is_module(value: Any) -> bool:
-    """Whether it is a module of torch, which is not imported for this."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
-
-
-def _is_word(value: Any, *words: str) -> bool:
-    """Whether it is one of these strings; an array, which compares by element, is not."""
-    return isinstance(value, str) and value in words
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is a finite number; true and false are not."""
-    try:
-        return not isinstance(value, bool) and math.isfinite(value)
-    except (TypeError, OverflowError):
-        return False

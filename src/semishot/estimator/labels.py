@@ -64,15 +64,12 @@ def read_labels(y: Any, stranger_label: Label = "auto") -> Labels:
         )
     if stranger_label == "auto":
         stranger_label = "stranger" if names else UNLABELED
-    elif isinstance(stranger_label, str) and others:
+    elif (names or others) and isinstance(stranger_label, str) != bool(names):
+        kind = "a string" if names else "a number"
         raise InputError(
-            f"stranger_label must be a number, as the classes are, not {stranger_label!r}"
+            f"stranger_label must be {kind}, as the classes are, not {stranger_label!r}"
         )
     elif not isinstance(stranger_label, str):
-        if names:
-            raise InputError(
-                f"stranger_label must be a string, as the classes are, not {stranger_label!r}"
-            )
         stranger_label = int(stranger_label)
     special: dict[Any, int] = {stranger_label: NAMED_STRANGER, NAMED_STRANGER: NAMED_STRANGER}
     special |= {UNLABELED: UNLABELED, None: UNLABELED}  # also where the label is -1
@@ -103,16 +100,15 @@ def agreement(
 ) -> NDArray[np.bool_]:
     """(P,) predictions of a classifier with these classes -> (P,): which agree with the labels.
 
-    A named stranger agrees with its label; nothing agrees with an unlabeled row.
+    No label may be missing. A named stranger agrees with the label of strangers.
     """
-    named, known = labels.codes == NAMED_STRANGER, np.flatnonzero(labels.labeled)
-    if len(known) and (labels.classes.dtype.kind == "U") != (classes.dtype.kind == "U"):
+    if labels.labeled.any() and (labels.classes.dtype.kind == "U") != (classes.dtype.kind == "U"):
         kind = "strings" if classes.dtype.kind == "U" else "numbers"
-        other, one = labels.classes[:1].tolist() + classes[:1].tolist()
-        raise InputError(f"y holds {other!r}, and the classes are {kind} such as {one!r}")
-    found: NDArray[np.bool_] = named & (predicted == stranger_label)
-    found[known] = predicted[known] == labels.classes[labels.codes[known]]
-    return found
+        given, known = labels.classes[:1].tolist() + classes[:1].tolist()
+        raise InputError(f"y holds {given!r}, and the classes are {kind} such as {known!r}")
+    names = np.array([*labels.classes.tolist(), stranger_label], object)
+    agree: NDArray[np.bool_] = predicted.astype(object) == names[np.maximum(labels.codes, -1)]
+    return agree
 
 
 def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, NDArray[np.float64]]:
@@ -151,23 +147,18 @@ def check_stranger_label(label: Any) -> None:
 
 def checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
     """(P,), finite and not negative."""
-    if sample_weight is None:
-        return np.ones(rows)
+    sample_weight = 1.0 if sample_weight is None else sample_weight
     try:
         weights = np.asarray(as_array(sample_weight), np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"sample_weight must be numbers: {error}") from error
-    if weights.ndim == 0:
-        weights = np.full(rows, weights)
+    weights = np.full(rows, weights) if weights.ndim == 0 else weights
     if weights.shape != (rows,):
         raise InputError(
             f"sample_weight must have one number for each of {rows} rows, not shape {weights.shape}"
         )
-    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(wrong):
-        raise InputError(
-            f"sample_weight must be finite and at least 0, not {weights[wrong[0]]:g} (row {wrong[0]})"
-        )
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise InputError("sample_weight must be finite and at least 0")
     return weights
 
 

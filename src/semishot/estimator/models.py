@@ -9,11 +9,18 @@ from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct
 from scipy.special import log_softmax
 
 from semishot.estimator import constants as const
-from semishot.estimator.spaces import AnySpace, Array, blocks, nearest, squared_distances
+from semishot.estimator.spaces import (
+    AnySpace,
+    Array,
+    Positive,
+    blocks,
+    nearest,
+    squared_distances,
+)
 from semishot.estimator.strangers import Members, StrangerCount, Strangers
 
 NOTHING_TELLS = "cannot test whether the pile helps (one label per class); it is used"
@@ -24,11 +31,10 @@ class Answer(NamedTuple):
 
     classes: Array  # (P, N), probabilities, given that the row belongs to one of the classes
     scores: Array  # (P,), high for members
-    stranger: Array | None  # (P,), the probability of a stranger. None: not known
+    stranger: Array  # (P,), the probability of a stranger, NaN where it is not known
 
 
-@dataclass(frozen=True)
-class PrototypeModel:
+class PrototypeModel(Struct, frozen=True, tag=True):
     """Logits are minus the squared distances (Eq. 2), the score is the largest of them."""
 
     space: AnySpace
@@ -45,8 +51,7 @@ class PrototypeModel:
         return logits, logits.max(-1)
 
 
-@dataclass(frozen=True)
-class GraphModel:
+class GraphModel(Struct, frozen=True, tag=True):
     """Logits and scores by the neighbours in a graph and by prototypes.
 
     In the graph a row without a label satisfies z_x = a sum_j S_xj Z_j. A new row is predicted from its
@@ -63,9 +68,9 @@ class GraphModel:
         Array  # (N, D), what a row is multiplied with in its score: prototypes, times their weight
     )
     prototypes: Array  # (N, D), of members, unit length
-    graph_weight: float
-    pull: float
-    share: float  # of a score: what comes from the neighbours
+    graph_weight: Positive
+    pull: Annotated[float, Meta(ge=0)]
+    share: Annotated[float, Meta(ge=0, le=1)]  # of a score: what comes from the neighbours
 
     @property
     def temperature(self) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit, softmax
 
-from semishot.errors import InputError
 from semishot.estimator import constants as const
 from semishot.estimator import models
 from semishot.estimator.spaces import Array, Space, squared_distances
@@ -90,17 +89,11 @@ def learn_prototypes(
     """
     labeled = labels.sum(1) > 0
     unlabeled = np.flatnonzero(~labeled & ~named)
-    if refiner is not None and len(unlabeled) * features.shape[1] > const.MOST_NUMBERS:
-        raise InputError(
-            "this refiner needs the features of all unlabeled examples at once, at most "
-            f"{const.MOST_NUMBERS // features.shape[1]:,} of {features.shape[1]:,} numbers, not "
-            f"{len(unlabeled):,}: give fewer, or choose 'graph', which works in blocks"
-        )
     weights = labels[labeled].astype(features.dtype)
     if temperature is None:
         rows = space(features[labeled])
         temperature = temperature_of(Trial(space, rows, weights, rows[:0]))
-    space = replace(space, length=temperature**0.5)
+    space = Space(space.normalization, space.center, temperature**0.5)
     rows, pile = space(features[labeled]), features[unlabeled]
     some = space(pile[:: max(1, len(pile) // const.TRIAL)])
     trial = Trial(space, rows, weights, some, refiner, steps)
@@ -110,7 +103,8 @@ def learn_prototypes(
     model = models.PrototypeModel(space, refined.prototypes().astype(features.dtype))
     logits, scores = models.predict_in_blocks(model, features)  # (P, N), (P,)
     summary = models.held_out_summary(softmax(held_out, 1), classes)
-    answer = models.Answer(softmax(logits, 1), scores.astype(np.float64), None)
+    unknown = np.full(len(scores), np.nan)
+    answer = models.Answer(softmax(logits, 1), scores.astype(np.float64), unknown)
     learned = models.Learned(model, None, None, None, helps, message, summary, [], answer)
     prior = members_in_pile(trial)
     if prior is None and len(held_out):

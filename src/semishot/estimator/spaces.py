@@ -5,11 +5,11 @@ Letters: P rows, C candidates or rows at once, K pivots, N classes, D features.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -20,19 +20,20 @@ NORMALIZATIONS = ("centered", "unit", "none")
 """Directions relative to their mean; directions; unchanged features."""
 
 Array = NDArray[Any]
+Positive = Annotated[float, Meta(gt=0)]
+"""Checked when a saved model is read."""
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(Struct, frozen=True, tag=True):
     """Where distances are measured: raw features, or directions relative to `center`; over `length`.
 
     Eq. 2's softmax has no temperature. Dividing by `length` gives it the temperature length^2, since
     squared distances shrink by that much.
     """
 
-    normalization: str
+    normalization: Literal["centered", "unit", "none"]
     center: Array
-    length: float = 1.0
+    length: Positive = 1.0
 
     def __call__(self, features: Array) -> Array:
         """(..., D) -> (..., D)."""
@@ -47,8 +48,7 @@ class Space:
         return prototypes if self.normalization == "none" else unit(prototypes) / self.length
 
 
-@dataclass(frozen=True)
-class GaussianSpace:
+class GaussianSpace(Struct, frozen=True, tag=True):
     """Where few features have directions that tell what distances told.
 
     The graph compares directions. Of many features they lose little, of two they lose most. With the kernel
@@ -59,7 +59,7 @@ class GaussianSpace:
     center: Array  # (D,), subtracted first: rows far from zero keep the digits of their distances
     pivots: Array  # (K, D), in units of `width`
     mix: Array  # (K, K), lower triangle: makes coordinates of the kernel values with the pivots
-    width: float  # h
+    width: Positive  # h
     normalization: str = "none"
     length: float = 1.0
 

@@ -14,10 +14,7 @@ from msgspec import Meta
 from scipy.special import expit, gammaln, stdtr, stdtrit
 
 from semishot.estimator import constants as const
-from semishot.estimator.spaces import Array
-
-Positive = Annotated[float, Meta(gt=0)]
-"""Checked when a saved model is read."""
+from semishot.estimator.spaces import Array, Positive
 
 
 @dataclass(frozen=True)
