@@ -9,12 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot.sorter import learning
-from semishot.sorter.embedding import Rows
-from semishot.sorter.labeled_images import order_rows
+from semishot.sorter import labeled_images
 from semishot.sorter.labels import open_store
-from semishot.sorter.learning import fit_pile
-from semishot.sorter.listing import Item, unescaped, written_path
+from semishot.sorter.listing import unescaped, written_path
 from semishot.sorter.predictions import write_text
 from support.commands import classified, printed, refusal
 from support.own_images import DRAWN, draw, folders, save
@@ -140,7 +137,6 @@ def test_labels_that_were_changed_are_neither_used_nor_overwritten(capsys, given
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("path,label\n", "table.csv has no rows below its first line: each names an image and"),
         ("path,label,label\na.png,cat,\n", "table.csv has two columns label: remove or rename"),
         ("path,label\npile/dots-0.png,\n", "no row of table.csv has a class: write some into"),
         ("path,label\na.png,stranger\nb.png,\n", "no row of table.csv has a class"),
@@ -231,20 +227,6 @@ def test_features_are_corrected_by_the_names_of_their_rows(capsys):
     assert rows()["pile.npy:1"]["decision"] == "corrected"
 
 
-def test_labeled_rows_come_first_and_keep_their_features(monkeypatch):
-    monkeypatch.setattr("semishot.sorter.labeled_images.BLOCK", 3)
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(11, 4)).astype(np.float32)
-    labels = ["a" if n in (1, 4, 5, 10) else None for n in range(11)]
-    items = [Item(str(n), label) for n, label in enumerate(labels)]
-    moved = Rows(features.copy(), items, [bytes([n]) for n in range(11)])
-    order_rows(moved)
-    order = [1, 4, 5, 10, 0, 2, 3, 6, 7, 8, 9]
-    assert [int(item.shown) for item in moved.items] == order
-    assert moved.digests == [bytes([n]) for n in order]
-    np.testing.assert_array_equal(moved.features, features[order])
-
-
 # Strangers that the user has named, copies, and labels that cannot be right
 
 
@@ -279,7 +261,7 @@ def test_what_is_labeled_is_not_suggested_and_of_copies_one(capsys, tmp_path):
 
 
 def test_doubts_and_conflicts_are_named_and_counted(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(learning, "NAMED", 1)
+    monkeypatch.setattr(labeled_images, "NAMED", 1)
     labeled, _ = folders(tmp_path, shots=6, pile=2, strangers=0)
     (labeled / "circle/5.png").rename(labeled / "stripes/wrong.png")
     for number in range(2):
@@ -305,25 +287,6 @@ def test_an_encoder_near_chance_is_warned_about(capsys):
         warned.append("are predicted right, hardly better than by chance: these features" in said)
     assert sum(warned[:3]) >= 2
     assert not warned[3]
-
-
-def test_a_copy_of_a_labeled_image_has_the_numbers_of_that_image():
-    """Not those of another one: copies of named strangers too."""
-    rng = np.random.default_rng(0)
-    centers = 3 * rng.normal(size=(3, 40))
-    owner = np.array([0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 1, 2, 2, 0, 2])
-    features = (centers[owner] + rng.normal(size=(15, 40))).astype(np.float32)
-    features[13], features[14] = features[0], features[4]  # copies of a member, and of a stranger
-    digests = [bytes([i]) for i in range(13)] + [bytes([0]), bytes([4])]
-    names = ["a", "a", "b", "b", "stranger"]
-    items = [Item(str(i), names[i] if i < 5 else None) for i in range(15)]
-    fitted = fit_pile(Rows(features.copy(), items, digests), None, 0.05)
-    member, stranger = fitted.predictions[-2:]
-    scores = fitted.answers.scores
-    assert (member.label, member.stranger) == ("a", False)
-    assert member.distractor_score == pytest.approx(scores[0])
-    assert (stranger.stranger, stranger.stranger_probability) == (True, 1.0)
-    assert stranger.distractor_score == pytest.approx(scores[4])
 
 
 def test_a_pile_of_which_everything_is_labeled_is_sorted(capsys, given):

@@ -1,7 +1,5 @@
 """OUT/labels.sqlite: events and their fold, undo and redo, imports, and no answer lost to a kill."""
 
-import json
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -204,23 +202,6 @@ def test_files_other_than_ours_are_refused_in_one_line(tmp_path):
         open_store(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END",
-        "CREATE VIEW v AS SELECT * FROM events",
-        "DROP TABLE files; CREATE VIEW files AS WITH RECURSIVE r(path, image, size, changed) AS "
-        "(SELECT '', 1, 1, 1 UNION ALL SELECT path, image, size, changed FROM r) SELECT * FROM r",
-    ],
-)
-def test_views_and_triggers_are_refused(tmp_path, statement):
-    open_store(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
-        connection.executescript(statement)
-    with pytest.raises(InputError, match="move it away, or choose another --out"):
-        open_store(tmp_path)
-
-
 def test_the_store_is_private_synced_and_never_written_through_a_link(tmp_path):
     with closing(open_store(tmp_path)) as store:
         assert store.rows("PRAGMA synchronous") == [(2,)]  # FULL
@@ -285,11 +266,3 @@ def test_no_acknowledged_answer_is_lost_to_a_kill(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert int(done.stdout) > 40
-
-
-def test_events_are_plain_json_that_others_can_read(tmp_path):
-    with closing(open_store(tmp_path)) as store:
-        store.add(new("crow", 1))
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
-        ((body,),) = connection.execute("SELECT body FROM events").fetchall()
-    assert json.loads(body) == {"kind": "new", "name": "crow", "images": [1], "class": 1}

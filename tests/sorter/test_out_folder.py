@@ -44,7 +44,7 @@ def test_a_folder_of_the_users_is_not_replaced(capsys, tmp_path, name, message):
     assert content(tmp_path / "proj") == {mine: b"mine"}
 
 
-@pytest.mark.parametrize("name", ["model", "embeddings", ".features.npy"])
+@pytest.mark.parametrize("name", ["model", "embeddings", "pictures", ".features.npy"])
 def test_a_link_in_the_output_leads_nowhere(tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()

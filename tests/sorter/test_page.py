@@ -13,13 +13,11 @@ import pytest
 from PIL import Image
 
 from semishot.data.thumbnails import thumbnail
-from semishot.errors import InputError
-from semishot.sorter import page_images
 from semishot.sorter.listing import Item
 from semishot.sorter.page import MOST_IN_GROUP, PilePage, percent, write_page
 from semishot.sorter.page_images import TilePicture
 from semishot.sorter.predictions import Prediction
-from support.commands import printed, refusal
+from support.commands import printed
 from support.own_images import draw, folders, save
 
 HOSTILE = (
@@ -112,12 +110,6 @@ def test_a_million_images_make_a_page_below_10_mb_and_few_are_read(tmp_path):
         show(tmp_path / "page.html", images, labeled, list(range(10)), large, {"a": "b" * 9999})
         assert (tmp_path / "page.html").stat().st_size < 10_000_000
         assert len(asked) < 1500
-
-
-def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot write"):
-        show(tmp_path / "file" / "page.html", [], {}, [], lambda items: {}, {})
 
 
 @pytest.mark.parametrize("width", [390, 1280, 1920])
@@ -244,14 +236,6 @@ def test_links_lead_to_the_files(pile):
     assert found == {path.resolve() for path in (pile / "pile").rglob("*.*")}
 
 
-def test_pictures_are_not_written_through_a_link(pile, capsys):
-    shutil.rmtree(pile / "out/pictures")
-    (pile / "out/pictures").symlink_to(pile / "labeled")
-    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out"]
-    line = refusal(capsys, "classify", *given, "--encoder", "omniglot")
-    assert "out/pictures is a link or not a folder, and pictures would be written there" in line
-
-
 def test_after_a_move_the_page_links_to_where_files_are(pile, capsys):
     given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out", "--apply", "move"]
     printed(capsys, "classify", *given, "--encoder", "omniglot", "--device", "cpu")
@@ -286,20 +270,3 @@ def test_the_dialog_shows_the_picture_large_and_links_to_the_file(browser, pile)
     browser.run("document.getElementById('details').close()")
     browser.run(f"{tiles}.find((t) => t.dataset.path.endsWith('.tif')).click()")
     wait_until(lambda: browser.run(SHOWN)[0].startswith("data:"))
-
-
-def test_a_page_with_more_images_than_pictures_is_the_same_when_made_again(
-    pile, capsys, monkeypatch
-):
-    """Pictures that are there already count: others must not take their places."""
-    monkeypatch.setattr(page_images, "MOST_LARGE", 3)
-    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "few", "--device", "cpu"]
-
-    def made() -> tuple[str, set[str]]:
-        printed(capsys, "classify", *given, "--encoder", "omniglot")
-        names = {path.name for path in (pile / "few/pictures").iterdir()}
-        return (pile / "few/report.html").read_text("utf-8"), names
-
-    first = made()
-    assert len(first[1]) == 3
-    assert made() == first

@@ -37,12 +37,6 @@ def test_strangers_are_counted_in_words(found, missed, line):
     assert about == f"About 3 (1 to 9) of the pile belong to none of the classes; {line}"
 
 
-def test_one_expected_stranger_belongs_to_none():
-    likely = {"expected": 1.0, "low": 0.0, "high": 4.0}
-    about = summary(likely_strangers=likely).about_strangers()
-    assert about.startswith("About 1 (0 to 4) of the pile belongs to none of the classes; 3 are")
-
-
 def test_strangers_without_an_estimate_of_their_number():
     lost = "at a loss of about 5% of members."
     said = {n: summary(strangers=n, likely_strangers=None).about_strangers() for n in (0, 1, 2)}

@@ -25,7 +25,7 @@ from semishot.sorter.moving.move_files import LOCK, Undone
 from semishot.sorter.moving.plan import Wanted, class_folders, is_linked, plan
 from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
-from semishot.system.files import real_path, whole_folder, write_whole
+from semishot.system.files import real_path, write_whole
 from semishot.system.locks import Lock
 
 Which = Literal["all", "confirmed"]
@@ -189,9 +189,7 @@ def undo_sorting(session: LabelingSession) -> Undone:
 def save_model(session: LabelingSession) -> Path:
     """OUT/model, for `semishot predict` and `export`, as `classify` leaves it."""
     from semishot.estimator.fitted_model import fit_default
-    from semishot.estimator.saved_model import write_model
-    from semishot.sorter.encoders.image_encoder import save_encoder
-    from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL, check_saved_model
+    from semishot.sorter.out_folder import SAVED_MODEL, write_saved_model
 
     predictions, reader = session.caught_up(), session.reader
     answers = predictions.answers
@@ -202,8 +200,5 @@ def save_model(session: LabelingSession) -> Path:
     features = session.images.features[: len(labels)]
     classifier, _ = fit_default(features, labels, predictions.state.reject)
     with Lock(out / LOCK):
-        check_saved_model(out / SAVED_MODEL)
-        with whole_folder(out / SAVED_MODEL) as folder:
-            save_encoder(reader.encoder, folder)
-            write_model(folder / CLASSIFIER, classifier)
+        write_saved_model(out, reader.encoder, classifier)
     return out / SAVED_MODEL

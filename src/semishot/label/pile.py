@@ -19,7 +19,7 @@ from semishot.label import LabelRequest
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.labels import FileStatus, LabelStore, SeenFile, status_of
 from semishot.sorter.listing import Item, Listing, from_folders, to_unpack
-from semishot.sorter.moving.journal import read_journal
+from semishot.sorter.moving.journal import moved_files
 from semishot.system.files import real_path
 from semishot.system.progress import Meter, Seconds
 
@@ -58,20 +58,12 @@ def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
 
 def _moved_files(request: LabelRequest) -> dict[str, Path]:
     """Files of the pile that a sorting has moved -> where they are, in OUT."""
-    pile, moved = request.pile, {}
-    sorting = read_journal(request.folder)
-    if sorting is not None and sorting.how == "move":
-        root = real_path(pile)
-        for step in sorting.steps:
-            target = sorting.target(step)
-            if (
-                step.source.is_relative_to(root)
-                and not step.source.exists()
-                and target.is_file()
-                and not target.is_symlink()  # links are not moved, so it is not ours
-            ):
-                moved[str(pile / step.source.relative_to(root))] = target
-    return moved
+    root = real_path(request.pile)
+    return {
+        str(request.pile / source.relative_to(root)): target
+        for source, target in moved_files(request.folder).items()
+        if source.is_relative_to(root)
+    }
 
 
 class PileImages:

@@ -75,27 +75,39 @@ FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iter
 """Adds the features of every readable item to the cache, and yields what was read of each, in order."""
 
 
+ImageDigest = tuple[Item, bytes]
+"""An image that could be read, and its digest."""
+
+
 def embed(
     items: Sequence[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     scratch: Path,
     fill_cache: FillCache,
+    arranged: Callable[[list[ImageDigest]], list[ImageDigest]] = lambda images: images,
 ) -> Rows:
-    """One row for each readable image. `scratch` is the file that holds them."""
+    """One row for each readable image. `scratch` is the file that holds them.
+
+    arranged: gives the images that could be read their order, and perhaps other labels.
+    """
     with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
         files = list(fill_cache(items, encoder, cache, progress))
     cache.flush()
     features = make_room(scratch, np.float32, (max(1, len(files)), encoder.features))
     rows = Rows(features, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
+    read: list[ImageDigest] = []
     for item, file in zip(items, files, strict=True):
-        problem = file.problem
-        if not problem and not np.isfinite(row := cache[file.digest]).all():
-            problem = "the encoder gives features that are not finite"
-        if problem:
-            rows.skipped.append(Skipped(item.shown, problem))
+        if file.problem:
+            rows.skipped.append(Skipped(item.shown, file.problem))
         else:
-            features[rows.add(item, file.digest)] = row
+            read.append((item, file.digest))
+    for item, digest in arranged(read):
+        if np.isfinite(row := cache[digest]).all():
+            features[rows.add(item, digest)] = row
+        else:
+            reason = "the encoder gives features that are not finite"
+            rows.skipped.append(Skipped(item.shown, reason))
     rows.features = features[: len(rows.items)]
     return rows
 

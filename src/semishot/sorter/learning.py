@@ -8,24 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
-from semishot.data.framing import is_drawing
-from semishot.errors import InputError, counted, printable
+from semishot.errors import printable
 from semishot.estimator.fitted_model import FittedModel, RowAnswers, fit_default
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.models import Learned
 from semishot.estimator.next_labels import next_to_label
 from semishot.estimator.strangers import missed
-from semishot.sorter.embedding import Rows, read_image
+from semishot.sorter.embedding import Rows
 from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.listing import STRANGER, Item, Listing
+from semishot.sorter.labeled_images import known_labels
+from semishot.sorter.listing import STRANGER, Item
 from semishot.sorter.predictions import Prediction, predictions_of
 from semishot.sorter.summary import PileSummary
-from semishot.system.folder_names import alike
 
-LOOKED_AT = 20
-"""How many labeled images are checked for being drawings."""
 NAMED = 10
-"""How many doubtful labels, and images in two classes, are named."""
+"""How many doubtful labels are named."""
 ASKED = 10
 """How many images the user is asked to label next."""
 BLOCK = 4096
@@ -133,67 +130,6 @@ def _known(prediction: Prediction, label: str) -> Prediction:
         stranger_probability=0.0,
         stranger=False,
     )
-
-
-def known_labels(rows: Rows) -> dict[bytes, str]:
-    """The digest of each labeled image that lies in one class only -> its label."""
-    return {
-        digest: copies[0].label
-        for digest, copies in _labeled(rows).items()
-        if len({item.label for item in copies}) == 1 and copies[0].label is not None
-    }
-
-
-def _labeled(rows: Rows) -> dict[bytes, list[Item]]:
-    copies: dict[bytes, list[Item]] = {}
-    for item, digest in zip(rows.items, rows.digests, strict=True):
-        if digest and item.label is not None:
-            copies.setdefault(digest, []).append(item)
-    return copies
-
-
-def notes_on_files(listing: Listing, rows: Rows, encoder: str | None) -> list[str]:
-    """Notes for the user about the files."""
-    notes = []
-    named = {item.label for item in listing.items} - {None, STRANGER}
-    for label in sorted(str(label) for label in named - {item.label for item in rows.items}):
-        notes.append(f"class {printable(label)} has no readable image: left out")
-    for names in alike(str(item.label) for item in rows.items if item.label is not None):
-        quoted = " and ".join(f"'{printable(name)}'" for name in names[:4])
-        notes.append(
-            f"{quoted} are {len(names)} classes whose names differ only in case, spaces or the encoding of "
-            "letters: if they are one class, give it one name"
-        )
-    labeled = _labeled(rows)
-    torn = [items for items in labeled.values() if len({item.label for item in items}) > 1]
-    for items in torn[:NAMED]:
-        paths = " and ".join(printable(item.shown) for item in items[:4])
-        notes.append(f"{paths} are one image in two classes")
-    if len(torn) > NAMED:
-        notes.append(f"{len(torn) - NAMED:,} more images lie in two classes")
-    pile = [d for i, d in zip(rows.items, rows.digests, strict=True) if d and i.label is None]
-    known = known_labels(rows)
-    if same := sum(digest in known for digest in pile):
-        copies = counted(
-            same,
-            "of the pile is a copy of a labeled image, and takes its label",
-            "of the pile are copies of labeled images, and take their labels",
-        )
-        notes.append(copies)
-    if twice := len(pile) - len(set(pile)):
-        several = "of the pile are copies of others in it"
-        notes.append(counted(twice, "of the pile is a copy of another in it", several))
-    if encoder is None and look_drawn(rows.items):
-        notes.append("these look like small drawings: --encoder omniglot may do better than photos")
-    return notes
-
-
-def look_drawn(items: Sequence[Item]) -> bool:
-    paths = [item.path for item in items if item.label is not None and item.path][:LOOKED_AT]
-    try:
-        return bool(paths) and all(is_drawing(read_image(path), str(path)) for path in paths)
-    except InputError:  # it has changed meanwhile: give no hint
-        return False
 
 
 def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) -> PileSummary:

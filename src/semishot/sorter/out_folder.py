@@ -2,10 +2,15 @@
 
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
 from semishot.sorter.encoders.encoder_options import DESCRIPTION, GRAPH, WEIGHTS
-from semishot.system.files import check_own
+from semishot.system.files import check_own, whole_folder
+
+if TYPE_CHECKING:  # it imports scipy
+    from semishot.estimator.fitted_model import FittedModel
+    from semishot.sorter.encoders.image_encoder import ImageEncoder
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
 PREDICTIONS, SKIPPED = "predictions.csv", "skipped.csv"
@@ -54,3 +59,14 @@ def check_saved_model(folder: Path) -> None:
             raise InputError(f"{path} is not part of a saved model, and would be deleted: {do}")
     if files and CLASSIFIER not in files:
         raise InputError(f"{folder} has no {CLASSIFIER}, and would be replaced: {do}")
+
+
+def write_saved_model(out: Path, encoder: "ImageEncoder | None", classifier: "FittedModel") -> None:
+    """OUT/model, for `semishot predict` and `export`."""
+    from semishot.estimator.saved_model import write_model
+    from semishot.sorter.encoders.image_encoder import save_encoder
+
+    check_saved_model(out / SAVED_MODEL)
+    with whole_folder(out / SAVED_MODEL) as folder:
+        save_encoder(encoder, folder)
+        write_model(folder / CLASSIFIER, classifier)

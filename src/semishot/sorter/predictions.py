@@ -1,17 +1,28 @@
-"""The prediction for each image: made by a classifier, written as JSON or as a CSV without formulas.
+"""The prediction for each image: made by a classifier, written as JSON or CSV, and predictions.csv read back.
 
 Letters: B images, N classes.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semishot.sorter.listing import STRANGER, Item, Skipped, unescaped
+from semishot.errors import InputError, printable
+from semishot.sorter.listing import (
+    STRANGER,
+    Item,
+    Listing,
+    Skipped,
+    TableRows,
+    as_label,
+    read_table,
+    unescaped,
+    written_path,
+)
 from semishot.system.files import write_whole
 from semishot.system.tables import csv_text
 
@@ -136,3 +147,79 @@ def unquoted(cell: str) -> str:
     """A label as it was before `_harmless` and `write_text`."""
     quoted = cell.startswith("'") and cell[1:].startswith(FORMULA)
     return unescaped(cell[1:] if quoted else cell)
+
+
+def is_predictions(table: TableRows, path: Path) -> bool:
+    """Whether a table is a predictions.csv, whose labels are guesses, and not a table of labels."""
+    if DECISION in table.columns and CORRECT not in table.columns:
+        raise InputError(
+            f"{path} holds predictions without the column {CORRECT}: its labels are guesses; run classify "
+            f"again, and write the right class of an image into the column {CORRECT}"
+        )
+    return {DECISION, CORRECT} <= set(table.columns)
+
+
+def from_predictions(path: Path, table: TableRows) -> Listing:
+    """A predictions.csv, given as --labeled: labeled rows, then the pile with its corrections.
+
+    Paths are as they were written: relative to the folder where `classify` runs.
+    """
+    for column in ("path", "label", RUNNER_UP):
+        if column not in table.columns:
+            raise InputError(f"{path} has no column {column}: run classify again")
+    classes = _checked_classes(path, table)
+    listing, pile = Listing(), list[Item]()
+    for line, row in table.rows:
+        name, label = Path(written_path(row["path"])), unquoted(row["label"])
+        if not row["path"] or "\0" in row["path"]:
+            listing.skipped.append(Skipped(f"{path}, line {line}", "names no path"))
+            continue
+        correct = _correct(row, classes)
+        if row[DECISION] == LABELED:
+            listing.items.append(Item(str(name), as_label(label), name, correct=correct))
+        else:
+            correct = correct or (as_label(label) if row[DECISION] == CORRECTED else "")
+            pile.append(Item(str(name), None, name, of_pile=True, correct=correct))
+    listing.items += pile
+    return listing
+
+
+def corrections_in(path: Path) -> dict[str, str]:
+    """Paths, as a predictions.csv has them -> what its column `correct` says."""
+    table = read_table(path) if path.exists() else TableRows((), [])
+    if not {"path", "label", RUNNER_UP, DECISION, CORRECT} <= set(table.columns):
+        return {}
+    classes = _checked_classes(path, table)
+    rows = [(written_path(row["path"]), _correct(row, classes)) for _, row in table.rows]
+    return {name: correct for name, correct in rows if correct}
+
+
+def _checked_classes(path: Path, table: TableRows) -> set[str]:
+    """The labels of all rows that have one and not a guess. A guess that was changed is refused: it is not
+    one of the classes, or it is the second-best one, and neither is ever written."""
+    guesses, classes = [], set[str]()
+    for line, row in table.rows:
+        if row[DECISION] in (LABELED, CORRECTED):
+            classes.add(as_label(unquoted(row["label"])))
+        elif row["path"] and not row[CORRECT].strip():
+            guesses.append((line, row["path"], unquoted(row["label"]), unquoted(row[RUNNER_UP])))
+    changed = [
+        (line, name)
+        for line, name, label, runner_up in guesses
+        if label in ("", runner_up) or (classes and label not in classes)
+    ]
+    if changed:
+        line, name = changed[0]
+        more = f", and of {len(changed) - 1:,} more," if len(changed) > 1 else ""
+        raise InputError(
+            f"{path}, line {line}: the label of {printable(name)}{more} was changed; leave it, and write the "
+            f"right class into the column {CORRECT}"
+        )
+    return classes
+
+
+def _correct(row: Mapping[str, str], classes: Collection[str]) -> str:
+    """What the user wrote: a class, in its own spelling if it is a known one; `stranger`; or nothing."""
+    written = as_label(unquoted(row[CORRECT].strip()))
+    alike = [name for name in classes if name.casefold() == written.casefold()]
+    return alike[0] if written not in classes and len(alike) == 1 else written

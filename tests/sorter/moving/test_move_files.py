@@ -12,7 +12,7 @@ from semishot.sorter.moving import journal as journal_file
 from semishot.sorter.moving import move_files, one_file
 from semishot.sorter.moving import plan as plans
 from semishot.sorter.moving.journal import read_journal
-from semishot.sorter.moving.move_files import Undone, complete, undo
+from semishot.sorter.moving.move_files import complete, undo
 from semishot.system import files
 from semishot.system.folder_names import folded, folder_names, safe_name
 from support.four_files import (
@@ -127,40 +127,6 @@ def test_what_changed_is_moved_from_where_it_is_and_one_undo_restores_all(how, t
     assert not (tmp_path / "out/sorted").exists()
 
 
-@pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize(("how", "hard_links"), WAYS)
-def test_sorted_again_and_killed_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
-    if not hard_links:
-        monkeypatch.setattr(
-            os, "link", lambda *a, **k: (_ for _ in ()).throw(OSError(errno.EXDEV, ""))
-        )
-
-    def prepare(root):
-        wanted = make_pile(root)
-        before = state(root)
-        complete(plan(root / "out", how, wanted))
-        return before
-
-    def work(root):
-        journal = read_journal(root / "out")
-        complete(resort(root, how, CHANGED) if journal.done else journal)
-
-    prepare(tmp_path / "whole")
-    events = attempt(lambda: work(tmp_path / "whole"), WATCHED)
-    assert events > 100
-    for moment in range(1, events, max(1, events // 20)):
-        for ending in ("complete", "undo"):
-            root = tmp_path / f"{moment}-{ending}"
-            before = prepare(root)
-            assert attempt(lambda root=root: work(root), WATCHED, moment) is None
-            if ending == "complete":
-                work(root)
-                assert sorted_names(root) == CHANGED_TARGETS
-            assert undo(root / "out").problems == []
-            left = {k: v for k, v in state(root).items() if not k.endswith(".tmp")}
-            assert left == before, (moment, ending)
-
-
 def test_new_files_are_added_and_files_that_are_not_wanted_stay(how, tmp_path):
     wanted = make_pile(tmp_path)
     before = state(tmp_path)
@@ -169,14 +135,6 @@ def test_new_files_are_added_and_files_that_are_not_wanted_stay(how, tmp_path):
     assert sorted_names(tmp_path) == {"dog/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
     assert undone(tmp_path / "out") == (4, [])
     assert state(tmp_path) == before
-
-
-def test_what_undo_did_is_said():
-    assert Undone("move", 1, []).line() == "1 file moved back"
-    assert Undone("copy", 1, []).line() == "1 copy removed; your files stayed where they were"
-    assert (
-        Undone("link", 1200, []).line() == "1,200 links removed; your files stayed where they were"
-    )
 
 
 def test_nothing_is_overwritten(how, tmp_path):
@@ -226,8 +184,7 @@ def test_what_has_changed_is_left_and_named(tmp_path):
     assert read_journal(tmp_path / "out") is not None
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch, error):
+def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch):
     wanted = make_pile(tmp_path)
     before = state(tmp_path)
     ready = plan(tmp_path / "out", "copy", wanted)
@@ -236,11 +193,11 @@ def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch, er
     def refuse(*of):
         copied.append(of)
         if len(copied) == 3:
-            raise OSError(error, os.strerror(error))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(one_file.shutil, "copystat", refuse)
-        with pytest.raises(OSError, match=os.strerror(error)) as caught:
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
             complete(ready)
     assert caught.value.filename == str(tmp_path / "out/sorted/dog/c.jpg")
     assert "(2 of 4 files copied, the others stayed where they were)" in str(caught.value)
@@ -258,23 +215,6 @@ def no_hard_links(monkeypatch):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     monkeypatch.setattr(os, "link", refuse)
-
-
-@pytest.mark.usefixtures("no_hard_links")
-def test_an_undo_onto_a_full_disk_ends_and_goes_on_later(tmp_path, monkeypatch):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-
-    def refuse(*of):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(one_file.shutil, "copystat", refuse)
-        with pytest.raises(OSError, match=r"No space left on device \(0 of 4 files undone\)"):
-            undo(tmp_path / "out")
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
 
 
 @pytest.mark.usefixtures("no_hard_links")

@@ -134,3 +134,15 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
         for source, folder, name, digest, was in saved.steps
     )
     return Sorting(out, saved.how, saved.done, steps, pile)
+
+
+def moved_files(out: Path) -> dict[Path, Path]:
+    """The sources of files that a sorting has moved -> where they are in OUT."""
+    sorting = read_journal(out)
+    if sorting is None or sorting.how != "move":
+        return {}
+    return {
+        source: target
+        for source, target in sorting.targets().items()
+        if target.is_file() and not target.is_symlink() and not os.path.lexists(source)
+    }
