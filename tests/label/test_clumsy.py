@@ -74,6 +74,9 @@ def test_no_answer_is_acknowledged_into_a_folder_that_is_gone(asked_few):
         status, problem = refused(client, "/answer", {"kind": "new", "name": "b", "images": []})
         assert status == 507
         assert problem.endswith("labels.sqlite was moved or deleted: nothing can be kept")
+        for path in ("/table/labels.csv", "/plan?how=copy"):
+            assert client.ask(path)[0] == 507
+        assert not asked_few.folder.exists()
         assert where_answers_are(asked_few.folder).endswith(
             "labels.sqlite was moved or deleted while it ran, and the answers in it"
         )

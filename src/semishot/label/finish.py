@@ -149,6 +149,7 @@ def apply(
     `shown` is the version of the plan that a person has seen: nothing else is done.
     """
     out, pile = session.reader.request.folder, session.reader.request.pile
+    session.store.check_present()
     with Lock(out / LOCK):
         before = read_journal(out)
         if before is not None and before.how != how:

@@ -176,6 +176,7 @@ class LabelingSession:
 
     def caught_up(self) -> Predictions:
         """The predictions, once they take into account all answers given until now."""
+        self.store.check_present()  # what comes out must not make a folder anew that was deleted
         wanted = self.store.version
         self.wait_until(lambda known: known.event >= wanted, SLOWEST)
         if self.predictions.event < wanted:

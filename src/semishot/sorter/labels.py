@@ -115,6 +115,10 @@ class LabelStore:
         if self.about("format") != str(FORMAT):
             raise InputError(f"{self.path} is of another version: format must be {FORMAT}")
 
+    def check_present(self) -> None:
+        if _file_at(self.path) != self.file:
+            raise LostDatabaseError(f"{self.path} was moved or deleted: nothing can be kept")
+
     def close(self) -> None:
         with self.lock:
             self.connection.close()
@@ -123,8 +127,7 @@ class LabelStore:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Other processes wait; what is written is on disk when the block ends, or not at all."""
         with self.lock:
-            if _file_at(self.path) != self.file:  # what is written now would be in no folder
-                raise LostDatabaseError(f"{self.path} was moved or deleted: nothing can be kept")
+            self.check_present()  # what is written otherwise would be in no folder
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
@@ -257,7 +260,10 @@ class LabelStore:
         """
         now, refused = self._named(labels)
         before = {(int(n), str(s)) for n, s in self.rows("SELECT image, label FROM imported")}
-        refused |= self._say(now - before, before - now)
+        with self.lock:
+            self._withdraw(before - now)
+            refused |= self._answer(now - before)
+            self._delete_empty({label for _, label in before - now})
         now = {pair for pair in now if pair[1] not in refused}
         with self.transaction() as connection:
             delete = "DELETE FROM imported WHERE image = ? AND label = ?"
@@ -268,7 +274,7 @@ class LabelStore:
     def correct(self, labels: Mapping[bytes, str]) -> dict[str, str]:
         """Answer as if clicked; returns labels that cannot be classes, and why."""
         statements, refused = self._named(labels)
-        return refused | self._say(statements, set())
+        return refused | self._answer(statements)
 
     def _named(self, labels: Mapping[bytes, str]) -> tuple[set[tuple[int, str]], dict[str, str]]:
         """Images and the names of their classes; and labels that cannot be names, and why."""
@@ -280,38 +286,38 @@ class LabelStore:
                 refused[label] = str(error)
         return statements, refused
 
-    def _say(
-        self, statements: set[tuple[int, str]], withdrawn: set[tuple[int, str]]
-    ) -> dict[str, str]:
+    def _answer(self, statements: Iterable[tuple[int, str]]) -> dict[str, str]:
         """Answers by class, which is made if needed; classes that are refused, and why."""
         refused: dict[str, str] = {}
         answers: dict[int, list[int]] = {}
         with self.lock:
             self.catch_up()
-            for image, label in sorted(withdrawn):
-                if self.state.answers.get(image) == self._number_of(label):
-                    answers.setdefault(UNANSWERED, []).append(image)
-            if answers:
-                self.add({"kind": "answer", "set": list(answers.items())})
-                answers = {}
             for image, label in sorted(statements, key=lambda pair: (pair[1], pair[0])):
-                try:
-                    if (number := self._number_of(label)) is None:
+                if self._number_of(label) is None and label not in refused:
+                    try:
                         self.add({"kind": "new", "name": label, "images": []})
-                        number = self._number_of(label)
-                except ConflictError as error:  # there are too many classes
-                    refused[label] = str(error)
-                    continue
-                assert number is not None
-                if self.state.answers.get(image) != number:
+                    except ConflictError as error:  # there are too many classes
+                        refused[label] = str(error)
+                number = self._number_of(label)
+                if number is not None and self.state.answers.get(image) != number:
                     answers.setdefault(number, []).append(image)
             if answers:
                 self.add({"kind": "answer", "set": list(answers.items())})
-            emptied = {self._number_of(label) or NONE for _, label in withdrawn} - {NONE}
-            for number in sorted(emptied):
-                if number not in self.state.answers.values():  # its folder was renamed or removed
-                    self.add({"kind": "delete", "class": number})
         return refused
+
+    def _withdraw(self, statements: Iterable[tuple[int, str]]) -> None:
+        """Take answers back that are still these."""
+        self.catch_up()
+        answers = self.state.answers
+        same = [i for i, label in sorted(statements) if answers.get(i) == self._number_of(label)]
+        if same:
+            self.add({"kind": "answer", "set": [(UNANSWERED, same)]})
+
+    def _delete_empty(self, labels: Iterable[str]) -> None:
+        """Delete classes without answers: their folders were renamed or removed."""
+        for number in sorted({self._number_of(label) or NONE for label in labels} - {NONE}):
+            if number not in self.state.answers.values():
+                self.add({"kind": "delete", "class": number})
 
     def _number_of(self, label: str) -> int | None:
         if label == STRANGER:
