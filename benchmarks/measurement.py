@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.processes import keep_freed_memory
-from semishot.training.code_state import versions
+from semishot.training.run_folder import versions
 from speed_tables import table
 
 if TYPE_CHECKING:

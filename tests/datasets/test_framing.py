@@ -15,9 +15,8 @@ from semishot.errors import InputError
 from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
 from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.fleet_table import row_of
-from semishot.training.fleet_training import train
 from semishot.training.fleets import build_fleet, load_model, save_model
+from support.fleets import train_fleet
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(updates=2, filters=4)
@@ -62,7 +61,7 @@ def circles(tiny_pool, tmp_path, monkeypatch):
 def test_a_data_set_added_as_one_file_is_framed_as_it_declares(circles, tmp_path):
     config = FleetConfig("circles", circles.fingerprint, "tiny", RECIPE, SHAPE, MEMBERS)
     folder = tmp_path / "runs" / config.name
-    train(config, circles, folder, CPU, row_of(config))
+    train_fleet(config, circles, folder)
     encoder = open_encoder(f"{folder}#1")
     assert encoder.prepare == Middle(28, 28, 0.5, channels=1)
     image = Image.fromarray(np.arange(100 * 100, dtype=np.uint16).reshape(100, 100) // 40)

@@ -15,15 +15,14 @@ from semishot.errors import InputError
 from semishot.network.classifier import CosineHead, TurnedClassifier
 from semishot.network.encoder import ConvEncoder
 from semishot.training import loop
-from semishot.training.augment import sample_maps
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
-from semishot.training.examples import images_on
+from semishot.training.examples import images_on, sample_maps
+from semishot.training.fleet_log import fixed_episodes
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet
 from semishot.training.loop import build_optimizer
 from semishot.training.update import Chunk, captured_chunk, plain_chunk
-from semishot.training.validation import fixed_episodes
 
 if not torch.cuda.is_available():
     pytest.skip(
@@ -277,15 +276,15 @@ def test_looking_between_replays_changes_nothing(tiny_pool):
     config = FleetConfig("glyphs", tiny_pool.fingerprint, "none", recipe, shape, members)
     pool = torch.from_numpy(np.array(tiny_pool.images)).to(CUDA)
     chunk = Chunk(torch.randint(0, len(pool), (6, 4, shape.images)), None, [1e-3] * 6)
-    episodes = fixed_episodes(config, tiny_pool, CUDA, 100)
+    episodes = fixed_episodes(config, tiny_pool, 100)
     found = []
     for times in (0, 2):
         model = build_fleet(members, recipe, 1).to(CUDA).train()
         model.encoder.fused = True
         run = captured_chunk(model, build_optimizer(recipe, model), pool, shape, chunk)
         first = run(chunk)().clone()
-        seen = [episodes.look(model) for _ in range(times)]
-        assert all(each.accuracy == seen[0].accuracy for each in seen)
+        seen = [episodes.accuracies(model) for _ in range(times)]
+        assert all(each == seen[0] for each in seen)
         assert model.training
         found.append((first, run(chunk)().clone(), model.encoder.weights[2].detach().clone()))
     for alone, watched in zip(*found, strict=True):

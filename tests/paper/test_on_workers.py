@@ -18,10 +18,10 @@ from semishot.paper import on_workers, presets, reproduce
 from semishot.paper.on_workers import run_jobs_on_workers
 from semishot.paper.reproduce import Site, choose_runner, run_jobs
 from semishot.paper.requests import TableRequest
-from semishot.training import loop, run_folder
+from semishot.training import loop
 from semishot.training.config import Recipe
 from semishot.workers import Workers, places, ray_cluster
-from semishot.workers.engine import Processes
+from semishot.workers.engine import Processes, pack, unpack
 from support import engine_works
 from support.own_methods import own_module
 from support.this_process import ThisProcess
@@ -231,11 +231,11 @@ def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
 
 def test_files_of_a_worker_stay_in_their_folder_and_old_ones_go(tmp_path):
     folder = tmp_path / "run"
-    run_folder.unpack({"state.pt": b"1", "tensorboard/events.1": b"1", "log.jsonl": b""}, folder)
-    run_folder.unpack({"model.safetensors": b"2", "tensorboard/events.2": b"2"}, folder)
+    unpack({"state.pt": b"1", "tensorboard/events.1": b"1", "log.jsonl": b""}, folder)
+    unpack({"model.safetensors": b"2", "tensorboard/events.2": b"2"}, folder)
     left = {"log.jsonl": b"", "model.safetensors": b"2", "tensorboard/events.2": b"2"}
-    assert run_folder.pack(folder) == left
+    assert pack(folder) == left
     for name in ("../state.pt", "/tmp/state.pt", "a/../../b"):
         with pytest.raises(InputError, match="which is outside its folder"):
-            run_folder.unpack({name: b"x"}, folder)
-    assert run_folder.pack(folder) == left
+            unpack({name: b"x"}, folder)
+    assert pack(folder) == left

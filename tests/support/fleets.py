@@ -12,8 +12,8 @@ from semishot.network.protonet import ProtoNet
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
 from semishot.training.fleet_table import Row, row_of
-from semishot.training.fleet_training import TrainingRequest, train, training
-from semishot.training.fleets import build_fleet, save_model
+from semishot.training.fleet_training import TrainingRequest, training
+from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.loop import Event
 
 CPU = torch.device("cpu")
@@ -40,8 +40,12 @@ def save_untrained(path: Path, config: FleetConfig, noise: float = 0.0) -> Proto
     return model
 
 
-def train_fleet(config: FleetConfig, pool: ImagePool, folder: Path) -> ProtoNet:
-    return train(config, pool, folder, CPU, row_of(config))
+def train_fleet(
+    config: FleetConfig, pool: ImagePool, folder: Path, row: Row | None = None
+) -> ProtoNet:
+    """Trained to the end, ready to evaluate."""
+    watch(TrainingRequest(config, pool, folder, CPU), row)
+    return load_model(folder, CPU)[1]
 
 
 def watch(request: TrainingRequest, row: Row | None = None) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Run by two tests: trains in children that kill themselves at a chosen event of our own code.
+"""Run by a test: trains in children that kill themselves at a chosen event of our own code.
 
 An event is a call or a return, of Python or C, in one of the modules that train and write files, or within
 torch.save: so the moments lie densest where a kill could do harm.
@@ -14,24 +14,22 @@ from semishot.data.pool import open_pool
 from semishot.system import files
 from semishot.training import (
     classification,
-    code_state,
     examples,
+    fleet_log,
     fleet_training,
     fleets,
     loop,
     run_folder,
     update,
-    validation,
 )
 from semishot.training.config import FleetConfig
 from semishot.training.fleet_table import row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from support import killing as killed
 
-OURS = (examples, files, fleet_training, fleets, loop, run_folder, update)
+OURS = (classification, examples, files, fleet_training, fleets, loop, run_folder, update)
 WATCHED = {
     "ours": {m.__file__ for m in OURS},
-    "classifiers": {m.__file__ for m in (classification, *OURS)},
     "saving": {torch.serialization.__file__},
 }
 
@@ -68,9 +66,9 @@ def main(pool: Path, work: Path, config: FleetConfig, watched: list[str], moment
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # its slow imports, once
-    code_state.code_state()  # and its reading of our source
+    run_folder.code_state()  # and its reading of our source
     loop.CHUNK = loop.CPU_CHUNK = 3  # a short run with several checkpoints
-    validation.SHARE = 100.0  # and as many validations
+    fleet_log.SHARE = 100.0  # and as many validations
     arguments = json.loads(sys.argv[1])
     settings = FleetConfig.from_json(arguments["config"])
     pool, work = Path(arguments["pool"]), Path(arguments["work"])

@@ -9,7 +9,7 @@ import pytest
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import presets
-from semishot.training.config import FleetConfig, Member, Recipe, learning_rate
+from semishot.training.config import Classification, FleetConfig, Member, Recipe, learning_rate
 
 FLEET = FleetConfig(
     dataset="glyphs",
@@ -78,10 +78,22 @@ def test_a_cosine_falls_from_the_whole_rate_to_nothing():
     assert learning_rate(recipe, 40) == pytest.approx(0, abs=1e-15)
 
 
-@pytest.mark.parametrize("rate", [0.0, -1e-3, float("nan")])
-def test_a_learning_rate_is_positive(rate):
-    with pytest.raises(InputError, match=f"learning rate must be positive, not {rate}"):
-        Recipe(learning_rate=rate)
+@pytest.mark.parametrize(
+    ("settings", "changes", "message"),
+    [
+        (Recipe, {"learning_rate": float("nan")}, "learning_rate must be positive, not nan"),
+        (Recipe, {"crop": 0.0}, "crop must be above 0 and at most 1, not 0.0"),
+        (Recipe, {"views": 101}, "views must be at most 100, not 101"),
+        (Recipe, {"views": 5}, "views of an image are moved as in training, where augment is 0"),
+        (Recipe, {"with_distractors": -0.5}, "with_distractors must be from 0 to 1, not -0.5"),
+        (Recipe, {"sphere": -1.0}, "sphere must be at least 0, not -1.0"),
+        (Classification, {"batch": 0}, "batch must be at least 1, not 0"),
+        (Classification, {"scale": 0.0}, "scale must be positive, not 0.0"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings, changes, message):
+    with pytest.raises(InputError, match=message):
+        settings(**changes)
 
 
 def test_a_fleet_survives_json():

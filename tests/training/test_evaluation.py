@@ -1,18 +1,22 @@
 """Evaluation: embedding once changes nothing, and a record says everything a table needs."""
 
+import json
+import math
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from semishot.commands.main import main
 from semishot.data import pool as image_pool
 from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
-from semishot.network.protonet import ProtoNet
+from semishot.network.protonet import ProtoNet, take_run
 from semishot.system import progress
 from semishot.system.devices import pick_device
 from semishot.training import evaluation as evaluating
@@ -21,12 +25,12 @@ from semishot.training.evaluation import (
     embed_classes,
     evaluate,
     evaluate_folder,
+    lead_of,
+    pick_best,
 )
-from semishot.training.fleet_table import row_of
-from semishot.training.fleet_training import train
-from semishot.training.requests import EvaluationRequest, Where
+from semishot.training.requests import EvaluationRequest, PickRequest, Where
+from support.fleets import CPU, train_fleet
 
-CPU = torch.device("cpu")
 N, K, Q, M, H = 3, 2, 4, 5, 6
 SHAPE = EpisodeShape(way=N, shot=K, query=Q, unlabeled=M, distractors=H)
 SEEDS = (3, 8)
@@ -44,7 +48,7 @@ def trained(pool: ImagePool, model: str, folder: Path) -> tuple[FleetConfig, Pro
     shape = EpisodeShape(way=3, unlabeled=0 if model == "supervised" else 3)
     members = tuple(Member(model, seed) for seed in SEEDS)
     config = FleetConfig(pool.name, pool.fingerprint, "tiny", RECIPE, shape, members)
-    return config, train(config, pool, folder, CPU, row_of(config))
+    return config, train_fleet(config, pool, folder)
 
 
 @pytest.fixture(scope="module")
@@ -93,27 +97,12 @@ def test_embedding_once_equals_embedding_each_episode(tiny_pool, folders, method
             assert found[run, e] == pytest.approx(expected, abs=1e-12)
 
 
-def test_masked_episodes_scored_together_equal_each_scored_alone(tiny_pool, folders):
-    model = evaluating.load_model(folders["masked_soft_kmeans"], CPU)[1].double()
-    images = all_labeled(tiny_pool.of_split("test"))
-    (found,) = evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=12)
-    for e in range(12):
-        rows = [
-            sample_episodes(images, SHAPE, Stream(seed, "test"), e, 1).images[0] for seed in SEEDS
-        ]
-        with torch.no_grad():
-            embedded = model.embed(torch.from_numpy(tiny_pool.images[np.stack(rows)]))
-            predicted = model.score(embedded, SHAPE).argmax(-1)  # (R, Q N)
-        for run in range(len(SEEDS)):
-            right = [int(p) == q // Q for q, p in enumerate(predicted[run])]
-            assert found[run, e] == pytest.approx(np.mean(right), abs=1e-12)
-
-
 def test_batches_of_images_and_episodes_change_nothing(tiny_pool, folders, monkeypatch):
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1].double()
     reference = evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=23)[0]
-    monkeypatch.setattr(evaluating, "EMBED_BATCH", 17)
     monkeypatch.setattr(evaluating, "SCORE_BATCH", 5)
+    in_parts = partial(embed_classes, batch=17)
+    monkeypatch.setattr(evaluating, "embed_classes", in_parts)
     assert np.array_equal(
         evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=23)[0], reference
     )
@@ -126,8 +115,6 @@ def test_testing_shows_its_progress(tiny_pool, folders, monkeypatch, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert "embedding the test classes: 100%" in lines[0]
     assert "testing: 100%" in lines[-1]
-    evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=9, show=False)
-    assert capsys.readouterr().err == ""
 
 
 def test_several_shapes_share_one_embedding(tiny_pool, folders, monkeypatch):
@@ -222,3 +209,101 @@ def test_a_device_that_is_not_here_is_refused_with_the_reason():
     reason = "not compiled with CUDA|invalid device ordinal|No CUDA GPUs|no NVIDIA driver"
     with pytest.raises(InputError, match=f"no device 'cuda:99' here .*({reason}).*doctor. lists"):
         pick_device("cuda:99")
+
+
+# The best run of a fleet
+
+PICKED = EpisodeShape(way=3, shot=1, query=4, unlabeled=5, distractors=2)
+MEMBERS = (
+    Member("masked_soft_kmeans", 4),
+    Member("soft_kmeans", 0),
+    Member("masked_soft_kmeans", 1),
+    Member("masked_soft_kmeans", 2),
+    Member("distractor_cluster", 3),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_pool, tmp_path_factory):
+    shape = EpisodeShape(way=3, unlabeled=3)
+    config = FleetConfig("glyphs", tiny_pool.fingerprint, "tiny", RECIPE, shape, MEMBERS)
+    train_fleet(config, tiny_pool, folder := tmp_path_factory.mktemp("fleet"))
+    return folder
+
+
+@pytest.mark.parametrize("run", range(len(MEMBERS)))
+def test_one_run_scores_alone_as_it_does_in_its_fleet(folder, tiny_pool, run):
+    _, fleet = evaluating.load_model(folder, CPU)
+    seeds = [member.split_seed for member in MEMBERS]
+    (together,) = evaluate([(fleet, PICKED)], tiny_pool, "test", seeds, episodes=20)
+    single = take_run(fleet, run)
+    (alone,) = evaluate([(single, PICKED)], tiny_pool, "test", seeds[run : run + 1], episodes=20)
+    assert (together[run] == alone[0]).all()
+
+
+def test_the_best_on_validation_is_saved_with_its_test_record(
+    folder, tiny_pool, tiny_root, tmp_path
+):
+    _, fleet = evaluating.load_model(folder, CPU)
+    (val,) = evaluate([(fleet, PICKED)], tiny_pool, "val", [m.split_seed for m in MEMBERS])
+    where = Where(data_root=tiny_root, device="cpu")
+    for model, runs in (("masked_soft_kmeans", [0, 2, 3]), (None, range(len(MEMBERS)))):
+        out = tmp_path / f"{model}.safetensors"
+        picked = pick_best(folder, out, PickRequest(model, PICKED), where)
+        best, *others = sorted(runs, key=lambda run: -val[run].mean())
+        assert [each.run for each in picked.candidates] == [best, *others]
+        assert picked.record["split_seed"] == MEMBERS[best].split_seed
+        for each in picked.candidates:
+            assert (each.model, each.split_seed) == (
+                MEMBERS[each.run].model,
+                MEMBERS[each.run].split_seed,
+            )
+            assert each.accuracy == val[each.run].mean()
+            error = 1.96 * np.std(val[each.run]) / math.sqrt(val.shape[1])
+            assert each.accuracy_ci95 == pytest.approx(error)
+        assert picked.lead is not None
+        assert picked.lead.difference == val[best].mean() - val[others[0]].mean()
+        (again,) = evaluate_folder(EvaluationRequest(str(out), shape=PICKED), where)
+        assert again["accuracy"] == picked.record["accuracy"]
+
+
+def test_the_error_of_a_lead_is_that_of_pairs_where_episodes_are_the_same():
+    best, other = np.array([0.9, 0.5, 0.8, 0.4]), np.array([0.8, 0.4, 0.7, 0.3])
+    paired, apart = lead_of(best, other, True), lead_of(best, other, False)
+    assert paired.difference == apart.difference == pytest.approx(0.1)
+    assert paired.ci95 == pytest.approx(0, abs=1e-12)
+    variance = sum((x - best.mean()) ** 2 for x in best) / 4
+    variance += sum((x - other.mean()) ** 2 for x in other) / 4
+    assert apart.ci95 == pytest.approx(1.96 * math.sqrt(variance / 4))
+
+
+def test_a_method_the_fleet_does_not_hold_is_named(folder, tiny_root, tmp_path):
+    methods = "masked_soft_kmeans, soft_kmeans, distractor_cluster"
+    with pytest.raises(InputError, match=f"has no run of 'supervised': choose from {methods}"):
+        request, where = PickRequest("supervised", PICKED), Where(data_root=tiny_root, device="cpu")
+        pick_best(folder, tmp_path / "x.safetensors", request, where)
+
+
+def test_the_command_prints_the_runs_and_how_sure_the_choice_is(
+    folder, tiny_root, tmp_path, capsys
+):
+    out = tmp_path / "best.safetensors"
+    shape = ["--way", "3", "--query", "4", "--distractors", "2", "--device", "cpu"]
+    command = ["pick", str(folder), str(out), *shape, "--data-root", str(tiny_root)]
+    main([*command, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert out.exists()
+    assert len(found["candidates"]) == len(MEMBERS)
+    assert found["val_accuracy"] == found["candidates"][0]["accuracy"]
+    assert found["val_accuracy_ci95"] == found["candidates"][0]["accuracy_ci95"]
+    main(command)
+    header, _, first, *rest = capsys.readouterr().out.splitlines()
+    assert header.split("  ")[0] == "method"
+    best, error = 100 * found["val_accuracy"], 100 * found["val_accuracy_ci95"]
+    assert f"{best:.2f} ± {error:.2f}" in first
+    saved, lead = rest[-2:]
+    tested = f"{100 * found['accuracy']:.2f} ± {100 * found['accuracy_ci95']:.2f} %"
+    assert f"of split seed {found['split_seed']}. On the test classes: {tested}." in saved
+    difference, error = 100 * found["lead"]["difference"], 100 * found["lead"]["ci95"]
+    assert f"it is {difference:.2f} ± {error:.2f} points above the next" in lead
+    assert lead.endswith("no more than chance." if difference <= error else ": more than chance.")

@@ -83,7 +83,7 @@ def examine(root: Path | None) -> dict[str, str]:
     from semishot import datasets
     from semishot.data.pool import data_root
     from semishot.system.devices import device_names
-    from semishot.training.code_state import versions
+    from semishot.training.run_folder import versions
 
     found = versions()
     providers = ", ".join(onnxruntime.get_available_providers())

@@ -64,7 +64,7 @@ def pick(
         out: The file to write, NAME.safetensors.
     """
     from semishot.report.run_tables import picked_as_text
-    from semishot.training.pick import pick_best
+    from semishot.training.evaluation import pick_best
 
     picked = pick_best(run, out, request, Where(data_root=place.data_root, device=place.device))
     print(json.dumps(picked.as_json(), indent=1) if printing.as_json else picked_as_text(picked))
@@ -72,7 +72,7 @@ def pick(
 
 def tell_of_changed(trained: Iterable[tuple[str, str]]) -> None:
     """For pairs of a method and the date of its training: runs that exist are not trained again."""
-    from semishot.training.code_state import saved_after
+    from semishot.training.run_folder import saved_after
 
     first: dict[str, str] = {}
     for method, date in trained:

@@ -25,13 +25,13 @@ from semishot.system import provenance
 from semishot.system.locks import Lock
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
+from semishot.training.fleet_log import announce
 from semishot.training.fleet_table import Row, fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.loop import Event
 from semishot.training.records import Record, records_so_far
-from semishot.training.run_folder import LOCK_FILE, MODEL_FILE, Files, pack, unpack
-from semishot.training.tensorboard import announce
-from semishot.workers.engine import Array, Task, run
+from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
+from semishot.workers.engine import Array, Files, Task, pack, run, unpack
 from semishot.workers.places import OpenPlace
 
 CHECKPOINT_SECONDS = 60.0
@@ -45,6 +45,7 @@ class FleetProgress(NamedTuple):
     done: int
     loss: float | None
     accuracy: float | None
+    testing: bool = False
 
 
 def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Record]:
@@ -132,7 +133,7 @@ class FleetTasks:
         if row.begun is None or value.done < row.done:  # the first report, or a second attempt
             row.begin(value.skipped)
         row.done, row.loss, row.accuracy = value.done, value.loss, value.accuracy
-        row.latest = time.monotonic()
+        row.testing, row.latest = value.testing, time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def work_on_fleet(
                 yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
             if event is Event.SAVED:
                 yield pack(folder)
-        yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
+        yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy, testing=True)
         yield pack(folder)  # the trained fleet is saved before it is measured
-        fleet_records(work.jobs, pool, folder, device, show=False)
+        fleet_records(work.jobs, pool, folder, device)
+        yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
         yield pack(folder)

@@ -24,6 +24,7 @@ from semishot.training.classification import CLASSIFIERS
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
 from semishot.training.evaluation import data_and_training, evaluate
 from semishot.training.examples import images_on
+from semishot.training.fleet_log import announce
 from semishot.training.fleet_table import fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
 from semishot.training.fleets import load_model
@@ -31,7 +32,6 @@ from semishot.training.loop import Event
 from semishot.training.records import Measurement, Record, accuracy_records, records_so_far
 from semishot.training.requests import EPISODES, FleetRequest, Where
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
-from semishot.training.tensorboard import announce
 from semishot.workers import THIS_PROCESS, Workers
 from semishot.workers.places import place_of
 
@@ -183,19 +183,16 @@ def collect(jobs: Sequence[Job], site: Site) -> list[Record]:
 
 
 def fleet_records(
-    jobs: Sequence[Job], pool: ImagePool, folder: Path, device: torch.device, show: bool = True
+    jobs: Sequence[Job], pool: ImagePool, folder: Path, device: torch.device
 ) -> list[Record]:
-    """The records of one trained fleet, read from its `result.json` if they are there.
-
-    `show`: whether the progress of the test is shown on stderr.
-    """
+    """The records of one trained fleet, read from its `result.json` if they are there."""
     path = folder / "result.json"
     known = records_so_far(path)
     if any(lacking(known, job) for job in jobs):
         with Lock(folder / LOCK_FILE):
             known = records_so_far(path)  # another process may have measured them meanwhile
             if missing := [(job, test) for job in jobs for test in lacking(known, job)]:
-                known += measured(missing, pool, folder, device, show)
+                known += measured(missing, pool, folder, device)
                 write_json(path, known)
     return [
         record
@@ -211,7 +208,6 @@ def measured(
     pool: ImagePool,
     folder: Path,
     device: torch.device,
-    show: bool,
 ) -> list[Record]:
     """The records of rows at test shapes; all share the embeddings of the test images."""
     config, fleet = load_model(folder, device)
@@ -228,7 +224,7 @@ def measured(
             refiner = refine.build(method, runs=runs, **options)
             model = model.refined_by(refiner.to(device), int(job.at_test["steps"]))
         models.append((model, test))
-    accuracies = evaluate(models, pool, "test", seeds, show=show)
+    accuracies = evaluate(models, pool, "test", seeds)
     seconds, name = time.monotonic() - begun, device_name(device)
     records: list[Record] = []
     for (job, test), each in zip(tests, accuracies, strict=True):

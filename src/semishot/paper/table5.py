@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -36,17 +37,15 @@ from semishot.system.locks import Lock
 from semishot.system.progress import meter
 from semishot.training import classification
 from semishot.training.classification import BATCH, ClassificationRequest
-from semishot.training.code_state import data_state
 from semishot.training.evaluation import embed_classes
 from semishot.training.examples import EpisodeStreams, streams_of
 from semishot.training.records import (
-    Baseline,
     BaselineRecord,
     Measurement,
-    baseline_record,
     records_so_far,
 )
 from semishot.training.requests import EPISODES, Where
+from semishot.training.run_folder import data_state
 
 ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "authors_random": 1e-2, "pretrained": 1e-2}
 NUMBERS_AT_A_TIME = 20_000_000
@@ -129,12 +128,17 @@ def measured(
                     *(test, "test", time.monotonic() - begun, device_name(request.device)),
                     *(data_state(request.pool), trained),
                 )
-                own = request.pool.name, classifier, kind.name, seed, request.scale_bug
-                baseline = Baseline(*own)
-                if pretrained:
-                    baseline = replace(baseline, recipe=request.recipe, batch=BATCH)
-                records.append(baseline_record(baseline, measurement, right))
-            yield records
+                about = {
+                    "kind": "baseline",
+                    "dataset": request.pool.name,
+                    "preset": "ren2018",
+                    "model": classifier,
+                    "features": kind.name,
+                    "options": {"scale_bug": True} if request.scale_bug else {},
+                }
+                own = (request.recipe, {"batch": BATCH}) if pretrained else (None, {})
+                records.append(measurement.record(about, seed, right, *own))
+            yield cast(list[BaselineRecord], records)
 
 
 def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -> Tensor:

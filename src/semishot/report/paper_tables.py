@@ -19,9 +19,9 @@ from semishot.report.tables import (
     beside,
     measured,
 )
-from semishot.training.code_state import PARTIAL
 from semishot.training.config import SUPERVISED
 from semishot.training.records import BaselineRecord, Record
+from semishot.training.run_folder import PARTIAL
 
 NOT_THE_TABLE = (
     "Classes of the data set are missing: these numbers cannot be compared with the paper's."

@@ -10,7 +10,7 @@ from semishot.report.tables import Grid, GridCell, Number, measured
 from semishot.training.records import Record
 
 if TYPE_CHECKING:  # it imports torch
-    from semishot.training.pick import Picked
+    from semishot.training.evaluation import Picked
 
 
 def records_as_text(records: Sequence[Record]) -> str:

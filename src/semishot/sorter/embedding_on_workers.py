@@ -18,8 +18,7 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder, save_encoder
 from semishot.sorter.listing import Item
 from semishot.system.progress import Meter
-from semishot.training.run_folder import Files, pack, unpack
-from semishot.workers.engine import Array, Task, run
+from semishot.workers.engine import Array, Files, Task, pack, run, unpack
 from semishot.workers.places import OpenPlace
 
 MOST_IMAGES, MOST_BYTES = 256, 32 * 2**20

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from typing import TypeVar
 
 from rich.console import Console
@@ -45,7 +46,8 @@ class Meter:
         self.console = Console(stderr=True)
         self.last_line = time.monotonic()
         self.bar: Progress | None = None
-        if self.console.is_terminal:
+        self.silent = self.console.is_terminal and parent_process() is not None  # a table is shown
+        if self.console.is_terminal and not self.silent:
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
             rate = TextColumn("{task.fields[rate]}", style="dim")
             self.bar = Progress(
@@ -73,7 +75,11 @@ class Meter:
         if self.bar is not None:
             about = f"{self.label} {note}".strip()
             self.bar.update(self.task, completed=self.done, description=about, rate=speed)
-        elif now - self.last_line >= SECONDS_BETWEEN_LINES and self.warm is not None:
+        elif (
+            now - self.last_line >= SECONDS_BETWEEN_LINES
+            and self.warm is not None
+            and not self.silent
+        ):
             self.last_line = now
             parts = [f"{self.label}: {self.done / self.total:.0%}"]
             if rate:

@@ -31,11 +31,11 @@ from semishot.network.encoder import ConvEncoder, embedding_features
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
-from semishot.training.augment import compose, quarter_turns
+from semishot.training import examples, loop
 from semishot.training.config import Classification, Recipe
-from semishot.training.examples import Draw, changes_images, image_maps, images_on
+from semishot.training.examples import Draw, images_on
 from semishot.training.fleet_table import Row, fleet_table
-from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
+from semishot.training.loop import CHECKPOINT_SECONDS, Event, Learner
 from semishot.training.run_folder import (
     LOCK_FILE,
     TRAINING_FILE,
@@ -66,8 +66,7 @@ class ClassificationRequest:
     they are from 0 to 1 in every test."""
     first: Classification | None = None
     """A cosine classifier, whose images are turned; None: the linear one of the authors' code."""
-    checkpoint_seconds: float | None = None
-    """The least time from one checkpoint to the next; None is `loop.CHECKPOINT_SECONDS`."""
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
 
     @property
     def batch(self) -> int:
@@ -86,22 +85,19 @@ def pretrained_encoders(
     """One encoder per split seed, read from the files below `runs`, or trained now and saved there."""
     folder = runs / request.pool.name / CLASSIFIERS
     files = {seed: file_of(request, seed, folder) for seed in seeds}
-    together = max(1, len(seeds)) if request.device.type == "cuda" else 1
-    groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
+    groups = [seeds] if seeds and request.device.type == "cuda" else [[seed] for seed in seeds]
     groups = [group for group in groups if _unfinished([files[seed] for seed in group])]
-    rows = [row_of_classifiers(request, group) for group in groups]
+    each = request.batch * request.copies
+    rows = [
+        Row(f"pre-training, from split seed {group[0]}", request.recipe.updates, len(group) * each)
+        for group in groups
+    ]
     images = images_on(request.pool, request.device) if groups else None
     with fleet_table(rows) as shown:
         for group, row in zip(groups, rows, strict=True):
             for _ in train_together(request, {seed: files[seed] for seed in group}, row, images):
                 shown.tell()
     return [load_encoder(request, files[seed]) for seed in seeds]
-
-
-def row_of_classifiers(request: ClassificationRequest, seeds: Sequence[int]) -> Row:
-    who = f"split seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} split seeds"
-    images = len(seeds) * request.batch * request.copies
-    return Row(f"pre-training, {who}", request.recipe.updates, images)
 
 
 def train_together(
@@ -117,7 +113,7 @@ def train_together(
     if not _unfinished(list(files.values())):  # they may be on a read-only disk
         row.begin(request.recipe.updates)
         return
-    lock = Lock(_lock(folder))
+    lock = Lock(folder / LOCK_FILE)
     while not lock.acquire():
         yield Event.WAITING
     with lock:
@@ -141,7 +137,7 @@ def _train_alone(
     """
     seeds, recipe = list(files), request.recipe
     model = classifier(request, seeds).to(request.device)
-    optimizer = build_optimizer(recipe, model)
+    optimizer = loop.build_optimizer(recipe, model)
     learner = Learner(
         model,
         optimizer,
@@ -151,11 +147,11 @@ def _train_alone(
         request.pool,
         images,
         labeled_batches(request, seeds),
-        len(seeds) * request.batch * request.copies,
         row,
-        checkpoint_seconds=request.checkpoint_seconds,
+        request.checkpoint_seconds,
     )
-    yield from learn(learner, resume(folder, model, optimizer, recipe.updates))
+    step = loop.resume(folder, model, optimizer, recipe.updates)
+    yield from loop.learn(learner, step)
     sessions = {"sessions": read_sessions(folder / TRAINING_FILE)}
     for run, (seed, file) in enumerate(files.items()):
         own = {k: t[run : run + 1] for k, t in model.encoder.state_dict().items()}
@@ -208,10 +204,11 @@ def labeled_batches(request: ClassificationRequest, seeds: Sequence[int]) -> Dra
         )  # (R, E, 2, B)
         images, labels = np.tile(taken.transpose(2, 1, 0, 3), copies)  # (E, R, copies B) each
         maps = None
-        if request.first is not None and (copies > 1 or changes_images(recipe)):
-            of_runs = [image_maps(recipe, seed, start, (count, batch)) for seed in seeds]
+        if request.first is not None and (copies > 1 or examples.changes_images(recipe)):
+            of_runs = [examples.image_maps(recipe, seed, start, (count, batch)) for seed in seeds]
             upright = np.stack(of_runs, 1)  # (E, R, B, 2, 3)
-            turned = [compose(upright, quarter_turns(np.array(k))) for k in range(copies)]
+            turns = [examples.quarter_turns(np.array(k)) for k in range(copies)]
+            turned = [examples.compose(upright, turn) for turn in turns]
             maps = torch.from_numpy(np.concatenate(turned, 2))
         return Chunk(torch.from_numpy(images), maps, labels=torch.from_numpy(labels))
 
@@ -285,15 +282,9 @@ def checkpoint_folder(files: Sequence[Path]) -> Path:
     return files[0].with_name(f"{len(files)}seeds-{digest}")
 
 
-def _lock(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}{LOCK_FILE}")
-
-
 def _unfinished(files: Sequence[Path]) -> bool:
     """Whether there is something to train, or to clean up after a killed process."""
-    folder = checkpoint_folder(files)
-    leftovers = folder.exists() or _lock(folder).exists()
-    return leftovers or not all(map(is_whole, files))
+    return checkpoint_folder(files).exists() or not all(map(is_whole, files))
 
 
 def load_encoder(request: ClassificationRequest, path: Path) -> ConvEncoder:

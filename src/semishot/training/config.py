@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, isfinite, pi
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Framing
@@ -53,9 +53,10 @@ class Classification:
     def __post_init__(self) -> None:
         for name, high in {"updates": MOST_UPDATES, "batch": MOST_BATCH}.items():
             check_number(name, getattr(self, name), 1, high)
-        _positive(self, "learning_rate", "scale")
-        _at_least_0(self, "weight_decay", "turned_loss", "rotation_loss")
-        _share(self, "crop")
+        _check(self, "positive", lambda x: x > 0, "learning_rate", "scale")
+        losses = "weight_decay", "turned_loss", "rotation_loss"
+        _check(self, "at least 0", lambda x: x >= 0, *losses)
+        _check(self, "above 0 and at most 1", lambda x: 0 < x <= 1, "crop")
 
     @property
     def copies(self) -> int:
@@ -118,13 +119,10 @@ class Recipe:
         most |= {"steps": MOST_STEPS, "views": MOST_VIEWS}
         for name, high in most.items():
             check_number(name, getattr(self, name), 1, high)
-        _positive(self, "learning_rate")
-        _at_least_0(self, "init_std", "sphere", "initial_loss")
-        for name in ("crop", "norm_momentum"):
-            _share(self, name)
-        for name in ("turned", "with_distractors"):
-            if not 0 <= (value := getattr(self, name)) <= 1:
-                raise InputError(f"{name} must be from 0 to 1, not {value}")
+        _check(self, "positive", lambda x: x > 0, "learning_rate")
+        _check(self, "at least 0", lambda x: x >= 0, "init_std", "sphere", "initial_loss")
+        _check(self, "above 0 and at most 1", lambda x: 0 < x <= 1, "crop", "norm_momentum")
+        _check(self, "from 0 to 1", lambda x: 0 <= x <= 1, "turned", "with_distractors")
         if self.views > 1 and not self.augment:
             raise InputError("views of an image are moved as in training, where augment is 0")
 
@@ -175,21 +173,10 @@ BEYOND = (
 """Fields of `Recipe` that go beyond the paper."""
 
 
-def _at_least_0(settings: object, *names: str) -> None:
+def _check(settings: object, rule: str, right: Callable[[float], bool], *names: str) -> None:
     for name in names:
-        if not (value := getattr(settings, name)) >= 0:
-            raise InputError(f"{name} must be at least 0, not {value}")
-
-
-def _positive(settings: object, *names: str) -> None:
-    for name in names:
-        if not (value := getattr(settings, name)) > 0:
-            raise InputError(f"the {name.replace('_', ' ')} must be positive, not {value}")
-
-
-def _share(settings: object, name: str) -> None:
-    if not 0 < (value := getattr(settings, name)) <= 1:
-        raise InputError(f"{name} must be above 0 and at most 1, not {value}")
+        if not right(value := getattr(settings, name)):
+            raise InputError(f"{name} must be {rule}, not {value}")
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -260,18 +247,7 @@ class FleetConfig:
     @classmethod
     def from_json(cls, text: str | bytes, name: object = "it") -> "FleetConfig":
         """`name` is used in messages."""
-        return cls(**decode(WrittenConfig, text, f"{name} is not a configuration of this version"))
-
-
-class WrittenConfig(TypedDict):
-    """A configuration as JSON."""
-
-    dataset: str
-    data_fingerprint: str
-    preset: str
-    recipe: Recipe
-    shape: EpisodeShape
-    members: tuple[Member, ...]
+        return decode(cls, text, f"{name} is not a configuration of this version")
 
 
 def read_config(path: Path) -> FleetConfig:

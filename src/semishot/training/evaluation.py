@@ -1,9 +1,16 @@
-"""A trained fleet -> per-episode accuracies -> records. Every test image is embedded once per run."""
+"""A trained fleet -> per-episode accuracies -> records, and the choice of its best run.
 
+Every test image is embedded once per run. Letters: R runs, E episodes, B images of an episode, I images,
+D embedding dimensions, Q queries.
+"""
+
+import json
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +26,6 @@ from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
 from semishot.system.progress import meter
-from semishot.training.code_state import data_state
 from semishot.training.config import (
     NOT_REFINED,
     SEMI_SUPERVISED_INFERENCE,
@@ -27,35 +33,45 @@ from semishot.training.config import (
     FleetConfig,
 )
 from semishot.training.examples import EpisodeStreams, streams_of
-from semishot.training.fleets import find_model, load_model, try_scoring
-from semishot.training.records import AccuracyRecord, Measurement, accuracy_records
-from semishot.training.requests import EPISODES, EvaluationRequest, Where
-from semishot.training.run_folder import TRAINING_FILE, Training, training_of
+from semishot.training.fleets import find_model, load_model, save_model, try_method
+from semishot.training.records import (
+    AccuracyRecord,
+    Measurement,
+    Record,
+    accuracy_records,
+    half_width,
+    without_episodes,
+)
+from semishot.training.requests import EPISODES, EvaluationRequest, PickRequest, Where
+from semishot.training.run_folder import TRAINING_FILE, Training, data_state, training_of
 
 Advance = Callable[[int], object]
 """Told how many images or episodes more are done."""
 MOST_EPISODES = 10**6
-EMBED_BATCH = 256
-SCORE_BATCH = 100
+EMBED_BATCH, SCORE_BATCH = 256, 100
 EMBEDDING_BYTES = 2**33
 """Bytes of embeddings that may be in memory at once."""
 
 
 @torch.inference_mode()
 def embed_classes(
-    model: ProtoNet, pool: ImagePool, images: ClassImages, advance: Advance = lambda _: None
+    model: ProtoNet,
+    pool: ImagePool,
+    images: ClassImages,
+    advance: Advance = lambda _: None,
+    batch: int = EMBED_BATCH,
 ) -> Tensor:
     """(R, I, D): each image of these classes once per run; row i is image `images.order[i]`.
 
     Batch norm uses its moving averages, so an embedding does not depend on its episode.
     """
     model.eval()
-    device = model.encoder.weights[0].device
+    device, runs = model.encoder.weights[0].device, model.encoder.runs
     parts = []
-    for first in range(0, len(images.order), EMBED_BATCH):
-        batch = torch.from_numpy(pool.images[images.order[first : first + EMBED_BATCH]]).to(device)
-        parts.append(model.embed(batch.expand(model.encoder.runs, *batch.shape)))
-        advance(model.encoder.runs * len(batch))
+    for first in range(0, len(images.order), batch):
+        pixels = torch.from_numpy(pool.images[images.order[first : first + batch]]).to(device)
+        parts.append(model.embed(pixels.expand(runs, *pixels.shape)))
+        advance(runs * len(pixels))
     return torch.cat(parts, 1)
 
 
@@ -89,47 +105,31 @@ def evaluate(
     seeds: Sequence[int],
     *,
     episodes: int = EPISODES,
-    show: bool = True,
 ) -> list[NDArray[np.float64]]:
     """Per-episode accuracies (R, E) of each test: one fleet, refined in some way, on episodes of some shape.
 
     The images are embedded once for all tests. One run is tested at a time if the embeddings of all would
-    need too much memory. `show` the progress on stderr.
+    need too much memory.
     """
     images = all_labeled(pool.of_split(split))
     check_enough(images, *(shape for _, shape in tests))
     fleet = tests[0][0]
-    if len(seeds) > 1 and embedding_bytes(fleet, pool, images) > EMBEDDING_BYTES:
+    runs, size = fleet.encoder.runs, pool.images.shape[-2:]
+    numbers = runs * len(images.order) * embedding_features(fleet.encoder.filters, size)
+    if len(seeds) > 1 and 4 * numbers > EMBEDDING_BYTES:
         alone = []
         for run, seed in enumerate(seeds):
             own = [(take_run(model, run), shape) for model, shape in tests]
-            alone.append(evaluate(own, pool, split, [seed], episodes=episodes, show=show))
+            alone.append(evaluate(own, pool, split, [seed], episodes=episodes))
         return [np.concatenate(parts) for parts in zip(*alone, strict=True)]
-    runs = fleet.encoder.runs
-    with _meter(f"embedding the {split} classes", runs * len(images.order), "images", show) as tell:
-        embeddings = embed_classes(fleet, pool, images, tell)
-    with _meter("testing", len(tests) * runs * episodes, "episodes", show) as tell:
+    with meter(f"embedding the {split} classes", runs * len(images.order), "images") as shown:
+        embeddings = embed_classes(fleet, pool, images, shown.advance)
+    streams = [streams_of(images, seeds, shape, split) for _, shape in tests]
+    with meter("testing", len(tests) * runs * episodes, "episodes") as shown:
         return [
-            episode_accuracies(
-                model, embeddings, streams_of(images, seeds, shape, split), episodes, tell
-            )
-            for model, shape in tests
+            episode_accuracies(model, embeddings, stream, episodes, shown.advance)
+            for (model, _), stream in zip(tests, streams, strict=True)
         ]
-
-
-@contextmanager
-def _meter(label: str, total: int, unit: str, show: bool) -> Iterator[Advance]:
-    if not show:
-        yield lambda _: None
-        return
-    with meter(label, total, unit) as shown:
-        yield shown.advance
-
-
-def embedding_bytes(model: ProtoNet, pool: ImagePool, images: ClassImages) -> int:
-    """In float32, of all runs."""
-    features = embedding_features(model.encoder.filters, pool.images.shape[-2:])
-    return model.encoder.runs * len(images.order) * features * 4
 
 
 def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRecord]:
@@ -148,7 +148,7 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
         model = model.refined_by(other)
         if ":" in name:
             _, _, *size = pool.images.shape
-            try_scoring(model, shape, embedding_features(config.recipe.filters, size))
+            try_method(model, shape, embedding_features(config.recipe.filters, size))
     begun = time.monotonic()
     seeds = [member.split_seed for member in config.members]
     (accuracies,) = evaluate([(model, shape)], pool, split, seeds, episodes=request.episodes)
@@ -192,3 +192,92 @@ def at_test(config: FleetConfig, refiner: str) -> tuple[str, nn.Module | None]:
         )
     inference = supervised and name == "soft_kmeans"  # the paper's second row
     return SEMI_SUPERVISED_INFERENCE if inference else name, module
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run of the fleet on the validation episodes."""
+
+    model: str
+    split_seed: int
+    run: int
+    """Its index in the fleet."""
+    accuracy: float
+    accuracy_ci95: float
+    """Half the width of the 95 % interval over episodes."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How far the best is ahead of the next, on the validation episodes."""
+
+    difference: float
+    ci95: float
+    """Half the width of its 95 % interval over episodes."""
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The best run of a fleet, and those it was chosen from."""
+
+    candidates: Sequence[Candidate]
+    """From the best to the worst."""
+    lead: Lead | None
+    """None if there is one candidate."""
+    record: Record
+    """Of the best, on the test classes."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The record, with the accuracy on validation classes by which the run was chosen, and the others."""
+        best = self.candidates[0]
+        return {
+            **self.record,
+            "val_accuracy": best.accuracy,
+            "val_accuracy_ci95": best.accuracy_ci95,
+            "lead": None if self.lead is None else asdict(self.lead),
+            "candidates": [asdict(each) for each in self.candidates],
+        }
+
+
+def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> Picked:
+    """Save the run that is best on the validation classes, of one method or of all, with its test record."""
+    shape, device = request.shape, pick_device(where.device)
+    if out.suffix != ".safetensors":
+        raise InputError(f"the file to write must end in .safetensors, not {out.name!r}")
+    for method in (*request.allow, request.model or ""):
+        refine.add(method)
+    config, fleet, pool = open_fleet(folder, where.data_root, device)
+    members = config.members
+    runs = [run for run, m in enumerate(members) if request.model in (None, m.model)]
+    if not runs:
+        choices = ", ".join(dict.fromkeys(member.model for member in members))
+        raise InputError(f"{folder} has no run of {request.model!r}: choose from {choices}")
+    (accuracies,) = evaluate([(fleet, shape)], pool, "val", [m.split_seed for m in members])
+    runs.sort(key=lambda run: -accuracies[run].mean())
+    best, *others = runs
+    lead = None
+    if others:
+        same = members[best].split_seed == members[others[0]].split_seed
+        lead = lead_of(accuracies[best], accuracies[others[0]], same)
+    alone, single = replace(config, members=(members[best],)), take_run(fleet, best)
+    begun = time.monotonic()
+    (tested,) = evaluate([(single, shape)], pool, "test", [members[best].split_seed])
+    seconds, made_from = time.monotonic() - begun, data_and_training(folder, pool)
+    measurement = Measurement(shape, "test", seconds, device_name(device), *made_from)
+    (record,) = accuracy_records(alone, None, measurement, tested)
+    candidates = []
+    for run in runs:
+        mean, error = float(accuracies[run].mean()), half_width(accuracies[run])
+        member = members[run]
+        candidates.append(Candidate(member.model, member.split_seed, run, mean, error))
+    picked = Picked(candidates, lead, without_episodes(record))
+    save_model(out, alone, single, {"result": json.dumps(picked.as_json())})
+    return picked
+
+
+def lead_of(best: NDArray[np.float64], next_best: NDArray[np.float64], same_episodes: bool) -> Lead:
+    """From accuracies (E,) each. Runs of one split seed see the same episodes: their difference is surer."""
+    difference = float(best.mean() - next_best.mean())
+    if same_episodes:
+        return Lead(difference, half_width(best - next_best))
+    return Lead(difference, math.hypot(half_width(best), half_width(next_best)))

@@ -1,4 +1,4 @@
-"""What updates and tests see, drawn by address: the episodes of a fleet's runs, their maps and pixels.
+"""What updates and tests see, drawn by address: episodes of a fleet's runs, their random maps and pixels.
 
 Letters: R runs, E updates or episodes, B images of an update and run, I images.
 """
@@ -14,7 +14,6 @@ from torch import Tensor
 from semishot.data.episodes import EpisodeShape, Stream, draws, sample_episodes
 from semishot.data.pool import ImagePool, Indices, gather
 from semishot.data.splits import ClassImages, labeled_split
-from semishot.training.augment import compose, quarter_turns, sample_crops, sample_maps
 from semishot.training.config import FleetConfig, Recipe
 from semishot.training.update import Chunk
 
@@ -22,6 +21,10 @@ HELD_BY_A_CPU = 2**31
 """Bytes of the largest pool that is copied to a CPU's memory."""
 CHUNK_BYTES = 2**28
 """Bytes of images in a chunk if the device does not hold the pool."""
+ROTATION, STRETCH, SHEAR, SHIFT = np.pi / 12, 0.15, 0.2, 0.1
+"""Largest rotation (radians), log-scale, shear and shift (of half the image) at strength 1."""
+TURNS = np.array([[[1, 0], [0, 1]], [[0, -1], [1, 0]], [[-1, 0], [0, -1]], [[0, 1], [-1, 0]]], "f4")
+"""By 0 to 3 quarters."""
 Maps = NDArray[np.float32]
 Draw = Callable[[int, int], Chunk]
 """The examples of updates start .. start + count, as indices into the pool, without learning rates."""
@@ -41,22 +44,19 @@ class EpisodeStreams:
     def draw(self, start: int, count: int) -> Indices:
         """(R, E, B): the images of episodes start .. start + count, in the order support, unlabeled,
         query."""
-        return self._of_runs(self._drawn(start, count))
-
-    def draw_rows(self, start: int, count: int) -> Indices:
-        """The same images as rows of an array with one row per image of `ClassImages.order`."""
-        drawn = self._drawn(start, count)
-        return self._of_runs({seed: rows_of(self.images[seed], own) for seed, own in drawn.items()})
-
-    def _drawn(self, start: int, count: int) -> dict[int, Indices]:
-        """For each seed, (E, B)."""
-        return {
+        drawn = {
             seed: sample_episodes(own, self.shape, Stream(seed, self.purpose), start, count).images
             for seed, own in self.images.items()
         }
-
-    def _of_runs(self, drawn: Mapping[int, Indices]) -> Indices:
         return np.stack([drawn[seed] for seed in self.seeds])
+
+    def draw_rows(self, start: int, count: int) -> Indices:
+        """The same as rows of an array with one row per image of `ClassImages.order`, where all runs draw
+        from the same images."""
+        order = self.images[self.seeds[0]].order
+        row = np.empty(order.max() + 1, np.int64)
+        row[order] = np.arange(len(order))
+        return row[self.draw(start, count)]
 
 
 def streams_of(
@@ -64,13 +64,6 @@ def streams_of(
 ) -> EpisodeStreams:
     """All runs draw from the same images, as at test."""
     return EpisodeStreams(dict.fromkeys(seeds, images), seeds, shape, purpose)
-
-
-def rows_of(images: ClassImages, chosen: Indices) -> Indices:
-    """The rows of these images in an array with one row per image of `images.order`."""
-    row = np.empty(images.order.max() + 1, np.int64)
-    row[images.order] = np.arange(len(images.order))
-    return row[chosen]
 
 
 def training_episodes(config: FleetConfig, pool: ImagePool) -> Draw:
@@ -128,6 +121,51 @@ def episode_maps(recipe: Recipe, shape: EpisodeShape, seed: int, start: int, cou
         ]
     )  # (B,)
     return compose(maps, quarter_turns(quarters[:, of_image]))
+
+
+def sample_maps(
+    strength: float, seed: int, start: int, size: tuple[int, int], mirror: bool = False
+) -> Maps:
+    """(E, B, 2, 3): one map for each of the `size` = (E, B) images of training episodes from `start`
+    on, from output to input coordinates.
+
+    `mirror` flips every second image, left to right.
+    """
+    count, images = size
+    u = 2 * draws(seed, "train: affine", start, count, 6 * images) - 1
+    angle, across, down, shear, dx, dy = np.moveaxis(u.reshape(count, images, 6), -1, 0) * strength
+    cos, sin = np.cos(ROTATION * angle), np.sin(ROTATION * angle)
+    sx, sy, k = np.exp(STRETCH * across), np.exp(STRETCH * down), SHEAR * shear
+    rows = [  # rotation times shear times stretch, and the shift
+        [cos * sx, (cos * k - sin) * sy, SHIFT * dx],
+        [sin * sx, (sin * k + cos) * sy, SHIFT * dy],
+    ]
+    maps = np.stack([np.stack(row, -1) for row in rows], -2).astype(np.float32)
+    if mirror:
+        maps[draws(seed, "train: mirror", start, count, images) < 0.5, :, 0] *= -1
+    return maps
+
+
+def sample_crops(least: float, seed: int, start: int, size: tuple[int, int]) -> Maps:
+    """(E, B, 2, 3): a square anywhere in each image, of a part of its area between `least` and all."""
+    count, images = size
+    u = draws(seed, "train: crop", start, count, 3 * images).reshape(count, images, 3)
+    side = np.sqrt(1 - (1 - least) * u[..., 0])
+    zero = np.zeros_like(side)
+    across, down = ((1 - side) * (2 * u[..., i] - 1) for i in (1, 2))
+    rows = [[side, zero, across], [zero, side, down]]
+    return np.stack([np.stack(row, -1) for row in rows], -2).astype(np.float32)
+
+
+def quarter_turns(turns: NDArray[np.int64]) -> Maps:
+    """(...) quarters from 0 to 3 -> maps (..., 2, 3)."""
+    return np.pad(TURNS, ((0, 0), (0, 0), (0, 1)))[turns]
+
+
+def compose(outer: Maps, inner: Maps) -> Maps:
+    """outer(inner(x)), for maps (..., 2, 3)."""
+    linear, shift = outer[..., :2] @ inner[..., :2], outer[..., :2] @ inner[..., 2:]
+    return np.concatenate([linear, shift + outer[..., 2:]], -1)
 
 
 def images_on(pool: ImagePool, device: torch.device) -> Tensor | None:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -36,6 +36,8 @@ class Row:
     begun: float | None = None
     latest: float = 0.0
     """When the last updates were done."""
+    testing: bool = False
+    """Whether a worker tests it now."""
 
     def begin(self, step: int) -> None:
         self.done = self.skipped = step
@@ -57,7 +59,7 @@ class Row:
         """The cells of its row; a dash means that a number is not known yet."""
         left = "waiting" if self.begun is None else DASH
         if self.done == self.updates:
-            left = "done"
+            left = "testing" if self.testing else "done"
         elif self.rate:
             left = clock((self.updates - self.done) / self.rate)
         return (
@@ -100,8 +102,8 @@ class FleetTable:
     def whole(self) -> str:
         """The progress of all fleets, in images: their updates differ in size."""
         total = sum(row.updates * row.images for row in self.rows)
-        done = sum(row.done * row.images for row in self.rows)
         skipped = sum(row.skipped * row.images for row in self.rows)
+        done = sum(row.done * row.images for row in self.rows)
         latest = max((row.latest for row in self.rows), default=0.0)
         rate = (done - skipped) / max(latest - self.begun, 1e-9)
         share = f"training: {done / max(total, 1):.0%}"
@@ -118,23 +120,21 @@ class FleetTable:
         self.last_line = now
         print(self.whole(), file=sys.stderr)
         for row in self.rows:
-            if row.rate and row.done < row.updates:
+            if row.testing or (row.rate and row.done < row.updates):
                 name, done, loss, accuracy, rate, left = row.cells()
-                print(
-                    f"  {name}: {done} updates, loss {loss}, validation {accuracy}, "
-                    f"{rate} updates/s, {left} left",
-                    file=sys.stderr,
+                left += "" if row.testing else " left"
+                line = (
+                    f"{done} updates, loss {loss}, validation {accuracy}, {rate} updates/s, {left}"
                 )
+                print(f"  {name}: {line}", file=sys.stderr)
         sys.stderr.flush()
 
     def __rich__(self) -> Table:
-        table = Table(title=self.whole(), title_justify="left", title_style="bold")
-        table.add_column("fleet")
+        table = Table("fleet", title=self.whole(), title_justify="left", title_style="bold")
         for heading in ("updates", "loss", "validation", "updates/s", "time left"):
             table.add_column(heading, justify="right", no_wrap=True)
         for row in self.rows:
-            cells = row.cells()
-            table.add_row(*cells, style="dim" if row.done == row.updates else "")
+            table.add_row(*row.cells(), style="dim" if row.done == row.updates else "")
         return table
 
 
@@ -142,8 +142,6 @@ class FleetTable:
 def fleet_table(rows: Sequence[Row]) -> Iterator[FleetTable]:
     """On a terminal the table is redrawn four times a second, and removed when the block ends."""
     table = FleetTable(rows)
-    if not table.console.is_terminal:
-        yield table
-        return
-    with Live(table, console=table.console, transient=True):
+    live = Live(table, console=table.console, transient=True)
+    with live if table.console.is_terminal else nullcontext():
         yield table

@@ -17,27 +17,20 @@ from torch import Tensor
 from semishot import datasets
 from semishot.data.episodes import check_enough
 from semishot.data.pool import ImagePool
-from semishot.data.splits import check_seed, labeled_split
+from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet
 from semishot.system.files import sweep, write_whole
 from semishot.system.locks import Lock
 from semishot.system.tensor_files import is_whole
-from semishot.training import loop
-from semishot.training.classification import (
-    CLASSIFIERS,
-    ClassificationRequest,
-    file_of,
-    load_encoder,
-    sessions_of,
-    train_together,
-)
+from semishot.training import classification, loop
 from semishot.training.config import FleetConfig, read_config
-from semishot.training.examples import images_on, training_episodes
+from semishot.training.examples import training_episodes
+from semishot.training.fleet_log import EventFile, FleetLog, fixed_episodes, has_events
 from semishot.training.fleet_table import Row
-from semishot.training.fleets import build_fleet, center, load_model, save_model, try_training
-from semishot.training.loop import Event, FleetLog, Learner, build_optimizer, learn, resume
+from semishot.training.fleets import build_fleet, center, save_model, try_method
+from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
 from semishot.training.run_folder import (
     CONFIG_FILE,
     LOCK_FILE,
@@ -46,8 +39,6 @@ from semishot.training.run_folder import (
     TrainingSession,
     cut_log,
 )
-from semishot.training.tensorboard import EventFile, has_events
-from semishot.training.validation import fixed_episodes
 
 
 @dataclass(frozen=True)
@@ -58,8 +49,7 @@ class TrainingRequest:
     pool: ImagePool
     folder: Path
     device: torch.device
-    checkpoint_seconds: float | None = None
-    """The least time from one checkpoint to the next; None is `loop.CHECKPOINT_SECONDS`."""
+    checkpoint_seconds: float = loop.CHECKPOINT_SECONDS
     tensorboard: bool = False
     classifiers: Path | None = None
     """Where encoders that were trained as classifiers first are kept, for all fleets that need the same;
@@ -100,17 +90,28 @@ def unfinished(folder: Path) -> bool:
 
 def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> Iterator[Event]:
     """`training`, once this process holds the folder's lock."""
-    config, pool, folder, device = request.config, request.pool, request.folder, request.device
-    recipe, shape = config.recipe, config.shape
-    fleet, optimizer, step = begin_or_resume(config, pool, folder, device)
+    config, pool, folder, recipe = (
+        request.config,
+        request.pool,
+        request.folder,
+        request.config.recipe,
+    )
+    if not (folder / CONFIG_FILE).exists():
+        write_whole(folder / CONFIG_FILE, config.to_json())
+    _, channels, *size = pool.images.shape
+    features = embedding_features(recipe.filters, size)
+    fleet = build_fleet(config.members, recipe, channels, features).to(request.device)
+    optimizer = build_optimizer(recipe, fleet)
+    step = resume(folder, fleet, optimizer, recipe.updates)
+    cut_log(folder, step)
     earlier: list[TrainingSession] = []
     if not step and recipe.first is not None:
         earlier = yield from start_from_classifiers(request, fleet, images, row)
     if not step and fleet.sphere is not None:
         center(fleet, config, pool)
-    validation = fixed_episodes(config, pool, device, loop.CHUNK)
-    event_file = EventFile(folder, config, step) if request.tensorboard else None
-    with closing(FleetLog(folder, fleet, row, validation, event_file)) as log:
+    with closing(FleetLog(folder, fleet, row)) as log:
+        log.validation = fixed_episodes(config, pool, loop.CHUNK)
+        log.events = EventFile(folder, config, step) if request.tensorboard else None
         learner = Learner(
             fleet,
             optimizer,
@@ -120,12 +121,11 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
             pool,
             images,
             training_episodes(config, pool),
-            len(config.members) * shape.images,
             row,
-            shape,
+            request.checkpoint_seconds,
+            config.shape,
             log,
             earlier_updates=row.updates - recipe.updates,
-            checkpoint_seconds=request.checkpoint_seconds,
         )
         yield from learn(learner, step, earlier)
     if fleet.sphere is not None:
@@ -143,42 +143,22 @@ def start_from_classifiers(
     """
     config, first = request.config, request.config.recipe.first
     assert first is not None
-    recipe = config.recipe.of_classification(first)
-    seconds = request.checkpoint_seconds
-    classifiers = ClassificationRequest(request.pool, recipe, request.device, False, first, seconds)
-    folder = request.classifiers or request.folder / CLASSIFIERS
+    classifiers = classification.ClassificationRequest(
+        request.pool,
+        config.recipe.of_classification(first),
+        request.device,
+        first=first,
+        checkpoint_seconds=request.checkpoint_seconds,
+    )
+    folder = request.classifiers or request.folder / classification.CLASSIFIERS
     seeds = dict.fromkeys(member.split_seed for member in config.members)
-    files = {seed: file_of(classifiers, seed, folder) for seed in seeds}
-    yield from train_together(classifiers, files, row, images)
-    states = {seed: load_encoder(classifiers, file).state_dict() for seed, file in files.items()}
+    files = {seed: classification.file_of(classifiers, seed, folder) for seed in seeds}
+    yield from classification.train_together(classifiers, files, row, images)
+    encoders = {s: classification.load_encoder(classifiers, file) for s, file in files.items()}
+    states = {seed: encoder.state_dict() for seed, encoder in encoders.items()}
     for name, tensor in fleet.encoder.state_dict().items():
         tensor.copy_(torch.cat([states[member.split_seed][name] for member in config.members]))
-    return sessions_of(files.values())
-
-
-def train(
-    config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device, row: Row
-) -> ProtoNet:
-    """Train one fleet to the end and return it, ready to evaluate."""
-    for _ in training(TrainingRequest(config, pool, folder, device), images_on(pool, device), row):
-        pass
-    return load_model(folder, device)[1]
-
-
-def begin_or_resume(
-    config: FleetConfig, pool: ImagePool, folder: Path, device: torch.device
-) -> tuple[ProtoNet, torch.optim.Optimizer, int]:
-    """The fleet at its last checkpoint, or untrained, with the log truncated to match."""
-    _, channels, *size = pool.images.shape
-    features = embedding_features(config.recipe.filters, size)
-    fleet = build_fleet(config.members, config.recipe, channels, features).to(device)
-    optimizer = build_optimizer(config.recipe, fleet)
-    written = folder / CONFIG_FILE
-    if not written.exists():
-        write_whole(written, config.to_json())
-    step = resume(folder, fleet, optimizer, config.recipe.updates)
-    cut_log(folder, step)
-    return fleet, optimizer, step
+    return classification.sessions_of(files.values())
 
 
 def check_fleet(
@@ -191,10 +171,10 @@ def check_fleet(
         raise InputError(
             f"{written} is another training; choose another --out or delete the folder"
         )
-    for seed in {member.split_seed for member in config.members}:
-        check_seed(seed)
     split = labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0)
     check_enough(split, config.shape, advice=advice)
     if any(":" in member.model for member in config.members) and unfinished(folder):
         _, channels, *size = pool.images.shape
-        try_training(config, channels, embedding_features(config.recipe.filters, size))
+        features = embedding_features(config.recipe.filters, size)
+        fleet = build_fleet(config.members, config.recipe, channels, features)
+        try_method(fleet, config.shape, features, training=True)

@@ -5,8 +5,7 @@ Letters: R runs, B images of an episode, I images, D embedding dimensions.
 
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -26,8 +25,8 @@ from semishot.network.protonet import ProtoNet
 from semishot.network.sphere import Sphere
 from semishot.system.files import reading
 from semishot.system.tensor_files import read_tensors, write_tensors
-from semishot.training.augment import maps_at_test
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+from semishot.training.examples import sample_maps
 from semishot.training.run_folder import MODEL_FILE
 
 CENTERED_PER_CLASS, CENTERED = 30, 2_000
@@ -63,7 +62,7 @@ def build_fleet(
     sphere = Sphere(len(members), features, recipe.sphere) if recipe.sphere else None
     fleet = ProtoNet(encoder, refiner, recipe.steps, sphere)
     fleet.initial_loss, fleet.both_sides = recipe.initial_loss, recipe.both_sides
-    fleet.moved = torch.from_numpy(maps_at_test(recipe.augment, recipe.views))
+    fleet.moved = torch.from_numpy(sample_maps(recipe.augment, 0, 0, (1, recipe.views - 1))[0])
     return fleet
 
 
@@ -105,55 +104,43 @@ def load_model(
     tensors, metadata = read_tensors(path)
     config = FleetConfig.from_json(metadata.get("config", "{}"), path)
     with reading(path):
-        channels = encoder_channels(config, tensors)
-        if "framing" in metadata:
-            config = replace(config, framing=framing_from_json(metadata["framing"], path))
-            if config.framing is not None and config.framing.channels != channels:
-                raise ValueError(f"its framing is not of {channels} channels")
-        features = sphere_features(config, tensors)
-        outside = {m.model for m in config.members if ":" in m.model} - set(refine.added())
+        channels, features = sizes_of(config, tensors)
+        framing = framing_from_json(metadata["framing"], path) if "framing" in metadata else None
+        if framing is not None and framing.channels != channels:
+            raise ValueError(f"its framing is not of {channels} channels")
+        config = replace(config, framing=framing)
+        members = config.members
+        outside = {m.model for m in members if ":" in m.model} - set(refine.added())
         if outside and not refiners:
-            alone = [Member(SUPERVISED, member.split_seed) for member in config.members]
-            model = build_fleet(alone, config.recipe, channels, features)
-            own = {name: t for name, t in tensors.items() if not name.startswith("refiner.")}
-            model.load_state_dict(own)
-            return config, model.to(device).eval()
+            members = tuple(Member(SUPERVISED, member.split_seed) for member in members)
+            tensors = {name: t for name, t in tensors.items() if not name.startswith("refiner.")}
         try:
-            model = build_fleet(config.members, config.recipe, channels, features)
+            model = build_fleet(members, config.recipe, channels, features)
         except InputError as error:  # a method or option that this version does not know
-            if outside:
-                raise InputError(f"{path}: {error}") from error
-            raise ValueError(str(error)) from error
+            raise InputError(f"{path}: {error}") from error
         model.load_state_dict(tensors)
     return config, model.to(device).eval()
 
 
-def encoder_channels(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
-    """The channels of the images; raises an error if the weights do not match the configuration.
+def sizes_of(config: FleetConfig, tensors: Mapping[str, Tensor]) -> tuple[int, int]:
+    """The channels of the images, and the size of an embedding for a recipe that puts them on a sphere.
 
-    This comes before anything is built: a file that claims a million filters must contain them.
+    Raises an error before anything is built if the weights do not match the configuration: a file that claims
+    a million filters must contain them.
     """
     shapes = [tuple(tensors[f"encoder.weights.{block}"].shape) for block in range(BLOCKS)]
-    channels, filters = shapes[0][2], config.recipe.filters
-    lead = len(config.members), filters
-    if shapes != [(*lead, into, 3, 3) for into in (channels, *[filters] * (BLOCKS - 1))]:
-        raise ValueError(
-            f"its weights {shapes[0]} are not of {lead[0]} runs with {filters} filters"
-        )
+    channels, filters, runs = shapes[0][2], config.recipe.filters, len(config.members)
+    into = (channels, *[filters] * (BLOCKS - 1))
+    if shapes != [(runs, filters, each, 3, 3) for each in into]:
+        raise ValueError(f"its weights {shapes[0]} are not of {runs} runs with {filters} filters")
     if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise ValueError(f"{bad[0]} is not finite")
-    return channels
-
-
-def sphere_features(config: FleetConfig, tensors: Mapping[str, Tensor]) -> int:
-    """The size of an embedding, for a recipe that puts them on a sphere; likewise before it is built."""
     if not config.recipe.sphere:
-        return 0
-    shape, runs = tuple(tensors["sphere.center"].shape), len(config.members)
-    filters = config.recipe.filters
+        return channels, 0
+    shape = tuple(tensors["sphere.center"].shape)
     if len(shape) != 2 or shape[0] != runs or not shape[1] or shape[1] % filters:
         raise ValueError(f"its sphere.center {shape} is not of {runs} runs with {filters} filters")
-    return shape[1]
+    return channels, shape[1]
 
 
 @torch.no_grad()
@@ -185,48 +172,30 @@ def _some_of_each(pool: ImagePool, fraction: float, seed: int) -> Indices:
     return images[:: max(1, len(images) // CENTERED)]
 
 
-def try_training(config: FleetConfig, channels: int, features: int) -> None:
-    """Score a random episode with a method from outside the package, then take its loss and gradient, so
-    that its errors come before the work, in one line."""
-    fleet = build_fleet(config.members, config.recipe, channels, features)
-    try_scoring(fleet, config.shape, features)
-    embeddings = _random_episode(fleet, config.shape, features).requires_grad_()
-    with _one_line_about(fleet.refiner):
-        losses = fleet.train().losses(embeddings, config.shape, None)
-        (gradient,) = torch.autograd.grad(losses.sum(), embeddings)
-        for what, values in (("loss", losses), ("gradient", gradient)):
-            if not values.isfinite().all():
-                raise ArithmeticError(f"its {what} is NaN or infinite")
-
-
-@torch.inference_mode()
-def try_scoring(fleet: ProtoNet, shape: EpisodeShape, features: int) -> None:
-    """Score a random episode as at test."""
-    with _one_line_about(fleet.refiner):
-        fleet.eval().score(_random_episode(fleet, shape, features), shape)
-
-
-def _random_episode(fleet: ProtoNet, shape: EpisodeShape, features: int) -> Tensor:
-    """(R, B, D), at squared distances of about 2."""
+def try_method(fleet: ProtoNet, shape: EpisodeShape, features: int, training: bool = False) -> None:
+    """Score a random episode with a method from outside the package, and in training take its loss and
+    gradient, so that its errors come before the work, in one line with the line of its file that fails."""
     size = fleet.encoder.runs, shape.images, features
     drawn = torch.randn(size, generator=torch.Generator().manual_seed(0))
-    episode: Tensor = (drawn * max(1, features) ** -0.5).to(fleet.encoder.weights[0])
-    return episode
-
-
-@contextmanager
-def _one_line_about(refiner: nn.Module | None) -> Iterator[None]:
-    """Name the method, and the line of its file that fails."""
+    episode = (drawn * max(1, features) ** -0.5).to(fleet.encoder.weights[0])  # (R, B, D)
     try:
-        yield
+        with torch.inference_mode():
+            fleet.eval().score(episode, shape)
+        if training:
+            episode.requires_grad_()
+            losses = fleet.train().losses(episode, shape, None)
+            (gradient,) = torch.autograd.grad(losses.sum(), episode)
+            for what, values in (("loss", losses), ("gradient", gradient)):
+                if not values.isfinite().all():
+                    raise ArithmeticError(f"its {what} is NaN or infinite")
     except InputError:
         raise
     except Exception as error:
-        module = type(refiner).__module__
+        module = type(fleet.refiner).__module__
         file = getattr(sys.modules.get(module), "__file__", None)
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
         where = f" at {Path(str(file)).name}, line {lines[-1]}" if lines else ""
         raise InputError(
-            f"the refiner {module}:{type(refiner).__qualname__} fails on a random episode{where} "
+            f"the refiner {module}:{type(fleet.refiner).__qualname__} fails on a random episode{where} "
             f"({type(error).__name__}: {reason_of(error)})"
         ) from error

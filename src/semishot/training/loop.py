@@ -24,25 +24,22 @@ from semishot.data.pool import ImagePool
 from semishot.errors import InputError
 from semishot.network.adam import Adam
 from semishot.network.classifier import LinearClassifier
-from semishot.network.protonet import ProtoNet
 from semishot.network.sgd import NesterovSGD
 from semishot.system.devices import device_name
 from semishot.system.files import read_regular, reading, write_whole
 from semishot.system.tensor_files import MOST_BYTES, DamagedError
 from semishot.training.config import Recipe, learning_rate
 from semishot.training.examples import CHUNK_BYTES, Draw, pixels_of
+from semishot.training.fleet_log import FleetLog
 from semishot.training.fleet_table import Row
 from semishot.training.run_folder import (
     STATE_FILE,
     TRAINING_FILE,
     SessionLog,
     TrainingSession,
-    append_log,
     read_sessions,
 )
-from semishot.training.tensorboard import EventFile
 from semishot.training.update import Chunk, Model, can_fuse, chunk_runner, is_captured
-from semishot.training.validation import Validation
 
 CHUNK = 100
 """Updates between two lines of the log; on a GPU they are one chunk."""
@@ -62,35 +59,6 @@ class Event(Enum):
 
 
 @dataclass(frozen=True)
-class FleetLog:
-    """Where the lines of a fleet's log go: its `log.jsonl`, its row, its event file."""
-
-    folder: Path
-    model: ProtoNet
-    row: Row
-    validation: Validation | None
-    event_file: EventFile | None
-
-    def write(self, step: int, rate: float, losses: Sequence[float]) -> None:
-        """A line, at some updates with the accuracy on validation episodes."""
-        seen, episodes = None, self.validation
-        if episodes is not None and (
-            step % episodes.every == 0 or self.row.done == self.row.updates
-        ):
-            seen = episodes.look(self.model)
-            self.row.accuracy = sum(seen.accuracy) / len(seen.accuracy)
-        line = append_log(self.folder, step, rate, losses, seen.accuracy if seen else None)
-        if self.event_file is not None:
-            self.event_file.add_line(line)
-            if episodes is not None and seen is not None:
-                self.event_file.add_pictures(step, seen, episodes)
-
-    def close(self) -> None:
-        if self.event_file is not None:
-            self.event_file.close()
-
-
-@dataclass(frozen=True)
 class Learner:
     """R runs that train as one network, what they see, and the folder of their checkpoints."""
 
@@ -103,17 +71,15 @@ class Learner:
     images: Tensor | None
     """The pool's images on the device; if None, each chunk's are sent ahead of its updates."""
     draw: Draw
-    images_per_update: int
-    """Over all runs."""
     row: Row
     """Shows the progress."""
+    checkpoint_seconds: float
+    """The least time from one checkpoint to the next."""
     shape: EpisodeShape | None = None
     """Of the episodes; None: labeled batches."""
     log: FleetLog | None = None
     earlier_updates: int = 0
     """Those of the stage before, in the same row."""
-    checkpoint_seconds: float | None = None
-    """The least time from one checkpoint to the next; None is CHECKPOINT_SECONDS."""
 
 
 def learn(learner: Learner, step: int, earlier: Sequence[TrainingSession] = ()) -> Iterator[Event]:
@@ -155,8 +121,7 @@ def learn(learner: Learner, step: int, earlier: Sequence[TrainingSession] = ()) 
         if learner.log is not None:
             learner.log.write(step, chunk.rates[-1], torch.cat(recent).mean(0).tolist())
         recent.clear()
-        seconds = learner.checkpoint_seconds
-        if time.monotonic() - saved > (CHECKPOINT_SECONDS if seconds is None else seconds):
+        if time.monotonic() - saved > learner.checkpoint_seconds:
             sessions.save()  # first: a checkpoint must not be of a session nobody knows
             parts = {"model": model.state_dict(), "optimizer": learner.optimizer.state_dict()}
             save_state(learner.folder, {**parts, "step": step})
@@ -171,7 +136,7 @@ def draw_chunks(learner: Learner, step: int, device: torch.device) -> Iterator[C
     """
     most, recipe, pool = CHUNK if device.type == "cuda" else CPU_CHUNK, learner.recipe, learner.pool
     if learner.images is None:
-        update_bytes = learner.images_per_update * int(pool.images[0].nbytes)
+        update_bytes = learner.draw(step, 1).images.numel() * int(pool.images[0].nbytes)
         most = max(1, min(most, CHUNK_BYTES // update_bytes))
     while step < recipe.updates:
         count = min(most, CHUNK - step % CHUNK, recipe.updates - step)

@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast, get_args
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from semishot.data.episodes import EpisodeShape
@@ -16,9 +17,10 @@ from semishot.system import provenance
 from semishot.system.files import read_json, write_whole
 from semishot.system.locks import Lock
 from semishot.system.structs import from_json
-from semishot.training.code_state import code_state, now, versions
 from semishot.training.config import SUPERVISED, FleetConfig, Recipe
-from semishot.training.run_folder import Training
+from semishot.training.run_folder import Training, code_state, now, versions
+
+Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class RecordFields(TypedDict):
@@ -41,10 +43,10 @@ class RecordFields(TypedDict):
     episodes: int
     at_test: NotRequired[dict[str, Any]]
     """Steps and options of the refinement at test, if not as in training."""
-    accuracy: float
-    accuracy_ci95: float
+    accuracy: Share
+    accuracy_ci95: Share
     """Half the width of the 95 % interval over episodes."""
-    episode_accuracies: NotRequired[list[float]]
+    episode_accuracies: NotRequired[list[Share]]
     """Not in published files."""
     recipe: dict[str, Any]
     """The settings that differ from the defaults."""
@@ -58,7 +60,7 @@ class RecordFields(TypedDict):
     date: str
     """With the time, in UTC."""
     code: str
-    """A digest of the source that can change a number: `code_state.code_files`."""
+    """A digest of the source that can change a number: `run_folder.code_state`."""
     commit: NotRequired[str]
     """What was checked out, if it was a checkout."""
     data: NotRequired[str]
@@ -121,7 +123,7 @@ class AblationRecord(RecordFields):
 
 
 Record = AccuracyRecord | BaselineRecord | MaskRecord | AblationRecord
-KINDS = {get_args(get_type_hints(each)["kind"])[0]: each for each in get_args(Record)}
+KINDS = ("accuracy", "baseline", "masks", "ablation")
 SETTINGS = (
     *("kind", "dataset", "preset", "model", "features", "options", "trained_as", "variant"),
     *("source", "preparation"),
@@ -140,15 +142,23 @@ class Measurement:
     seconds: float
     device: str
     data: Mapping[str, str] = field(default_factory=dict)
-    """`code_state.data_state` of the pool."""
+    """`run_folder.data_state` of the pool."""
     training: Mapping[str, Training] = field(default_factory=dict)
     """`run_folder.training_of` the fleet."""
     at_test: Mapping[str, Any] = field(default_factory=dict)
     """Steps and options of the refinement, if not as in training."""
 
-    def fields(self, split_seed: int, accuracies: NDArray[np.float64]) -> dict[str, Any]:
-        """The fields of a record between its options and its recipe."""
+    def record(
+        self,
+        about: Mapping[str, Any],
+        split_seed: int,
+        accuracies: NDArray[np.float64],
+        recipe: Recipe | None,
+        train: Mapping[str, int],
+    ) -> dict[str, Any]:
+        """A record of accuracies (E,); `about` are its first fields, and `train` the training episode."""
         return {
+            **about,
             **self.shape.as_dict(),
             "split": self.split,
             "split_seed": split_seed,
@@ -157,11 +167,9 @@ class Measurement:
             "accuracy": float(accuracies.mean()),
             "accuracy_ci95": half_width(accuracies),
             "episode_accuracies": [round(float(a), 5) for a in accuracies],
-        }
-
-    def made_by(self) -> dict[str, Any]:
-        """The fields after its updates: when, where and by which code."""
-        return {
+            "recipe": recipe.changes() if recipe else {},
+            "train": dict(train),
+            "updates": recipe.updates if recipe else 0,
             "seconds": round(self.seconds, 3),
             "device": self.device,
             "versions": versions(),
@@ -186,57 +194,19 @@ def accuracy_records(
 ) -> list[AccuracyRecord]:
     """One record per run from accuracies (R, E); `model` names a method that the runs were not
     trained with."""
-    made_by = measurement.made_by()
-    records = [
-        {
+    records = []
+    for member, per_episode in zip(config.members, accuracies, strict=True):
+        about = {
             "kind": "accuracy",
             "dataset": config.dataset,
             "preset": config.preset,
             "model": model or member.model,
             "options": {} if model else dict(member.options),
             **({"trained_as": member.model} if model and member.model != SUPERVISED else {}),
-            **measurement.fields(member.split_seed, per_episode),
-            "recipe": config.recipe.changes(),
-            "train": config.shape.as_dict(),
-            "updates": config.recipe.updates,
-            **made_by,
         }
-        for member, per_episode in zip(config.members, accuracies, strict=True)
-    ]
+        train, seed = config.shape.as_dict(), member.split_seed
+        records.append(measurement.record(about, seed, per_episode, config.recipe, train))
     return cast(list[AccuracyRecord], records)
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A classifier of Table 5, its features and how their encoder was pre-trained."""
-
-    dataset: str
-    classifier: str
-    features: str
-    split_seed: int
-    scale_bug: bool = False
-    recipe: Recipe | None = None
-    batch: int = 0
-
-
-def baseline_record(
-    baseline: Baseline, measurement: Measurement, accuracies: NDArray[np.float64]
-) -> BaselineRecord:
-    recipe = baseline.recipe
-    record = {
-        "kind": "baseline",
-        "dataset": baseline.dataset,
-        "preset": "ren2018",
-        "model": baseline.classifier,
-        "features": baseline.features,
-        "options": {"scale_bug": True} if baseline.scale_bug else {},
-        **measurement.fields(baseline.split_seed, accuracies),
-        "recipe": recipe.changes() if recipe else {},
-        "train": {"batch": baseline.batch} if recipe else {},
-        "updates": recipe.updates if recipe else 0,
-        **measurement.made_by(),
-    }
-    return cast(BaselineRecord, record)
 
 
 def mask_record(record: Record, source: str, judged: Mapping[str, Any]) -> MaskRecord:
@@ -270,32 +240,26 @@ def read_result_file(path: Path) -> Any:
 def records_so_far(path: Path) -> list[Record]:
     """The records that a run has left in a result file; none if there is no such file."""
     try:
-        return as_records(read_json(path), path) if path.exists() else []
+        return read_records(path) if path.exists() else []
     except InputError as error:
         raise InputError(f"{error}; delete it to measure again") from error
 
 
 def as_records(content: Any, path: Path) -> list[Record]:
-    """The content of a result file, checked."""
-    where = f"{path} is not a result file"
+    """The content of a result file, checked; an error names the first wrong field."""
+    where, records = f"{path} is not a result file", []
     if not isinstance(content, list):
         raise InputError(f"{where}: it does not hold a list of records")
-    return [check_record(record, f"{where}: record {i}") for i, record in enumerate(content)]
-
-
-def check_record(content: object, where: object) -> Record:
-    """Raise an error that names the first wrong field, unless this is a record."""
-    kind = content.get("kind") if isinstance(content, dict) else None
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"{where}: kind must be one of {', '.join(KINDS)}, not {kind!r:.40}")
-    record = cast(Record, from_json(KINDS[kind], content, where))
-    shares = {"accuracy": record["accuracy"], "accuracy_ci95": record["accuracy_ci95"]}
-    of_episodes = enumerate(record.get("episode_accuracies", ()))
-    shares |= {f"episode_accuracies[{index}]": share for index, share in of_episodes}
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise InputError(f"{where}: {name} must be from 0 to 1, not {share!r:.40}")
-    return record
+    for index, record in enumerate(content):
+        kind = record.get("kind") if isinstance(record, dict) else None
+        if not isinstance(kind, str) or kind not in KINDS:
+            kinds = ", ".join(KINDS)
+            raise InputError(
+                f"{where}: record {index}: kind must be one of {kinds}, not {kind!r:.40}"
+            )
+        of_kind = get_args(Record)[KINDS.index(kind)]
+        records.append(from_json(of_kind, record, f"{where}: record {index}"))
+    return records
 
 
 def identity(record: Record) -> str:

@@ -1,29 +1,37 @@
-"""The files of a run folder: its log, the sessions that trained it, all of it as bytes. Loads no torch."""
+"""The files of a run folder, and which code, data and sessions made its numbers. Loads no torch."""
 
 import json
+import platform
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from semishot.errors import InputError
+import numpy as np
+
+from semishot import __version__, datasets
+from semishot.data.pool import ImagePool
 from semishot.system import provenance
-from semishot.system.files import append_line, read_regular, write_json, write_whole
+from semishot.system.files import PACKAGE, append_line, read_regular, write_json, write_whole
 from semishot.system.structs import decode, read_struct
-from semishot.training.code_state import code_state, now
 
 CONFIG_FILE, LOG_FILE, MODEL_FILE = "config.json", "log.jsonl", "model.safetensors"
 STATE_FILE, LOCK_FILE = "state.pt", ".lock"
 """While it trains: the last checkpoint, and the lock."""
 TRAINING_FILE = "training.json"
 """A `TrainingSession` for each process that trained it."""
-ORDER = (CONFIG_FILE, LOG_FILE, TRAINING_FILE, STATE_FILE, MODEL_FILE, "result.json")
-"""The order in which files are written: if interrupted at any point, the folder can be resumed."""
-MOST_BYTES = 2**34
-"""Of a file."""
-Files = dict[str, bytes]
-"""A folder as bytes, by relative path."""
+MOST_LOG = 2**34
+PARTIAL = "partial"
+"""The preparation of a pool that lacks classes of its data set: no published number refers to it."""
+DATE = "%Y-%m-%dT%H:%M:%SZ"
+FOLDERS = ("network", "paper", "refine", "training")
+DATA_FILES = ("data/episodes.py", "data/settings.py", "data/splits.py", "prototypes.py")
 
 
 class LogLine(TypedDict):
@@ -55,11 +63,8 @@ def append_log(
 def read_log(folder: Path) -> list[LogLine]:
     """Its lines, without a last one that a killed process left incomplete."""
     path = folder / LOG_FILE
-    content = read_regular(path, MOST_BYTES) if path.exists() else b""
-    lines = []
-    for number, text in enumerate(content.split(b"\n")[:-1], 1):
-        lines.append(decode(LogLine, text, f"{path}, line {number}"))
-    return lines
+    texts = read_regular(path, MOST_LOG).split(b"\n")[:-1] if path.exists() else []
+    return [decode(LogLine, text, f"{path}, line {i}") for i, text in enumerate(texts, 1)]
 
 
 def cut_log(folder: Path, step: int) -> None:
@@ -106,11 +111,8 @@ class SessionLog:
     device: str
     earlier: Sequence[TrainingSession] = ()
     """Those whose updates this one continues."""
-    clock: Callable[[], float] = time.monotonic
-    date: str = field(init=False, default_factory=now)
-
-    def __post_init__(self) -> None:
-        self.begun = self.clock()
+    date: str = field(init=False, default_factory=lambda: now())
+    begun: float = field(init=False, default_factory=lambda: time.monotonic())
 
     def save(self) -> None:
         own = {
@@ -119,7 +121,7 @@ class SessionLog:
             "command": provenance.command(),
             "device": self.device,
             "date": self.date,
-            "seconds": round(self.clock() - self.begun, 3),
+            "seconds": round(time.monotonic() - self.begun, 3),
         }
         write_json(self.folder / TRAINING_FILE, {"sessions": [*self.earlier, own]})
 
@@ -145,23 +147,45 @@ def training_of(path: Path) -> dict[str, Training]:
     }
 
 
-def pack(folder: Path) -> Files:
-    """The files of a run folder, without locks, to be sent to a worker or back without a shared disk."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
+@cache
+def code_state() -> dict[str, str]:
+    """`code`, a digest of the source files that can change a number, and in a checkout `commit`.
+
+    Not of those that prepare images, whose result the fingerprint of the data identifies, nor of those
+    that only read records, sort a person's images, or run a command.
+    """
+    files = [path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py")]
+    code = provenance.source_digest(sorted([*files, *(PACKAGE / name for name in DATA_FILES)]))
+    commit = provenance.commit()
+    return {"code": code, **({"commit": commit} if commit else {})}
+
+
+def data_state(pool: ImagePool) -> dict[str, str]:
+    """`data`, the fingerprint's first 16 digits, and `preparation` if it is not the usual one."""
+    preparation = PARTIAL if datasets.is_partial(pool) else pool.about.get("preparation")
+    unusual = {"preparation": preparation} if isinstance(preparation, str) else {}
+    return {"data": pool.fingerprint[:16], **unusual}
+
+
+def versions() -> dict[str, str]:
+    """Of what computes; torch is imported here, and left out where it is not installed."""
+    installed = find_spec("torch") is not None
     return {
-        path.relative_to(folder).as_posix(): read_regular(path, MOST_BYTES)
-        for path in paths
-        if not path.name.endswith(LOCK_FILE)
+        "semishot": __version__,
+        **({"torch": str(import_module("torch").__version__)} if installed else {}),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
     }
 
 
-def unpack(files: Files, folder: Path) -> None:
-    """Write the files in the order of `ORDER`; older checkpoints and event files are deleted."""
-    for name in sorted(files, key=lambda name: ORDER.index(name) if name in ORDER else -1):
-        path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
-        write_whole(path, files[name])
-    for old in (*folder.rglob(STATE_FILE), *folder.glob("tensorboard/*")):
-        if old.relative_to(folder).as_posix() not in files:
-            old.unlink(missing_ok=True)
+def now() -> str:
+    return datetime.now(UTC).strftime(DATE)
+
+
+def saved_after(method: str, date: str) -> Path | None:
+    """The file of an imported method MODULE:CLASS, if it was saved after this second, as in `now()`."""
+    file = getattr(sys.modules.get(method.partition(":")[0]), "__file__", None)
+    if file is None or not Path(file).is_file():
+        return None
+    saved = datetime.fromtimestamp(Path(file).stat().st_mtime, UTC).strftime(DATE)
+    return Path(file) if saved > date else None

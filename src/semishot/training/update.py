@@ -63,33 +63,24 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-Target = tuple[EpisodeShape | Tensor, *tuple[Tensor, ...]]
-"""What a model is given beside the images: the shape of the episodes, and (R,) in which of them distractors
-take part, if not in all; for a classifier the class (R, B) of each image."""
-
-
 def update(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     images: Tensor,
     maps: Tensor | None,
-    target: Target,
+    *target: EpisodeShape | Tensor | None,
 ) -> Tensor:
-    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam or SGD."""
-    loss: Tensor = model(images if maps is None else warp(images, maps), *target)
+    """The update itself, on uint8 images (R, B, C, H, W): each run's loss (R,), and a step of Adam or SGD.
+
+    `target` is what the model is given beside the images: the shape of the episodes, and (R,) in which
+    of them distractors take part, if not in all; for a classifier the class (R, B) of each image.
+    """
+    given = [each for each in target if each is not None]
+    loss: Tensor = model(images if maps is None else warp(images, maps), *given)
     optimizer.zero_grad()
     loss.sum().backward()  # the runs share no parameter: the sum trains each on its own
     optimizer.step()
     return loss.detach()
-
-
-def _target(
-    shape: EpisodeShape | None, labels: Tensor | None, distractors: Tensor | None
-) -> Target:
-    if labels is not None:
-        return (labels,)
-    assert shape is not None
-    return (shape,) if distractors is None else (shape, distractors)
 
 
 def plain_chunk(
@@ -112,9 +103,7 @@ def plain_chunk(
             for e, rate in enumerate(chunk.rates):
                 set_learning_rate(optimizer, rate)
                 maps, *target = (None if values is None else values[e] for values in rest)
-                losses.append(
-                    update(model, optimizer, source[images[e]], maps, _target(shape, *target))
-                )
+                losses.append(update(model, optimizer, source[images[e]], maps, shape, *target))
         return lambda: torch.stack(losses)
 
     return run
@@ -147,11 +136,11 @@ def captured_chunk(
         maps, *target = (
             None if values is None else values.index_select(0, cursor).squeeze(0) for values in rest
         )
-        loss = update(model, optimizer, source[chosen], maps, _target(shape, *target))
+        loss = update(model, optimizer, source[chosen], maps, shape, *target)
         losses.index_copy_(0, cursor, loss.unsqueeze(0))
         cursor.add_(1).remainder_(len(losses))
 
-    before = _snapshot(model, optimizer)
+    before = {name: tensor.clone() for name, tensor in _tensors(model, optimizer).items()}
     stream = torch.cuda.Stream(device)  # fleets side by side fill each other's gaps
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
@@ -249,10 +238,6 @@ def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[object,
     for parameter, state in optimizer.state.items():
         tensors.update(((parameter, kind), value) for kind, value in state.items())
     return tensors
-
-
-def _snapshot(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[object, Tensor]:
-    return {name: tensor.clone() for name, tensor in _tensors(model, optimizer).items()}
 
 
 @torch.no_grad()

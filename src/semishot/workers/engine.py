@@ -23,13 +23,28 @@ import torch
 from numpy.typing import NDArray
 
 from semishot.errors import InputError
+from semishot.system.files import read_regular, write_whole
 from semishot.system.npy import file_of, map_array, write_array
 from semishot.system.processes import end_with_parent, keep_freed_memory
+from semishot.training.run_folder import (
+    CONFIG_FILE,
+    LOCK_FILE,
+    LOG_FILE,
+    MODEL_FILE,
+    STATE_FILE,
+    TRAINING_FILE,
+)
 
 POLL_SECONDS = 0.25
 LOSSES = 5
 """A task that has lost this many workers is split in two: a killed process cannot report why."""
 Array = NDArray[Any]
+Files = dict[str, bytes]
+"""A folder as bytes, by relative path."""
+ORDER = (CONFIG_FILE, LOG_FILE, TRAINING_FILE, STATE_FILE, MODEL_FILE, "result.json")
+"""The order in which files are written: if interrupted at any point, the folder can be resumed."""
+MOST_BYTES = 2**34
+"""Of a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,3 +280,25 @@ def array_file(array: Array, folder: Path) -> Path:
         return file
     write_array(folder / "shared.npy", array)
     return folder / "shared.npy"
+
+
+def pack(folder: Path) -> Files:
+    """The files of a folder, without locks, to be sent to a worker or back without a shared disk."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
+    return {
+        path.relative_to(folder).as_posix(): read_regular(path, MOST_BYTES)
+        for path in paths
+        if not path.name.endswith(LOCK_FILE)
+    }
+
+
+def unpack(files: Files, folder: Path) -> None:
+    """Write the files in the order of `ORDER`; older checkpoints and event files are deleted."""
+    for name in sorted(files, key=lambda name: ORDER.index(name) if name in ORDER else -1):
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"a worker sent a file named {name!r}, which is outside its folder")
+        write_whole(path, files[name])
+    for old in (*folder.rglob(STATE_FILE), *folder.glob("tensorboard/*")):
+        if old.relative_to(folder).as_posix() not in files:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,256 @@
+"""The log of a training: accuracy on fixed validation episodes, TensorBoard's curves, changing nothing."""
+
+import json
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from semishot.commands.main import main
+from semishot.data.episodes import EpisodeShape
+from semishot.data.pool import ImagePool
+from semishot.network.protonet import take_run
+from semishot.paper import presets
+from semishot.training import fleet_log, fleet_training, loop
+from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.fleet_log import Validation, fixed_episodes
+from semishot.training.fleet_table import row_of
+from semishot.training.fleet_training import TrainingRequest
+from semishot.training.fleets import build_fleet
+from semishot.training.run_folder import read_log
+from support.fleets import CPU, fleet_config, interrupt, train_fleet, watch
+
+SHAPE = EpisodeShape(way=3, shot=2, query=1, unlabeled=4, distractors=2)
+RECIPE = Recipe(updates=20, halvings=(8,), filters=4, init_std=0.2, labeled_fraction=0.3)
+MEMBERS = (
+    Member("masked_soft_kmeans", 5),
+    Member("soft_kmeans", 2),
+    Member("masked_soft_kmeans", 5, {"mask_power": 2}),
+)
+RUNS = [
+    "masked_soft_kmeans-seed5",
+    "soft_kmeans-seed2",
+    "masked_soft_kmeans-mask_power2-seed5",
+]
+fleet = partial(fleet_config, recipe=RECIPE, shape=SHAPE, members=MEMBERS)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """A line of the log, and a validation, every four updates."""
+    monkeypatch.setattr(loop, "CHUNK", 4)
+    monkeypatch.setattr(fleet_log, "SHARE", 100.0)
+
+
+def episodes_of(config: FleetConfig, pool: ImagePool, between_lines: int = 10) -> Validation:
+    episodes = fixed_episodes(config, pool, between_lines)
+    assert episodes is not None
+    return episodes
+
+
+def stirred(config: FleetConfig) -> torch.nn.Module:
+    """An untrained fleet whose parameters and moving averages are nothing special."""
+    model, generator = build_fleet(config.members, config.recipe, 1), torch.Generator()
+    for tensor in model.state_dict().values():
+        tensor += 0.3 * torch.rand(tensor.shape, generator=generator.manual_seed(tensor.numel()))
+    return model
+
+
+# Validation
+
+
+def test_supervised_accuracy_is_that_of_the_nearest_prototype_in_plain_loops(tiny_pool):
+    members = (Member("supervised", 1), Member("supervised", 4))
+    config = fleet(tiny_pool, shape=replace(SHAPE, unlabeled=0, distractors=0), members=members)
+    episodes, model = episodes_of(config, tiny_pool), stirred(config)
+    n, k, q = 3, 2, fleet_log.QUERY
+    drawn = episodes.streams.draw(0, fleet_log.EPISODES)
+    assert drawn.shape == (2, fleet_log.EPISODES, n * k + n * q)
+    accuracies = episodes.accuracies(model)
+    for run in range(2):
+        alone, right = take_run(model, run), []
+        for images in drawn[run]:
+            with torch.no_grad():
+                points = alone.embed(torch.from_numpy(tiny_pool.images[images])[None])[0]
+            prototypes = [(points[2 * j] + points[2 * j + 1]) / k for j in range(n)]
+            for c in range(n * q):
+                distances = [float((points[n * k + c] - p).square().sum()) for p in prototypes]
+                right.append(int(np.argmin(distances)) == c // q)
+        assert accuracies[run] == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_validation_leaves_the_model_and_random_numbers_as_they_were(tiny_pool, training):
+    config = fleet(tiny_pool)
+    model = stirred(config).train(training)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    numbers = torch.get_rng_state()
+    episodes = episodes_of(config, tiny_pool)
+    first = episodes.accuracies(model)
+    assert model.training == model.encoder.training == training
+    assert all(torch.equal(before[name], t) for name, t in model.state_dict().items())
+    assert torch.equal(numbers, torch.get_rng_state())
+    assert episodes.accuracies(model) == first
+
+
+def test_validations_are_at_most_ten_and_a_small_share_of_the_images(tiny_pool, monkeypatch):
+    monkeypatch.setattr(fleet_log, "SHARE", 0.05)
+    long = fleet(tiny_pool, recipe=replace(RECIPE, updates=20_000))
+    assert episodes_of(long, tiny_pool, 100).every == 2000
+    short = episodes_of(fleet(tiny_pool, recipe=replace(RECIPE, updates=400)), tiny_pool, 10)
+    embedded = len(np.unique(short.streams.draw(0, fleet_log.EPISODES)))
+    trained = short.every * SHAPE.images
+    assert short.every % 10 == 0
+    assert 0.05 * (trained - 10 * SHAPE.images) < embedded <= 0.05 * trained
+
+
+def test_the_log_has_the_accuracy_every_so_often_and_at_the_end(tiny_pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet_log, "TIMES", 3)
+    config, row = fleet(tiny_pool), row_of(fleet(tiny_pool))
+    model = train_fleet(config, tiny_pool, tmp_path, row)
+    lines = read_log(tmp_path)
+    assert [line["step"] for line in lines] == [4, 8, 12, 16, 20]
+    assert [line["step"] for line in lines if "accuracy" in line] == [8, 16, 20]
+    at_last = episodes_of(config, tiny_pool).accuracies(model)
+    assert lines[-1]["accuracy"] == pytest.approx(at_last, abs=1e-5)
+    assert row.accuracy == pytest.approx(np.mean(at_last))
+
+
+@pytest.mark.parametrize(("names", "way", "distractors"), [(4, 2, 2), (3, 2, 1), (2, 2, 0)])
+def test_with_few_validation_classes_episodes_have_fewer(tiny_pool, names, way, distractors):
+    """A wide training, as of 16 + 16 classes beside miniImageNet's 16 for validation, is watched too."""
+    kept = [c for c in tiny_pool.classes if c.split != "val" or c.name < f"val{names:02d}"]
+    pool = replace(tiny_pool, classes=tuple(kept))
+    shape = episodes_of(fleet(pool), pool).streams.shape
+    assert shape == replace(SHAPE, query=5, way=way, distractors=distractors)
+
+
+@pytest.mark.parametrize(
+    ("classes", "reason"),
+    [
+        (0, "pool 'glyphs' has no 'val' classes; it holds train, test"),
+        (1, "the split has 1 classes but an episode needs 3 + 2 distractor classes; the training"),
+    ],
+)
+def test_without_validation_classes_it_is_skipped_and_reported(
+    tiny_pool, classes, reason, tmp_path, capsys
+):
+    kept = [c for c in tiny_pool.classes if c.split != "val" or c.name < f"val{classes:02d}"]
+    pool = replace(tiny_pool, classes=tuple(kept))
+    train_fleet(fleet(pool, recipe=replace(RECIPE, updates=2)), pool, tmp_path)
+    message = f"no accuracy on validation episodes while training: {reason}"
+    assert capsys.readouterr().err.startswith(message)
+    assert "accuracy" not in (tmp_path / "log.jsonl").read_text()
+
+
+# TensorBoard
+
+
+def request(pool: ImagePool, folder: Path, tensorboard: bool = True) -> TrainingRequest:
+    return TrainingRequest(fleet(pool), pool, folder, CPU, 0, tensorboard)
+
+
+def shown(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows: by tag, each step and its value."""
+    events = EventAccumulator(str(folder / "tensorboard"), {"scalars": 0}).Reload()
+    tags = events.Tags()["scalars"]
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in tags}
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_pool, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "CHUNK", 4)
+        patch.setattr(fleet_log, "SHARE", 100.0)
+        watch(request(tiny_pool, folder))
+    return folder
+
+
+def test_the_curves_are_the_numbers_of_the_log(whole):
+    scalars, lines = shown(whole), read_log(whole)
+    expected = {"learning_rate": [line["learning_rate"] for line in lines]}
+    for kind in ("loss", "accuracy"):
+        expected[f"{kind}/mean"] = [sum(line[kind]) / 3 for line in lines]
+        for run, name in enumerate(RUNS):
+            expected[f"{kind}/{name}"] = [line[kind][run] for line in lines]
+    assert sorted(scalars) == sorted(expected)
+    for tag, values in expected.items():
+        points = zip([4, 8, 12, 16, 20], values, strict=True)
+        assert scalars[tag] == [(step, pytest.approx(value)) for step, value in points]
+
+
+def test_training_is_bit_identical_without_validation_and_event_file(
+    whole, tiny_pool, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fleet_training, "fixed_episodes", lambda *_: None)
+    watch(request(tiny_pool, tmp_path, tensorboard=False))
+    assert not (tmp_path / "tensorboard").exists()
+    model = "model.safetensors"
+    assert (tmp_path / model).read_bytes() == (whole / model).read_bytes()
+    plain = [{k: v for k, v in line.items() if k != "accuracy"} for line in read_log(whole)]
+    assert [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()] == plain
+
+
+@pytest.mark.parametrize("stop", [4, 12, 20])
+def test_a_resumed_training_shows_what_an_undisturbed_one_does(whole, tiny_pool, tmp_path, stop):
+    """Stopped before a line of the log, with numbers made up here after the checkpoint; then let go."""
+    interrupt(request(tiny_pool, tmp_path), stop)
+    ahead = {"step": stop, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
+    events = fleet_log.EventFile(tmp_path, fleet(tiny_pool), stop - 4)
+    events.add_line(ahead)
+    events.close()
+    watch(request(tiny_pool, tmp_path))
+    assert shown(tmp_path) == shown(whole)
+
+
+@pytest.mark.parametrize("stop", [12, 0], ids=["halfway", "when it was finished"])
+def test_requested_later_it_has_the_curves_from_the_beginning(whole, tiny_pool, tmp_path, stop):
+    if stop:
+        interrupt(request(tiny_pool, tmp_path, tensorboard=False), stop)
+    else:
+        watch(request(tiny_pool, tmp_path, tensorboard=False))
+    watch(request(tiny_pool, tmp_path))
+    assert shown(tmp_path) == shown(whole)
+
+
+COMMANDS = {
+    "train": ["train", "--device", "cpu", "--way", "3"],
+    "demo": ["demo", "--splits", "1"],
+    "reproduce": ["reproduce", "table1", "--dataset", "glyphs", "--splits", "1", "--device", "cpu"],
+}
+
+
+@pytest.fixture
+def surroundings(tiny_root, tmp_path, monkeypatch):
+    small = presets.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
+    for name in ("demo", "ren2018"):
+        monkeypatch.setitem(presets.PRESETS, name, small)
+    monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("surroundings")
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_commands_leave_an_event_file_in_every_run_folder_or_one_line_without_the_package(
+    command, capsys, monkeypatch
+):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
+        patch.setitem(sys.modules, "tensorboard", None)
+        patch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+        main([*command, "--tensorboard"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "semishot: --tensorboard needs TensorBoard: pip install 'semishot[tensorboard]'"
+    )
+    assert not Path("runs").exists()
+    main([*command, "--tensorboard"])
+    assert "to follow it: tensorboard --logdir runs" in capsys.readouterr().err
+    folders = [path.parent for path in Path("runs").rglob("model.safetensors")]
+    assert len(folders) == (1 if command[0] == "train" else 3)
+    assert all("loss/mean" in shown(folder) for folder in folders)
