@@ -126,10 +126,7 @@ def test_tasks_are_read_when_there_is_room_and_workers_on_a_gpu_stay(cluster, mo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            {"address": "10.0.0.1:6379"},
-            "--address is the address of a Ray cluster: it needs --engine ray",
-        ),
+        ({"address": "10.0.0.1:6379"}, "address of a Ray cluster: it needs --engine ray"),
         ({"engine": "ray", "device": "cuda:1"}, "with --engine ray, --device is auto, cpu or cuda"),
     ],
 )

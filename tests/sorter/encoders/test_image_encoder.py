@@ -1,6 +1,5 @@
 """Encoders by name: what they take, what they give, and that a saved one is the same one."""
 
-import io
 import json
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from PIL import Image, ImageDraw
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from semishot.data.framing import Ink, Middle, Whole
+from semishot.data.framing import Ink, Middle
 from semishot.errors import InputError
 from semishot.image_encoders import load_encoder, open_encoder, save_encoder
 from semishot.paper import presets
@@ -79,19 +78,6 @@ def test_an_encoder_is_what_it_says_and_a_saved_one_is_the_same(encoder, tmp_pat
     assert loaded.identity == encoder.identity
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-def test_a_file_that_pillow_has_opened_is_prepared(kind, tmp_path):
-    pytest.importorskip(WEIGHTS["photos"])
-    encoder = open_encoder("photos")
-    path = tmp_path / "picture"
-    picture(640, 480).save(path, kind)
-    with Image.open(path) as from_file, Image.open(io.BytesIO(path.read_bytes())) as from_memory:
-        pixels = encoder.prepare(from_file)
-        assert np.array_equal(pixels, encoder.prepare(from_memory))
-    assert pixels.shape == (260, 260, 3)
-    assert pixels.std() > 10
-
-
 def test_photos_is_lite2_and_its_license_is_passed_on(tmp_path):
     pytest.importorskip(WEIGHTS["photos"])
     encoder = open_encoder("photos")
@@ -100,11 +86,6 @@ def test_photos_is_lite2_and_its_license_is_passed_on(tmp_path):
     saved = json.loads((tmp_path / "encoder.json").read_text())
     assert saved["encoder"] == "photos-lite2"
     assert "Apache License, Version 2.0" in saved["notice"]
-
-
-def test_no_encoder_is_saved_as_features(tmp_path):
-    save_encoder(None, tmp_path)
-    assert load_encoder(tmp_path) is None
 
 
 def test_a_run_folder_is_not_needed_once_saved_and_the_runs_differ(run_folder, tmp_path):
@@ -138,15 +119,8 @@ def test_changed_weights_are_refused(run_folder, tmp_path):
     [
         (None, "no model in"),
         ("{", "is not JSON"),
-        ("[]", "encoder.json: expected `object`"),
-        (
-            '{"format": 9, "encoder": "photos"}',
-            "format must be 1, not 9; run `semishot classify` again",
-        ),
-        (
-            '{"format": 1, "encoder": "/etc/passwd"}',
-            "must be one of this version's, not '/etc/passwd'",
-        ),
+        ('{"format": 9, "encoder": "photos"}', "must be 1, not 9; run `semishot classify` again"),
+        ('{"format": 1, "encoder": "/etc/passwd"}', "one of this version's, not '/etc/passwd'"),
         ('{"format": 1, "encoder": ["x"]}', "encoder.json: encoder: expected `str`"),
         ('{"format": 1, "encoder": "trained by semishot"}', "no trained model in"),
         ('{"format": 1, "encoder": "timm:resnet18"}', r"no .*encoder\.safetensors: run"),
@@ -212,15 +186,7 @@ def test_a_drawing_is_prepared_as_in_the_pool_of_omniglot():
     assert not Ink()(Image.new("L", (30, 50), 250)).any()
 
 
-def test_a_photograph_is_seen_whole_or_in_the_middle_and_upright():
-    photo = Image.new("RGB", (80, 40), "red")
-    photo.paste("blue", (40, 0, 80, 40))
-    exif, buffer = Image.Exif(), io.BytesIO()
-    exif[0x0112] = 6  # turn it clockwise to see it
-    photo.save(buffer, "PNG", exif=exif)
-    turned = Whole(8, 8)(Image.open(buffer))
-    assert turned[0, 0].tolist() == turned[0, 7].tolist() == [255, 0, 0]
-    assert turned[7, 0].tolist() == [0, 0, 255]
+def test_a_photograph_is_seen_in_the_middle():
     photo = Image.new("RGB", (100, 60), "red")
     photo.paste("blue", (35, 15, 65, 45))
     assert (Middle(6, 6, 0.4)(photo) == [0, 0, 255]).all()
