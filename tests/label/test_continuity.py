@@ -95,3 +95,10 @@ def test_labels_that_classify_adds_while_the_page_is_open_arrive_there(asked_own
         classify(sort)
         state = client.until(lambda state: state["classes"])
         assert {name for _, name in state["classes"]} == set(MEMBERS)
+
+
+def test_images_labeled_outside_of_the_pile_teach_by_their_cached_features(asked_own, sort):
+    classify(sort)
+    with serving(asked_own) as (_, client):
+        state = client.until(lambda state: state["rows"] == 57 and state["cutoffs"])
+        assert sum(value != -1 for value in state["said"]) == 9

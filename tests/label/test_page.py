@@ -320,6 +320,29 @@ def test_what_is_not_found_is_said_and_enter_waits_for_a_slow_server(tab):
     tab.wait("document.getElementById('title').textContent === 'Files with “dots-1”'")
 
 
+def test_undo_pressed_fast_takes_back_as_many(tab):
+    sorted_by_class(tab)
+    tab.press("Control+z", "Control+z")
+    tab.settle()
+    assert tab.classes() == ["circle"]
+    tab.press("Control+y", "Control+y", "Control+y")
+    tab.settle()
+    assert tab.classes() == list(MEMBERS)
+
+
+def test_at_twice_the_size_what_is_selected_can_be_seen(chromium, client):
+    """A window of 1280 x 800 at 200 %: the answers do not cover the pictures."""
+    context = chromium.new_context(viewport={"width": 640, "height": 400}, device_scale_factor=2)
+    tab = Tab(context.new_page()).open(client.json("/invite", {})["address"])
+    for kind in ("circle", "cross"):
+        tab.new_class(kind, f"{kind}-0.png")
+    first = tab.page.locator(".tile").first
+    first.click()
+    tile, bar = first.bounding_box(), tab.page.locator("#bar").bounding_box()
+    assert tile["y"] + tile["height"] <= bar["y"]
+    context.close()
+
+
 def test_two_tabs_agree(tab):
     other = Tab(tab.context.new_page()).open(tab.page.url)
     tab.page.bring_to_front()  # in the other one, frames are rare

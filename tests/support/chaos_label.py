@@ -15,12 +15,10 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from support import chaos
-from support.label_over_http import connected
 from support.labeling import Client
 
 EVENTS = 60
@@ -38,23 +36,18 @@ def script() -> list[dict[str, Any]]:
         {"kind": "new", "name": kind, "images": [f"{kind}-0.png"]} for kind in KINDS[:3]
     ]
     while len(events) < EVENTS:
-        files = [
-            f"{draw.choice(KINDS)}-{draw.randrange(14)}.png" for _ in range(draw.randint(1, 4))
+        files = [f"{draw.choice(KINDS)}-{draw.randrange(14)}.png" for _ in range(3)]
+        number, name = draw.randint(1, 4), f"name {len(events)}"
+        choices: list[dict[str, Any]] = [
+            {"kind": "answer", "set": [[draw.choice([-1, 0, 1, 2, 3]), files]]},
+            {"kind": "not", "class": number, "images": files},
+            {"kind": "new", "name": name, "images": files},
+            {"kind": "rename", "class": number, "name": name},
+            {"kind": "merge", "class": number, "into": draw.randint(1, 3)},
+            {"kind": "reject", "value": draw.choice([0.02, 0.1, 0.2])},
+            {"kind": draw.choice(["undo", "redo"])},
         ]
-        number = draw.randint(1, 4)
-        events.append(
-            draw.choice(
-                [
-                    {"kind": "answer", "set": [[draw.choice([-1, 0, 1, 2, 3]), files]]},
-                    {"kind": "not", "class": number, "images": files},
-                    {"kind": "new", "name": f"new {len(events)}", "images": files},
-                    {"kind": "rename", "class": number, "name": f"renamed {len(events)}"},
-                    {"kind": "merge", "class": number, "into": draw.randint(1, 3)},
-                    {"kind": "reject", "value": draw.choice([0.02, 0.1, 0.2])},
-                    {"kind": draw.choice(["undo", "redo"])},
-                ]
-            )
-        )
+        events.append(draw.choice(choices))
     return events
 
 
@@ -69,11 +62,11 @@ def numbered(event: dict[str, Any], images: dict[str, int]) -> dict[str, Any]:
 
 
 class Server:
-    """A process of the command, until it is killed."""
+    """A process of the command, which is killed in the end."""
 
     def __init__(self, shared: Path, folder: Path) -> None:
-        self.folder = folder
-        Path(f"{folder}.out").unlink(missing_ok=True)  # the address of the one before
+        self.folder, self.printed = folder, Path(f"{folder}.out")
+        self.printed.unlink(missing_ok=True)  # the address of the one before
         self.child = chaos.start(chaos.COMMANDS["label"], shared, folder)
 
     def __enter__(self) -> "Server":
@@ -85,26 +78,26 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.kill()
         code = chaos.wait(self.child, chaos.SLOWEST)
-        said = Path(f"{self.folder}.err").read_text()
-        assert code == -signal.SIGKILL, f"label ended with {code} in {self.folder}:\n{said}"
-
-    def alive(self) -> bool:
-        return os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        errors = Path(f"{self.folder}.err").read_text()
+        assert code == -signal.SIGKILL, f"label ended with {code} in {self.folder}:\n{errors}"
 
     def connect(self) -> Client:
         """As soon as the whole pile has been read."""
-        client = connected(Path(f"{self.folder}.out"), self.alive)
-        if client is None:
-            raise ConnectionError("it was killed")
-        client.until(lambda state: state["rows"] == IMAGES, chaos.SLOWEST)
-        return client
+        while os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            text = self.printed.read_text() if self.printed.exists() else ""
+            if "token=" in text and text.endswith("\n"):
+                client = Client(text.split()[-1])
+                client.until(lambda state: state["rows"] == IMAGES, chaos.SLOWEST)
+                return client
+            time.sleep(0.005)
+        raise ConnectionError("it was killed")
 
 
 def post(client: Client, events: list[dict[str, Any]], acknowledged: list[int]) -> None:
     """All that follow the acknowledged ones; the numbers that the server gave them."""
     images = client.names()
-    for place in range(len(acknowledged), len(events)):
-        body = {**numbered(events[place], images), "key": f"key-{place}"}
+    for index in range(len(acknowledged), len(events)):
+        body = {**numbered(events[index], images), "key": f"key-{index}"}
         status, _, content = client.ask("/answer", body)
         assert status in (200, 409), content  # 409: it does not fit the state, whoever asks
         acknowledged.append(json.loads(content)["event"] if status == 200 else 0)
@@ -139,7 +132,7 @@ def check_kept(folder: Path, acknowledged: list[int]) -> None:
         ):
             rows = database.execute("SELECT number, key FROM events ORDER BY number").fetchall()
     shutil.rmtree(look)
-    kept = [(number, f"key-{place}") for place, number in enumerate(acknowledged) if number]
+    kept = [(number, f"key-{index}") for index, number in enumerate(acknowledged) if number]
     assert rows[: len(kept)] == kept, f"acknowledged {kept}, but {rows} are in {folder}"
     assert len(rows) <= len(kept) + 1, f"{rows} are in {folder}, but only {kept} were posted"
 
@@ -159,17 +152,6 @@ def undisturbed(shared: Path, folder: Path) -> float:
     return took
 
 
-@contextlib.contextmanager
-def killed_after(server: Server, seconds: float) -> Iterator[None]:
-    timer = threading.Timer(seconds, server.kill)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
 def a_round(name: str, shared: Path, work: Path, seed: int, seconds: float) -> int:
     """Kill and start again until all answers are acknowledged; the kills it survived."""
     draw, folder = random.Random(seed), work / f"round-{seed}"
@@ -178,10 +160,16 @@ def a_round(name: str, shared: Path, work: Path, seed: int, seconds: float) -> i
     events, acknowledged, kills = script(), list[int](), 0
     while len(acknowledged) < len(events):
         patient = kills >= chaos.MOST_KILLS
-        instant = chaos.SLOWEST if patient else draw.uniform(0, seconds)
         gone = contextlib.nullcontext() if patient else contextlib.suppress(*GONE)
-        with Server(shared, folder) as server, killed_after(server, instant), gone:
-            post(server.connect(), events, acknowledged)
+        with Server(shared, folder) as server, gone:
+            instant = chaos.SLOWEST if patient else draw.uniform(0, seconds)
+            timer = threading.Timer(instant, server.kill)
+            timer.start()
+            try:
+                post(server.connect(), events, acknowledged)
+            finally:
+                timer.cancel()
+                timer.join()
         kills += 1  # by the timer, or after the last answer
         check_kept(folder, acknowledged)
     with Server(shared, folder) as server:

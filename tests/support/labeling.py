@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from semishot.label import LabelRequest
@@ -17,42 +17,36 @@ from support.own_images import MEMBERS
 class Client:
     """Requests as a browser would send them, unless told otherwise."""
 
-    def __init__(self, running: Running) -> None:
-        self.running, self.base = running, running.base
-        self.host = running.base.removeprefix("http://")
-        self.cookie = ""
+    running: Running
+
+    def __init__(self, address: str) -> None:
+        """A token in the address is shown at once."""
+        self.base, _, token = address.partition("/?")
+        self.host, self.cookie = self.base.removeprefix("http://"), ""
+        if token:
+            self.cookie = self.ask(f"/?{token}")[1]["set-cookie"].partition(";")[0]
 
     def ask(
         self, path: str, body: object = None, method: str = "", **headers: str | None
     ) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and content. A header that is None is left out."""
         sent: dict[str, str | None] = {"host": self.host, "cookie": self.cookie or None}
-        data = (
-            body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-        )
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         if data is not None:
             sent |= {"origin": self.base, "content-type": "application/json"}
+            sent |= {} if "transfer_encoding" in headers else {"content-length": str(len(data))}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         address, port = self.host.rsplit(":", 1)
-        connection = http.client.HTTPConnection(address, int(port), timeout=60)
-        try:
-            connection.putrequest(
-                method or ("GET" if data is None else "POST"), path, skip_host=True
-            )
-            if data is not None and "transfer-encoding" not in sent:
-                sent.setdefault("content-length", str(len(data)))
+        with closing(http.client.HTTPConnection(address, int(port), timeout=60)) as connection:
+            method = method or ("GET" if data is None else "POST")
+            connection.putrequest(method, path, skip_host=True)
             for name, value in sent.items():
                 if value is not None:
                     connection.putheader(name, value)
             connection.endheaders(data)
             response = connection.getresponse()
-            return (
-                response.status,
-                {k.lower(): v for k, v in response.getheaders()},
-                response.read(),
-            )
-        finally:
-            connection.close()
+            kept = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, kept, response.read()
 
     def json(self, path: str, body: object = None) -> Any:
         status, _, content = self.ask(path, body)
@@ -105,11 +99,10 @@ def serving(request: LabelRequest) -> Iterator[tuple[Running, Client]]:
         thread = threading.Thread(target=running.run)
         thread.start()
         try:
-            client = Client(running)
             while not running.server.started:
                 time.sleep(0.01)
-            _, headers, _ = client.ask(f"/?token={running.guard.token()}")
-            client.cookie = headers["set-cookie"].partition(";")[0]
+            client = Client(running.address())
+            client.running = running
             yield running, client
         finally:
             running.server.should_exit = True
