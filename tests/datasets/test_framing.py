@@ -76,12 +76,6 @@ def test_a_data_set_added_as_one_file_is_framed_as_it_declares(circles, tmp_path
     assert "framing" not in json.loads((folder / "config.json").read_text())
 
 
-def test_a_data_set_without_framing_is_refused_before_it_is_trained_on(circles, tmp_path):
-    (tmp_path / "package" / "squares.py").write_text("")
-    with pytest.raises(InputError, match=r"squares.py declares no FRAMING, such as Whole or Ink"):
-        datasets.framing(pool_of("squares", 1, 28, 28))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -96,13 +96,6 @@ def make_pickles(source: Path, protocol: int) -> None:
     write_names(source)
 
 
-def make_npz(source: Path) -> None:
-    for split in SPLITS:
-        write_labels(source, split, 4, label_specific_str=LABELS[split])  # ids: no files of names
-        rgb = np.stack([np.asarray(photograph(*image)) for image in order_of(split)])
-        np.savez(source / f"{split}_images.npz", images=rgb[..., ::-1])  # as OpenCV decodes
-
-
 ILSVRC, PUBLISHED = "the ILSVRC-12 training images", "the authors' published files"
 FORMS = {
     "tree": (make_tree, ILSVRC),
@@ -110,7 +103,6 @@ FORMS = {
     "tar of tars": (partial(write_tar, FILES), ILSVRC),
     "pickles 4": (partial(make_pickles, protocol=4), PUBLISHED),
     "pickles 5": (partial(make_pickles, protocol=5), PUBLISHED),
-    "npz": (make_npz, PUBLISHED),
 }
 
 
@@ -206,7 +198,7 @@ def test_a_damaged_image_is_named(small):
 def test_images_without_labels_and_labels_without_images(small):
     make_pickles(small, 4)
     (small / "val_images_png.pkl").unlink()
-    fails(small, "no val_images_png.pkl and no val_images.npz in .*source; put it there")
+    fails(small, "no val_images_png.pkl in .*source; put it there")
     (small / "val_images_png.pkl").write_bytes(pickle.dumps([np.zeros(9, np.uint8)]))
     fails(small, r"source/val_labels.pkl has 5 labels for 0 images")
 
@@ -245,26 +237,4 @@ def test_names_that_are_no_class_of_the_split(small):
 def test_odd_labels(small, held, message):
     make_pickles(small, 4)
     (small / "val_labels.pkl").write_bytes(pickle.dumps(held))
-    fails(small, message)
-
-
-@pytest.mark.parametrize(
-    ("save", "message"),
-    [
-        (
-            lambda p, rows: np.savez_compressed(p, images=rows),
-            "is compressed; save it with numpy.s",
-        ),
-        (
-            lambda p, rows: np.savez(p, images=rows[:, :42]),
-            r"uint8 \(5, 42, 84, 3\), not uint8 \(I",
-        ),
-        (lambda p, rows: np.savez(p, images=np.asfortranarray(rows)), "in Fortran's order"),
-        (lambda p, rows: np.savez(p, data=rows), "cannot read .*val_images.npz .*images.npy"),
-        (lambda p, rows: p.write_bytes(b"<html>"), "cannot read .*val_images.npz .*not a zip file"),
-    ],
-)
-def test_odd_npz(small, save, message):
-    make_npz(small)
-    save(small / "val_images.npz", np.ones((5, 84, 84, 3), np.uint8))
     fails(small, message)

@@ -48,8 +48,8 @@ TURNS = {
 }
 """By EXIF's orientation."""
 Pixels = NDArray[np.uint8]
-Picture = Image.Image | Pixels | bytes
-"""An image that Pillow has opened, an array (H, W) or (H, W, C), or the bytes of an image file."""
+Picture = Image.Image | Pixels
+"""An image that Pillow has opened, or an array (H, W) or (H, W, C)."""
 
 _one_large_image = threading.Lock()
 core.set_block_size(64 * 2**20)  # of pixels: smaller blocks are not returned to the system
@@ -118,14 +118,6 @@ def upright(
     least: the width and height that are needed; a JPEG that is larger is decoded at 1/2, 1/4 or 1/8 of its
     size, much faster and in less memory.
     """
-    if isinstance(picture, bytes):
-        with (
-            quiet(),
-            opened(picture, "the image") as image,
-            upright(image, channels, least) as seen,
-        ):
-            yield seen
-        return
     image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
     pixels = image.width * image.height
     if least is not None and image.draft(None, least) and "progressive" not in image.info:

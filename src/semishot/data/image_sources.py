@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from semishot.data.decoding import MOST_BYTES
 from semishot.errors import InputError
@@ -50,15 +49,13 @@ class ZipMember:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Part of a file, such as a member of a tar or a row of an array."""
+    """Part of a file, such as a member of a tar."""
 
     path: str
     part: str
     """For messages."""
     start: int
     size: int
-    form: Literal["encoded", "pickled", "bgr"] = "encoded"
-    """An image file, an image file inside a pickle, or the pixels (H, W, 3) themselves."""
 
     @property
     def name(self) -> str:

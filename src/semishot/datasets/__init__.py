@@ -203,10 +203,6 @@ def framing(pool: ImagePool) -> Framing | None:
     module, (channels, height, width) = _module_of(pool), pool.images.shape[1:]
     if module is None:
         return None
-    if not hasattr(module, "FRAMING"):
-        raise InputError(
-            f"{module.__file__} declares no FRAMING, such as Whole or Ink of semishot.data.framing"
-        )
     declared: Framing = module.FRAMING(height, width, channels=channels)
     return declared
 

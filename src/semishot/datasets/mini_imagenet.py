@@ -278,21 +278,15 @@ def _read_pickle(path: Path) -> tuple[NDArray[np.uint8], dict[str, list[int]]]:
     if not isinstance(content, dict) or not {"image_data", "class_dict"} <= content.keys():
         keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
         raise InputError(f"{path} holds {keys[:100]}, not image_data and class_dict")
-    images = content["image_data"]
+    images = np.asarray(content["image_data"])
     with reading(path, REMEDY):
         classes = {str(k): [int(i) for i in rows] for k, rows in content["class_dict"].items()}
-    expected = f"uint8 (I, {SIDE}, {SIDE}, 3)"
-    if not isinstance(images, np.ndarray):
-        raise InputError(f"{path}: image_data is not an array of {expected}")
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIDE, SIDE, 3):
-        raise InputError(f"{path}: image_data is {images.dtype} {images.shape}, not {expected}")
-    every = [row for rows in classes.values() for row in rows]
-    if not all(0 <= row < len(images) for row in every):
+        raise InputError(
+            f"{path}: image_data is {images.dtype} {images.shape}, not uint8 (I, {SIDE}, {SIDE}, 3)"
+        )
+    if not all(0 <= row < len(images) for rows in classes.values() for row in rows):
         raise InputError(
             f"{path}: class_dict names an image beyond the {len(images):,} of image_data"
-        )
-    if len(set(every)) < len(every):
-        raise InputError(
-            f"{path}: two entries of class_dict are the same image; get the file again"
         )
     return images, classes

@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -188,9 +188,9 @@ def check_complete(drawings: Sequence[Drawing], source: Path) -> None:
         ("character", set(count), characters),
     ):
         if extra := given - known:
-            raise InputError(f"unknown {kind} {_some(extra)} in {source}: not Omniglot, remove it")
+            raise InputError(f"unknown {kind} {min(extra)} in {source}: not Omniglot, remove it")
         if missing := known - given:
-            raise InputError(f"no {kind} {_some(missing)} in {source}; {REMEDY}")
+            raise InputError(f"no {kind} {min(missing)} in {source}; {REMEDY}")
     for name, have in count.items():
         if have != DRAWINGS:
             raise InputError(f"{have} drawings, not {DRAWINGS}, of {name} in {source}; {REMEDY}")
@@ -262,9 +262,3 @@ def rotations_as_classes(upright: NDArray[np.uint8], how: Rotations = "exact") -
             turn = np.pad(turn[..., :-1, :], [(0, 0), (0, 0), (1, 0), (0, 0)])
         turned.append(turn)
     return np.stack([turned[-1], *turned[1:-1]], axis=1)  # after four turns it is upright again
-
-
-def _some(names: Iterable[str], most: int = 3) -> str:
-    listed = sorted(names)
-    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more

@@ -2,14 +2,11 @@
 
 The images come from ILSVRC-12, all files of each class, or from the files of the paper's authors:
 
-- `*_images_png.pkl`, PNGs; or `*_images.npz`, the array they decode to with OpenCV, which is BGR.
-  Pools are RGB. The PNGs were written from BGR by OpenCV, so that other readers see RGB.
+- `*_images_png.pkl`, PNGs, which OpenCV wrote from BGR, so that other readers see RGB.
 - `*_labels.pkl`, which name a class in words; `class_names.txt` and `synsets.txt` beside them give
   its WordNet id. Their categories (`label_general`) are wrong; the list of classes is used instead.
 """
 
-import struct
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,8 +31,7 @@ from semishot.data.image_sources import (
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.errors import InputError
-from semishot.system.files import open_regular, open_zip, own_text, read_regular, reading
-from semishot.system.npy import read_header
+from semishot.system.files import own_text, read_regular, reading
 
 CLASSES = Path(__file__).with_name("tiered_imagenet_classes.txt")
 """A line for each category: its split, its WordNet id, and those of its classes (Appendix B)."""
@@ -49,7 +45,7 @@ SIDE = 84
 FRAMING = partial(Whole, bicubic=True)
 MOST_TEXT = 2**20  # bytes
 PNG = b"\x89PNG\r\n\x1a\n"
-LABELS, PNGS, ARRAY = "{}_labels.pkl", "{}_images_png.pkl", "{}_images.npz"
+LABELS, PNGS = "{}_labels.pkl", "{}_images_png.pkl"
 NAMES, IDS = "class_names.txt", "synsets.txt"
 ACCEPTED = (
     f"an ILSVRC-12 training tree, its classes' tars or {ILSVRC_TAR}; or the authors' "
@@ -61,9 +57,10 @@ def prepare(folder: Path, source: Path, partial: bool = False) -> ImagePool:
     """Build the pool in `folder` from `source`; `partial` accepts one that lacks classes."""
     known = class_list()
     if any((source / LABELS.format(split)).is_file() for split in SPLITS):
-        form, files = "the authors' published files", _published(source, known)
+        form, read_one = "the authors' published files", read_pickled
+        files = _published(source, known)
     else:
-        form = "the ILSVRC-12 training images"
+        form, read_one = "the ILSVRC-12 training images", read
         files = ilsvrc_files(source, [c.name for c in known])
     planned = [replace(c, sources=tuple(files[c.name])) for c in known if files.get(c.name)]
     del files
@@ -76,7 +73,9 @@ def prepare(folder: Path, source: Path, partial: bool = False) -> ImagePool:
             f"{missing[0].name} of {missing[0].split}; add them, or pass --partial to go without"
         )
     about = {"form": form, "prepared": "84x84 RGB, Pillow bicubic where it was larger"}
-    return build_pool(folder, PoolPlan("tiered-imagenet", (3, SIDE, SIDE), planned, read, about))
+    return build_pool(
+        folder, PoolPlan("tiered-imagenet", (3, SIDE, SIDE), planned, read_one, about)
+    )
 
 
 def class_list() -> list[PlannedClass]:
@@ -115,14 +114,13 @@ def is_partial(pool: ImagePool) -> bool:
 
 
 def read(source: ImageSource) -> NDArray[np.uint8]:
-    """One image (3, 84, 84); called in many processes."""
-    data = read_bytes(source)
-    form = source.form if isinstance(source, ByteRange) else "encoded"
-    if form == "bgr":
-        rgb = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)[..., ::-1]
-        return np.ascontiguousarray(rgb.transpose(2, 0, 1))
-    if form == "pickled":
-        data = safe_pickles.unescape(data, PNG)
+    """One image (3, 84, 84)."""
+    return decode(read_bytes(source), source.name, SIDE, bicubic=True)
+
+
+def read_pickled(source: ImageSource) -> NDArray[np.uint8]:
+    """One image (3, 84, 84) of the authors' files."""
+    data = safe_pickles.unescape(read_bytes(source), PNG)
     return decode(data, source.name, SIDE, bicubic=True)
 
 
@@ -194,36 +192,10 @@ def _text(value: object) -> str:
 
 
 def _images(source: Path, split: Split) -> list[ImageSource]:
-    pngs, array = source / PNGS.format(split), source / ARRAY.format(split)
-    if pngs.is_file():
-        return [
-            ByteRange(str(pngs), f"image {index}", start, size, "pickled")
-            for index, (start, size) in enumerate(safe_pickles.find_bytes(pngs, PNG))
-        ]
-    if not array.is_file():
-        raise InputError(f"no {pngs.name} and no {array.name} in {source}; put it there")
-    start, shape, kind = _array_in_npz(array)
-    if kind != np.uint8 or shape[1:] != (SIDE, SIDE, 3):
-        raise InputError(f"{array}: images are {kind} {shape}, not uint8 (I, {SIDE}, {SIDE}, 3)")
-    size = SIDE * SIDE * 3
-    if start + shape[0] * size > array.stat().st_size:
-        raise InputError(f"{array} is too short for its {shape[0]:,} images; get the file again")
+    path = source / PNGS.format(split)
+    if not path.is_file():
+        raise InputError(f"no {path.name} in {source}; put it there")
     return [
-        ByteRange(str(array), f"image {index}", start + index * size, size, "bgr")
-        for index in range(shape[0])
+        ByteRange(str(path), f"image {index}", start, size)
+        for index, (start, size) in enumerate(safe_pickles.find_bytes(path, PNG))
     ]
-
-
-def _array_in_npz(path: Path) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
-    """Where the elements of `images` begin in the file, their shape and type."""
-    with reading(path, REMEDY), open_regular(path) as file, open_zip(path) as opened:
-        member = opened.getinfo("images.npy")
-        if member.compress_type != zipfile.ZIP_STORED:
-            raise InputError(f"{path} is compressed; save it with numpy.savez")
-        file.seek(member.header_offset + 26)  # of zip's local header, which has 30 bytes
-        before = 30 + sum(struct.unpack("<HH", file.read(4)))  # and a name and extra fields
-        file.seek(member.header_offset + before)
-        shape, fortran, kind = read_header(file)
-        if fortran:
-            raise ValueError("its array is in Fortran's order")
-        return file.tell(), shape, kind
