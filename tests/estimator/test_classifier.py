@@ -149,7 +149,6 @@ def test_a_trained_refiner_at_temperature_1_is_the_episode_of_the_paper():
     with torch.no_grad():
         p = refine.refined_prototypes(refiner, support, one_hot, unlabeled, 2)
     fitted.fit(x / 9, y)
-    assert fitted.pile_helps_
     assert np.allclose(fitted.prototypes_, p)
     single = PrototypeClassifier(refiner.float(), normalize="none", temperature=1.0)
     assert single.fit(x / 9, y).prototypes_.dtype == np.float64  # whatever the refiner's
@@ -235,7 +234,11 @@ def test_strangers_are_found_at_the_stated_rate_of_false_rejects(shot, most):
         ({"normalize": "l2"}, "unknown normalize 'l2': choose from auto, centered, unit, none"),
         ({"temperature": 0.0}, "temperature must be 'auto' or above 0, not 0.0"),
         ({"temperature": "warm"}, "temperature must be 'auto' or above 0, not 'warm'"),
+        ({"temperature": np.ones(2)}, "temperature must be 'auto' or above 0, not array"),
         ({"reject": 5}, "reject must be None or between 0 and 1, not 5"),
+        ({"reject": True}, "reject must be None or between 0 and 1, not True"),
+        ({"stranger_label": [1]}, "stranger_label must be 'auto', a string"),
+        ({"refiner": object}, "refiner must be a name, a module or None"),
         ({"refiner": "soft_kmean"}, "did you mean 'soft_kmeans'"),
         ({"refiner": "masked_soft_kmeans"}, "has learned parameters, which a name does not bring"),
     ],
@@ -253,9 +256,6 @@ def test_labels_that_cannot_be_used_are_named():
         PrototypeClassifier().fit(x, np.full(len(y), -1))
     with pytest.raises(InputError, match="y holds the string '-1'; with string labels"):
         PrototypeClassifier().fit(x, y.astype(str))
-    with pytest.raises(InputError, match="score needs labels"):
-        PrototypeClassifier().fit(x, y).score(x[y < 0], y[y < 0])
-    assert PrototypeClassifier().fit(x, y).score(x, y, sample_weight=np.ones(len(y))) == 1
 
 
 def test_a_score_that_nothing_can_tell_is_refused():

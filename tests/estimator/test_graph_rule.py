@@ -18,6 +18,7 @@ from semishot.estimator.graph import (
     smoothed,
 )
 from semishot.estimator.graph_rule import LabeledPile
+from semishot.estimator.models import pile_verdict
 from semishot.estimator.spaces import Space, gaussian_space, mean_direction, unit
 from semishot.estimator.strangers import (
     MemberPrior,
@@ -92,28 +93,6 @@ def test_a_score_is_mixed_with_the_mean_of_its_neighbours():
     for i in range(9):
         around = sum(w[i, j] * scores[j] for j in range(9)) / sum(w[i])
         assert found[i] == pytest.approx(0.4 * scores[i] + 0.6 * around)
-
-
-@pytest.mark.parametrize("noise", [1.0, 4.0])
-def test_the_score_of_a_row_is_what_the_page_says(noise):
-    """s = smooth(max_c [log Z_c + pull cos(x, prototype_c) - log(1 + 0.4 z_named / Z_c)])."""
-    x, y, _ = task(named=4, noise=noise)
-    found = LabeledPile(x).learn(y)
-    rows = Space("centered", unit(x).mean(0))(x)
-    graph = neighbour_graph(rows)
-    z = propagate(graph, (y[:, None] == np.arange(N)).astype(float))
-    named = propagate(graph, (y == -2)[:, None].astype(float))[:, 0]
-    scoring = found.model.scoring  # (N, D): prototypes with each row's own part still in
-    best = []
-    for i, row in enumerate(rows):
-        each = []
-        for c in range(N):
-            s = math.log(max(z[i, c], 1e-7)) + row @ scoring[c]
-            each.append(s - math.log(1 + const.NAMED_WEIGHT * named[i] / max(z[i, c], 1e-7)))
-        best.append(max(each))
-    expected = smoothed(graph, np.array(best), 0.6 * min(1, (y == -1).sum() / N / 20))
-    assert np.corrcoef(found.answer.scores, expected)[0, 1] > 0.98
-    assert (found.answer.scores <= expected + 1e-6).all()  # its own part draws a prototype nearer
 
 
 def test_a_new_row_is_read_off_the_graph_as_a_row_in_it_would_be():
@@ -321,6 +300,25 @@ def test_what_is_remembered_is_what_would_be_found(monkeypatch):
         assert np.allclose(again.answer.scores[outside], plain[1][outside], atol=1e-3)
         read = softmax(plain[0], 1)[outside]
         assert np.allclose(again.answer.classes[outside], read, atol=1e-3)
+
+
+WITH = "held-out labels right with the pile,"
+WITHOUT = "held-out labels right without the pile,"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        ((9, 8, 7, 0.4, True), f"8 of 9 {WITH} 7 without it, and together more"),
+        ((9, 1, 1, -0.001, True), f"1 of 9 {WITH} 1 without it, and together equally"),
+        ((9, 7, 8, -1.0, True), f"7 of 9 {WITH} 8 without it, and together somewhat less"),
+        ((9, None, 8, -6.0, False), f"8 of 9 {WITHOUT} and together much less"),
+    ],
+)
+def test_a_verdict_on_the_pile_is_words_and_counts(evidence, text):
+    """A log-probability tells a reader nothing."""
+    end = "the pile is used" if evidence[-1] else "the pile does not help, labels alone"
+    assert pile_verdict(*evidence) == f"{text} probable with it: {end}"
 
 
 def test_many_labels_are_thinned_evenly(monkeypatch):

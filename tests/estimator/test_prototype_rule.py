@@ -10,8 +10,7 @@ import torch
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
 from semishot.estimator import constants as const
-from semishot.estimator.models import pile_verdict
-from semishot.estimator.prototype_rule import Trial, members_in_pile, temperature_of, try_pile
+from semishot.estimator.prototype_rule import Trial, members_in_pile, temperature_of
 from semishot.estimator.spaces import Space, squared_distances
 
 N, S, U, D = 3, 6, 11, 8
@@ -146,51 +145,6 @@ def clusters(shot, members, strangers, seed=0):
     pile = np.concatenate([np.tile(centers[:3], (members, 1)), np.tile(centers[3], (strangers, 1))])
     pile = pile + randn(len(pile), 16, seed=seed + 1) / 3
     return Trial(Space("none", np.zeros(16)), support, one_hot(classes), pile)
-
-
-def test_a_pile_of_members_helps_and_one_that_misleads_is_left_out():
-    """Soft k-means takes strangers for members of the class they are nearest to, and goes to them."""
-    helps, message, logits, _ = try_pile(
-        replace(clusters(2, 20, 0), refiner=refine.build("fitted_mask"))
-    )
-    assert helps is True
-    assert message.endswith("the pile is used")
-    assert logits.shape == (6, 3)
-    trial = clusters(4, 0, 0)
-    support = 3 * trial.support
-    beyond = 3 * support[4:8].mean(0) + 2 * support[:4].mean(0) + 0.5 * randn(300, 16, seed=3)
-    refiner = refine.build("soft_kmeans")
-    trial = replace(trial, support=support, pile=beyond, refiner=refiner, steps=3)
-    helps, message, logits, _ = try_pile(trial)
-    assert helps is False
-    assert "the pile does not help" in message
-    assert np.array_equal(logits, replace(trial, refiner=None).held_out()[0])
-
-
-def test_without_evidence_the_message_says_so():
-    trial = replace(clusters(1, 5, 0), refiner=refine.build("fitted_mask"))
-    assert "cannot test whether the pile helps" in try_pile(trial)[1]
-    assert "no unlabeled examples" in try_pile(replace(trial, pile=trial.pile[:0]))[1]
-    assert "no refiner" in try_pile(replace(trial, refiner=None))[1]
-
-
-WITH = "held-out labels right with the pile,"
-WITHOUT = "held-out labels right without the pile,"
-
-
-@pytest.mark.parametrize(
-    ("evidence", "text"),
-    [
-        ((9, 8, 7, 0.4, True), f"8 of 9 {WITH} 7 without it, and together more"),
-        ((9, 1, 1, -0.001, True), f"1 of 9 {WITH} 1 without it, and together equally"),
-        ((9, 7, 8, -1.0, True), f"7 of 9 {WITH} 8 without it, and together somewhat less"),
-        ((9, None, 8, -6.0, False), f"8 of 9 {WITHOUT} and together much less"),
-    ],
-)
-def test_a_verdict_on_the_pile_is_words_and_counts(evidence, text):
-    """A log-probability tells a reader nothing."""
-    end = "the pile is used" if evidence[-1] else "the pile does not help, labels alone"
-    assert pile_verdict(*evidence) == f"{text} probable with it: {end}"
 
 
 @pytest.mark.parametrize("strangers", [0, 100])

@@ -18,6 +18,7 @@ from semishot.estimator.fitted_model import (
     GRAPH,
     FittedModel,
     Parameters,
+    RowAnswers,
     check_reject,
     fit_model,
 )
@@ -30,9 +31,10 @@ from semishot.estimator.labels import (
     read_labels,
     rejected,
 )
+from semishot.estimator.models import Doubt
 from semishot.estimator.saved_model import read_model, write_model
 from semishot.estimator.spaces import as_array
-from semishot.estimator.strangers import missed, stranger_probability
+from semishot.estimator.strangers import missed
 
 FLOATS = [np.float32, np.float64]
 UNKNOWN = (
@@ -93,7 +95,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         Labeled examples that the other labels contradict, the strongest contradiction first.
     pile_helps_ : bool or None
         False if held-out labeled examples are predicted worse with the unlabeled examples than without:
-        then these are ignored. None if nothing could be held out or nothing was to be refined.
+        then these are ignored. None if nothing could be held out, and with other refiners than the graph.
     message_ : str
         Whether the unlabeled examples were used, and why, in words.
     held_out_ : HeldOut or None
@@ -194,10 +196,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.label_distributions_, self.stranger_proba_, self.distractor_score_ = answers
         self._in_pile = labels.codes == UNLABELED
         self.doubtful_ = [
-            doubt._replace(
-                given=self.classes_[doubt.given], suggested=self.classes_[doubt.suggested]
-            )
-            for doubt in fitted.learned.doubts
+            Doubt(row, self.classes_[given], self.classes_[suggested], probability)
+            for row, given, suggested, probability in fitted.learned.doubts
         ]
         return self
 
@@ -243,17 +243,14 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
         It assumes that strangers are as frequent as they seem to be among the unlabeled examples of `fit`.
         """
-        scores = self._read(X)[1]
-        if self.members_ is None or self.strangers_ is None:
-            raise InputError(UNKNOWN)
-        return stranger_probability(scores, self.members_, self.strangers_)
+        return self._answers(X).stranger
 
     def distractor_score(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """(P, D) -> (P,): the share of members that are more clearly members than this example is.
 
         0.5 is ordinary; a value near 1 means that the example probably belongs to none of the classes.
         """
-        return self._share_above(self._read(X)[1])
+        return self._answers(X).scores
 
     def missed_strangers(self, reject: float | None = None) -> float:
         """How many strangers among the unlabeled examples of `fit` are likely not rejected.
@@ -321,6 +318,12 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         features = self._validated(X)
         return self.fitted_.logits(features)
 
+    def _answers(self, X: ArrayLike) -> RowAnswers:  # noqa: N803
+        features = self._validated(X)
+        if self.members_ is None:
+            raise InputError(UNKNOWN)
+        return self.fitted_.predict(features)
+
     def _validated(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         check_is_fitted(self)
         features: NDArray[Any] = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
@@ -330,9 +333,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         classes: NDArray[Any] = self.classes_[indices]
         if self.reject is None:
             return classes
-        return rejected(classes, self._share_above(scores) > 1 - self.reject, self.stranger_label_)
-
-    def _share_above(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.members_ is None:
             raise InputError(UNKNOWN)
-        return self.members_.share_above(scores)
+        outside = self.members_.share_above(scores) > 1 - self.reject
+        return rejected(classes, outside, self.stranger_label_)

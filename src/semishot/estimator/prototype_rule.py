@@ -83,10 +83,8 @@ def learn_prototypes(
     space: Space,
     temperature: float | None,
 ) -> models.Learned:
-    """Features (P, D), weights of labels (P, N), named strangers (P,): scale, refine, try the pile.
-
-    A temperature of None is chosen by the labels alone, before anything is refined.
-    """
+    """Features (P, D), weights of labels (P, N), named strangers (P,). A temperature of None is chosen by
+    the labels alone, before anything is refined."""
     labeled = labels.sum(1) > 0
     unlabeled = np.flatnonzero(~labeled & ~named)
     weights = labels[labeled].astype(features.dtype)
@@ -97,15 +95,17 @@ def learn_prototypes(
     rows, pile = space(features[labeled]), features[unlabeled]
     some = space(pile[:: max(1, len(pile) // const.TRIAL)])
     trial = Trial(space, rows, weights, some, refiner, steps)
-    helps, message, held_out, classes = try_pile(trial)
-    trial = replace(trial, refiner=None if helps is False else refiner)
-    refined = replace(trial, pile=space(pile)) if trial.refiner is not None else trial
+    reason = "no refiner" if refiner is None else "no unlabeled examples"
+    refined, message = trial, f"{reason}: supervised prototypes"
+    if refiner is not None and len(pile):
+        refined, message = replace(trial, pile=space(pile)), "prototypes refined with the pile"
     model = models.PrototypeModel(space, refined.prototypes().astype(features.dtype))
     logits, scores = models.predict_in_blocks(model, features)  # (P, N), (P,)
+    held_out, classes = trial.held_out()
     summary = models.held_out_summary(softmax(held_out, 1), classes)
     unknown = np.full(len(scores), np.nan)
     answer = models.Answer(softmax(logits, 1), scores.astype(np.float64), unknown)
-    learned = models.Learned(model, None, None, None, helps, message, summary, [], answer)
+    learned = models.Learned(model, None, None, None, None, message, summary, [], answer)
     prior = members_in_pile(trial)
     if prior is None and len(held_out):
         prior = member_prior(held_out.max(1), np.ones(len(held_out)))
@@ -150,22 +150,6 @@ def temperature_of(labels: Trial) -> float:
     moved = (np.log(const.MOVES) / const.TEMPERATURE_SPREAD) ** 2 / 2
     losses = [models.loss_of(logits / choice, classes) for choice in choices]
     return float(choices[(losses + moved).argmin()])
-
-
-def try_pile(trial: Trial) -> tuple[bool | None, str, Array, Array]:
-    """Whether the pile helps (None: not known), why, and held-out logits (H, N) with or without it."""
-    alone, classes = replace(trial, refiner=None).held_out()
-    if trial.refiner is None or not len(trial.pile):
-        reason = "no unlabeled examples" if trial.refiner is not None else "no refiner"
-        return None, f"{reason}: supervised prototypes", alone, classes
-    logits, _ = trial.held_out()
-    if not len(classes):
-        return None, models.NOTHING_TELLS, logits, classes
-    gain = models.loss_of(alone, classes) - models.loss_of(logits, classes)
-    helps = gain >= -const.HARM - const.HARM_EACH * len(classes)
-    right, right_alone = (int((each.argmax(1) == classes).sum()) for each in (logits, alone))
-    message = models.pile_verdict(len(classes), right, right_alone, gain, helps)
-    return helps, message, logits if helps else alone, classes
 
 
 def members_in_pile(trial: Trial) -> MemberPrior | None:
