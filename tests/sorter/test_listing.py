@@ -68,7 +68,7 @@ def test_what_is_no_image_is_named_with_its_reason(tree, monkeypatch):
         "labeled/readme.jpg": "is not in the folder of a class",
         "pile/notes.txt": "the file name has no image extension",
         "pile/IMG_1.HEIC": ".heic files cannot be read; convert it to JPEG or PNG, or pip install "
-        "'semishot[heic]'",
+        "'semishot[heic]' (with GPL code)",
         "pile/more.ZIP": "is not an image, but an archive: unpack it first",
         "pile/gone.jpg": "cannot be opened (No such file or directory)",
         "pile/pipe.jpg": "not a regular file",

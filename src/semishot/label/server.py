@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import html
-import os
 import signal
 import socket
 import sys
@@ -99,7 +98,7 @@ def browser(request: LabelRequest, running: Running) -> Iterator[None]:
     path.unlink(missing_ok=True)
     address = html.escape(running.address())
     with create(path) as file:
-        os.fchmod(file.fileno(), 0o600)
+        path.chmod(0o600)
         file.write(f'<meta http-equiv="refresh" content="0; url={address}">\n'.encode())
     uri = path.absolute().as_uri()
     threading.Thread(target=webbrowser.open, args=(uri,), daemon=True).start()

@@ -99,7 +99,8 @@ def _alone(request: ClassifyRequest) -> Classified:
     try:
         done, planned = _learn(request)
     finally:
-        (out / SCRATCH).unlink(missing_ok=True)
+        with suppress(PermissionError):  # Windows does not delete a file while it is mapped
+            (out / SCRATCH).unlink(missing_ok=True)
     if planned is not None:
         note_left(half_sorted)
         write_journal(planned)

@@ -146,7 +146,7 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
     ending = path.suffix.lower()
     reason = ""
     if ending in TO_CONVERT - EXTENSIONS:
-        install = ", or pip install 'semishot[heic]'" if ending in HEIC else ""
+        install = ", or pip install 'semishot[heic]' (with GPL code)" if ending in HEIC else ""
         reason = f"{ending} files cannot be read; convert it to JPEG or PNG{install}"
     elif ending in ARCHIVES:
         reason = f"is not an image{to_unpack(path)}"

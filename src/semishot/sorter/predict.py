@@ -54,7 +54,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     for path in request.images:
         if not path.exists():
             raise InputError(f"no file or folder {path}")
-    with tempfile.TemporaryDirectory(prefix="semishot-") as scratch:
+    with _scratch_folder() as scratch:
         if encoder is None:
             rows = _given_features(request.images, classifier.features, Path(scratch))
         else:
@@ -67,6 +67,11 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
             raise InputError(f"no image to predict ({reason})")
         answers = classifier.predict(rows.features)
         return predictions_of(classifier, answers, rows.items), rows.skipped
+
+
+def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """Windows does not delete a file while it is mapped."""
+    return tempfile.TemporaryDirectory(prefix="semishot-", ignore_cleanup_errors=True)
 
 
 def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:

@@ -45,7 +45,7 @@ def move_file(source: Path, target: Path, digest: str) -> None:
                 os.link(source, target, follow_symlinks=False)  # never onto another file
             except FileExistsError:
                 raise
-            except OSError:  # another disk, or one without hard links
+            except (OSError, NotImplementedError):  # another disk, or one without hard links
                 file.seek(0)
                 _copy(file, source, target, digest)
     _leave(source, target, seen)
