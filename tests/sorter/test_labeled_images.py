@@ -199,16 +199,6 @@ def test_files_that_the_user_took_away_are_no_obstacle(capsys, given):
     printed(capsys, *given, "--apply", "move")
 
 
-def test_sorted_again_without_changes_nothing_changes(capsys, given):
-    printed(capsys, *given, "--apply", "move")
-    names = ("predictions.csv", "report.html", "undo.json")
-    before = {name: Path("out", name).read_text() for name in names}
-    inodes = {p: p.stat().st_ino for p in Path("out/sorted").rglob("*.png")}
-    printed(capsys, *given, "--apply", "move")
-    assert {name: Path("out", name).read_text() for name in names} == before
-    assert {p: p.stat().st_ino for p in Path("out/sorted").rglob("*.png")} == inodes
-
-
 def test_features_are_corrected_by_the_names_of_their_rows(capsys):
     rng = np.random.default_rng(0)
     centers, labels = rng.normal(size=(3, 40)), np.repeat([0, 1, 2], 3)

@@ -44,15 +44,13 @@ def test_a_folder_of_the_users_is_not_replaced(capsys, tmp_path, name, message):
     assert content(tmp_path / "proj") == {mine: b"mine"}
 
 
-@pytest.mark.parametrize("name", ["model", "embeddings", "pictures", ".features.npy"])
+@pytest.mark.parametrize("name", ["model", ".features.npy"])
 def test_a_link_in_the_output_leads_nowhere(tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=f"{name} is a link"):
         check_out(tmp_path / "out")
-    if name == "embeddings":  # as the message says
-        check_out(tmp_path / "out", cache=tmp_path / "elsewhere")
 
 
 def test_what_was_ours_or_is_empty_is_replaced(capsys, tmp_path):

@@ -95,7 +95,7 @@ def _alone(request: ClassifyRequest) -> Classified:
             f"{out} holds a pile sorted by --apply {before.how}: pass that to sort it again, or "
             f"`{command}` first (if that cannot finish, delete {out / JOURNAL})"
         )
-    check_out(out, request.cache)
+    check_out(out)
     try:
         done, planned = _learn(request)
     finally:

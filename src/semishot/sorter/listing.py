@@ -225,19 +225,16 @@ def read_table(table: Path) -> TableRows:
     try:
         rows = read_rows(table)
         _, columns = next(rows, (0, []))
-        used = {index: column for index, column in enumerate(columns) if column in USED}
-        names = list(used.values())
-        if twice := [column for column in names if names.count(column) > 1]:
+        if twice := [column for column in columns if column in USED and columns.count(column) > 1]:
             raise InputError(
                 f"{table} has two columns {twice[0]}: remove or rename one of them in its first line"
             )
-        same: dict[str, str] = {}  # one string for all rows that hold the same
-
-        def kept(cells: list[str]) -> dict[str, str]:
-            own = {c: cells[index] if index < len(cells) else "" for index, c in used.items()}
-            return {c: t if c == "path" else same.setdefault(t, t) for c, t in own.items()}
-
-        return TableRows(tuple(columns), [(line, kept(cells)) for line, cells in rows])
+        used = [(index, column) for index, column in enumerate(columns) if column in USED]
+        kept = [
+            (line, {column: "".join(cells[index : index + 1]) for index, column in used})
+            for line, cells in rows
+        ]
+        return TableRows(tuple(columns), kept)
     except FileNotFoundError as error:
         raise InputError(f"no file {table}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -29,18 +29,9 @@ def make_out(out: Path) -> None:
         raise InputError(f"cannot make the folder --out {out} ({error.strerror})") from error
 
 
-def check_out(out: Path, cache: Path | None = None) -> None:
+def check_out(out: Path) -> None:
     """Refuse an OUT where semishot's files would replace others, or be written through links."""
     check_saved_model(out / SAVED_MODEL)
-    if cache is None and (out / EMBEDDINGS).is_symlink():
-        raise InputError(
-            f"{out / EMBEDDINGS} is a link: name the folder with --cache, or remove the link"
-        )
-    if (pictures := out / PICTURES).is_symlink() or (pictures.exists() and not pictures.is_dir()):
-        raise InputError(
-            f"{pictures} is a link or not a folder, and pictures would be written there: move it away, or "
-            "choose another --out"
-        )
     check_own(out / SCRATCH)
 
 

@@ -127,16 +127,6 @@ def test_what_changed_is_moved_from_where_it_is_and_one_undo_restores_all(how, t
     assert not (tmp_path / "out/sorted").exists()
 
 
-def test_new_files_are_added_and_files_that_are_not_wanted_stay(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    complete(plan(tmp_path / "out", how, wanted[:3]))
-    complete(plan(tmp_path / "out", how, [wanted[3], (wanted[0][0], "dog", wanted[0][2])]))
-    assert sorted_names(tmp_path) == {"dog/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
-
-
 def test_nothing_is_overwritten(how, tmp_path):
     wanted = make_pile(tmp_path)
     there = tmp_path / "out/sorted/cat/X.jpg"
@@ -147,20 +137,6 @@ def test_nothing_is_overwritten(how, tmp_path):
     assert sorted_names(tmp_path) == TARGETS | {"cat/x~3.jpg"}
     undo(tmp_path / "out")
     assert sorted_names(tmp_path) == {"cat/x.jpg"}
-
-
-def test_a_file_that_came_in_between_stays(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    ready = plan(tmp_path / "out", how, wanted)
-    late = tmp_path / "out/sorted/dog/c.jpg"
-    late.parent.mkdir(parents=True)
-    late.write_text("mine")
-    (problem,) = complete(ready).problems
-    assert "c.jpg" in problem
-    assert late.read_text() == "mine"
-    assert wanted[2][0].exists()
-    assert undone(tmp_path / "out") == (3, [])
-    assert late.read_text() == "mine"
 
 
 def test_what_has_changed_is_left_and_named(tmp_path):

@@ -60,27 +60,6 @@ def test_a_pending_target_that_is_a_link_to_its_source_is_another_file(tmp_path)
     assert wanted[0][0].read_bytes() == content
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
-@pytest.mark.parametrize("how", ["move", "copy", "link"])
-def test_what_takes_the_place_of_a_pending_source_is_left_alone(how, kind, tmp_path):
-    wanted = make_pile(tmp_path)
-    sorting = plan(tmp_path / "out", how, wanted)
-    source = wanted[0][0]
-    source.unlink()
-    if kind == "pipe":
-        os.mkfifo(source)
-    elif kind == "folder":
-        source.mkdir()
-    else:
-        source.symlink_to(tmp_path / "nothing")
-    outcome = complete(sorting)
-    assert (outcome.count, outcome.left) == (3, 0)
-    assert outcome.problems[0].count(str(source)) == 1
-    assert os.path.lexists(source)
-    assert undone(tmp_path / "out") == (3, [])
-    assert os.path.lexists(source)
-
-
 def test_a_copy_of_a_linked_image_is_removed(tmp_path):
     make_pile(tmp_path)
     link = tmp_path / "pile/link.jpg"
