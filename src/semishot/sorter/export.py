@@ -23,7 +23,7 @@ from semishot.errors import InputError, reason_of
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.spaces import GaussianSpace
 from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier, output_types
-from semishot.sorter.encoders.graph_builder import OPSET, OnnxGraph
+from semishot.sorter.encoders.graph_builder import OPSET, OnnxGraph, Shape
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.networks import open_session
 from semishot.sorter.encoders.onnx_file import OnnxNetwork, onnx_package
@@ -84,14 +84,15 @@ def export_classifier(
 
 def model_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> bytes:
     """Features or images -> outputs."""
-    graph = OnnxGraph()
-    outputs, facts = output_types(classifier), about(classifier, encoder)
-    if encoder is None:
-        draw_classifier(graph, classifier, "features")
-        shape = ("batch", classifier.n_features_in_)
-        return graph.model({"features": ("float32", shape)}, outputs, facts)
-    draw_classifier(graph, classifier, draw_encoder(graph, encoder))
-    return graph.model({"images": ("uint8", ("batch", *encoder.shape))}, outputs, facts)
+    graph, features = OnnxGraph(), "features"
+    inputs: dict[str, tuple[str, Shape]] = {
+        "features": ("float32", ("batch", classifier.n_features_in_))
+    }
+    if encoder is not None:
+        features = draw_encoder(graph, encoder)
+        inputs = {"images": ("uint8", ("batch", *encoder.shape))}
+    draw_classifier(graph, classifier, features)
+    return graph.model(inputs, output_types(classifier), about(classifier, encoder))
 
 
 def draw_encoder(graph: OnnxGraph, encoder: ImageEncoder) -> str:
@@ -115,15 +116,14 @@ def draw_encoder(graph: OnnxGraph, encoder: ImageEncoder) -> str:
 def embed_model(graph: OnnxGraph, data: bytes, source: str, output: str, name: str) -> str:
     """Add the nodes of another model of one input; returns the new name of this output."""
     onnx = onnx_package("onnx", "export with this encoder")
+    for part in ("version_converter", "inliner", "compose"):
+        onnx_package(f"onnx.{part}", "export with this encoder")
     try:
         model = onnx.load_model_from_string(data)
         versions = {each.domain: each.version for each in model.opset_import}
         if versions.get("", 1) < OPSET:
-            converter = onnx_package("onnx.version_converter", "export")
-            model = converter.convert_version(model, OPSET)
-        model = onnx_package("onnx.inliner", "export").inline_local_functions(model)
-        prefix = onnx_package("onnx.compose", "export").add_prefix
-        model = prefix(model, "encoder/")
+            model = onnx.version_converter.convert_version(model, OPSET)
+        model = onnx.compose.add_prefix(onnx.inliner.inline_local_functions(model), "encoder/")
     except Exception as error:  # onnx raises many types for graphs that it cannot change
         raise InputError(
             f"{name} cannot be joined with the classifier ({reason_of(error)}): {REMEDY}"
@@ -162,14 +162,12 @@ def by_torch(module: Any, images: NDArray[np.uint8]) -> bytes:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the exporter's warnings about itself and about torchvision, which is not needed."""
-    before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        logging.disable(before)
+        logging.disable(logging.NOTSET)
 
 
 def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict[str, str]:
@@ -210,18 +208,12 @@ def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
 
 
 def image_trials(encoder: ImageEncoder) -> NDArray[np.uint8]:
-    """Noise, black, white, a slope, stripes and squares: uint8 (B, H, W, C)."""
+    """Black, white, a slope, squares and noise: uint8 (B, H, W, C)."""
     height, width, _ = encoder.shape
-    y, x = np.mgrid[0:height, 0:width]
-    drawn = [
-        0 * x,
-        0 * x + 255,
-        255 * x // width,
-        255 * (y // 4 % 2),
-        255 * ((x // 8 + y // 8) % 2),
-    ]
-    images = [np.broadcast_to(each[..., None], encoder.shape) for each in drawn]
-    images.append(np.random.default_rng(0).integers(0, 256, encoder.shape))
+    y, x = np.mgrid[0:height, 0:width, 0:1][:2]
+    drawn = [0 * x, 0 * x + 255, 255 * x // width, 255 * ((x // 8 + y // 8) % 2)]
+    noise = np.random.default_rng(0).integers(0, 256, encoder.shape)
+    images = [np.broadcast_to(each, encoder.shape) for each in (*drawn, noise)]
     return np.stack(images).astype(np.uint8)
 
 
