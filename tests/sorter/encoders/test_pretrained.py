@@ -8,9 +8,8 @@ import pytest
 
 from semishot.errors import InputError
 from semishot.sorter.encoders import networks
-from semishot.sorter.encoders.graph_builder import OnnxGraph
 from semishot.sorter.encoders.image_encoder import open_encoder
-from semishot.sorter.encoders.pretrained import LITE, draw_pretrained, read_pth, weights_file
+from semishot.sorter.encoders.pretrained import LITE, read_pth, weights_file
 from support.optional_torch import module_or_skip
 
 torch = module_or_skip("torch")
@@ -70,14 +69,6 @@ def test_drawings_have_the_features_of_the_trained_network():
     with torch.no_grad():
         truth = model.encoder(torch.from_numpy(images).permute(0, 3, 1, 2)[None])[0].numpy()
     np.testing.assert_allclose(open_encoder("omniglot").encode(images), truth, rtol=0, atol=1e-5)
-
-
-def test_the_graph_is_valid_onnx():
-    onnx = pytest.importorskip("onnx")
-    graph = OnnxGraph()
-    outputs = {draw_pretrained(graph, "omniglot", "images"): ("float32", ("batch", 64))}
-    data = graph.model({"images": ("uint8", ("batch", 28, 28, 1))}, outputs, {"key": "value"})
-    onnx.checker.check_model(data, full_check=True)
 
 
 def test_without_the_weights_it_is_one_line(monkeypatch):
