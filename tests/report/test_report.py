@@ -13,7 +13,6 @@ import pytest
 from semishot.commands.main import main
 from semishot.paper import published as paper
 from semishot.report import charts
-from semishot.report import episode_gallery as gallery
 from semishot.report import paper_tables as tables
 from semishot.report.other_tables import others_section
 from semishot.report.render import shown
@@ -257,16 +256,13 @@ def test_learning_curves_are_means_over_the_splits_of_a_method(demo):
 # Episodes
 
 
-def test_what_episodes_lack_is_said(demo, tiny_root, tmp_path, monkeypatch):
+def test_what_episodes_lack_is_said(demo, tiny_root, tmp_path):
     runs, *_ = demo
     page = report(runs, tmp_path / "a.html", "--data-root", str(tmp_path))
     assert "No episodes of glyphs: its images are not prepared here." in page
     page = report(PUBLISHED, tmp_path / "b.html", "--data-root", str(tmp_path))
     assert "No episodes of mini-imagenet: there is no trained model of it here." in page
     assert "No episodes of omniglot: its images are not prepared here." in page
-    monkeypatch.setattr(gallery, "MOST_BYTES", 40_000)
-    page = report(runs, tmp_path / "c.html", "--data-root", str(tiny_root), "--episodes", "9")
-    assert re.search(r"\d more episodes are left out: the page is full", page)
     for model in runs.rglob("model.safetensors"):
         model.write_bytes(b"")
     page = report(runs, tmp_path / "d.html", "--data-root", str(tiny_root))

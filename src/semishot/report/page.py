@@ -4,19 +4,27 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from semishot import datasets
 from semishot.errors import InputError, check_number
+from semishot.paper.requests import EpisodeRequest
 from semishot.report import charts, render
-from semishot.report.episode_gallery import draw_episodes
 from semishot.report.paper_tables import overview
-from semishot.report.pictures import PICTURE_STYLE
+from semishot.report.pictures import PICTURE_STYLE, Picture, episode_picture
 from semishot.report.provenance import day_of
 from semishot.report.render import CHART_STYLE, FOLDER, PAGE_STYLE
 from semishot.report.sections import Results, make_sections, read_results
-from semishot.system.files import reading, write_whole
+from semishot.system.files import PACKAGE, reading, write_whole
+from semishot.training.config import read_config
+from semishot.training.run_folder import MODEL_FILE
 
-MOST_EPISODES = 100
-MOST_CURVES = 24
-"""Fleets whose learning curves are shown: a page stays below 5 MB."""
+MASKED = "masked_soft_kmeans"
+MOST_EPISODES, MOST_CURVES, MOST_MODELS = 20, 24, 2
+"""Episodes of a model, fleets whose learning curves are shown, and models of each data set: a page stays
+below 5 MB."""
+Model = tuple[str, str, int]
+"""Its data set, its source and which run of it."""
+Episode = tuple[Picture, str]
+"""The picture, and the command that draws it."""
 
 
 def write_report(
@@ -24,7 +32,7 @@ def write_report(
 ) -> None:
     """Write the page from result files, and from those below folders.
 
-    Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not needed.
+    Episodes are drawn if there is a model and its data are prepared; with 0 of them, torch is not loaded.
     """
     check_number("--episodes", episodes, 0, MOST_EPISODES)
     if out.is_dir():
@@ -45,6 +53,10 @@ def report_on_runs(runs: Path, root: Path | None = None) -> None:
 
 def as_html(results: Results, root: Path | None, episodes: int) -> str:
     drawn, left_out = draw_episodes(results, root, episodes) if episodes else ([], [])
+    records = [r for own in results.files.values() for r in own]
+    names = ", ".join(sorted({r["dataset"] for r in records}))
+    devices = " and ".join(sorted({r["device"] for r in records}))
+    newest = day_of(max(r["date"] for r in records))
     with reading(f"one of the files {', '.join(list(results.files)[:3])}"):
         made = [section for _, section in make_sections(results)]
         curves = [charts.learning_curves(folder) for folder in results.runs[:MOST_CURVES]]
@@ -52,7 +64,7 @@ def as_html(results: Results, root: Path | None, episodes: int) -> str:
             FOLDER / "page.html",
             [CHART_STYLE, PICTURE_STYLE, PAGE_STYLE],
             FOLDER / "sort.js",
-            lead=lead(results),
+            lead=f"{len(records):,} records of {names}, measured on {devices}; the newest of {newest}.",
             overview=overview(made),
             sections=made,
             curves=[curve for curve in curves if curve],
@@ -64,9 +76,56 @@ def as_html(results: Results, root: Path | None, episodes: int) -> str:
         )
 
 
-def lead(results: Results) -> str:
-    records = [r for own in results.files.values() for r in own]
-    datasets = ", ".join(sorted({r["dataset"] for r in records}))
-    devices = " and ".join(sorted({r["device"] for r in records}))
-    newest = day_of(max(r["date"] for r in records))
-    return f"{len(records):,} records of {datasets}, measured on {devices}; the newest of {newest}."
+# Episodes
+
+
+def draw_episodes(
+    results: Results, root: Path | None, episodes: int
+) -> tuple[list[Episode], list[str]]:
+    """The first test episodes seen through one or two models of each data set, and what is left out."""
+    drawn: list[Episode] = []
+    left_out: list[str] = []
+    shipped = sorted((PACKAGE / "pretrained").glob("*.safetensors"))
+    models = trained_models(results) or [(p.stem, f"pretrained:{p.stem}", 0) for p in shipped]
+    prepared = (*datasets.names(), *datasets.own_names(root))
+    for dataset in sorted({r["dataset"] for records in results.files.values() for r in records}):
+        own, why = [model for model in models if model[0] == dataset], ""
+        folder = datasets.pool_folder(dataset, root) if dataset in prepared else None
+        if not own:
+            why = "there is no trained model of it here"
+        elif folder is None or not (folder / "pool.json").exists():
+            why = "its images are not prepared here"
+        else:
+            try:
+                for model in own[:MOST_MODELS]:
+                    drawn += [draw(model, number, root) for number in range(episodes)]
+            except InputError as error:
+                why = str(error)
+        left_out += [f"No episodes of {dataset}: {why}."] if why else []
+    return drawn, left_out
+
+
+def trained_models(results: Results) -> list[Model]:
+    """One fleet for each data set and preset, with distractors and masks if there is one, and of methods of
+    the package: no others are imported."""
+    best: dict[tuple[str, str], tuple[tuple[bool, bool, int], Model]] = {}
+    for folder in results.runs:
+        if (folder / MODEL_FILE).exists():
+            config = read_config(folder / "config.json")
+            masked = [run for run, member in enumerate(config.members) if member.model == MASKED]
+            inside = not any(":" in member.model for member in config.members)
+            worth = inside, bool(masked), config.shape.distractors
+            model = config.dataset, str(folder), masked[0] if masked else 0
+            key = config.dataset, config.preset
+            if key not in best or worth > best[key][0]:
+                best[key] = worth, model
+    return [model for _, model in best.values()]
+
+
+def draw(model: Model, number: int, root: Path | None) -> Episode:
+    from semishot.paper.viewed_episode import view_episode  # it imports torch
+
+    _, source, run = model
+    view = view_episode(EpisodeRequest(source, episode=number, run=run), root)
+    which = f"--model {source} --run {run}" if run else f"--model {source}"
+    return episode_picture(view), f"semishot show episode {which} --episode {number}"

@@ -66,10 +66,17 @@ def write_picture(picture: Picture, out: Path) -> None:
     write_svg(render(FOLDER / "picture.svg", [PICTURE_STYLE], picture=picture), out)
 
 
-def outcome(view: "ViewedEpisode") -> str:
+def title_of(view: "ViewedEpisode") -> str:
     truth = np.arange(len(view.support))[:, None]
     before, after = (int((predicted == truth).sum()) for predicted in (view.before, view.after))
-    return f"{before} of {view.after.size} queries right before refinement, {after} after"
+    total = view.after.size
+    return f"{view.title}: {before} of {total} queries right before refinement, {after} after"
+
+
+def tile(
+    x: float, y: float, image: Bytes, about: str, tone: str = "", caption: str = ""
+) -> Thumbnail:
+    return Thumbnail(x, y, data_uri(pool_thumbnail(image)), about, tone, caption)
 
 
 def episode_picture(view: "ViewedEpisode") -> Picture:
@@ -81,9 +88,7 @@ def episode_picture(view: "ViewedEpisode") -> Picture:
     first_pile = 40 + shot * ACROSS + 40
     first_query = first_pile + max(columns, 5) * ACROSS + 40  # room for the headings
     tiles = [
-        Thumbnail(
-            40 + k * ACROSS, TOP + n * DOWN, source(view.support[n, k]), f"labeled, class {n + 1}"
-        )
+        tile(40 + k * ACROSS, TOP + n * DOWN, view.support[n, k], f"labeled, class {n + 1}")
         for n, k in np.ndindex(way, shot)
     ]
     for index, image in enumerate(pile):
@@ -93,15 +98,14 @@ def episode_picture(view: "ViewedEpisode") -> Picture:
         kind = "distractor" if row >= way else f"of class {row + 1}"
         mark, tone = (f"− {share}", "below") if row >= way else (f"+ {share}", "above")
         at = first_pile + x * ACROSS, TOP + y * DOWN
-        drawn = source(view.unlabeled[row, column])
-        tiles.append(Thumbnail(*at, drawn, f"{kind}, {share} used", tone, mark))
+        tiles.append(tile(*at, view.unlabeled[row, column], f"{kind}, {share} used", tone, mark))
     for row, column in np.ndindex(view.after.shape):
         before, after = view.before[row, column] + 1, view.after[row, column] + 1
         sign, tone = ("✓", "above") if after == row + 1 else ("✗", "below")
         about = f"query of class {row + 1}, predicted {after}, before refinement {before}"
         mark = f"{after} {sign}" if before == after else f"{before}→{after} {sign}"
         at = first_query + column * ACROSS, TOP + row * DOWN
-        tiles.append(Thumbnail(*at, source(view.query[row, column]), about, tone, mark))
+        tiles.append(tile(*at, view.query[row, column], about, tone, mark))
     texts = [(20.0, TOP + 34.0 + row * DOWN, "class", str(row + 1)) for row in range(way)]
     for x, heading, note in (
         (40, "Support", "labeled"),
@@ -110,45 +114,29 @@ def episode_picture(view: "ViewedEpisode") -> Picture:
     ):
         texts += [(x, 40, "heading", heading), (x, 58, "note", note)]
     width = first_query + max(view.query.shape[1], 4) * ACROSS
-    return Picture(f"{view.title}: {outcome(view)}", width, TOP + way * DOWN, texts, tiles)
-
-
-def source(image: Bytes) -> str:
-    return data_uri(pool_thumbnail(image))
+    return Picture(title_of(view), width, TOP + way * DOWN, texts, tiles)
 
 
 def refinement_picture(view: "ViewedEpisode") -> Picture:
     """Embeddings in two dimensions, prototypes before and after, and a key with an image of each class."""
-    way = len(view.support)
-    flat = plane([*view.points, *view.prototypes])
-    support, unlabeled, query, before, after = flat
+    way, distractors = len(view.support), view.unlabeled[len(view.support) :, :1]
+    support, unlabeled, query, before, after = plane([*view.points, *view.prototypes])
+    tones = [f"class-{row % 5 + 1}" for row in range(way)] + len(distractors) * ["distractors"]
     points = []
     for row, per_class in enumerate(unlabeled):
         kind = "distractor" if row >= way else "unlabeled"
         for point, weight in zip(per_class, view.weights[row], strict=True):
             opacity = FAINTEST + (1 - FAINTEST) * float(np.clip(weight, 0, 1))
-            points.append(Point(point, kind, tone(row, way), round(opacity, 2)))
+            points.append(Point(point, kind, tones[row], round(opacity, 2)))
     for kind, by_class in (("query", query), ("support", support)):
-        points += [
-            Point(point, kind, tone(row, way)) for row in range(way) for point in by_class[row]
-        ]
-    points += [
-        Point(after[row], "prototype", tone(row, way), label=str(row + 1)) for row in range(way)
-    ]
+        points += [Point(at, kind, tones[row]) for row in range(way) for at in by_class[row]]
+    points += [Point(after[n], "prototype", tones[n], label=str(n + 1)) for n in range(way)]
     tiles = [
-        Thumbnail(
-            KEY + row * ACROSS,
-            60,
-            source(view.support[row, 0]),
-            "support",
-            tone(row, way),
-            str(row + 1),
-        )
-        for row in range(way)
+        tile(KEY + n * ACROSS, 60, view.support[n, 0], "support", tones[n], str(n + 1))
+        for n in range(way)
     ]
-    distractors = view.unlabeled[way:, :1]
     tiles += [
-        Thumbnail(KEY + i * ACROSS, 170, source(images[0]), "a distractor", tone(way, way))
+        tile(KEY + i * ACROSS, 170, images[0], "a distractor", "distractors")
         for i, images in enumerate(distractors)
     ]
     texts = [
@@ -157,13 +145,11 @@ def refinement_picture(view: "ViewedEpisode") -> Picture:
     ]
     texts += [(KEY, 160, "note", "distractors, one of each class")] if len(distractors) else []
     for line, (kind, opacity, text) in enumerate(KEYS):
-        at = np.array([KEY + 12.0, 262.0 + 26 * line])
-        points.append(Point(at, kind, "class-1", opacity))
+        points.append(Point(np.array([KEY + 12.0, 262.0 + 26 * line]), kind, "class-1", opacity))
         texts.append((KEY + 32, 267 + 26 * line, "note", text))
     width = KEY + max(4, way, len(distractors)) * ACROSS
     arrows = [(*before[row], *after[row]) for row in range(way)]
-    title = f"{view.title}: {outcome(view)}"
-    return Picture(title, width, PLOT_HEIGHT + 60, texts, tiles, points, arrows)
+    return Picture(title_of(view), width, PLOT_HEIGHT + 60, texts, tiles, points, arrows)
 
 
 KEYS = (
@@ -176,21 +162,15 @@ KEYS = (
 )
 
 
-def tone(row: int, way: int) -> str:
-    return f"class-{row % 5 + 1}" if row < way else "distractors"
-
-
-def plane(parts: Sequence[Floats]) -> list[NDArray[np.float64]]:
+def plane(parts: Sequence[Floats]) -> list[Floats]:
     """(..., D) each -> (..., 2): positions along the two directions of greatest variance, at one scale."""
     everything = np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
     center = everything.mean(0)
     directions = np.linalg.svd(everything - center, full_matrices=False)[2][:2]  # (2, D)
-    flat = (everything - center) @ directions.T * [1, -1]
-    low, high = flat.min(0), flat.max(0)
-    size = np.array([PLOT_WIDTH - 60, PLOT_HEIGHT - 60])
-    scale = (size / np.maximum(high - low, 1e-9)).min()
-    middle = np.array([20 + PLOT_WIDTH / 2, 30 + PLOT_HEIGHT / 2])
-    offset = middle - scale * (low + high) / 2
-    return [
-        np.round(((part - center) @ directions.T * [1, -1]) * scale + offset, 1) for part in parts
-    ]
+    flat = [(part - center) @ directions.T * [1, -1] for part in parts]
+    every = np.concatenate([part.reshape(-1, 2) for part in flat])
+    low, high = every.min(0), every.max(0)
+    size = np.array([PLOT_WIDTH, PLOT_HEIGHT])
+    scale = ((size - 60) / np.maximum(high - low, 1e-9)).min()
+    offset = [20, 30] + size / 2 - scale * (low + high) / 2
+    return [np.round(part * scale + offset, 1) for part in flat]

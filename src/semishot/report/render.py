@@ -134,19 +134,19 @@ def render(
 
 def write_figure(drawn: Sequence[Chart], out: Path) -> None:
     """Charts in one SVG, two in a row."""
-    across, heights = min(2, len(drawn)), [charts.Drawing(chart).height for chart in drawn]
+    heights = [charts.Drawing(chart).height for chart in drawn]
     pitch, line = charts.WIDTH + GAP, max(heights) + GAP
+    sizes = [(GAP + i % 2 * pitch, GAP + i // 2 * line) for i in range(len(drawn))]
     placed = [
-        (
-            chart,
-            Markup(PLACE.format(GAP + i % 2 * pitch, GAP + i // 2 * line, charts.WIDTH, height)),
-        )
-        for i, (chart, height) in enumerate(zip(drawn, heights, strict=True))
+        (chart, Markup(PLACE.format(x, y, charts.WIDTH, height)))
+        for chart, (x, y), height in zip(drawn, sizes, heights, strict=True)
     ]
-    size = {"width": across * pitch + GAP, "height": -(-len(drawn) // 2) * line + GAP}
-    drawing = {"placed": placed, **size}
-    text = render(FOLDER / "chart.svg", [CHART_STYLE], figure=drawing, charts=charts)
-    write_svg(text, out)
+    figure = {
+        "placed": placed,
+        "width": min(2, len(drawn)) * pitch + GAP,
+        "height": -(-len(drawn) // 2) * line + GAP,
+    }
+    write_svg(render(FOLDER / "chart.svg", [CHART_STYLE], figure=figure, charts=charts), out)
 
 
 def write_svg(text: str, out: Path) -> None:

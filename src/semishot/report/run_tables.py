@@ -15,22 +15,17 @@ if TYPE_CHECKING:  # it imports torch
 
 def records_as_text(records: Sequence[Record]) -> str:
     """One line per run, then the mean of each method with its options; both kinds of ± are named."""
+    methods: dict[str, list[Record]] = {}
+    rows: list[list[GridCell]] = []
+    for r in records:
+        method = ", ".join([r["model"], *(f"{k} {v}" for k, v in r["options"].items())])
+        methods.setdefault(method, []).append(r)
+        interval = Number(100 * r["accuracy_ci95"]) if r["episodes"] > 1 else None
+        rows.append([method, r["split_seed"], Number(100 * r["accuracy"]), interval])
     header = ["model", "split seed", "accuracy %", "± 95 % over episodes"]
-    methods = [
-        ", ".join([r["model"], *(f"{k} {v}" for k, v in r["options"].items())]) for r in records
-    ]
-    rows: list[list[GridCell]] = [
-        [
-            method,
-            r["split_seed"],
-            Number(100 * r["accuracy"]),
-            Number(100 * r["accuracy_ci95"]) if r["episodes"] > 1 else None,
-        ]
-        for method, r in zip(methods, records, strict=True)
-    ]
     lines = [grid_as_text(Grid("", header, rows))]
-    for method in dict.fromkeys(methods):
-        mean = measured(r for own, r in zip(methods, records, strict=True) if own == method)
+    for method, own in methods.items():
+        mean = measured(own)
         if mean and mean.splits > 1:
             error = f"{mean.error:.2f} (standard error over {mean.splits} splits)"
             lines.append(f"{method}: mean {mean.mean:.2f} ± {error}")
@@ -46,16 +41,13 @@ def picked_as_text(picked: "Picked") -> str:
         for c in picked.candidates
     ]
     accuracy = f"{100 * record['accuracy']:.2f} ± {100 * record['accuracy_ci95']:.2f} %"
-    lines = [
-        grid_as_text(Grid("", header, rows)),
-        f"Saved: {title(record['model'])} of split seed {record['split_seed']}. On the test classes: "
-        f"{accuracy}. ± is the 95 % interval over {episodes}.",
-    ]
-    if picked.lead is not None:
-        difference, error = 100 * picked.lead.difference, 100 * picked.lead.ci95
-        sure = "more than" if difference > error else "no more than"
-        lines.append(
-            f"On the validation classes it is {difference:.2f} ± {error:.2f} points above the next: {sure} "
-            "chance."
-        )
-    return "\n".join(lines)
+    text = grid_as_text(Grid("", header, rows)) + (
+        f"\nSaved: {title(record['model'])} of split seed {record['split_seed']}. On the test classes: "
+        f"{accuracy}. ± is the 95 % interval over {episodes}."
+    )
+    if picked.lead is None:
+        return text
+    difference, error = 100 * picked.lead.difference, 100 * picked.lead.ci95
+    sure = "more than" if difference > error else "no more than"
+    above = f"{difference:.2f} ± {error:.2f} points above the next: {sure} chance."
+    return f"{text}\nOn the validation classes it is {above}"
