@@ -124,10 +124,6 @@ def test_every_run_is_measured_on_its_own_episodes(fleet, tiny_root):
     histogram = found[-1]["mask_histogram"]
     assert sum(histogram["distractors"]) == 5 * 4 * 2
     assert sum(histogram["others"]) == 5 * 3 * 2
-
-
-def test_the_table_has_the_mean_and_standard_error_over_splits(fleet, tiny_root):
-    found = masks.mask_records([fleet], SHAPE, tiny_root, CPU, episodes=5)
     rows = figures.masks_grid(found).rows
     assert [tuple(row[1:3]) for row in rows] == [
         ("Masked Soft k-Means", "mask"),

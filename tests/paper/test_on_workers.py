@@ -6,13 +6,11 @@ import shutil
 import sys
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
-from semishot.commands import main
 from semishot.errors import InputError
 from semishot.paper import on_workers, presets, reproduce
 from semishot.paper.on_workers import run_jobs_on_workers
@@ -21,8 +19,9 @@ from semishot.paper.requests import TableRequest
 from semishot.training import loop
 from semishot.training.config import Recipe
 from semishot.workers import Workers, places, ray_cluster
-from semishot.workers.engine import Processes, pack, unpack
+from semishot.workers.engine import Processes
 from support import engine_works
+from support.commands import refusal
 from support.own_methods import own_module
 from support.this_process import ThisProcess
 
@@ -171,33 +170,6 @@ def test_a_fleet_that_finds_no_memory_is_reported_split_and_found_again(
     cluster.remove_node(machine)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["--address", "10.0.0.1:6379"],
-            "--address is the address of a Ray cluster: it needs --engine ray",
-        ),
-        (
-            ["--engine", "ray", "--device", "cuda:1"],
-            "with --engine ray, --device is auto, cpu or cuda",
-        ),
-        (["--fleet-size", "0"], "--fleet-size must be at least 1, not 0"),
-        (["--engine", "ray", "--address", "nowhere"], "--address nowhere is not HOST:PORT"),
-        (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1"),
-    ],
-)
-def test_wrong_words_end_in_one_line(words, message, tiny_root, tmp_path, capsys):
-    if "--address" in words and "ray" in words and find_spec("ray") is None:
-        pytest.skip("the extra `ray` is not installed")
-    where = ["--dataset", "glyphs", "--data-root", str(tiny_root), "--runs", str(tmp_path)]
-    with pytest.raises(SystemExit) as ended:
-        main.main(["reproduce", "table1", "--preset", "tiny", "--splits", "1", *where, *words])
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
-    assert not list(tmp_path.iterdir())
-
-
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"--engine ray needs Ray: pip install 'semishot\[ray\]'"):
@@ -205,14 +177,23 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
-def test_without_an_engine_a_cpu_or_one_gpu_is_this_process(monkeypatch):
-    assert choose_runner(Workers(), "cpu") == (CPU, run_jobs)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert choose_runner(Workers(), "auto")[1] is run_jobs
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--address", "10.0.0.1:6379"], "address of a Ray cluster: it needs --engine ray"),
+        (["--engine", "ray", "--device", "cuda:1"], "--device is auto, cpu or cuda"),
+        (["--fleet-size", "0"], "--fleet-size must be at least 1, not 0"),
+    ],
+)
+def test_wrong_words_end_in_one_line(words, message, tiny_root, capsys):
+    where = ["--dataset", "glyphs", "--data-root", str(tiny_root)]
+    command = ["reproduce", "table1", "--preset", "tiny", "--splits", "1"]
+    assert message in refusal(capsys, *command, *where, *words)
 
 
 def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
     opened = []
+    assert choose_runner(Workers(), "cpu") == (CPU, run_jobs)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     for module in (places, reproduce):
         monkeypatch.setattr(
@@ -227,15 +208,3 @@ def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
         ["cuda:2"]
     ]
     assert choose_runner(Workers(), "cuda:1") == (torch.device("cuda:1"), run_jobs)
-
-
-def test_files_of_a_worker_stay_in_their_folder_and_old_ones_go(tmp_path):
-    folder = tmp_path / "run"
-    unpack({"state.pt": b"1", "tensorboard/events.1": b"1", "log.jsonl": b""}, folder)
-    unpack({"model.safetensors": b"2", "tensorboard/events.2": b"2"}, folder)
-    left = {"log.jsonl": b"", "model.safetensors": b"2", "tensorboard/events.2": b"2"}
-    assert pack(folder) == left
-    for name in ("../state.pt", "/tmp/state.pt", "a/../../b"):
-        with pytest.raises(InputError, match="which is outside its folder"):
-            unpack({name: b"x"}, folder)
-    assert pack(folder) == left

@@ -182,42 +182,26 @@ def words(pool: ImagePool, model: str = "soft_kmeans", **more) -> FleetConfig:
 
 
 def test_a_fleet_by_the_words_of_the_command_line(tiny_pool):
-    config = words(tiny_pool, updates=12, filters=5, labeled_fraction=0.4)
-    assert config.recipe == replace(
-        TINY, updates=12, halvings=(6,), filters=5, labeled_fraction=0.4
-    )
-    assert config.members == (Member("soft_kmeans", 4), Member("soft_kmeans", 2))
+    config = words(tiny_pool, updates=12, filters=5, options={"a": "2", "b": "0.5", "c": "False"})
+    assert config.recipe == replace(TINY, updates=12, halvings=(6,), filters=5)
+    options = {"a": 2, "b": 0.5, "c": False}
+    assert config.members == tuple(Member("soft_kmeans", seed, options) for seed in (4, 2))
     assert (config.dataset, config.data_fingerprint) == ("glyphs", tiny_pool.fingerprint)
     assert config.shape == replace(PRESET.train, distractors=3)
-
-
-@pytest.mark.parametrize(
-    ("authors", "ours"),
-    [
-        ("kmeans-refine", "soft_kmeans"),
-        ("kmeans-refine-radius", "distractor_cluster"),
-        ("kmeans-refine-mask", "masked_soft_kmeans"),
-        ("basic", "supervised"),
-    ],
-)
-def test_the_authors_names_are_taken(tiny_pool, authors, ours):
-    config = words(tiny_pool, authors)
-    assert {member.model for member in config.members} == {ours}
-    assert config == words(tiny_pool, ours)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("2", 2), ("0.5", 0.5), ("true", True), ("False", False)]
-)
-def test_options_are_numbers_or_truths(tiny_pool, text, value):
-    (member, _) = words(tiny_pool, options={"name": text}).members
-    assert member.options == {"name": value}
-    assert type(member.options["name"]) is type(value)
-
-
-def test_an_option_that_is_neither_is_refused(tiny_pool):
     with pytest.raises(InputError, match="option mask_power: 'twice' is neither a number nor"):
         words(tiny_pool, options={"mask_power": "twice"})
+
+
+def test_the_authors_names_are_taken(tiny_pool):
+    names = {
+        "kmeans-refine": "soft_kmeans",
+        "kmeans-refine-radius": "distractor_cluster",
+        "kmeans-refine-mask": "masked_soft_kmeans",
+        "basic": "supervised",
+    }
+    for authors, ours in names.items():
+        assert words(tiny_pool, authors) == words(tiny_pool, ours)
+        assert plan.chosen_rows([authors]) == [ours]
 
 
 def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, monkeypatch):

@@ -172,20 +172,21 @@ def test_the_tests_show_how_far_they_are(short, tiny_root, tmp_path, monkeypatch
     assert re.fullmatch(r"testing Pixel: 100%, [\d,]+ episodes/s, 0 s left", lines[-1])
 
 
-def test_wrong_numbers_come_before_the_work(tiny_root, tiny_pool, tmp_path, monkeypatch):
-    where = Where(tmp_path, tiny_root, "cpu")
-    with monkeypatch.context() as patch:
-        few = [replace(c, count=9) for c in tiny_pool.classes]
-        patch.setattr(datasets, "load", lambda *_: replace(tiny_pool, classes=tuple(few)))
-        with pytest.raises(
-            InputError, match=r"has 9 images .* of a table are fixed: take a data set"
-        ):
-            table5.table5(Table5Request("glyphs", ("pixels",), splits=1), where)
-    with pytest.raises(InputError, match="--splits must be at least 1, not 0"):
-        table5.table5(Table5Request("glyphs", ("pixels",), splits=0), where)
-    with pytest.raises(
-        InputError, match="--features takes at least one of pixels, random, authors"
-    ):
-        table5.table5(Table5Request("glyphs", (), splits=1), where)
-    with pytest.raises(InputError, match="updates must be at least 1, not 0"):
-        table5.table5(Table5Request("glyphs", ("pretrained",), splits=1, updates=0), where)
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"splits": 0}, "--splits must be at least 1, not 0"),
+        ({"features": ()}, "--features takes at least one of pixels, random, authors"),
+        ({"features": ("pretrained",), "updates": 0}, "updates must be at least 1, not 0"),
+    ],
+)
+def test_wrong_numbers_come_before_the_work(wanted, message, tiny_root, tmp_path):
+    with pytest.raises(InputError, match=message):
+        table5.table5(Table5Request("glyphs", **wanted), Where(tmp_path, tiny_root, "cpu"))
+
+
+def test_a_data_set_that_is_too_small_for_the_table_is_refused(tiny_pool, monkeypatch):
+    few = tuple(replace(c, count=9) for c in tiny_pool.classes)
+    monkeypatch.setattr(datasets, "load", lambda *_: replace(tiny_pool, classes=few))
+    with pytest.raises(InputError, match="has 9 images .* of a table are fixed: take a data set"):
+        table5.table5(Table5Request("glyphs"), Where(device="cpu"))

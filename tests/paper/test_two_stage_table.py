@@ -86,12 +86,6 @@ def test_a_record_says_how_its_prototypes_were_refined_at_test(records, tmp_path
         assert record["recipe"]["first"]["batch"] == 4
 
 
-def test_running_it_again_trains_and_measures_nothing(records, tiny_pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(classification, "classifier", lambda *_: pytest.fail("it trained"))
-    monkeypatch.setattr(reproduce, "evaluate", lambda *_: pytest.fail("it evaluated"))
-    assert table1(tiny_pool, tmp_path / "runs") == records
-
-
 def test_other_settings_at_test_are_measured_without_training(
     records, tiny_pool, tmp_path, monkeypatch
 ):
