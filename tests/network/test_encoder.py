@@ -8,7 +8,6 @@ from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
-from semishot.network.protonet import ProtoNet, class_labels
 from semishot.prototypes import class_log_probs, class_prototypes, episode_loss
 from semishot.training.config import Member, Recipe
 from semishot.training.fleets import build_fleet
@@ -130,37 +129,9 @@ def test_after_several_adam_updates_a_mixed_fleet_equals_separate_training():
             assert torch.allclose(parameter[0], expected, atol=1e-7)
 
 
-def test_a_run_does_not_depend_on_its_neighbours():
-    x = pixels(batch=SHAPE.images)
-    other = x.clone()
-    other[1:] = 255 - other[1:]
-    for images in (x, other):
-        fleet = build_fleet(
-            [Member("soft_kmeans", 7), Member("soft_kmeans", 8), Member("soft_kmeans", 9)],
-            Recipe(filters=FILTERS, init_std=0.3),
-            1,
-        ).double()
-        fleet(images, SHAPE).sum().backward()
-        gradient = fleet.encoder.weights[1].grad[0].clone()
-        if images is x:
-            first = gradient
-    assert torch.equal(first, gradient)
-    alone = build_fleet(
-        [Member("soft_kmeans", 7)], Recipe(filters=FILTERS, init_std=0.3), 1
-    ).double()
-    alone(x[:1], SHAPE).sum().backward()
-    assert torch.allclose(alone.encoder.weights[1].grad[0], first, atol=1e-10)
-
-
 def test_embedding_sizes_are_the_papers():
     assert ConvEncoder(1, 64)(pixels(1, 2)).shape == (1, 2, 64)
     assert ConvEncoder(3, 64)(pixels(1, 2, 3, 84)).shape == (1, 2, 1600)
-
-
-def test_initial_weights_are_a_truncated_normal_with_std_001():
-    weight = torch.cat([w.detach().flatten() for w in ConvEncoder(1, 64).weights])
-    assert weight.abs().max() <= 0.02
-    assert 0.008 < weight.std() < 0.01  # cutting at two deviations leaves 0.88 of it
 
 
 def test_wrong_images_are_named():
@@ -170,13 +141,3 @@ def test_wrong_images_are_named():
         encoder()(pixels(runs=2))
     with pytest.raises(InputError, match="at least 16 pixels"):
         encoder()(pixels(side=15))
-
-
-def test_supervised_model_is_a_plain_protonet():
-    shape = EpisodeShape(way=3, shot=2, query=1, unlabeled=0)
-    fleet = ProtoNet(encoder(1))
-    x = pixels(1, shape.images)
-    embedded = fleet.embed(x)[0]
-    p = embedded[:6].unflatten(0, (3, 2)).mean(1)
-    expected = episode_loss(class_log_probs(embedded[6:], p), class_labels(shape))
-    assert torch.allclose(fleet(x, shape)[0], expected)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from semishot import refine
-from semishot.errors import InputError
 from semishot.prototypes import SHORTEST
 from support.tensors import randn
 
@@ -30,31 +29,6 @@ def test_weights_match_literal_loops(cluster):
         total = sum(scores) + (math.exp(scale * threshold) if cluster else 0)
         for c in range(N):
             assert found[j, c].item() == pytest.approx(scores[c] / total, rel=1e-6)
-
-
-def test_an_example_at_the_threshold_is_as_likely_a_distractor():
-    x, p = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])
-    weights = refine.build("cosine_kmeans", scale=9.0, threshold=0.6)(x, p)
-    assert weights.item() == pytest.approx(0.5, abs=1e-4)
-
-
-def test_lengths_do_not_matter():
-    unlabeled, prototypes = randn(U, D, seed=1), randn(N, D, seed=2)
-    module = refine.build("cosine_kmeans").double()
-    found = module(5 * unlabeled, 0.5 * prototypes)
-    assert torch.allclose(found, module(unlabeled, prototypes), rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"scale": 0.0}, "cosine_kmeans: the scale must be positive, not 0.0"),
-        ({"threshold": 1.5}, "cosine_kmeans: the threshold must be from -1 to 1, not 1.5"),
-    ],
-)
-def test_wrong_options_are_named(options, said):
-    with pytest.raises(InputError, match=said):
-        refine.build("cosine_kmeans", **options)
 
 
 def test_examples_that_do_not_take_part_change_no_prototype():

@@ -55,16 +55,3 @@ def test_the_fitted_mask_matches_plain_expectation_maximization(mask_power):
         total = sum(math.exp(-x) for x in row)
         expected = [math.exp(-x) / total * m**mask_power for x, m in zip(row, mask, strict=True)]
         assert found.tolist() == pytest.approx(expected, abs=1e-9)
-
-
-def test_the_fitted_mask_tells_members_from_strangers():
-    prototypes, unlabeled = clusters(shot=5, members=20, strangers=40)
-    d = torch.cdist(unlabeled, prototypes).square()
-    member = fitted_mask.fit(d).member(d).amax(-1)
-    assert member[:60].mean() > 0.9
-    assert member[60:].mean() < 0.2
-
-
-def test_bad_mask_power_is_named():
-    with pytest.raises(ValueError, match="mask_power must be at least 1, not 0"):
-        refine.build("fitted_mask", mask_power=0)

@@ -6,7 +6,6 @@ from statistics import NormalDist
 import pytest
 import torch
 
-from semishot.network.encoder import ConvEncoder
 from semishot.prototypes import (
     class_log_probs,
     class_prototypes,
@@ -52,14 +51,6 @@ def test_squared_distances_keep_float32_accuracy_far_from_the_origin(offset):
     assert ((found - exact).abs() / exact).max() < rounding
 
 
-def test_squared_distances_of_equal_points_are_zero_with_finite_gradient():
-    a = torch.full((P, D), 3.0, requires_grad=True)
-    squared_distances(a, a[:N]).sum().backward()
-    assert a.grad is not None
-    assert torch.isfinite(a.grad).all()
-    assert squared_distances(a, a).max() == 0
-
-
 def test_eq1_prototypes_are_weighted_means():
     x, w = other(*LEAD, P, D), other(*LEAD, P, N).abs()
     found = class_prototypes(x, w)
@@ -70,10 +61,6 @@ def test_eq1_prototypes_are_weighted_means():
                 for d in range(D):
                     mean = sum(float(w[i, j, p, n] * x[i, j, p, d]) for p in range(P)) / total
                     assert math.isclose(found[i, j, n, d], mean, rel_tol=1e-10)
-
-
-def test_eq1_class_without_weight_is_the_zero_vector():
-    assert class_prototypes(other(P, D), torch.zeros(P, N, dtype=torch.float64)).eq(0).all()
 
 
 def test_eq2_is_the_softmax_of_negative_squared_distances():
@@ -104,11 +91,6 @@ def test_eqs_1_to_3_gradients_match_finite_differences():
 
     inputs = [other(P, D), other(P, N).abs(), other(Q, D)]
     assert torch.autograd.gradcheck(loss, [x.requires_grad_() for x in inputs])
-
-
-def test_very_large_distances_stay_finite():
-    log_probs = class_log_probs(torch.full((Q, D), 1e8), torch.zeros(N, D).requires_grad_())
-    assert torch.isfinite(log_probs).all()
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e100])
@@ -146,14 +128,3 @@ def test_initial_weights_are_a_truncated_normal_by_the_inverse_of_its_distributi
     for weight, u in zip(weights.tolist(), uniform.tolist(), strict=True):
         assert weight == pytest.approx(std * normal.inv_cdf((u + 1) / 2), abs=1e-9)
     assert weights.abs().max() <= 2 * std
-
-
-@pytest.mark.parametrize("runs", [1, 3])
-def test_encoders_begin_with_these_weights(runs):
-    encoder = ConvEncoder(filters=2, runs=runs, init_std=0.1)
-    encoder.reset_run(runs - 1, torch.Generator().manual_seed(4))
-    generator = torch.Generator().manual_seed(4)
-    for weight in encoder.weights:
-        expected = torch.empty_like(weight[0])
-        truncated_normal_(expected, 0.1, generator)
-        assert torch.equal(weight[runs - 1], expected)

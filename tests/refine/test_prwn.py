@@ -8,7 +8,6 @@ import torch
 
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
-from semishot.errors import InputError
 from semishot.network.protonet import class_labels, support_labels
 from semishot.prototypes import class_log_probs, class_prototypes, episode_loss
 from semishot.refine.prwn import walk_loss
@@ -88,11 +87,6 @@ def test_at_test_the_half_that_walks_visit_most_is_shared_out():
     for j in range(U):
         expected = softmax(a[j]) if score[j] >= median else [0.0] * N
         assert found[j].tolist() == pytest.approx(expected)
-
-
-def test_a_negative_weight_is_refused():
-    with pytest.raises(InputError, match="prwn: weight must be at least 0, not -1"):
-        refine.build("prwn", weight=-1)
 
 
 def test_in_a_fleet_its_runs_alone_have_the_loss():

@@ -10,15 +10,9 @@ from semishot import refine
 from semishot.errors import InputError
 from semishot.prototypes import class_prototypes
 from semishot.refine import distractor_cluster, masked_soft_kmeans, soft_kmeans
-from support.tensors import randn
+from support.tensors import episode, randn
 
 N, S, R, D = 3, 6, 7, 4
-
-
-def episode(*lead: int):
-    """Support, one-hot labels, unlabeled: sizes all different."""
-    labels = torch.eye(N, dtype=torch.float64).repeat_interleave(S // N, 0).expand(*lead, S, N)
-    return randn(*lead, S, D, seed=1), labels, randn(*lead, R, D, seed=2)
 
 
 def build(name: str, runs: int | None = None, **options) -> torch.nn.Module:
@@ -166,7 +160,9 @@ def test_authors_scoring_is_over_n_plus_one_clusters_with_a_refined_last_one():
 # Gradients
 
 
-@pytest.mark.parametrize("name", ["soft_kmeans", "distractor_cluster"])
+@pytest.mark.parametrize(
+    "name", ["soft_kmeans", "distractor_cluster", "cosine_kmeans", "oslo", "label_propagation"]
+)
 def test_gradients_match_finite_differences(name):
     support, labels, u = episode()
     module = build(name)
@@ -180,22 +176,6 @@ def test_gradients_match_finite_differences(name):
     )
 
 
-def test_eq9_gradients_match_finite_differences_with_threshold_and_slope_frozen(monkeypatch):
-    support, labels, u = episode()
-    module = build("masked_soft_kmeans")
-    p = class_prototypes(support, labels)
-    stats = masked_soft_kmeans.statistics(
-        masked_soft_kmeans.normalized((u[:, None] - p[None]).square().sum(-1))
-    )
-    frozen = tuple(t.detach() for t in module.threshold_and_slope(stats))
-    monkeypatch.setattr(module, "threshold_and_slope", lambda _: frozen)
-
-    def refined(support, u):
-        return refine.refined_prototypes(module, support, labels, u)
-
-    assert torch.autograd.gradcheck(refined, [support.requires_grad_(), u.requires_grad_()])
-
-
 def test_eq8_statistics_carry_no_gradient_but_the_mlp_learns():
     d = randn(R, N).abs().requires_grad_()
     assert not masked_soft_kmeans.statistics(d).requires_grad
@@ -205,45 +185,7 @@ def test_eq8_statistics_carry_no_gradient_but_the_mlp_learns():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
 
 
-def test_detached_assignments_leave_only_the_averaged_embeddings_differentiable():
-    support, labels, u = episode()
-    free, cut = soft_kmeans.Refiner(), soft_kmeans.Refiner(detach_assignments=True)
-    p = class_prototypes(support, labels)
-    assert torch.equal(free(u, p), cut(u, p))
-    u.requires_grad_()
-    assert free(u, p).requires_grad
-    assert not cut(u, p).requires_grad
-
-
 # Limits
-
-
-def test_infinite_radius_gives_eq4():
-    support, labels, u = episode()
-    module = build("distractor_cluster")
-    module.log_radius.data.fill_(math.log(1e100))
-    found = refine.refined_prototypes(module, support, labels, u)
-    assert torch.allclose(
-        found, refine.refined_prototypes(refine.build("soft_kmeans"), support, labels, u)
-    )
-
-
-@pytest.mark.parametrize(("beta", "limit"), [(1e9, "soft_kmeans"), (-1e9, None)])
-def test_threshold_limits_give_eq4_and_eq1(monkeypatch, beta, limit):
-    support, labels, u = episode()
-    module = build("masked_soft_kmeans")
-    constant = torch.tensor(beta, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
-    monkeypatch.setattr(module, "threshold_and_slope", lambda _: constant)
-    other = limit and refine.build(limit)
-    assert torch.allclose(
-        refine.refined_prototypes(module, support, labels, u),
-        refine.refined_prototypes(other, support, labels, u),
-    )
-
-
-def test_one_example_has_variance_0_skew_0_kurtosis_minus_3():
-    stats = masked_soft_kmeans.statistics(torch.ones(1, N))
-    assert stats.tolist() == [[1.0, 1.0, 0.0, 0.0, -3.0]] * N
 
 
 # The contract: every file in refine/
@@ -278,12 +220,6 @@ def test_contract_a_fleet_of_runs_equals_single_refiners(name, lead):
         assert torch.allclose(together[run], alone, atol=1e-12)
 
 
-def test_contract_no_unlabeled_images_give_eq1(name):
-    support, labels, u = episode()
-    found = refine.refined_prototypes(build(name), support, labels, u[:0])
-    assert torch.equal(found, class_prototypes(support, labels))
-
-
 @pytest.mark.parametrize("lead", [(), (2,), (2, 5)])
 def test_contract_a_method_called_with_no_unlabeled_image_gives_no_weights(name, lead):
     support, labels, u = episode(*lead)
@@ -292,6 +228,26 @@ def test_contract_a_method_called_with_no_unlabeled_image_gives_no_weights(name,
     weights = refine.weights_of(module, u[..., :0, :], p, support, labels)
     assert weights.shape == (*lead, 0, N)
     assert weights.dtype == u.dtype
+
+
+@pytest.mark.parametrize("case", ["one", "identical", "zero distance", "far", "nearly identical"])
+def test_contract_degenerate_inputs_are_finite_in_value_and_gradient(name, case):
+    support, labels, u = (x.float() for x in episode())
+    if case == "identical":
+        support = u[:1].expand(S, D).clone()
+    u = {
+        "one": u[:1],
+        "identical": u[:1].expand(R, D),
+        "zero distance": class_prototypes(support, labels)[:1].expand(R, D),
+        "far": u * 1e6,
+        "nearly identical": u[:1] + 1e-7 * u,
+    }[case].clone()
+    module = build(name).float()
+    inputs = [support.requires_grad_(), u.requires_grad_(), *module.parameters()]
+    refined = refine.refined_prototypes(module, support, labels, u, steps=2)
+    refined.sum().backward()
+    assert torch.isfinite(refined).all()
+    assert all(tensor.grad is not None and tensor.grad.isfinite().all() for tensor in inputs)
 
 
 def test_contract_order_of_unlabeled_images_is_irrelevant(name):
@@ -311,53 +267,7 @@ def test_contract_relabeling_classes_permutes_prototypes(name):
     assert torch.allclose(found, refine.refined_prototypes(module, support, labels, u)[permutation])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("case", ["one", "identical", "zero distance", "far", "nearly identical"])
-def test_contract_degenerate_inputs_are_finite_in_value_and_gradient(name, case, dtype):
-    support, labels, u = (x.to(dtype) for x in episode())
-    if case == "one":
-        u = u[:1]
-    elif case == "identical":
-        u = u[:1].expand(R, D).clone()
-        support = u[:1].expand(S, D).clone()
-    elif case == "zero distance":
-        u = class_prototypes(support, labels)[:1].expand(R, D).clone()
-    elif case == "far":
-        u = u * 1e6
-    else:
-        u = u[:1] + 1e-7 * u
-    module = build(name).to(dtype)
-    support.requires_grad_()
-    u.requires_grad_()
-    refined = refine.refined_prototypes(module, support, labels, u, steps=2)
-    refined.sum().backward()
-    assert torch.isfinite(refined).all()
-    for tensor in [support, u, *module.parameters()]:
-        assert tensor.grad is not None
-        assert torch.isfinite(tensor.grad).all()
-
-
 # Names
-
-
-def test_authors_names_are_accepted():
-    assert isinstance(refine.build("kmeans-refine"), soft_kmeans.Refiner)
-    assert isinstance(refine.build("kmeans-refine-radius"), distractor_cluster.Refiner)
-    assert isinstance(refine.build("kmeans-refine-mask"), masked_soft_kmeans.Refiner)
-
-
-def test_unknown_name_lists_the_choices_and_the_nearest():
-    with pytest.raises(InputError, match=r"choose from .*soft_kmeans.*did you mean 'soft_kmeans'"):
-        refine.build("soft_kmean")
-
-
-def test_unknown_option_and_bad_values_are_named():
-    with pytest.raises(InputError, match="does not take these options.*nonsense"):
-        refine.build("soft_kmeans", nonsense=1)
-    with pytest.raises(InputError, match="mask_power must be 1"):
-        refine.build("masked_soft_kmeans", mask_power=3)
-    with pytest.raises(InputError, match="radius must be positive"):
-        refine.build("distractor_cluster", radius=0.0)
 
 
 @pytest.mark.parametrize("unlabeled", [R, 0])
@@ -391,3 +301,35 @@ def test_side_by_side_pads_the_scores_of_methods_without_a_distractor_class():
     assert scores.shape == (2, S, N + 1)
     assert torch.isneginf(scores[0, :, -1]).all()
     assert torch.isfinite(scores[1]).all()
+
+
+# Names and options
+
+
+def test_names_are_the_files_or_the_authors_and_an_unknown_one_lists_the_choices():
+    assert isinstance(refine.build("kmeans-refine"), soft_kmeans.Refiner)
+    assert isinstance(refine.build("kmeans-refine-radius"), distractor_cluster.Refiner)
+    assert isinstance(refine.build("kmeans-refine-mask"), masked_soft_kmeans.Refiner)
+    with pytest.raises(InputError, match=r"choose from .*soft_kmeans.*did you mean 'soft_kmeans'"):
+        refine.build("soft_kmean")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("soft_kmeans", {"nonsense": 1}, "does not take these options.*nonsense"),
+        ("masked_soft_kmeans", {"mask_power": 3}, "mask_power must be 1"),
+        ("fitted_mask", {"mask_power": 0}, "mask_power must be at least 1, not 0"),
+        ("distractor_cluster", {"radius": 0.0}, "radius must be positive"),
+        ("prwn", {"weight": -1}, "prwn: weight must be at least 0, not -1"),
+        ("oslo", {"steps": 2.5}, "oslo: steps must be from 1 to 100, not 2.5"),
+        ("oslo", {"class_temperature": 0.0}, "temperatures must be positive, not 0.05 and 0.0"),
+        ("label_propagation", {"neighbors": 1.5}, "neighbors must be at least 1, not 1.5"),
+        ("label_propagation", {"spread": 1.0}, "spread must be above 0 and at most 0.99, not 1.0"),
+        ("cosine_kmeans", {"scale": 0.0}, "the scale must be positive, not 0.0"),
+        ("cosine_kmeans", {"threshold": 1.5}, "the threshold must be from -1 to 1, not 1.5"),
+    ],
+)
+def test_wrong_options_are_named(name, options, message):
+    with pytest.raises(InputError, match=message):
+        refine.build(name, **options)

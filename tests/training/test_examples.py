@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from semishot.data.episodes import EpisodeShape, draws
-from semishot.network.warping import warp
+from semishot.network.protonet import warp
 from semishot.training.classification import ClassificationRequest, labeled_batches
 from semishot.training.config import Classification, Member, Recipe
 from semishot.training.examples import (

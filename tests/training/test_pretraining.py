@@ -54,7 +54,7 @@ def reference(pool, seed, updates, scale):
     encoder = nn.Sequential(*blocks, nn.Flatten())
     classes = pool.of_split("train")
     head = nn.Linear(4, len(classes))
-    own = classification.LinearHead(4, len(classes), [seed])
+    own = classification.LinearClassifier(start, (4, len(classes)), [seed], 1)
     head.weight = nn.Parameter(own.weight[0].detach().T.clone())
     nn.init.zeros_(head.bias)
     convs = [p for p in encoder.parameters() if p.ndim == 4]

@@ -13,26 +13,32 @@ from torch.nn import functional as F
 from semishot.network.encoder import ConvEncoder
 from semishot.prototypes import truncated_normal_, unit_length
 
-__all__ = ["CosineHead", "LinearClassifier", "LinearHead", "TurnedClassifier"]
+__all__ = ["CosineHead", "LinearClassifier", "TurnedClassifier"]
 
 QUARTERS = 4
 """How far an image may be turned: by 0 to 3 of them."""
 
 
 class LinearClassifier(nn.Module):
-    """R encoders, each with a linear head over the training classes."""
+    """R encoders, each with a linear layer (D, N) over the training classes, drawn from its seed."""
 
-    def __init__(self, encoder: ConvEncoder, head: "LinearHead", white: int) -> None:
-        """`white` is the pixel value that the encoders see as 1."""
+    def __init__(
+        self, encoder: ConvEncoder, size: tuple[int, int], seeds: Sequence[int], white: int
+    ) -> None:
+        """`size` is (D, N), and `white` the pixel value that the encoders see as 1."""
         super().__init__()
-        self.encoder, self.head, self.white = encoder, head, white
+        self.encoder, self.white = encoder, white
+        self.weight = nn.Parameter(torch.empty(len(seeds), *size))
+        self.bias = nn.Parameter(torch.zeros(len(seeds), 1, size[1]))
+        for weight, seed in zip(self.weight, seeds, strict=True):
+            truncated_normal_(weight, 0.01, torch.Generator().manual_seed(seed))
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W), (R, B) -> (R,), each run's mean cross-entropy."""
         runs, batch = labels.shape
         pixels = images.to(self.encoder.weights[0].dtype) / self.white
         features = self.encoder.plain_forward(pixels).reshape(batch, runs, -1).transpose(0, 1)
-        return cross_entropies(self.head(features), labels).mean(1)
+        return cross_entropies(features @ self.weight + self.bias, labels).mean(1)
 
 
 class TurnedClassifier(nn.Module):
@@ -74,20 +80,6 @@ def cross_entropies(scores: Tensor, labels: Tensor) -> Tensor:
     """(R, B, N), (R, B) -> (R, B)."""
     losses = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
     return losses.view(labels.shape)
-
-
-class LinearHead(nn.Module):
-    """(R, B, D) -> (R, B, N), one linear layer per run; discarded after training."""
-
-    def __init__(self, features: int, classes: int, seeds: Sequence[int]) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(len(seeds), features, classes))
-        self.bias = nn.Parameter(torch.zeros(len(seeds), 1, classes))
-        for weight, seed in zip(self.weight, seeds, strict=True):
-            truncated_normal_(weight, 0.01, torch.Generator().manual_seed(seed))
-
-    def forward(self, features: Tensor) -> Tensor:
-        return features @ self.weight + self.bias
 
 
 class CosineHead(nn.Module):

@@ -56,13 +56,11 @@ class ConvEncoder(nn.Module):
 
         If `init_std` is 0, from a normal whose variance is a third of one over the inputs of a filter.
         """
-        std = self.init_std
         for weight in self.weights:
-            if not std:
-                own = (3 * weight[run, 0].numel()) ** -0.5
-                weight[run].normal_(std=own, generator=generator)
-                continue
-            truncated_normal_(weight[run], std, generator)
+            if self.init_std:
+                truncated_normal_(weight[run], self.init_std, generator)
+            else:
+                weight[run].normal_(std=(3 * weight[run, 0].numel()) ** -0.5, generator=generator)
 
     def forward(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D). Pixels are scaled to [0, 1] and nothing else."""

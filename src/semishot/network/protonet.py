@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.network.encoder import ConvEncoder
 from semishot.network.sphere import Sphere
-from semishot.network.warping import warp
 from semishot.prototypes import class_prototypes, episode_loss
 
 if TYPE_CHECKING:
     from semishot.network.fused import Methods
 
-__all__ = ["ProtoNet", "class_labels", "support_labels", "take_run"]
+__all__ = ["ProtoNet", "class_labels", "support_labels", "take_run", "warp"]
 
 
 class ProtoNet(nn.Module):
@@ -75,15 +75,7 @@ class ProtoNet(nn.Module):
 
         `present` (R, ..., U) says which unlabeled examples take part; None: all.
         """
-        return self._scored_by(self.refiner, embeddings, shape, present)
-
-    def _scored_by(
-        self,
-        refiner: nn.Module | None,
-        embeddings: Tensor,
-        shape: EpisodeShape,
-        present: Tensor | None = None,
-    ) -> Tensor:
+        refiner = self.refiner
         support, unlabeled, query = torch.split(embeddings, list(shape.sizes), -2)
         labels = support_labels(shape, support).expand(*support.shape[:-1], shape.way)
         prototypes = refine.refined_prototypes(
@@ -121,7 +113,7 @@ class ProtoNet(nn.Module):
         if self.refiner is None:
             return loss
         if self.initial_loss:
-            before = self._scored_by(None, embeddings, shape)
+            before = self.refined_by(None).score(embeddings, shape)
             loss = loss + self.initial_loss * episode_loss(before, labels)
         support, unlabeled, _ = torch.split(embeddings, list(shape.sizes), -2)
         initial = class_prototypes(support, support_labels(shape, support))
@@ -174,12 +166,9 @@ def _of_run(module: nn.Module, run: int) -> dict[str, Tensor]:
 def present_images(shape: EpisodeShape, distractors: Tensor) -> Tensor:
     """(R,) -> (R, U), 1 for the unlabeled images that take part: those of the classes, and distractors in
     episodes where they do."""
-    of_classes = shape.way * shape.unlabeled
-    one = torch.ones(
-        len(distractors), of_classes, dtype=distractors.dtype, device=distractors.device
-    )
+    of_classes = distractors.new_ones(len(distractors), shape.way * shape.unlabeled)
     others = distractors.unsqueeze(-1).expand(-1, shape.distractors * shape.unlabeled)
-    return torch.cat([one, others], -1)
+    return torch.cat([of_classes, others], -1)
 
 
 def support_labels(shape: EpisodeShape, like: Tensor) -> Tensor:
@@ -191,3 +180,15 @@ def support_labels(shape: EpisodeShape, like: Tensor) -> Tensor:
 def class_labels(shape: EpisodeShape, device: torch.device | str = "cpu") -> Tensor:
     """(Q,), the label of each query image: queries come class by class."""
     return torch.arange(shape.way, device=device).repeat_interleave(shape.query)
+
+
+def warp(images: Tensor, maps: Tensor) -> Tensor:
+    """uint8 images (R, B, C, H, W) transformed by maps (R, B, 2, 3), bilinear.
+
+    Pixels from outside the image are zeros (paper) for one channel, the mirrored image for several.
+    """
+    flat = images.flatten(0, 1)
+    grid = F.affine_grid(maps.flatten(0, 1), list(flat.shape), align_corners=False)
+    outside = "zeros" if images.shape[2] == 1 else "reflection"
+    moved = F.grid_sample(flat.float(), grid, padding_mode=outside, align_corners=False)
+    return moved.round().to(torch.uint8).view_as(images)

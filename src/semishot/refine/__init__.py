@@ -154,44 +154,32 @@ def weights_of(
     """(..., U, D) -> (..., U, N): what a method says, with the labeled examples if it needs them.
 
     The prototypes are (..., N, D), the labeled examples (..., S, D), their one-hot classes (..., S, N).
-    Weights that cannot be used raise `InputError`.
+    Weights that do not fit the inputs or are not finite raise `InputError`; values are not looked at while
+    gradients are recorded: training checks the loss instead.
     """
     more = (support, labels) if getattr(refiner, "needs_support", False) else ()
     weights: Tensor = refiner(unlabeled, prototypes, *more)
-    check_weights(refiner, weights, unlabeled, prototypes)
-    return weights
-
-
-def check_weights(
-    refiner: nn.Module, weights: object, unlabeled: Tensor, prototypes: Tensor
-) -> None:
-    """Raise an error that names the method if its weights do not fit its inputs, or are not finite.
-
-    Values are not looked at while gradients are recorded: training checks the loss instead.
-    """
     lead = torch.broadcast_shapes(unlabeled.shape[:-2], prototypes.shape[:-2])
     count, classes = unlabeled.shape[-2], prototypes.shape[-2]
     needed = (*lead, count, classes)
-    told = f"the refiner {type(refiner).__module__}:{type(refiner).__qualname__} returned"
+    returned = f"the refiner {type(refiner).__module__}:{type(refiner).__qualname__} returned"
     if not isinstance(weights, Tensor):
-        raise InputError(f"{told} {type(weights).__name__}, not weights {needed}")
+        raise InputError(f"{returned} {type(weights).__name__}, not weights {needed}")
     if weights.shape != needed:
         raise InputError(
-            f"{told} weights {tuple(weights.shape)}, not {needed}: one for each of {count} unlabeled "
+            f"{returned} weights {tuple(weights.shape)}, not {needed}: one for each of {count} unlabeled "
             f"examples and {classes} classes"
         )
     if torch.promote_types(weights.dtype, prototypes.dtype) != prototypes.dtype:
-        raise InputError(f"{told} weights of {weights.dtype}; its inputs are {prototypes.dtype}")
-    if weights.device != prototypes.device:
         raise InputError(
-            f"{told} weights on {weights.device}; its inputs are on {unlabeled.device}"
+            f"{returned} weights of {weights.dtype}; its inputs are {prototypes.dtype}"
         )
-    if unlabeled.requires_grad or torch.compiler.is_compiling():
-        return
-    if wrong := int((~weights.isfinite()).sum()):
+    looked_at = not (unlabeled.requires_grad or torch.compiler.is_compiling())
+    if looked_at and (wrong := int((~weights.isfinite()).sum())):
         raise InputError(
-            f"{told} NaN or infinity: {wrong:,} of {weights.numel():,} weights {needed}"
+            f"{returned} NaN or infinity: {wrong:,} of {weights.numel():,} weights {needed}"
         )
+    return weights
 
 
 def refined_prototypes(

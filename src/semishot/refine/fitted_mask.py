@@ -76,14 +76,12 @@ def fit(d: Tensor) -> Mixture:
     """
     two = d.topk(min(2, d.shape[-1]), -1, largest=False).values
     z = two[..., :1]  # (..., U, 1)
-    second = (
-        two[..., 1:] if d.shape[-1] > 1 else z[..., :0, :]
-    )  # (..., U, 1), or none for one class
+    # (..., U, 1), or none for one class
+    second = two[..., 1:] if d.shape[-1] > 1 else z[..., :0, :]
     scale = z.mean(-2, keepdim=True)  # (..., 1, 1)
     scale = torch.where(scale > 0, scale, 1)
-    z, second = (
-        (each / scale).clamp_max(LARGEST) for each in (z, second)
-    )  # Eq. 7, with one mean for all classes
+    # Eq. 7, with one mean for all classes
+    z, second = ((each / scale).clamp_max(LARGEST) for each in (z, second))
     anchors = torch.full_like(second, ANCHOR)
     both = torch.cat([z, second], -2)
     member = (z <= both.mean(-2, keepdim=True) + SMALLEST).to(z)

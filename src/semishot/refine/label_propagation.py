@@ -64,7 +64,8 @@ class Refiner(nn.Module):
             )
         examples = torch.cat([support, unlabeled], -2)  # (..., P, D)
         graph = self.graph(directions(examples))  # (..., P, P)
-        arrived = propagated(graph, F.pad(labels, (0, 0, 0, count)), self.spread)
+        known = F.pad(labels, (0, 0, 0, count))  # (..., P, N)
+        arrived = Propagated.apply(graph, known, self.spread)  # type: ignore[no-untyped-call]
         return shares(arrived[..., -count:, :])  # (..., U, N)
 
     def graph(self, x: Tensor) -> Tensor:
@@ -79,18 +80,12 @@ class Refiner(nn.Module):
         return inverse_root.unsqueeze(-1) * w * inverse_root.unsqueeze(-2)
 
 
-def propagated(graph: Tensor, known: Tensor, spread: float) -> Tensor:
+class Propagated(torch.autograd.Function):
     """(I - a G)^-1 Y: (..., P, P), (..., P, N) -> (..., P, N), for a symmetric G.
 
     The gradient is that of the solution Z, and takes one more system instead of a way back through all
     rounds: dY = (I - a G)^-1 dZ and dG = a dY Z^T.
     """
-    found: Tensor = Solution.apply(graph, known, spread)  # type: ignore[no-untyped-call]
-    return found
-
-
-class Solution(torch.autograd.Function):
-    """`propagated`, with its gradient."""
 
     @staticmethod
     def forward(ctx: Any, graph: Tensor, known: Tensor, spread: float) -> Tensor:

@@ -55,7 +55,7 @@ class Refiner(nn.Module):
             return d  # nothing to mask, and no statistics
         d = normalized(d)  # (..., U, N)  Eq. 7
         threshold, slope = self.threshold_and_slope(statistics(d))  # (..., 1, N)  Eq. 8
-        return soft_mask(d, threshold, slope)
+        return torch.sigmoid(-slope * (d - threshold))  # Eq. 9
 
     def threshold_and_slope(self, stats: Tensor) -> tuple[Tensor, Tensor]:
         """Eq. 8: (..., N, 5) -> beta and gamma, each (..., 1, N)."""
@@ -74,11 +74,6 @@ def normalized(d: Tensor) -> Tensor:
     """Eq. 7: each class's distances over their mean; all zero where all distances are zero."""
     mean = d.mean(-2, keepdim=True)  # (..., 1, N)
     return d / torch.where(mean > 0, mean, 1)
-
-
-def soft_mask(d: Tensor, threshold: Tensor, slope: Tensor) -> Tensor:
-    """Eq. 9: 1 for an example well within the threshold, 0 for one far beyond it."""
-    return torch.sigmoid(-slope * (d - threshold))
 
 
 def statistics(d: Tensor) -> Tensor:

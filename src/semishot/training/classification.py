@@ -24,7 +24,6 @@ from semishot.network.classifier import (
     QUARTERS,
     CosineHead,
     LinearClassifier,
-    LinearHead,
     TurnedClassifier,
 )
 from semishot.network.encoder import ConvEncoder, embedding_features
@@ -177,8 +176,8 @@ def classifier(
     classes = len(pool.of_split("train"))
     features = embedding_features(encoder.filters, pool.images.shape[-2:])
     if first is None:
-        head = LinearHead(features, classes, seeds)
-        return LinearClassifier(encoder, head, 1 if request.scale_bug else 255)
+        white = 1 if request.scale_bug else 255
+        return LinearClassifier(encoder, (features, classes), seeds, white)
     quarters = CosineHead(features, QUARTERS, seeds, first.scale) if first.rotation_loss else None
     return TurnedClassifier(
         encoder,

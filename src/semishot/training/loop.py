@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.errors import InputError
-from semishot.network.adam import Adam
+from semishot.network.adam import Adam, NesterovSGD
 from semishot.network.classifier import LinearClassifier
-from semishot.network.sgd import NesterovSGD
 from semishot.system.devices import device_name
 from semishot.system.files import read_regular, reading, write_whole
 from semishot.system.tensor_files import MOST_BYTES, DamagedError

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from semishot.data.episodes import EpisodeShape
 from semishot.network.classifier import LinearClassifier, TurnedClassifier
-from semishot.network.protonet import ProtoNet
-from semishot.network.warping import warp
+from semishot.network.protonet import ProtoNet, warp
 
 
 @dataclass(frozen=True)
