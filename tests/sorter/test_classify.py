@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 import shlex
 import shutil
@@ -449,13 +448,6 @@ def test_wrong_use_of_predict_is_one_line(capsys, tmp_path):
     assert "its encoder gives 64 features, its classifier takes 63" in refusal(
         capsys, "predict", "damaged", pile
     )
-    shutil.copytree("out/model", "pipe")
-    for name in ("encoder.json", "classifier.safetensors"):
-        Path("pipe", name).rename("aside")
-        os.mkfifo(Path("pipe", name))
-        line = refusal(capsys, "predict", "pipe", pile)
-        assert re.search(rf"{name} is not a regular file", line)
-        Path("aside").rename(Path("pipe", name))
     Path("damaged/classifier.safetensors").write_bytes(b"x")
     assert "damaged" in refusal(capsys, "predict", "damaged", pile)
     np.save("f.npy", np.random.default_rng(0).normal(size=(6, 4)))

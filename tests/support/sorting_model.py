@@ -42,18 +42,7 @@ from semishot.system.locks import Lock
 NAMES = ("a/x.jpg", "b/x.jpg", "c.jpg", "C.jpg", "a/d.jpg", "e.jpg")
 CLASSES = ("cat", "dog", "stranger")
 OTHER_DEVICE = Path("/dev/shm")
-CALLS = [
-    "link",
-    "unlink",
-    "rename",
-    "replace",
-    "open",
-    "mkdir",
-    "rmdir",
-    "symlink",
-    "fsync",
-    "utime",
-]
+CALLS = ("link", "unlink", "rename", "replace", "open", "mkdir", "rmdir", "symlink", "fsync")
 """System calls before or after which a process is killed, or a disk is full."""
 KILLED = 9
 counts: Counter[str] = Counter()

@@ -269,6 +269,23 @@ def test_a_pile_that_was_renamed_is_not_sorted_twice(how, tmp_path):
     assert undone(tmp_path / "out") == (4, [])
 
 
+@pytest.mark.parametrize("how", ["copy", "link"])
+def test_another_pile_leaves_what_was_sorted_of_a_pile_that_is_away(how, tmp_path):
+    wanted = make_pile(tmp_path)
+    complete(plan(tmp_path / "out", how, wanted))
+    (tmp_path / "pile").rename(tmp_path / "away")
+    other = tmp_path / "other/e.jpg"
+    other.parent.mkdir()
+    other.write_text("e")
+    files = [plans.Wanted(other, "cat", digest(other))]
+    sorting, _ = plans.plan(tmp_path / "out", how, files, other.parent)
+    journal_file.write_journal(sorting)
+    complete(sorting)
+    assert len(list((tmp_path / "out/sorted").rglob("*.jpg"))) == 5
+    (tmp_path / "away").rename(tmp_path / "pile")
+    assert undone(tmp_path / "out") == (5, [])
+
+
 def test_undo_puts_files_into_the_folder_that_is_named_below(tmp_path):
     wanted = make_pile(tmp_path)
     complete(plan(tmp_path / "out", "move", wanted))

@@ -100,8 +100,11 @@ def _before(out: Path, pile: Path | None) -> Sorting | None:
     before = read_journal(out)
     if before is None or before.how == "move" or pile is None or before.pile.exists():
         return before
+    renamed = read_journal(out, pile)
+    if renamed is None or not any(step.source.is_file() for step in renamed.steps):
+        return before  # another pile
     if before.how == "copy":
-        return read_journal(out, pile)
+        return renamed
     undo_alone(before)  # the links lead nowhere
     return read_journal(out)
 
