@@ -310,7 +310,6 @@ WITHOUT = "held-out labels right without the pile,"
     ("evidence", "text"),
     [
         ((9, 8, 7, 0.4, True), f"8 of 9 {WITH} 7 without it, and together more"),
-        ((9, 1, 1, -0.001, True), f"1 of 9 {WITH} 1 without it, and together equally"),
         ((9, 7, 8, -1.0, True), f"7 of 9 {WITH} 8 without it, and together somewhat less"),
         ((9, None, 8, -6.0, False), f"8 of 9 {WITHOUT} and together much less"),
     ],

@@ -1,7 +1,5 @@
 """Labels of any kind and container, what -1 and -2 mean, and every message."""
 
-import decimal
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,15 +105,6 @@ def test_numbers_that_became_strings_are_refused_in_every_container(container, t
         read_labels(container(["cat", text, "dog"]))
 
 
-@pytest.mark.parametrize("missing", [np.nan, None])
-def test_missing_labels_that_became_strings_are_refused(missing):
-    y = np.array(["cat", missing], object).astype(str)
-    with pytest.raises(
-        InputError, match=f"array of strings and holds '{missing}', which was a missing"
-    ):
-        read_labels(y)
-
-
 @pytest.mark.parametrize(
     ("y", "line"),
     [
@@ -123,19 +112,16 @@ def test_missing_labels_that_became_strings_are_refused(missing):
             ["cat", 3, -1],
             "y mixes strings and numbers, such as 'cat' and 3: give labels of one kind",
         ),
+        (np.array(["cat", "nan"]), "array of strings and holds 'nan', which was a missing label"),
         ([0, "stranger"], "y mixes strings and numbers, such as 'stranger' and 0"),
         ([True, False, None], "y holds booleans, beside which -1 cannot mean unlabeled"),
-        ([1, True], "y holds booleans"),
         (np.array([True, False]), "y holds booleans, beside which -1 cannot mean unlabeled"),
-        (pd.Series([True, None], dtype="boolean"), "y holds booleans"),
         (
             [0, 0.5],
             "Unknown label type: y holds 0.5, a continuous value; classes are whole numbers",
         ),
         (np.array([0, np.inf]), "Unknown label type: y holds inf, a continuous value"),
         ([b"cat", b"dog"], "y holds b'cat': labels are numbers or strings"),
-        ([decimal.Decimal(1)], "y holds Decimal('1'): labels are numbers or strings"),
-        ([1j, 2j], "y holds 1j: labels are numbers or strings"),
         (np.array([b"cat"]), "y holds |S3 values: labels are numbers or strings"),
         (np.array(["2026-01-01"], "M8[ns]"), "y holds datetime64[ns] values: labels are numbers"),
         ([{}, "a"], "y holds values that are not numbers or strings: "),
@@ -202,7 +188,6 @@ def test_weights_belong_to_labels():
         ),
         ([1, 1, -1], "sample_weight must be finite and at least 0"),
         ([1, NAN, 1], "sample_weight must be finite and at least 0"),
-        ([1, np.inf, 1], "sample_weight must be finite and at least 0"),
         (["a", 1, 1], "sample_weight must be numbers: could not convert string to float: 'a'"),
         (
             [0, 1, 1],

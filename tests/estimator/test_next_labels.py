@@ -101,16 +101,6 @@ def test_unsure_rows_are_asked_about_and_one_of_each_crowd_first():
     assert sorted((asked - 180) // 20) == [0, 1]
 
 
-def test_copies_of_an_image_are_asked_about_once():
-    rng = np.random.default_rng(2)
-    three = np.array([[6.0, 0, 0], [0, 6, 0], [6, 6, 0]])
-    pile = np.repeat(three, 30, axis=0)
-    classifier = fitted(pile, rng)
-    classifier.members_ = None
-    asked = next_to_label(pile, classifier)
-    assert sorted(asked // 30) == [0, 1, 2]
-
-
 def test_of_one_class_the_question_is_what_belongs_to_it():
     """Between the class and a crowd that is surely none of it."""
     rng = np.random.default_rng(5)

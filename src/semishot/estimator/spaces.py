@@ -5,7 +5,6 @@ Letters: P rows, C candidates or rows at once, K pivots, N classes, D features.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,6 +17,9 @@ from semishot.estimator import constants as const
 
 NORMALIZATIONS = ("centered", "unit", "none")
 """Directions relative to their mean; directions; unchanged features."""
+
+BLAS = ThreadpoolController()
+"""The library that NumPy multiplies with."""
 
 Array = NDArray[Any]
 Positive = Annotated[float, Meta(gt=0)]
@@ -114,14 +116,8 @@ def _pivots(kernel: Array) -> tuple[list[int], Array]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Use one thread: blocks are small, and threads would mostly wait for each other."""
-    with _blas_libraries().limit(limits=1):
+    with BLAS.limit(limits=1):
         yield
-
-
-@cache
-def _blas_libraries() -> ThreadpoolController:
-    """Those that NumPy and SciPy have loaded."""
-    return ThreadpoolController()
 
 
 def as_array(values: Any) -> Any:
