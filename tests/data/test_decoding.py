@@ -91,13 +91,6 @@ def test_the_transparent_color_of_a_png_is_white_at_every_depth(depth):
     assert decode(data, "x", 2).tolist() == [[[0, 255]] * 2, [[100, 255]] * 2, [[0, 255]] * 2]
 
 
-@pytest.mark.parametrize("form", ["TIFF", "JPEG"])
-def test_cmyk_red_is_red(form):
-    image = Image.new("CMYK", (SIDE, SIDE), (0, 255, 255, 0))
-    pixels = decode(encoded(image, form), "x", SIDE).astype(int)
-    assert abs(pixels - np.array([255, 0, 0])[:, None, None]).max() <= 3
-
-
 ORIENTED = {
     1: lambda shown: shown,
     2: lambda shown: shown[:, ::-1],

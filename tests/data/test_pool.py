@@ -79,13 +79,6 @@ def test_fingerprint_notices_each_change(tmp_path):
     assert len({pool.fingerprint for pool in variants.values()}) == len(variants)
 
 
-def test_of_split_keeps_order_and_names_what_there_is(tmp_path):
-    pool = saved(tmp_path / "pool")
-    assert [c.name for c in pool.of_split("train")] == ["alpha", "бэ"]
-    with pytest.raises(InputError, match="'small' has no 'val' classes; it holds train, test"):
-        pool.of_split("val")
-
-
 @pytest.mark.parametrize("place", [0, 8])
 def test_a_flipped_byte_is_found_and_its_class_named(tmp_path, place):
     saved(tmp_path / "pool")

@@ -73,17 +73,6 @@ def test_small_gray_images_become_28x28_in_one_channel(tmp_path):
     assert "2 groups" in folder.describe(pool)
 
 
-@pytest.mark.parametrize(
-    ("last", "shape"),
-    [((32, 32), (1, 28, 28)), ((33, 5), (3, 84, 84)), ((5, 33), (3, 84, 84)), ((9, 9, 3), None)],
-)
-def test_one_large_or_colored_image_makes_photographs_of_all(tmp_path, last, shape):
-    files = {"a/1.png": encoded(noise(1, 9, 9)), "b/1.png": encoded(noise(2, *last))}
-    source = write(tmp_path, files)
-    images = [image.path for c in planned(source) for image in c.sources]
-    assert folder.common_shape(images) == (shape or (3, 84, 84))
-
-
 def test_given_splits_are_kept_and_val_may_be_absent(tmp_path):
     paths = ["test/d/1.png", "train/c/1.png", "train/a/2.PNG", "train/a/1.jpeg", "val/b/1.png"]
     classes = planned(named(tmp_path / "all", *paths))
@@ -152,13 +141,6 @@ def test_each_tree_that_cannot_be_used_gets_one_clear_line(tmp_path, paths, mess
     assert not (tmp_path / "root").exists()
 
 
-def test_a_link_to_a_folder_above_ends_with_a_line(tmp_path):
-    source = named(tmp_path, "a/1.png")
-    (source / "a" / "again").symlink_to(source)
-    with pytest.raises(InputError, match=f"a/again: links back to {source}; remove it"):
-        folder.read_tree(source)
-
-
 @pytest.mark.parametrize(
     "damaged", [b"", encoded(noise(0, 84, 84, 3))[:5000]], ids=["empty", "truncated"]
 )
@@ -199,11 +181,3 @@ def test_another_source_does_not_replace_a_pool(tmp_path):
     save_pool(tmp_path / "old" / "folder", "folder", made.images, made.classes, {})
     with pytest.raises(InputError, match="holds the images of another data set"):
         datasets.prepare("folder", second, tmp_path / "old")
-
-
-def test_the_name_of_ones_own_images_is_not_what_prepares_them(tmp_path):
-    files = {path: encoded(pixels) for path, pixels in small_tree().items()}
-    source, root = write(tmp_path / "mine", files), tmp_path / "root"
-    datasets.prepare("folder", source, root, own_name="crows")
-    with pytest.raises(InputError, match="data prepare folder --source FOLDER --name crows`"):
-        datasets.prepare("crows", source, root)

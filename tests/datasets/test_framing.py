@@ -11,11 +11,9 @@ from semishot import datasets
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Ink, Middle, Whole
 from semishot.data.pool import ImagePool, save_pool
-from semishot.errors import InputError
 from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
-from semishot.system.tensor_files import read_tensors, write_tensors
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.fleets import build_fleet, load_model, save_model
+from semishot.training.fleets import load_model
 from support.fleets import train_fleet
 
 CPU = torch.device("cpu")
@@ -74,24 +72,3 @@ def test_a_data_set_added_as_one_file_is_framed_as_it_declares(circles, tmp_path
     assert read == config
     assert read.name == config.name
     assert "framing" not in json.loads((folder / "config.json").read_text())
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "the framing of .*m.safetensors is not JSON"),
-        (
-            '{"kind": "Whole", "height": 28}',
-            "m.safetensors: object missing required field `width`",
-        ),
-        ('{"kind": "Whole", "height": 28, "width": 28}', "its framing is not of 1 channels"),
-    ],
-)
-def test_a_wrong_framing_in_a_model_is_one_line(text, message, tmp_path):
-    config = FleetConfig("glyphs", "f", "tiny", RECIPE, SHAPE, MEMBERS[:1])
-    path = tmp_path / "m.safetensors"
-    save_model(path, config, build_fleet(MEMBERS[:1], RECIPE, 1))
-    tensors, metadata = read_tensors(path)
-    write_tensors(path, tensors, {**metadata, "framing": text})
-    with pytest.raises(InputError, match=message):
-        load_model(path, CPU)

@@ -78,19 +78,6 @@ def test_no_two_characters_of_an_alphabet_are_nearly_identical(pool):
         assert alike.max() < 0.95
 
 
-def test_pixels_alone_tell_classes_apart_better_than_chance_but_not_well(pool):
-    """5-way 1-shot, nearest neighbor on raw pixels: chance is 20 %."""
-    rng = np.random.default_rng(0)
-    drawings = pool.images.reshape(-1, 20, 28 * 28)
-    hits = []
-    for _ in range(400):
-        classes = rng.choice(len(drawings), 5, replace=False)
-        support, query = drawings[classes][:, rng.choice(20, 2, replace=False)].swapaxes(0, 1) / 255
-        distances = ((query[:, None] - support[None]) ** 2).sum(-1)
-        hits.append((distances.argmin(1) == np.arange(5)).mean())
-    assert 0.35 < np.mean(hits) < 0.75
-
-
 def test_the_picture_of_the_documents_is_of_these_drawings(pool):
     """Black on white: four alphabets side by side, a row per character, a column per drawer."""
     found = by_alphabet(pool)

@@ -131,7 +131,6 @@ FORMS = {
     "folder": make_folder,
     "zips": make_zips,
     "tree": make_tree,
-    "tree at the top": partial(make_tree, below=""),
     "tree in images": partial(make_tree, below="images"),
     "tar of tars": make_tar,
     "class tars": make_class_tars,
@@ -272,18 +271,9 @@ def test_damage_is_named(tmp_path, damage):
     fails(tmp_path / "source", message)
 
 
-@pytest.mark.parametrize("form", ["zips", "tar of tars"])
-def test_a_member_too_large_is_not_read(tmp_path, monkeypatch, form):
-    source = tmp_path / "source"
-    FORMS[form](source)
-    monkeypatch.setattr(image_sources, "LARGEST", 100)
-    fails(source, r"n0\S+ has (\S+ bytes, )?more than 100")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (b"n00000003_3.JPEG", b"n00000003_X.JPEG", "bad checksum"),  # the first file of a class
         (b"n00000003_6.JPEG", b"n00000003_X.JPEG", "it is damaged at byte"),
         (b"n00000001.tar", b"n0000000X.tar", "it is damaged at byte"),
     ],
@@ -309,13 +299,8 @@ PICKLE_DAMAGE = {
         with_changed(image_data=PIXELS.astype(np.float32)),
         "image_data is float32 .* not uint8",
     ),
-    "shape": (with_changed(image_data=PIXELS[:, :42]), r"uint8 \(12, 42, 84, 3\), not uint8 \(I"),
     "short": (with_changed(image_data=PIXELS[:11]), "class_dict names an image beyond the 11"),
     "classes": (with_changed(class_dict={"a": [0, 1, 2, 3]}), "has 1 classes, not the 3"),
-    "images": (
-        with_changed(class_dict={"a": [0], "b": [1], "c": [2]}),
-        "class a has 1 different images in 1 entries, not 4",
-    ),
     "both": (
         with_changed(
             class_dict={"n00000009": [0, 1, 2, 3], "b": [4, 5, 6, 7], "c": [8, 9, 10, 11]}

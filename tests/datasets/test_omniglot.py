@@ -1,18 +1,17 @@
 """Omniglot: Appendix A's split, exact rotations, and a clear line for each damage to a source."""
 
 import random
-import threading
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from semishot import datasets
 from semishot.data.pool import ImagePool
 from semishot.datasets import omniglot
 from semishot.errors import InputError
@@ -131,21 +130,7 @@ def test_warped_rotations_move_down_a_pixel_at_each_turn_and_lose_a_row() -> Non
     assert not warped[0][:, :, 0].any()
 
 
-def test_another_preparation_is_told(tmp_path: Path, files: Files) -> None:
-    source = write(tmp_path / "source", files)
-    usual = datasets.prepare("omniglot", source, tmp_path / "usual")
-    made = datasets.prepare(
-        "omniglot", source, tmp_path / "theirs", reduction="cubic", rotations="warped"
-    )
-    assert "preparation" not in usual.about
-    assert made.about["preparation"] == "cubic-warped"
-    assert omniglot.describe(made)[-1] == (
-        "28x28 cubic as OpenCV's, ink 255 on 0, warped rotations as classes"
-    )
-    assert made.fingerprint != usual.fingerprint
-
-
-def test_pool_of_a_small_omniglot(tmp_path: Path, files: Files) -> None:
+def test_pool_of_a_small_omniglot(tmp_path, files):
     pool = omniglot.prepare(tmp_path / "pool", write(tmp_path / "source", files))
     assert pool.images.shape == (5 * 4 * 20, 1, 28, 28)
     assert [(c.group, c.name) for c in pool.classes[:5]] == [
@@ -168,9 +153,16 @@ def test_pool_of_a_small_omniglot(tmp_path: Path, files: Files) -> None:
         "12/4/4 train/val/test classes with rotations",
         "differs from the published Omniglot",
     ]
+    assert "preparation" not in pool.about
+    how: dict[str, Any] = {"reduction": "cubic", "rotations": "warped"}
+    theirs = omniglot.prepare(tmp_path / "theirs", tmp_path / "source", **how)
+    assert theirs.about["preparation"] == "cubic-warped"
+    assert omniglot.describe(theirs)[-1] == (
+        "28x28 cubic as OpenCV's, ink 255 on 0, warped rotations as classes"
+    )
 
 
-def test_zip_folder_and_mixture_give_the_same_pool(tmp_path: Path, files: Files) -> None:
+def test_zip_folder_and_mixture_give_the_same_pool(tmp_path, files):
     pools = [
         omniglot.prepare(tmp_path / f"pool{i}", write(tmp_path / f"source{i}", files, zipped))
         for i, zipped in enumerate((HALVES, (), HALVES[:1], HALVES[1:]))
@@ -181,7 +173,7 @@ def test_zip_folder_and_mixture_give_the_same_pool(tmp_path: Path, files: Files)
         assert pool.about == pools[0].about
 
 
-def test_corrupt_member_is_named(tmp_path: Path, files: Files) -> None:
+def test_corrupt_member_is_named(tmp_path, files):
     source = write(tmp_path / "source", files)
     archive = source / "images_background.zip"
     with zipfile.ZipFile(archive) as opened:
@@ -216,51 +208,18 @@ DAMAGES: list[tuple[Callable[[Files], Files], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "expected"), DAMAGES)
-def test_damage_is_named(
-    tmp_path: Path, files: Files, damage: Callable[[Files], Files], expected: str
-) -> None:
+def test_damage_is_named(tmp_path, files, damage, expected):
     assert expected in refusal(write(tmp_path / "zips", damage(files)), tmp_path)
 
 
-class WrongContent(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        status, body = (200, b"wrong") if "background" in self.path else (404, b"")
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with ThreadingHTTPServer(("127.0.0.1", 0), WrongContent) as opened:
-        thread = threading.Thread(target=opened.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{opened.server_port}/"
-        opened.shutdown()
-        thread.join()
-
-
-def download_refusal(folder: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        omniglot.download(folder)
-    assert not folder.exists() or not list(folder.iterdir())
-    assert "\n" not in str(caught.value)
-    assert "--source" in str(caught.value)
-    return str(caught.value)
-
-
-def test_download_checks_the_checksum(
-    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(omniglot, "BASE_URL", server)
-    message = download_refusal(tmp_path / "raw")
-    assert message.startswith(f"cannot download {server}images_background.zip (")
-    assert "hash" in message
+def test_a_download_that_fails_is_one_line(tmp_path, monkeypatch):
+    """The two ways in which pooch fails: no network, and another checksum."""
+    for error in (OSError("refused"), ValueError("hash of downloaded file does not match")):
+        monkeypatch.setattr(omniglot.pooch, "retrieve", Mock(side_effect=error))
+        with pytest.raises(
+            InputError, match=r"cannot download https://\S+background.zip .*--source"
+        ):
+            omniglot.download(tmp_path / "raw")
 
 
 @pytest.fixture(scope="module")

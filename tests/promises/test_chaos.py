@@ -35,7 +35,7 @@ def test_every_command_survives_kills():
     kills = survived("--kills", "12", "--lanes", "1")
     others = {"classify --apply move again", "classify --apply copy", "classify --apply link"}
     assert kills.keys() == {*COMPUTING, *others, "label", "data prepare", "export"}
-    assert all(count >= 2 - (name == "export") for name, count in kills.items())
+    assert min(kills.values()) >= 2
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -1,13 +1,9 @@
 """`make chaos`: real commands, killed with SIGKILL at random instants and run again until they finish.
 
-Each round takes a new folder, starts a command in it, kills it at an instant drawn uniformly from the
-time it takes undisturbed, starts the same command again with another instant, and so on until one gets
-through, if need be undisturbed after eight kills. Then every file in the folder, and what the last one
-printed, must be what an undisturbed command leaves and prints, byte by byte, except for the numbers in
-TIMES. A command is `cli.main` in a child that was forked from an interpreter with everything imported:
-start-up writes nothing and would take most of the time. Lines of the log, checkpoints and batches come
-more often than usual, so that there is more to interrupt, and long work is shortened. To add a command,
-add an entry to COMMANDS.
+Each round starts a command in a new folder and kills it at an instant drawn uniformly from the time it
+takes undisturbed, again and again until it finishes. Every file in the folder, and what it printed, must
+then be as without kills, except for TIMES. Commands run in forks of an interpreter with everything
+imported, with more checkpoints and shorter work than usual. To add a command, add an entry to COMMANDS.
 """
 
 import argparse
@@ -23,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -50,8 +46,6 @@ class Command:
     """With SHARED for the folder that `make_shared` has filled; nothing below it is written."""
     before: Callable[[Path, Path], None] = lambda shared, folder: None
     """Lays what the command finds into its folder."""
-    share: float = 1.0
-    """Of the kills that each of the others gets: less for one that takes seconds."""
     says_how: bool = False
     """Whether it says how it went on: what it prints is not compared then."""
     serves: bool = False
@@ -115,9 +109,7 @@ COMMANDS = {
     "classify --apply copy": sort("copy", own_pile),
     "classify --apply link": sort("link", own_pile),
     "label": Command(("label", "pile", *LABELED[2:], "--no-browser"), own_pile, serves=True),
-    "export": Command(
-        ("export", "SHARED/classifier.safetensors", "--out", "model.onnx"), share=0.4
-    ),
+    "export": Command(("export", "SHARED/classifier.safetensors", "--out", "model.onnx")),
 }
 
 
@@ -146,6 +138,7 @@ def make_shared(shared: Path) -> None:
 
 def import_all(device: str = "cpu") -> None:
     """What commands import when they run, and smaller pieces of work between two writes."""
+    import onnxruntime  # noqa: F401
     import torch
 
     from semishot.commands import main  # noqa: F401
@@ -167,11 +160,6 @@ def import_all(device: str = "cpu") -> None:
     pool_builder.BATCH = 16
     embedding_cache.MOST_ROWS = 8
     embedding_cache.MOST_SECONDS = math.inf  # else a slow run would cut its segments otherwise
-
-
-def export_once() -> None:
-    """What makes the first export of a process slow."""
-    import onnxruntime  # noqa: F401
 
 
 def start(
@@ -294,8 +282,8 @@ def a_round(name: str, shared: Path, work: Path, seed: int, seconds: float) -> i
     return kills
 
 
-def rounds(name: str, shared: Path, work: Path, kills: int, seed: int, lanes: int) -> Iterator[str]:
-    """Rounds until a command has survived so many kills; a line about each stage."""
+def rounds(name: str, shared: Path, work: Path, kills: int, seed: int, lanes: int) -> str:
+    """Rounds until a command has survived so many kills; a line about them."""
     if COMMANDS[name].serves:
         from support import chaos_label
 
@@ -314,8 +302,10 @@ def rounds(name: str, shared: Path, work: Path, kills: int, seed: int, lanes: in
                 break
     took = time.monotonic() - begun
     what = f"{len(contents(work / 'whole'))} files" if not COMMANDS[name].serves else "answers"
-    yield f"{name}: {survived} kills survived in {played} rounds, {what} "
-    yield f"as undisturbed ({seconds:.1f} s undisturbed, {took:.0f} s of chaos)\n"
+    return (
+        f"{name}: {survived} kills survived in {played} rounds, {what} as undisturbed "
+        f"({seconds:.1f} s undisturbed, {took:.0f} s of chaos)"
+    )
 
 
 def main() -> None:
@@ -332,16 +322,11 @@ def main() -> None:
     print(f"seed {options.seed}", flush=True)
     import_all(options.device)
     chosen = options.only or list(COMMANDS)
-    shares = sum(COMMANDS[name].share for name in chosen)
     work = Path(tempfile.mkdtemp(prefix="chaos-"))
     make_shared(work / "shared")
-    if "export" in chosen:
-        export_once()
     for name in chosen:
-        own = work / name.replace(" ", "-")
-        kills = math.ceil(options.kills * COMMANDS[name].share / shares)
-        for part in rounds(name, work / "shared", own, kills, options.seed, options.lanes):
-            print(part, end="", flush=True)
+        own, kills = work / name.replace(" ", "-"), math.ceil(options.kills / len(chosen))
+        print(rounds(name, work / "shared", own, kills, options.seed, options.lanes), flush=True)
     shutil.rmtree(work)  # what a failed round has left stays for a look
 
 

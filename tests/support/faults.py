@@ -1,4 +1,4 @@
-"""Run by test_faults.py: commands that meet a full disk, a locked folder, a signal or each other.
+"""Run by test_faults.py: commands that meet a full disk, Ctrl-C or each other.
 
 Prints one JSON object: for each fault, how the disturbed command ended and what it said and left, and
 in what the folder differs from an undisturbed one after the same command was run again in peace.
@@ -10,12 +10,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from support import chaos
-from support.privileges import without_root
 
 WORK = Path(sys.argv[1])
 SHARED = WORK / "shared"
@@ -56,25 +55,13 @@ def full_disk(name: str) -> dict[str, object]:
     return report(name, folder, chaos.wait(child, chaos.SLOWEST))
 
 
-def forbidden(name: str) -> dict[str, object]:
-    folder = fresh(name, "forbidden")
-    inside = [folder, *(p for p in folder.rglob("*") if p.is_dir())]
-    for each in inside:
-        each.chmod(0o555)
-    child = chaos.start(chaos.COMMANDS[name], SHARED, folder, without_root)
-    code = chaos.wait(child, chaos.SLOWEST)
-    for each in inside:
-        each.chmod(0o755)
-    return report(name, folder, code)
-
-
-def stopped(name: str, number: signal.Signals, begun: Callable[[Path], bool]) -> dict[str, object]:
-    """A signal to the command and all its workers, as a terminal sends it."""
-    folder = fresh(name, number.name)
+def interrupted(name: str, begun: str) -> dict[str, object]:
+    """Ctrl-C once there is such a file, to the command and all its workers."""
+    folder = fresh(name, "interrupted")
     child = chaos.start(chaos.COMMANDS[name], SHARED, folder, interruptible)
-    while not begun(folder):
+    while not any(path.stat().st_size for path in folder.glob(begun)):
         time.sleep(0.001)
-    os.killpg(child, number)
+    os.killpg(child, signal.SIGINT)
     return report(name, folder, chaos.wait(child, chaos.SLOWEST))
 
 
@@ -90,47 +77,14 @@ def together(name: str) -> dict[str, object]:
     return {**found, "pids": [first, second], "said": said}
 
 
-def one_cache() -> list[str]:
-    """Two that sort one pile to folders of their own: what is not as one of them alone leaves it."""
-    name, cache, differs = "classify", WORK / "cache", []
-    command = chaos.COMMANDS[name]
-    command = replace(command, arguments=(*command.arguments, "--cache", str(cache)))
-    folders = [fresh(name, label) for label in ("one", "other")]
-    children = [chaos.start(command, SHARED, folder) for folder in folders]
-    assert [chaos.wait(child, chaos.SLOWEST) for child in children] == [0, 0]
-    kept = {f"out/embeddings/{p.relative_to(cache)}": p for p in cache.rglob("*") if p.is_file()}
-    for folder in folders:
-        found = chaos.contents(folder) | {file: path.read_bytes() for file, path in kept.items()}
-        differs += chaos.differences(found, chaos.contents(WORK / f"{name}-whole"))
-    return differs
-
-
-def has_begun(pattern: str) -> Callable[[Path], bool]:
-    return lambda folder: any(path.stat().st_size for path in folder.glob(pattern))
-
-
-BEGUN = {
-    "train": has_begun("runs/*/*/*/state.pt"),
-    "reproduce": has_begun("runs/*/*/*/state.pt"),
-    "data prepare": has_begun("data/.folder.*.building/done.txt"),
-    "classify": has_begun("out/embeddings/*/*.safetensors"),
-}
-
-
 def faults() -> Iterator[tuple[str, object]]:
-    for name, begun in BEGUN.items():
+    for name in ("train", "data prepare", "classify", "reproduce", "classify --apply move"):
         chaos.undisturbed(name, SHARED, WORK / f"{name}-whole".replace(" ", "-"))
         yield f"together: {name}", together(name)
-        if name != "reproduce":  # which is `train`, several times
-            yield f"full disk: {name}", full_disk(name)
-            if name != "classify":  # whose folder is made before anything else
-                yield f"forbidden: {name}", forbidden(name)
-            yield f"SIGINT: {name}", stopped(name, signal.SIGINT, begun)
-            yield f"SIGTERM: {name}", stopped(name, signal.SIGTERM, begun)
-    yield "one cache", one_cache()
-    moving = "classify --apply move"
-    chaos.undisturbed(moving, SHARED, WORK / f"{moving}-whole".replace(" ", "-"))
-    yield f"together: {moving}", together(moving)
+    for name in ("train", "data prepare", "classify"):
+        yield f"full disk: {name}", full_disk(name)
+    yield "interrupted: train", interrupted("train", "runs/*/*/*/state.pt")
+    yield "interrupted: classify", interrupted("classify", "out/embeddings/*/*.safetensors")
 
 
 if __name__ == "__main__":
