@@ -1,15 +1,12 @@
-"""Run by test_faults.py: commands that meet a full disk, Ctrl-C or each other.
+"""Run by test_faults.py: commands that meet a full disk or each other.
 
 Prints one JSON object: for each fault, how the disturbed command ended and what it said and left, and
 in what the folder differs from an undisturbed one after the same command was run again in peace.
 """
 
 import json
-import os
 import resource
-import signal
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +20,6 @@ SHARED = WORK / "shared"
 def small_files_only() -> None:
     """As on a full disk: no file may grow beyond this."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-
-
-def interruptible() -> None:
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have switched it off
 
 
 def fresh(name: str, label: str) -> Path:
@@ -55,16 +47,6 @@ def full_disk(name: str) -> dict[str, object]:
     return report(name, folder, chaos.wait(child, chaos.SLOWEST))
 
 
-def interrupted(name: str, begun: str) -> dict[str, object]:
-    """Ctrl-C once there is such a file, to the command and all its workers."""
-    folder = fresh(name, "interrupted")
-    child = chaos.start(chaos.COMMANDS[name], SHARED, folder, interruptible)
-    while not any(path.stat().st_size for path in folder.glob(begun)):
-        time.sleep(0.001)
-    os.killpg(child, signal.SIGINT)
-    return report(name, folder, chaos.wait(child, chaos.SLOWEST))
-
-
 def together(name: str) -> dict[str, object]:
     """Two of the same command in the same folder."""
     folder, beside = fresh(name, "together"), WORK / f"{name}-beside".replace(" ", "-")
@@ -83,8 +65,6 @@ def faults() -> Iterator[tuple[str, object]]:
         yield f"together: {name}", together(name)
     for name in ("train", "data prepare", "classify"):
         yield f"full disk: {name}", full_disk(name)
-    yield "interrupted: train", interrupted("train", "runs/*/*/*/state.pt")
-    yield "interrupted: classify", interrupted("classify", "out/embeddings/*/*.safetensors")
 
 
 if __name__ == "__main__":
