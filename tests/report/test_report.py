@@ -13,7 +13,6 @@ import pytest
 from semishot.commands.main import main
 from semishot.paper import published as paper
 from semishot.report import charts
-from semishot.report import paper_tables as tables
 from semishot.report.other_tables import others_section
 from semishot.report.render import shown
 from semishot.report.sections import make_sections, read_results, tables_and_figures
@@ -74,30 +73,6 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(tmp_path)
         assert f"{rule} 'sha256-{digest}'" in page
     assert "default-src 'none'; img-src data:;" in page
     assert " style=" not in page
-
-
-def test_every_cell_stands_beside_the_papers_with_its_difference(tmp_path):
-    page = report(PUBLISHED, tmp_path / "report.html", "--episodes", "0")
-    for name, table in paper.TABLES.items():
-        for path in PUBLISHED.glob(f"*/{name}-*.json"):
-            records = read_records(path)
-            for shot, m in tables.parts_of(table, records):
-                for (model, h), ours in tables.cells(records, shot, m).items():
-                    if ours:
-                        most = max(o.splits for o in tables.cells(records, shot, m).values() if o)
-                        assert f">{shown(ours.number(most))}</td>" in page
-                    published = table.cells.get((model, shot, h))
-                    if (
-                        ours
-                        and published
-                        and not published.source
-                        and records[0]["dataset"] == table.dataset
-                    ):
-                        gap = ours.mean - published.mean
-                        z = ours.z(published)
-                        tone = "above" if z > 2 else "below" if z < -2 else ""
-                        assert f">{published.mean:.2f} ± {published.error:.2f}</td>" in page
-                        assert f'class="number {tone}">{gap:+.2f} (z {z:+.1f})</td>' in page
 
 
 def test_settings_seeds_versions_device_times_and_commands_are_there(tmp_path):
