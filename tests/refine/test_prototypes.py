@@ -42,15 +42,6 @@ def test_squared_distances_match_literal_loops():
                     )
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e3])
-def test_squared_distances_keep_float32_accuracy_far_from_the_origin(offset):
-    a, b = other(P, 64) + offset, other(N, 64) + offset
-    exact = (a[:, None] - b[None]).square().sum(-1)
-    found = squared_distances(a.float(), b.float()).double()
-    rounding = 4e-3 if offset else 1e-5  # float32 itself holds 1000.x to 6e-5
-    assert ((found - exact).abs() / exact).max() < rounding
-
-
 def test_eq1_prototypes_are_weighted_means():
     x, w = other(*LEAD, P, D), other(*LEAD, P, N).abs()
     found = class_prototypes(x, w)

@@ -1,7 +1,6 @@
 """PRWN's walks, recomputed with plain loops, and what they do in a fleet."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from semishot.training.config import Member, Recipe
 from semishot.training.fleets import build_fleet
 from support.tensors import randn
 
-ROOT = Path(__file__).parents[2]
 N, U, D = 3, 7, 4
 
 
@@ -102,13 +100,9 @@ def test_in_a_fleet_its_runs_alone_have_the_loss():
     prototypes = class_prototypes(support, support_labels(shape, support))
     plain = episode_loss(class_log_probs(query, prototypes), class_labels(shape))
     assert losses[2].item() == pytest.approx(plain.item())
-    walk = literal_loss_of(unlabeled, prototypes)
+    a, between = (torch.tensor(s) for s in similarities(unlabeled, prototypes))
+    walk = walk_loss(a, between).item()
     assert losses[1].item() == pytest.approx(plain.item() + 0.5 * walk)
     soft = build_fleet(members[:1], Recipe(filters=4, init_std=0.3), 1).double().train()
     alone = soft(images.to(torch.uint8), shape)
     assert losses[0].item() == pytest.approx(alone.item())
-
-
-def literal_loss_of(unlabeled, prototypes):
-    a, between = (torch.tensor(s) for s in similarities(unlabeled, prototypes))
-    return walk_loss(a, between).item()

@@ -289,8 +289,7 @@ class SideBySide(nn.Module):
     def _extra_loss(self, unlabeled: Tensor, prototypes: Tensor) -> Tensor:
         losses = [extra_loss(*part) for part in self._parts(unlabeled, prototypes)]
         nothing = unlabeled.new_zeros(len(unlabeled)).split(self.counts)
-        of = zip(losses, nothing, strict=True)
-        return torch.cat([zeros if loss is None else loss for loss, zeros in of])
+        return torch.cat([n if x is None else x for x, n in zip(losses, nothing, strict=True)])
 
     def _query_log_probs(
         self, queries: Tensor, prototypes: Tensor, unlabeled: Tensor, initial: Tensor
