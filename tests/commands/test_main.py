@@ -188,7 +188,7 @@ def test_data_prepare_builds_the_pool_and_verifies_it(capsys, tmp_path, monkeypa
     classes = [ImageClass(f"c{i}", "g", "train", 2 * i, 2) for i in range(2)]
     monkeypatch.setattr(
         "semishot.datasets.glyphs.prepare",
-        lambda folder, source: save_pool(folder, "glyphs", images, classes, {}),
+        lambda folder: save_pool(folder, "glyphs", images, classes, {}),
     )
     out = printed(capsys, "data", "prepare", "glyphs", "--data-root", str(tmp_path / "new"))
     assert "2/0/0 train/val/test classes, 4 images 1x28x28" in out
