@@ -14,7 +14,7 @@ EXACT = 3000
 PROJECTED, NEAREST = 8, 5
 """In larger piles, each row is compared with its nearest few in a random projection to so many dimensions,
 where near copies lie near each other, too."""
-BLOCK = 2048
+BLOCK = 1024
 SAMPLE = 300
 """Rows whose nearest neighbours show the usual distance."""
 
@@ -72,8 +72,9 @@ def _projected_pairs(features: Array, most: float) -> Array:
     _, neighbours = cKDTree(projected).query(projected, NEAREST)  # (P, NEAREST)
     near = np.zeros(neighbours.shape, bool)
     for block in blocks:
-        others = _unit(features[neighbours[block]].reshape(-1, features.shape[1]))
-        cosines = _unit(features[block])[:, None] * others.reshape(-1, NEAREST, features.shape[1])
-        near[block] = cosines.sum(-1) >= 1 - most
+        rows = _unit(features[block])
+        for column in range(NEAREST):
+            others = _unit(features[neighbours[block, column]])
+            near[block, column] = np.einsum("pd,pd->p", rows, others) >= 1 - most
     rows, columns = np.nonzero(near)
     return np.stack([rows, neighbours[rows, columns]], 1)
