@@ -141,6 +141,10 @@ def import_all(device: str = "cpu") -> None:
     import onnxruntime  # noqa: F401
     import torch
 
+    from semishot.training import loop
+
+    loop.CHUNK = loop.CPU_CHUNK = 5
+    loop.CHECKPOINT_SECONDS = 0.0  # before it becomes the default of settings
     from semishot.commands import main  # noqa: F401
     from semishot.data import pool_builder
     from semishot.datasets import folder  # noqa: F401
@@ -148,13 +152,11 @@ def import_all(device: str = "cpu") -> None:
     from semishot.paper import reproduce, table5  # noqa: F401
     from semishot.report import page, results_page  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
-    from semishot.training import classification, evaluation, loop  # noqa: F401
+    from semishot.training import classification, evaluation  # noqa: F401
 
     torch.set_num_threads(1)
     if device == "cpu":  # its own imports are slow; it looks for a GPU, lost to children then
         torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()
-    loop.CHUNK = loop.CPU_CHUNK = 5
-    loop.CHECKPOINT_SECONDS = 0.0
     classification.AUTHORS_RECIPE = replace(classification.AUTHORS_RECIPE, filters=8)
     table5.EPISODES = 30
     pool_builder.BATCH = 16
