@@ -59,6 +59,8 @@ def test_rate_and_time_left_are_of_this_process_and_stay_once_it_is_done(now):
         "rate": "30",
         "left": "done",
     }
+    row.testing = True  # by a worker
+    assert cells(row)["left"] == "testing"
 
 
 def test_lines_tell_the_whole_and_each_fleet_at_work_now_and_then(now, capsys):
