@@ -188,7 +188,45 @@ def test_eq8_statistics_carry_no_gradient_but_the_mlp_learns():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
 
 
+def test_detached_assignments_leave_only_the_averaged_embeddings_differentiable():
+    support, labels, u = episode()
+    free, cut = soft_kmeans.Refiner(), soft_kmeans.Refiner(detach_assignments=True)
+    p = class_prototypes(support, labels)
+    assert torch.equal(free(u, p), cut(u, p))
+    u.requires_grad_()
+    assert free(u, p).requires_grad
+    assert not cut(u, p).requires_grad
+
+
 # Limits
+
+
+def test_infinite_radius_gives_eq4():
+    support, labels, u = episode()
+    module = build("distractor_cluster")
+    module.log_radius.data.fill_(math.log(1e100))
+    found = refine.refined_prototypes(module, support, labels, u)
+    assert torch.allclose(
+        found, refine.refined_prototypes(refine.build("soft_kmeans"), support, labels, u)
+    )
+
+
+@pytest.mark.parametrize(("beta", "limit"), [(1e9, "soft_kmeans"), (-1e9, None)])
+def test_threshold_limits_give_eq4_and_eq1(monkeypatch, beta, limit):
+    support, labels, u = episode()
+    module = build("masked_soft_kmeans")
+    constant = torch.tensor(beta, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
+    monkeypatch.setattr(module, "threshold_and_slope", lambda _: constant)
+    other = limit and refine.build(limit)
+    assert torch.allclose(
+        refine.refined_prototypes(module, support, labels, u),
+        refine.refined_prototypes(other, support, labels, u),
+    )
+
+
+def test_one_example_has_variance_0_skew_0_kurtosis_minus_3():
+    stats = masked_soft_kmeans.statistics(torch.ones(1, N))
+    assert stats.tolist() == [[1.0, 1.0, 0.0, 0.0, -3.0]] * N
 
 
 # The contract: every file in refine/
