@@ -132,7 +132,7 @@ HUGE = str(10**23)
         (["demo", "--splits"], "--splits must be at most 1,000"),
         (["show", "episode", "--episode"], "--episode must be at most"),
         (["show", "episode", "--model", "pixels", "--dataset", "glyphs", "--seed"], "a seed must"),
-        (["report", ".", "--episodes"], "--episodes must be at most 100"),
+        (["report", ".", "--episodes"], "--episodes must be at most 20"),
         (["data", "prepare", "folder", "--source", ".", "--size"], "--size must be from"),
         (["label", ".", "--port"], "--port must be between 0 and 65535"),
     ],

@@ -16,7 +16,7 @@ from semishot.network.protonet import ProtoNet
 from semishot.paper import plan, presets, published, reproduce
 from semishot.paper.reproduce import Site
 from semishot.paper.requests import TableRequest
-from semishot.training import evaluation, fleets, loop
+from semishot.training import evaluation, fleet_log, fleets, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.requests import FleetRequest
 
@@ -126,7 +126,7 @@ def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypa
     monkeypatch.setattr(loop, "CHUNK", 2)
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     chunks = itertools.count(1)
-    log = loop.append_log
+    log = fleet_log.append_log
 
     def stop_in_the_eighth(*args):
         if next(chunks) == 8:  # 3 chunks for each of the first two fleets, then 2
@@ -134,14 +134,14 @@ def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypa
         return log(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "append_log", stop_in_the_eighth)
+        patch.setattr(fleet_log, "append_log", stop_in_the_eighth)
         with pytest.raises(KeyboardInterrupt):
             table1(tiny_pool, tmp_path, splits=2)
     assert len(list(tmp_path.rglob("state.pt"))) == 1
     assert len(list(tmp_path.rglob("model.safetensors"))) == 2
 
     steps = []
-    monkeypatch.setattr(loop, "append_log", lambda folder, step, *more: steps.append(step))
+    monkeypatch.setattr(fleet_log, "append_log", lambda folder, step, *more: steps.append(step))
     records = table1(tiny_pool, tmp_path, splits=2)
     assert steps == [4, 6]
     assert [r["episode_accuracies"] for r in records] == [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from semishot import datasets
-from semishot.errors import InputError, check_number
+from semishot.errors import InputError, check_number, needing_extra
 from semishot.paper.requests import EpisodeRequest
 from semishot.report import charts, render
 from semishot.report.paper_tables import overview
@@ -123,7 +123,8 @@ def trained_models(results: Results) -> list[Model]:
 
 
 def draw(model: Model, number: int, root: Path | None) -> Episode:
-    from semishot.paper.viewed_episode import view_episode  # it imports torch
+    with needing_extra("drawing them"):
+        from semishot.paper.viewed_episode import view_episode
 
     _, source, run = model
     view = view_episode(EpisodeRequest(source, episode=number, run=run), root)

@@ -8,7 +8,7 @@ run folders of a data set, or in it.
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -49,7 +49,7 @@ class TrainingRequest:
     pool: ImagePool
     folder: Path
     device: torch.device
-    checkpoint_seconds: float = loop.CHECKPOINT_SECONDS
+    checkpoint_seconds: float = field(default_factory=lambda: loop.CHECKPOINT_SECONDS)
     tensorboard: bool = False
     classifiers: Path | None = None
     """Where encoders that were trained as classifiers first are kept, for all fleets that need the same;
