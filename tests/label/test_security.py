@@ -132,9 +132,14 @@ def test_a_known_browser_may_keep_its_connection(opened, monkeypatch):
 
 
 def test_images_outside_of_the_pile_are_not_served(asked_few, tmp_path):
-    """A predictions.csv in a supplied OUT named them as labeled."""
+    """A predictions.csv in a supplied OUT named them as labeled, a journal as moved behind a link."""
     secret = save(draw("dots", 1), tmp_path / "elsewhere" / "secret.png")
-    asked_few.folder.mkdir()
+    (asked_few.folder / "sorted").mkdir(parents=True)
+    (asked_few.folder / "sorted" / "x").symlink_to(secret.parent)
+    digest = hashlib.sha256(secret.read_bytes()).hexdigest()
+    journal = {"format": 2, "how": "move", "done": True, "pile": str(asked_few.pile)}
+    journal["steps"] = [["gone.png", "x", "secret.png", digest, None]]
+    (asked_few.folder / "undo.json").write_text(json.dumps(journal))
     (asked_few.folder / "predictions.csv").write_text(
         "path,label,probability,decision,runner_up,correct\n"
         f"{secret},a,1,labeled,,\n{asked_few.pile}/0.png,a,0.5,pile,,\n"

@@ -479,7 +479,9 @@ def test_an_undo_that_cannot_be_whole_says_so(capsys, tmp_path):
     out, err = capsys.readouterr()
     assert out == "5 copies removed; your files stayed where they were\n"
     assert f"not undone: {changed}: it has changed since it was sorted" in err
-    assert "semishot: 1 of 6 could not be undone; put them back and undo again, or delete" in err
+    assert (
+        "semishot: 1 of 6 could not be undone; to undo one that you moved, put it back first" in err
+    )
     assert changed.read_text() == "edited"
     assert read_journal(Path("out")) is not None
 

@@ -77,7 +77,8 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
     if undone.problems:
         print(
             f"semishot: {len(undone.problems):,} of {undone.count + len(undone.problems):,} could not be "
-            f"undone; put them back and undo again, or delete {printable(str(out / JOURNAL))} to leave them",
+            f"undone; to undo one that you moved, put it back first; to leave them, delete "
+            f"{printable(str(out / JOURNAL))}",
             file=sys.stderr,
         )
         sys.exit(REFUSED)

@@ -33,6 +33,8 @@ def check_out(out: Path) -> None:
     """Refuse an OUT where semishot's files would replace others, or be written through links."""
     check_saved_model(out / SAVED_MODEL)
     check_own(out / SCRATCH)
+    if (out / PICTURES).is_symlink():
+        raise InputError(f"{out / PICTURES} is a link, and would be written to: remove it")
 
 
 def check_saved_model(folder: Path) -> None:

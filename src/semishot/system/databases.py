@@ -9,6 +9,9 @@ from pathlib import Path
 from semishot.errors import InputError
 from semishot.system.files import check_own
 
+COUNTERS = "CREATE TABLE sqlite_sequence(name,seq)"
+"""SQLite's own table, made for AUTOINCREMENT."""
+
 
 def connect(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
     """Open a database with exactly the tables of `schema`, or create it; its folder must exist.
@@ -24,8 +27,8 @@ def connect(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("BEGIN IMMEDIATE")
-        query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'"
-        present = {sql for (sql,) in connection.execute(query)}
+        query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+        present = {sql for (sql,) in connection.execute(query)} - {COUNTERS}
         if present and present != set(schema):
             raise InputError(
                 f"{path} has other tables, views or triggers than semishot makes: move it away, or choose "

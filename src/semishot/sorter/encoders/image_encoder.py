@@ -85,7 +85,7 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     path = folder / DESCRIPTION
     try:
         saved = read_struct(EncoderDescription, path)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(
             f"no model in {folder}: `semishot classify` leaves one in OUT/model"
         ) from error

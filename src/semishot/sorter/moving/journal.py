@@ -137,12 +137,15 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
 
 
 def moved_files(out: Path) -> dict[Path, Path]:
-    """The sources of files that a sorting has moved -> where they are in OUT."""
+    """The sources of files that a sorting has moved -> where they are in OUT, not behind links."""
     sorting = read_journal(out)
     if sorting is None or sorting.how != "move":
         return {}
+    folder = real_path(out) / SORTED
     return {
         source: target
         for source, target in sorting.targets().items()
-        if target.is_file() and not target.is_symlink() and not os.path.lexists(source)
+        if target.is_file()
+        and real_path(target).is_relative_to(folder)
+        and not os.path.lexists(source)
     }
