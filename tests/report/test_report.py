@@ -18,6 +18,7 @@ from semishot.report.render import shown
 from semishot.report.sections import make_sections, read_results, tables_and_figures
 from semishot.training.records import identity, read_records
 from support.commands import refusal
+from support.optional_torch import HAS_TORCH, REASON
 from support.presets import shorten
 
 PUBLISHED = Path(__file__).parents[2] / "results"
@@ -33,6 +34,8 @@ def short_presets(monkeypatch):
 @pytest.fixture
 def demo(short_presets, tiny_root, tmp_path, capsys):
     """The folder, stdout and stderr of a demo of two updates."""
+    if not HAS_TORCH:
+        pytest.skip(REASON)
     main(["demo", "--splits", "2", "--runs", str(tmp_path / "runs"), "--data-root", str(tiny_root)])
     return tmp_path / "runs", *capsys.readouterr()
 
