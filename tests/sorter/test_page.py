@@ -3,6 +3,7 @@
 import html
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -215,6 +216,7 @@ def pile(tmp_path, monkeypatch, capsys) -> Path:
 
 def test_large_pictures_lie_beside_the_page_and_old_ones_go(pile, capsys):
     names = {path.name for path in (pile / "out/pictures").iterdir()}
+    assert stat.S_IMODE((pile / "out/pictures").stat().st_mode) == 0o700
     assert len(names) == 10
     for path in (pile / "out/pictures").iterdir():
         with Image.open(path) as picture:

@@ -56,6 +56,7 @@ class PageImages:
         for item, small, picture in self._made(items, large):
             name = self._name(item)
             if picture:
+                folder.mkdir(mode=0o700, exist_ok=True)  # as private as the labels
                 write_whole(folder / name, picture)
             there = name in large and (folder / name).is_file()
             pictures[item] = TilePicture(
