@@ -3,6 +3,7 @@
 No disk is shared. Features are cached as they arrive, so a lost worker loses seconds of work.
 """
 
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -116,7 +117,8 @@ def work_on_images(
         threads = 1  # each core has its worker
     try:
         encoder.network(device)
-    except InputError:  # its runtime cannot use the GPU of this worker
+    except InputError as error:  # its runtime cannot use the GPU of this worker
+        print(f"semishot: {error}; this worker encodes on the CPU", file=sys.stderr)
         device = "cpu"
     report, reported = list[ReadFile](), time.monotonic()
 
