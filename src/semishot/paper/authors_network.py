@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from semishot.network.encoder import ConvEncoder
 
 GRAPH_SEED, LAYER_SEED, STD = 87654321, 0, 0.01
+NEVER_BOTH_0 = 2**31 - 1
+"""TensorFlow's seed of a layer where both seeds would be 0."""
 TOGETHER, BLOCKS_EACH = 4, 256
 """Four weights are drawn from a stretch of 256 blocks of their own; most of it is never needed."""
 PAIRS = 16
@@ -23,20 +25,21 @@ LOW = np.uint64(0xFFFFFFFF)
 Words = NDArray[np.uint64]
 
 
-def authors_network(channels: int, filters: int) -> ConvEncoder:
+def authors_network(channels: int, filters: int, seed: int | None = None) -> ConvEncoder:
+    """With the graph's seed that the authors give each training: 0, 1001, ..., 9009; None: the default."""
     encoder = ConvEncoder(channels, filters)
     with torch.no_grad():
         for weight in encoder.weights:
             outputs, inputs, height, width = weight.shape[1:]
-            drawn = truncated_normal(weight.numel()).reshape(height, width, inputs, outputs)
+            drawn = truncated_normal(weight.numel(), seed).reshape(height, width, inputs, outputs)
             weight[0] = torch.from_numpy(drawn.transpose(3, 2, 0, 1).copy())
     return encoder.eval()
 
 
-def truncated_normal(count: int) -> NDArray[np.float32]:
-    """(count,): what TensorFlow draws for a tensor of so many numbers."""
+def truncated_normal(count: int, seed: int | None = None) -> NDArray[np.float32]:
+    """(count,): what TensorFlow draws for a tensor of so many numbers, in a graph of this seed."""
     groups = -(-count // TOGETHER)
-    words = philox(np.arange(groups)[:, None] * BLOCKS_EACH + np.arange(PAIRS // 2))
+    words = philox(np.arange(groups)[:, None] * BLOCKS_EACH + np.arange(PAIRS // 2), seed)
     radius, angle = uniform(words.reshape(groups, PAIRS, 2)).transpose(2, 0, 1)
     radius = np.sqrt(-2 * np.log(np.maximum(radius, np.float32(1e-7))))
     angle = np.float32(2 * np.pi) * angle
@@ -45,11 +48,12 @@ def truncated_normal(count: int) -> NDArray[np.float32]:
     return np.float32(STD) * np.take_along_axis(normal, near, 1).ravel()[:count]
 
 
-def philox(block: NDArray[np.int64]) -> Words:
+def philox(block: NDArray[np.int64], seed: int | None = None) -> Words:
     """(...) -> (..., 4): the four random words of each block."""
-    a, c = block.astype(np.uint64) & LOW, np.full(block.shape, LAYER_SEED, np.uint64)
+    layer = NEVER_BOTH_0 if seed == 0 else LAYER_SEED
+    a, c = block.astype(np.uint64) & LOW, np.full(block.shape, layer, np.uint64)
     b, d = block.astype(np.uint64) >> np.uint64(32), np.zeros(block.shape, np.uint64)
-    keys = [GRAPH_SEED, 0]
+    keys = [GRAPH_SEED if seed is None else seed, 0]
     for _ in range(10):
         first, second = (np.uint64(m) * x for m, x in zip(MULTIPLIERS, (a, c), strict=True))
         even, odd = (np.uint64(key) for key in keys)
