@@ -86,13 +86,16 @@ def complete(sorting: Sorting) -> Outcome:
     A full disk ends the work: it is raised, and the journal stays unfinished.
     """
     for folder in {sorting.target(step).parent for step in sorting.steps}:
-        _check_folder(folder)
+        for path in (folder.parent, folder):
+            if path.is_symlink():
+                raise InputError(
+                    f"{path} is a link to elsewhere; nothing is sorted into it: remove the link"
+                )
     failed: dict[int, str] = {}
     for index, step in enumerate(track(sorting.steps, f"{sorting.how} files", len(sorting.steps))):
-        if step.left_alone:
-            continue
         try:
-            _sort_one(sorting, step)
+            if not step.left_alone:
+                _sort_one(sorting, step)
         except (OSError, InputError) as error:
             done = f"{index - len(failed):,} of {len(sorting.steps):,} files {DONE[sorting.how]}"
             failed[index] = _problem(
@@ -101,19 +104,9 @@ def complete(sorting: Sorting) -> Outcome:
     return _finish(sorting, failed)
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder of OUT/sorted, or OUT/sorted itself, that is a link."""
-    for path in (folder.parent, folder):
-        if path.is_symlink():
-            raise InputError(
-                f"{path} is a link to elsewhere; nothing is sorted into it: remove the link"
-            )
-
-
 def _sort_one(sorting: Sorting, step: SortStep) -> None:
     """Do one step, or what is left of it."""
     target, earlier, source = sorting.target(step), sorting.earlier(step), step.source
-    _check_folder(target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_parts(sorting, step)
     if earlier is not None and not sorting.in_place(step, earlier):
@@ -159,14 +152,13 @@ def _finish(sorting: Sorting, failed: dict[int, str]) -> Outcome:
     """Write the journal of what is in OUT/sorted, and count the rest."""
     kept, left = [], 0
     for index, step in enumerate(sorting.steps):
-        earlier, source = sorting.earlier(step), step.source
         if index in failed:
-            if earlier is not None and sorting.in_place(step, earlier):
-                step = replace(step, folder=earlier.parent.name, name=earlier.name)
-            elif not sorting.in_place(step, sorting.target(step)):
-                left += source.is_file() and not (sorting.how == "move" and source.is_symlink())
+            places = [sorting.earlier(step), sorting.target(step)]
+            there = next((path for path in places if path and sorting.in_place(step, path)), None)
+            left += there is not None or step.source.is_file()
+            if there is None:
                 continue
-            left += 1
+            step = replace(step, folder=there.parent.name, name=there.name)
         kept.append(replace(step, was=None))
     _keep(replace(sorting, done=True), kept)
     count = len(sorting.steps) - sum(step.left_alone for step in sorting.steps) - len(failed)
@@ -181,8 +173,8 @@ def _keep(sorting: Sorting, steps: list[SortStep]) -> None:
     else:
         (out / JOURNAL).unlink(missing_ok=True)
         sweep(out, JOURNAL)  # what a process has left that was killed while it wrote one
-    pairs = [(sorting.target(step), sorting.earlier(step)) for step in sorting.steps]
-    folders = {path.parent for pair in pairs for path in pair if path is not None}
+    places = [f(step) for step in sorting.steps for f in (sorting.target, sorting.earlier)]
+    folders = {path.parent for path in places if path is not None}
     if not (out / SORTED).is_symlink():
         for folder in (*sorted(folders), out / SORTED):
             with suppress(OSError):  # it holds other files, or does not exist
@@ -195,13 +187,12 @@ def undo(out: Path, below: Path | None = None) -> Undone:
     What cannot be undone, such as a file that is gone, has changed or was moved by hand, stays in the
     journal. below: the folder where the files belong, if the pile is not where it was.
     """
-    first = read_journal(out, below)
-    if first is None:
-        raise InputError(f"nothing to undo in {out}: it has no {JOURNAL}")
+    nothing = InputError(f"nothing to undo in {out}: it has no {JOURNAL}")
+    if read_journal(out, below) is None:
+        raise nothing
     with Lock(out / LOCK):
-        sorting = read_journal(out, below)
-        if sorting is None:  # another process has undone it
-            return Undone(first.how, 0, [])
+        if (sorting := read_journal(out, below)) is None:  # another process has undone it
+            raise nothing
         return undo_alone(sorting)
 
 
@@ -223,35 +214,30 @@ def undo_alone(sorting: Sorting) -> Undone:
 
 def _take_back(sorting: Sorting, step: SortStep, targets: Collection[Path]) -> bool:
     """Move one file back, or remove one copy or link; False if there is nothing to do."""
-    target = sorting.target(step)
-    paths = {target: None, sorting.earlier(step) or target: None}
-    for path in paths:
+    target, moves = sorting.target(step), sorting.how == "move"
+    places = dict.fromkeys([target, sorting.earlier(step) or target])
+    for path in places:
         if path.parent.is_symlink() or path.parent.parent.is_symlink():
             raise OSError(f"{path.parent} is a link to elsewhere")
     _remove_parts(sorting, step)
-    present = [path for path in paths if sorting.made(step, path)]
+    present = [path for path in places if sorting.made(step, path)]
     for path in present:
         _put_back(sorting.how, step, path)
     if present:
         return True
     if (now := moved_by_hand(sorting, step, targets)) is not None:
         raise OSError(f"you moved it to {now}, where it stays")
-    back = sorting.how != "move" or is_file(step.source, step.digest)
-    if os.path.lexists(target):
-        if sorting.how == "move" and back:
-            return False  # it was never moved, or is back, and another file lies there
+    is_back = not moves or is_file(step.source, step.digest)
+    if os.path.lexists(target) and not (moves and is_back):  # else it was never moved, or is back
         raise OSError("it has changed since it was sorted")
-    if not back and not os.path.lexists(step.source):
+    if not is_back and not os.path.lexists(step.source):
         raise FileNotFoundError(errno.ENOENT, f"it is gone, and {step.source} is not there either")
     return False
 
 
 def _put_back(how: How, step: SortStep, path: Path) -> None:
     source = step.source
-    if how == "copy":
-        if not is_file(source, step.digest, links=True) or source.samefile(path):
-            raise OSError(f"it is kept: {source} is gone, has changed or leads to it")
-    elif how == "move":
+    if how == "move":
         if not _is_home(source):
             raise OSError(BEHIND_LINK.format(source.parent))
         if os.path.lexists(source) and not is_file(source, step.digest):
@@ -259,6 +245,8 @@ def _put_back(how: How, step: SortStep, path: Path) -> None:
         source.parent.mkdir(parents=True, exist_ok=True)
         move_file(path, source, step.digest)
         return
+    if how == "copy" and (not is_file(source, step.digest, links=True) or source.samefile(path)):
+        raise OSError(f"it is kept: {source} is gone, has changed or leads to it")
     path.unlink()
 
 

@@ -51,39 +51,35 @@ def plan(
     are moved on from there. pile: where the wanted files are, if it was renamed since.
     """
     before = _before(out, pile)
-    keys = [(real_place(each.source), each.digest) for each in wanted]
-    placed: dict[tuple[Path, str], SortStep] = {}
-    alone, notes, by_hand = [], [], set()
+    names = class_folders(each.label for each in wanted)
+    files = {(real_place(each.source), each.digest): each for each in wanted}
+    there, alone, notes = dict[tuple[Path, str], SortStep](), list[SortStep](), list[str]()
     targets = set(before.targets().values()) if before else set()
-    named, steps = set(keys), before.steps if before else ()
+    steps = before.steps if before else ()
     for step in track(steps, "looking at sorted files", len(steps)):
         assert before is not None
         key, target = (step.source, step.digest), before.target(step)
-        if before.in_place(step, target):
-            if key in named:
-                placed[key] = step
-            else:
-                alone.append(step)
+        if before.in_place(step, target) and key in files:
+            there[key] = step
+        elif before.in_place(step, target):
+            alone.append(step)
         elif (now := moved_by_hand(before, step, targets)) is not None:
             notes.append(f"{now}: you moved it there, left where it is")
             alone.append(step)
-            by_hand.add(key)
-        elif key not in named:
+            files.pop(key, None)
+        elif key not in files:
             notes.append(f"{target}: gone or changed since it was sorted, left alone")
             alone.append(step)
-    names = class_folders(each.label for each in wanted)
     taken = {(step.folder, folded(step.name)): 1 for step in alone}
     planned = [replace(step, was=(step.folder, step.name)) for step in alone]
-    for key, each in zip(keys, wanted, strict=True):
-        folder, there = names[each.label], placed.get(key)
-        if key in by_hand or (there is None and how == "move" and not os.path.lexists(key[0])):
-            continue  # the user has moved or changed it
-        if there is not None and there.folder == folder:
-            planned.append(replace(there, was=None))
-            continue
-        name = _free_name(out / SORTED / folder, key[0].name, taken)
-        was = None if there is None else (there.folder, there.name)
-        planned.append(SortStep(key[0], folder, name, each.digest, was))
+    for key, each in files.items():
+        source, folder, step = key[0], names[each.label], there.get(key)
+        if step is not None and step.folder == folder:
+            planned.append(replace(step, was=None))
+        elif step is not None or how != "move" or os.path.lexists(source):
+            name = _free_name(out / SORTED / folder, source.name, taken)
+            was = None if step is None else (step.folder, step.name)
+            planned.append(SortStep(source, folder, name, each.digest, was))
     root = _root(pile, [step.source for step in planned])
     return Sorting(out, how, False, tuple(planned), root), notes
 
