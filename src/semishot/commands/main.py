@@ -105,6 +105,7 @@ def all_commands() -> Mapping[str, Command | CommandGroup]:
         "demo": reproduce.demo,
         "classify": sort.classify,
         "label": sort.label,
+        "audit": sort.audit,
         "predict": sort.predict,
         "export": sort.export,
         "undo": sort.undo,

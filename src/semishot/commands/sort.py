@@ -58,6 +58,34 @@ def predict(
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
 
 
+def audit(
+    out: tyro.conf.Positional[Path],
+    printing: Flags[Printing],
+    images: int = 60,
+    again: bool = False,
+) -> None:
+    """Bound how much of a sorted pile is right: look at a random sample, and say which are right.
+
+    Args:
+        out: The --out of `semishot classify`. OUT/audit.csv lists the images to look at: write right, wrong
+            or the right class into its column correct, and run this again.
+        images: How many to look at in all. You may stop at any moment; more give a better bound.
+        again: Begin a new audit, of the decisions as they are now.
+    """
+    from semishot.sorter.audit import audit
+
+    result, rows = audit(out, images, again)
+    if printing.as_json:
+        print(json.dumps({**result.as_json(), "to_look_at": rows}, indent=1))
+        return
+    print("\n".join(result.lines()))
+    if rows:
+        print(
+            f"{len(rows):,} images to look at are in {printable(str(out / 'audit.csv'))}: write right, "
+            "wrong or the right class into its column correct, and run this again."
+        )
+
+
 def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
     """Undo `semishot classify --apply`: move files back, or remove copies or links.
 

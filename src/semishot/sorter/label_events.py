@@ -9,18 +9,20 @@ import msgspec
 from msgspec import Meta
 
 from semishot.errors import InputError, counted
+from semishot.sorter.listing import STRANGER
 from semishot.system.structs import from_json
 
 Event = dict[str, Any]
 NONE, UNANSWERED = 0, -1
 """Answers beside the numbers of classes, which begin at 1: none of these; no answer."""
 LONGEST_NAME, MOST_CLASSES = 100, 1000
-RESERVED = {"stranger", "-1", "-2"}
+RESERVED = {STRANGER, "-1", "-2"}
 """Labels that mean something else in tables and folders."""
 REJECT = 0.05
 """The share of true members that may be taken for strangers, until the user moves the slider."""
 
 Number = Annotated[int, Meta(ge=1, lt=2**31)]
+NumberOrNone = Annotated[int, Meta(ge=NONE, lt=2**31)]
 AnswerValue = Annotated[int, Meta(ge=UNANSWERED, lt=2**31)]
 
 
@@ -30,13 +32,14 @@ class ConflictError(InputError):
 
 FIELDS: dict[str, dict[str, Any]] = {
     "answer": {"set": list[tuple[AnswerValue, list[Number]]]},
-    "not": {"class": Number, "images": list[Number]},
+    "not": {"class": NumberOrNone, "images": list[Number]},
     "new": {"name": str, "images": list[Number], "class": Number | None},
     "rename": {"class": Number, "name": str},
     "merge": {"class": Number, "into": Number},
     "delete": {"class": Number},
     "reject": {"value": Annotated[float, Meta(gt=0, lt=1)]},
     "apart": {"images": list[Number]},
+    "audit": {"seed": Number, "set": list[tuple[NumberOrNone, list[Number]]]},
     "undo": {},
     "redo": {},
 }
@@ -78,6 +81,16 @@ def images_in(event: Event) -> Iterable[int]:
         yield from images
 
 
+@dataclass(frozen=True)
+class BegunAudit:
+    """The decisions that an audit is about: those of the images without an answer when it began."""
+
+    seed: int
+    """Chooses the order in which images are looked at."""
+    decisions: Mapping[int, int]
+    """Image -> class, or NONE."""
+
+
 @dataclass
 class LabelState:
     """What the events add up to."""
@@ -87,12 +100,13 @@ class LabelState:
     answers: dict[int, int] = field(default_factory=dict)
     """Image -> class, or NONE."""
     excluded: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Image -> the classes that it does not belong to."""
+    """Image -> the classes that it does not belong to, or NONE: it is no stranger."""
     apart: frozenset[int] = frozenset()
     """Images that are no longer grouped with their near copies."""
     sure: frozenset[int] = frozenset()
     """Images that were given the same answer twice: it is not doubted again."""
     reject: float = REJECT
+    audit: BegunAudit | None = None
 
     def update(self, values: Mapping[str, Any]) -> None:
         """Replace whole fields, and entries of those by image; None removes an entry."""
@@ -149,7 +163,7 @@ def _answer(state: LabelState, event: Event) -> Changed:
 
 
 def _exclude(state: LabelState, event: Event) -> Changed:
-    name = _known(state, event["class"])
+    name = _known(state, event["class"]) if event["class"] else STRANGER
     images = event["images"]
     excluded = {i: state.excluded.get(i, frozenset()) | {event["class"]} for i in images}
     freed = {i: None for i in images if state.answers.get(i) == event["class"]}
@@ -185,7 +199,11 @@ def _delete(state: LabelState, event: Event) -> Changed:
 def _without(state: LabelState, number: int, into: int | None) -> dict[str, Any]:
     """All of the state that names a class, naming another one instead, or none."""
     excluded = {i: own - {number} or None for i, own in state.excluded.items() if number in own}
+    audit = state.audit
+    if audit and (number in state.answers.values() or number in audit.decisions.values()):
+        audit = None  # what is right was another question
     return {
+        "audit": audit,
         "classes": {n: name for n, name in state.classes.items() if n != number},
         "answers": {i: into for i, answer in state.answers.items() if answer == number},
         "excluded": excluded,
@@ -201,6 +219,18 @@ def _apart(state: LabelState, event: Event) -> Changed:
     return f"{counted(len(images), 'image')} separated", {"apart": state.apart | set(images)}
 
 
+def _audit(state: LabelState, event: Event) -> Changed:
+    decisions = dict[int, int]()
+    for value, images in event["set"]:
+        if value:
+            _known(state, value)
+        decisions.update(dict.fromkeys(images, value))
+    decisions = {image: value for image, value in decisions.items() if image not in state.answers}
+    if not decisions:
+        raise ConflictError("every image has an answer: there is nothing to audit")
+    return "audit begun", {"audit": BegunAudit(event["seed"], decisions)}
+
+
 CHANGES: dict[str, Callable[[LabelState, Event], Changed]] = {
     "answer": _answer,
     "not": _exclude,
@@ -210,6 +240,7 @@ CHANGES: dict[str, Callable[[LabelState, Event], Changed]] = {
     "delete": _delete,
     "reject": _reject,
     "apart": _apart,
+    "audit": _audit,
 }
 
 

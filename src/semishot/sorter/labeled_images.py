@@ -224,11 +224,12 @@ def _with_labels(
         refused: dict[str, str] = {}
         if request.labeled.name != DATABASE:
             refused = store.import_labels(known)
-            store.remember_files(
-                (str(item.source), SeenFile(store.images[digest], *status))
-                for item, digest in images
-                if digest in known and item.path and (status := status_of(item.path))
-            )
+        store.numbers([digest for _, digest in images])
+        store.remember_files(
+            (str(item.source), SeenFile(store.images[digest], *status))
+            for item, digest in images
+            if item.path and (status := status_of(item.path))
+        )
         refused |= store.correct({digest: item.correct for item, digest in images if item.correct})
         names = {name for labels in given.values() for name in labels} - {STRANGER, *refused}
         spelled = {stored_name(name).casefold(): name for name in names}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # it imports scipy
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
 PREDICTIONS, SKIPPED = "predictions.csv", "skipped.csv"
-REPORT, RESULT = "report.html", "result.json"
+REPORT, RESULT, AUDIT = "report.html", "result.json", "audit.csv"
 EMBEDDINGS, PICTURES, SCRATCH = "embeddings", "pictures", ".features.npy"
 OF_A_MODEL = (DESCRIPTION, WEIGHTS, GRAPH, CLASSIFIER)
 NOT_COUNTED = {".DS_Store"}

@@ -1,0 +1,190 @@
+"""The audit of a pile: what is claimed stays true whatever the user does on the way."""
+
+import csv
+import json
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semishot.estimator.audit import most_wrong
+from semishot.sorter.audit import audit_event, audit_result, judged, to_look_at
+from semishot.sorter.label_events import ConflictError, LabelState, change_of
+from semishot.sorter.labels import open_store
+from support.commands import classified, printed, refusal
+from support.own_images import folders
+
+
+@pytest.fixture
+def store(tmp_path):
+    with closing(open_store(tmp_path)) as opened:
+        opened.add({"kind": "new", "name": "crow", "images": [1]})
+        opened.add({"kind": "new", "name": "wren", "images": [2]})
+        yield opened
+
+
+def answer(value, *images):
+    return {"kind": "answer", "set": [[value, list(images)]]}
+
+
+def test_an_answer_says_whether_the_decision_was_right(store):
+    store.add(audit_event(store.state, {1: 1, 3: 1, 4: 2, 5: 0, 6: 0, 7: 1}))
+    assert sorted(to_look_at(store.state)) == [3, 4, 5, 6, 7]  # 1 has a label
+    for event in (answer(1, 3), answer(1, 4), {"kind": "not", "class": 0, "images": [5]}):
+        store.add(event)
+    audit = store.state.audit
+    found = [judged(store.state, audit, image) for image in range(3, 8)]
+    assert found == [True, False, False, None, None]
+    store.add({"kind": "undo"})
+    assert sorted(to_look_at(store.state)) == [5, 6, 7]
+
+
+def test_the_audit_is_the_same_after_a_kill(store, tmp_path):
+    store.add(audit_event(store.state, dict.fromkeys(range(3, 60), 1)))
+    with closing(open_store(tmp_path)) as again:
+        assert list(to_look_at(again.state)) == list(to_look_at(store.state))
+        assert again.state.audit == store.state.audit
+
+
+def test_a_class_that_is_merged_or_deleted_ends_the_audit_and_an_empty_one_does_not(store):
+    store.add(audit_event(store.state, {3: 1}))
+    store.add({"kind": "new", "name": "empty", "images": []})
+    store.add({"kind": "delete", "class": 3})
+    assert store.state.audit is not None
+    store.add({"kind": "merge", "class": 2, "into": 1})
+    assert store.state.audit is None
+    assert audit_result(store.state, {3: 1}) is None
+
+
+def test_there_must_be_something_to_audit(store):
+    with pytest.raises(ConflictError, match="every image has an answer"):
+        store.add(audit_event(store.state, {1: 1, 2: 2}))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_decided_anew(
+    seed,
+):
+    """A user answers in order, corrects at random elsewhere, and the rule changes its mind."""
+    rng = np.random.default_rng(seed)
+    state, images, failed, piles = LabelState({1: "crow", 2: "wren"}), range(3, 40), 0, 60
+
+    def add(event):
+        state.update(change_of(state, event).after)
+
+    for _ in range(piles):
+        add(answer(-1, *images))
+        truth = {image: int(rng.integers(0, 3)) for image in images}
+        now = {
+            image: t if rng.random() < 0.8 else int(rng.integers(0, 3))
+            for image, t in truth.items()
+        }
+        add(audit_event(state, now))
+        false = False
+        while (left := [*to_look_at(state)]) and not false:
+            asked = left[0] if rng.random() < 0.7 else int(rng.choice(left))
+            add(answer(truth[asked], asked))
+            if rng.random() < 0.1:
+                now[int(rng.choice(left))] = int(rng.integers(0, 3))
+            result = audit_result(state, now)
+            answers = state.answers
+            right = sum(answers.get(image, now[image]) == truth[image] for image in images)
+            false = right < result.right_at_least
+        failed += false
+    assert failed <= 0.05 * piles
+
+
+def test_what_changed_counts_as_wrong_and_what_was_corrected_as_right(store):
+    decisions = dict.fromkeys(range(3, 103), 1)
+    store.add(audit_event(store.state, decisions))
+    order = list(to_look_at(store.state))
+    store.add(answer(1, *order[:29]))
+    store.add(answer(2, order[29]))
+    result = audit_result(store.state, decisions)
+    left = most_wrong(100, 30, 1) - 1
+    assert (result.looked_at, result.wrong, result.right_at_least) == (30, 1, 100 - left)
+    changed = decisions | {order[40]: 2, order[41]: 0, order[0]: 2, 200: 1}  # order[0] is answered
+    result = audit_result(store.state, changed)
+    assert (result.pile, result.changed, result.right_at_least) == (101, 3, 101 - left - 3)
+    assert "3 decisions changed" in result.line()
+
+
+def test_classes_and_strangers_have_bounds_of_their_own_if_enough_were_looked_at(store):
+    decisions = {image: 1 if image < 90 else 0 if image < 120 else 2 for image in range(3, 124)}
+    store.add(audit_event(store.state, decisions))
+    order = list(to_look_at(store.state))
+    for image in order[:60]:
+        store.add(answer(decisions[image], image))
+    kinds = audit_result(store.state, decisions).kinds
+    own = [image for image in order[:60] if decisions[image] == 0]
+    assert [*kinds] == ["crow", "stranger"]
+    assert kinds["stranger"].looked_at == len(own) >= 10
+    assert kinds["stranger"].right_at_least == 30 - most_wrong(30, len(own), 0)
+
+
+def test_beyond_the_sample_answers_count_but_are_no_sample(store):
+    decisions = dict.fromkeys(range(3, 23), 1)
+    store.add(audit_event(store.state, decisions))
+    order = list(to_look_at(store.state))
+    store.add(answer(1, *order[1:]))
+    result = audit_result(store.state, decisions)
+    assert (result.looked_at, result.right_at_least) == (0, 19)
+    store.add(answer(2, order[0]))
+    assert audit_result(store.state, decisions).right_at_least == 20
+
+
+# The command
+
+
+def rows_of(path: str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fill(answers: dict[str, str]) -> None:
+    rows = rows_of("out/audit.csv")
+    lines = [f"{r['path']},{r['label']},{answers.get(r['path'], '')}" for r in rows]
+    Path("out/audit.csv").write_text("\n".join(["path,label,correct", *lines]), encoding="utf-8")
+
+
+def test_a_pile_is_audited_by_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folders(tmp_path)
+    classified(capsys, "labeled", "pile")
+    assert "Nothing has been looked at yet" in printed(capsys, "audit", "out", "--images", 20)
+    asked = rows_of("out/audit.csv")
+    assert len(asked) == 20
+    kinds = {row["path"]: Path(row["path"]).name.split("-")[0] for row in asked}
+    names = {path: "stranger" if kind == "dots" else kind for path, kind in kinds.items()}
+    right = {r["path"]: r["label"] == names[r["path"]] for r in asked}
+    words = {path: "right" if right[path] else names[path] for path in kinds}
+    fill({row["path"]: words[row["path"]] for row in asked[:12]})
+    found = json.loads(printed(capsys, "audit", "out", "--images", 20, "--json"))
+    wrong = sum(not right[row["path"]] for row in asked[:12])
+    least = 24 - (most_wrong(24, 12, wrong) - wrong)
+    assert (found["looked_at"], found["wrong"], found["right_at_least"]) == (12, wrong, least)
+    assert [row[0] for row in found["to_look_at"]] == [row["path"] for row in asked[12:]]
+    stored = json.loads(Path("out/result.json").read_text())
+    assert stored["audit"]["right_at_least"] == least
+    assert stored["pile"] == 24
+
+    fill({asked[12]["path"]: "wrong"})
+    said = printed(capsys, "audit", "out", "--images", 20)
+    assert f"13 images looked at, {wrong + 1} wrong" in said
+    fill({asked[13]["path"]: "crcle"})
+    said = refusal(capsys, "audit", "out")
+    assert "write right, wrong, stranger or the name of a class" in said
+    said = printed(capsys, "audit", "out", "--again", "--images", 5)
+    assert "Nothing has been looked at yet" in said
+    assert len(rows_of("out/audit.csv")) == 5
+
+
+def test_an_audit_needs_a_sorted_pile_of_images(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("out").mkdir()
+    assert "out has no predictions.csv" in refusal(capsys, "audit", "out")
+    np.save("x.npy", np.eye(4, dtype=np.float32))
+    Path("y.csv").write_text("label\na\nb\n\n\n")
+    printed(capsys, "classify", "--labeled", "x.npy", "--labels", "y.csv", "--out", "out")
+    assert "made from features" in refusal(capsys, "audit", "out")
