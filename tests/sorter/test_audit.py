@@ -62,13 +62,10 @@ def test_there_must_be_something_to_audit(store):
         store.add(audit_event(store.state, {1: 1, 2: 2}))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_decided_anew(
-    seed,
-):
+def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_decided_anew():
     """A user answers in order, corrects at random elsewhere, and the rule changes its mind."""
-    rng = np.random.default_rng(seed)
-    state, images, failed, piles = LabelState({1: "crow", 2: "wren"}), range(3, 40), 0, 60
+    rng = np.random.default_rng(5)
+    state, images, failed, piles = LabelState({1: "crow", 2: "wren"}), range(3, 40), 0, 200
 
     def add(event):
         state.update(change_of(state, event).after)
@@ -80,7 +77,7 @@ def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_de
             image: t if rng.random() < 0.8 else int(rng.integers(0, 3))
             for image, t in truth.items()
         }
-        add(audit_event(state, now))
+        add(audit_event(state, now) | {"seed": int(rng.integers(1, 2**31))})
         false = False
         while (left := [*to_look_at(state)]) and not false:
             asked = left[0] if rng.random() < 0.7 else int(rng.choice(left))
@@ -185,6 +182,6 @@ def test_an_audit_needs_a_sorted_pile_of_images(tmp_path, monkeypatch, capsys):
     Path("out").mkdir()
     assert "out has no predictions.csv" in refusal(capsys, "audit", "out")
     np.save("x.npy", np.eye(4, dtype=np.float32))
-    Path("y.csv").write_text("label\na\nb\n\n\n")
+    Path("y.csv").write_text("label\na\nb\n-1\n-1\n")
     printed(capsys, "classify", "--labeled", "x.npy", "--labels", "y.csv", "--out", "out")
     assert "made from features" in refusal(capsys, "audit", "out")
