@@ -88,7 +88,7 @@ def play(root: Path, seed: int) -> list[Round]:
             Round(
                 labels=len(told),
                 named=sum(label == STRANGER for label in told.values()),
-                accuracy=1 - sum(p.label != label for p, label in members) / MEMBERS,
+                accuracy=1 - sum(p.nearest_class != label for p, label in members) / MEMBERS,
                 found=sum(p.stranger for p in strangers),
                 strangers=len(strangers),
                 lost=sum(p.stranger for p, _ in members),

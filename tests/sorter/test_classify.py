@@ -21,8 +21,8 @@ from support.commands import classified, printed, refusal
 from support.own_images import DRAWN, MEMBERS, STRANGER, draw, folders, save
 
 ROOT = Path(__file__).parents[2]
-COLUMNS = ["path", "label", "probability", "stranger_probability"]
-COLUMNS += ["runner_up", "distractor_score", "decision"]
+COLUMNS = ["path", "label", "nearest_class", "probability", "stranger_probability"]
+COLUMNS += ["runner_up", "stranger_score", "decision"]
 
 
 @pytest.fixture(autouse=True)
@@ -56,12 +56,15 @@ def check_predictions(rows, members=18, strangers=6):
     assert len(rows) == members + strangers
     for row in rows:
         assert 1 / 3 <= float(row["probability"]) <= 1
-        assert row["runner_up"] in set(MEMBERS) - {row["label"]}
-        assert (row["decision"] == "stranger") == (float(row["distractor_score"]) > 0.95)
+        assert row["runner_up"] in set(MEMBERS) - {row["nearest_class"]}
+        assert row["label"] == (
+            "stranger" if row["decision"] == "stranger" else row["nearest_class"]
+        )
+        assert (row["decision"] == "stranger") == (float(row["stranger_score"]) > 0.95)
     known = [row for row in rows if kind(row["path"]) != STRANGER]
-    assert np.mean([row["label"] == kind(row["path"]) for row in known]) > 0.9
+    assert np.mean([row["nearest_class"] == kind(row["path"]) for row in known]) > 0.9
     far, near = (
-        np.array([float(r["distractor_score"]) for r in rows if (kind(r["path"]) == STRANGER) == s])
+        np.array([float(r["stranger_score"]) for r in rows if (kind(r["path"]) == STRANGER) == s])
         for s in (True, False)
     )
     assert (far[:, None] > near).mean() > 0.8
@@ -79,8 +82,8 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     assert {name: int(count) for name, count in counts.items()} == facts["accepted"]
     assert sum(facts["accepted"].values()) + facts["strangers"] == facts["pile"] == 24
     likely = [round(facts["likely_strangers"][key]) for key in ("expected", "low", "high")]
-    assert "About {} ({} to {}) of the pile belong to none of the classes".format(*likely) in said
-    assert f"{facts['strangers']} are sorted out as strangers" in said
+    assert "About {} ({} to {}) of the pile are strangers".format(*likely) in said
+    assert f"{facts['strangers']} are labeled stranger" in said
     assert re.search(rf"about {round(facts['missed_strangers'])} (is|are) likely missed\.", said)
     assert re.search(r"The pile: \d of 9 held-out labels right with the pile", said)
     assert re.search(r"Calibration: of 9 held-out labeled images \d+% are right", said)
@@ -107,10 +110,10 @@ def agreeing(first, again):
     """Of the same images: the pile was learned from, so that its own answers differ a little."""
     for old, new in zip(first, again, strict=True):
         assert old["path"] == new["path"]
-        assert old["label"] == new["label"] or float(old["probability"]) < 0.9
+        assert old["nearest_class"] == new["nearest_class"] or float(old["probability"]) < 0.9
         assert float(old["probability"]) == pytest.approx(float(new["probability"]), abs=0.3)
-        if old["distractor_score"]:
-            before, after = float(old["distractor_score"]), float(new["distractor_score"])
+        if old["stranger_score"]:
+            before, after = float(old["stranger_score"]), float(new["stranger_score"])
             assert before == pytest.approx(after, abs=0.3)
 
 
@@ -143,7 +146,7 @@ def test_a_table_of_paths_and_labels(capsys, tmp_path):
     assert [row["path"] for row in table("out/skipped.csv")] == ["pile/gone.png"]
     more = ["--unlabeled", "pile", "--out", "more"]
     printed(capsys, "classify", "--labeled", "table.csv", *more, *DRAWN)
-    assert len(pile_rows("more/predictions.csv")) == 6 + 7
+    assert len(pile_rows("more/predictions.csv")) == 7  # each image once
 
 
 @pytest.mark.parametrize("labels", ["labels.csv", "labels.npy"])
@@ -184,10 +187,7 @@ def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
     said = printed(capsys, "classify", *given, "--apply", how)
     done = {"move": "moved", "copy": "copied", "link": "linked"}[how]
     assert f"to out/sorted: 24 files {done}; `semishot undo out` undoes it." in said
-    expected = {
-        ("stranger" if r["decision"] == "stranger" else r["label"], Path(r["path"]).name)
-        for r in pile_rows("out/predictions.csv")
-    }
+    expected = {(r["label"], Path(r["path"]).name) for r in pile_rows("out/predictions.csv")}
     found = list(Path("out/sorted").rglob("*.png"))
     assert {(p.parent.name, p.name) for p in found} == expected
     assert {p.read_bytes() for p in found} == set(before.values())
@@ -296,11 +296,9 @@ def test_one_class_is_a_question_of_belonging(capsys, tmp_path):
     said = classified(capsys, labeled, pile)
     assert "there is one class only" in said
     rows = pile_rows("out/predictions.csv")
-    assert {(row["label"], row["runner_up"]) for row in rows} == {("circle", "")}
-    own = np.mean([float(r["distractor_score"]) for r in rows if kind(r["path"]) == "circle"])
-    assert own < np.mean(
-        [float(r["distractor_score"]) for r in rows if kind(r["path"]) != "circle"]
-    )
+    assert {(row["nearest_class"], row["runner_up"]) for row in rows} == {("circle", "")}
+    own = np.mean([float(r["stranger_score"]) for r in rows if kind(r["path"]) == "circle"])
+    assert own < np.mean([float(r["stranger_score"]) for r in rows if kind(r["path"]) != "circle"])
 
 
 def test_one_shot_and_one_image(capsys, tmp_path):

@@ -124,7 +124,8 @@ def test_corrections_of_absent_files_stay_in_the_table(capsys, given):
 def test_labels_that_were_changed_are_neither_used_nor_overwritten(capsys, given):
     printed(capsys, *given)
     before = rows()["pile/more/circle-0.png"]
-    for label in (before["runner_up"], "", "sparrow"):
+    changed = "cross" if before["label"] == "stranger" else "stranger"
+    for label in (before["runner_up"], "", "sparrow", changed):
         edit({"pile/more/circle-0.png": {"label": label}})
         content = Path("out/predictions.csv").read_bytes()
         for command in (TABLE, given):
@@ -141,7 +142,7 @@ def test_labels_that_were_changed_are_neither_used_nor_overwritten(capsys, given
         ("path,label\npile/dots-0.png,\n", "no row of table.csv has a class: write some into"),
         ("path,label\na.png,stranger\nb.png,\n", "no row of table.csv has a class"),
         ("path,label,decision\na.png,cat,accept\n", "predictions without the column correct"),
-        ("path,label,decision,correct\na.png,cat,accept,\n", "has no column runner_up"),
+        ("path,label,decision,correct\na.png,cat,accept,\n", "has no column nearest_class"),
         ("path,label\na.png,-1\n", "a class is called -1, which elsewhere means unlabeled"),
         (b"path,label\n\xfc,\xfc", "cannot read table.csv"),
     ],
@@ -225,7 +226,7 @@ def test_a_folder_of_strangers_is_not_a_class(capsys, given):
         save(draw("dots", number), Path(f"labeled/Stranger/{number}.png"))
     said = printed(capsys, *given)
     assert "9 labeled images of 3 classes, 2 named strangers, 24 images in the pile" in said
-    assert "Note: labeled/Stranger: 2 images of none of the classes." in said
+    assert "Note: labeled/Stranger: 2 strangers." in said
     assert "2 of the pile are copies of labeled images, and take their labels" in said
     for number in (0, 1):
         row = rows()[f"pile/dots-{number}.png"]

@@ -19,30 +19,30 @@ def summary(**fields) -> PileSummary:
 @pytest.mark.parametrize(
     ("found", "missed", "line"),
     [
-        (0, 0.0, "none is sorted out as a stranger, and about 0 are likely missed."),
+        (0, 0.0, "none is labeled stranger, and about 0 are likely missed."),
         (
             1,
             1.2,
-            "1 is sorted out as a stranger, at a loss of about 5% of members, and about 1 is likely missed.",
+            "1 is labeled stranger, at a loss of about 5% of members, and about 1 is likely missed.",
         ),
         (
             2,
             3.0,
-            "2 are sorted out as strangers, at a loss of about 5% of members, and about 3 are likely missed.",
+            "2 are labeled stranger, at a loss of about 5% of members, and about 3 are likely missed.",
         ),
     ],
 )
 def test_strangers_are_counted_in_words(found, missed, line):
     about = summary(strangers=found, missed_strangers=missed).about_strangers()
-    assert about == f"About 3 (1 to 9) of the pile belong to none of the classes; {line}"
+    assert about == f"About 3 (1 to 9) of the pile are strangers, of none of the classes; {line}"
 
 
 def test_strangers_without_an_estimate_of_their_number():
     lost = "at a loss of about 5% of members."
     said = {n: summary(strangers=n, likely_strangers=None).about_strangers() for n in (0, 1, 2)}
-    assert said[0] == "None is sorted out as a stranger."
-    assert said[1] == f"1 is sorted out as a stranger, {lost}"
-    assert said[2] == f"2 are sorted out as strangers, {lost}"
+    assert said[0] == "None is labeled stranger."
+    assert said[1] == f"1 is labeled stranger, {lost}"
+    assert said[2] == f"2 are labeled stranger, {lost}"
 
 
 def test_nothing_is_said_of_strangers_where_everything_is_labeled():

@@ -228,7 +228,7 @@ def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int
         seen = store.files.get(str(real_place(Path(name))))
         if row[DECISION] == LABELED or seen is None:
             continue
-        label = STRANGER if row[DECISION] == STRANGER else unquoted(row["label"])
+        label = unquoted(row["label"])
         value = NONE if label == STRANGER else numbers.get(stored_name(label).casefold())
         if value is None:
             raise InputError(

@@ -33,7 +33,7 @@ from semishot.sorter.out_folder import (
 )
 from semishot.sorter.predictions import as_csv, write_skipped, write_text
 from semishot.sorter.requests import ClassifyRequest
-from semishot.sorter.summary import Classified
+from semishot.sorter.summary import Classified, summarize
 from semishot.system.locks import Lock
 from semishot.system.processes import note_left
 from semishot.system.progress import Seconds, doing
@@ -115,7 +115,7 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
     write_skipped(out / SKIPPED, images.rows.skipped)
     check_read(request, images.rows)
     with seconds.part("learning"), doing("learning from the labels and the pile"):
-        from semishot.sorter.learning import fit_pile, summarize
+        from semishot.sorter.learning import fit_pile
         from semishot.sorter.page import write_pile_page
 
         fitted = fit_pile(images.rows, images.encoder, request.reject)

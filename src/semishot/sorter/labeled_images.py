@@ -1,7 +1,7 @@
 """The images that `classify` works on, their features, and the label of each, from --labeled and from
 OUT/labels.sqlite."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,10 +26,10 @@ from semishot.sorter.listing import (
     STRANGER,
     Item,
     Listing,
+    check_pile,
     from_folders,
     from_table,
     read_table,
-    to_unpack,
 )
 from semishot.sorter.moving.journal import moved_files
 from semishot.sorter.out_folder import EMBEDDINGS, PREDICTIONS, SCRATCH, SKIPPED
@@ -65,14 +65,13 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
         corrections = corrections_in(request.out / PREDICTIONS)
         given = FeatureFiles(request.labeled, request.labels, request.unlabeled, corrections)
         with seconds.part("images"):
-            images = LabeledImages(feature_rows(given, scratch))
-        images.notes = _notes_on_labels(images)
-        return images
+            rows = feature_rows(given, scratch)
+        return LabeledImages(rows, notes=_notes_on_labels(rows, []))
     fill_cache = _fill_cache(request)
     with seconds.part("listing"):  # what is wrong with it is said before an encoder is loaded
         listing = list_images(request)
     encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
-    notes = list(listing.notes)
+    notes = listing.notes
 
     def arranged(images: list[ImageDigest]) -> list[ImageDigest]:
         labeled = _with_labels(request, images, notes)
@@ -85,13 +84,15 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     rows.skipped[:0] = listing.skipped
     seconds.of.update(rows.seconds)
     read = {item.shown for item in rows.items}
-    absent = [i for i in listing.items if i.correct and i.shown not in read]
-    absent = [replace(item, label=item.correct) for item in absent]
-    images = LabeledImages(rows, encoder, notes, absent)
-    notes += [*_notes_on_labels(images), *encoder.notes, *_notes_on_files(listing, rows)]
+    absent = [
+        replace(item, label=item.correction, correct=item.correction)
+        for item in listing.items
+        if item.correction and item.shown not in read
+    ]
+    notes += [*_notes_on_labels(rows, absent), *encoder.notes, *_notes_on_files(listing, rows)]
     if request.encoder is None and _look_drawn(rows.items):
         notes.append("these look like small drawings: --encoder omniglot may do better than photos")
-    return images
+    return LabeledImages(rows, encoder, notes, absent)
 
 
 def _fill_cache(request: ClassifyRequest) -> FillCache:
@@ -124,20 +125,27 @@ def list_images(request: ClassifyRequest) -> Listing:
         pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
     apart = [out, *([request.cache] if request.cache else [])]
     if labeled.suffix.lower() == ".csv":
-        listing = _from_csv(labeled, pile, apart)
+        listing = _from_csv(labeled, _listed_pile(pile, apart))
     elif unlabeled is None:
         holds = "holds answers" if labeled.name == DATABASE else "is a folder"
         raise InputError(f"--labeled {labeled} {holds}: pass --unlabeled, the folder of the pile")
     elif labeled.name == DATABASE:
-        listing = _from_store(labeled, from_folders(None, pile, apart))
+        listing = _from_store(labeled, _listed_pile(pile, apart))
     else:
         listing = from_folders(labeled, pile, apart)
-    listing.items = _where_they_are(listing.items, unlabeled, moved)
-    if not any(item.label not in (None, STRANGER) or item.correct for item in listing.items):
+    if moved:
+        listing.items = _where_they_are(listing.items, unlabeled, moved)
+    if not any({item.label, item.correct} - {None, "", STRANGER} for item in listing.items):
         _check_answers(request)
     if not any(item.of_pile for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
     return listing
+
+
+def _listed_pile(pile: Sequence[Path], apart: Sequence[Path]) -> Listing:
+    for folder in pile:
+        check_pile(folder)
+    return from_folders(None, pile, apart)
 
 
 def _check_answers(request: ClassifyRequest) -> None:
@@ -154,20 +162,16 @@ def _check_answers(request: ClassifyRequest) -> None:
     raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
 
 
-def _from_csv(path: Path, pile: Sequence[Path], apart: Sequence[Path]) -> Listing:
+def _from_csv(path: Path, pile: Listing) -> Listing:
     """The images of a table, or of predictions.csv, and those of the pile that it does not name."""
-    for folder in pile:
-        if not folder.is_dir():
-            raise InputError(f"--unlabeled {folder} is not a folder{to_unpack(folder)}")
-    table, known = read_table(path), set[Path]()
-    if is_predictions(table, path):
-        listing = from_predictions(path, table)
-        known = {real_path(item.path) for item in listing.items if item.path}
-    else:
-        listing = from_table(path)
-    more = from_folders(None, pile, apart)
-    listing.items += [i for i in more.items if i.path and real_path(i.path) not in known]
-    listing.skipped += more.skipped
+    table = read_table(path)
+    predicted = is_predictions(table, path)
+    listing = from_predictions(path, table) if predicted else from_table(path)
+    # a labeled row of a table may be of the pile, too, and is sorted with it
+    named = [item.path for item in listing.items if item.of_pile or predicted]
+    known = {real_path(each) for each in named if each}
+    listing.items += [i for i in pile.items if i.path and real_path(i.path) not in known]
+    listing.skipped += pile.skipped
     return listing
 
 
@@ -186,11 +190,9 @@ def _from_store(path: Path, listing: Listing) -> Listing:
 
 
 def _where_they_are(
-    items: Sequence[Item], unlabeled: Path | None, moved: dict[Path, Path]
+    items: Iterable[Item], unlabeled: Path | None, moved: dict[Path, Path]
 ) -> list[Item]:
-    """The items, and what a sorting has moved out of the pile; labeled ones first."""
-    if not moved:
-        return [*items]
+    """Labeled items, then the pile as if it were one folder again: with what a sorting has moved."""
     here = []
     for item in items:
         source = item.source
@@ -203,9 +205,7 @@ def _where_they_are(
             if source.is_relative_to(root):
                 shown = str(unlabeled / source.relative_to(root))
                 here.append(Item(shown, None, path, of_pile=True, home=source))
-    pile = [item for item in here if item.of_pile]
-    pile.sort(key=lambda item: Path(item.shown).parts)  # as if the pile were one folder again
-    return [*(item for item in here if not item.of_pile), *pile]
+    return sorted(here, key=lambda i: (i.of_pile, Path(i.shown).parts if i.of_pile else ()))
 
 
 def _with_labels(
@@ -219,10 +219,10 @@ def _with_labels(
     for item, digest in images:
         if not item.of_pile:
             given.setdefault(digest, set()).update([item.label] if item.label else [])
-    known = {digest: min(labels) for digest, labels in given.items() if len(labels) == 1}
     with closing(open_store(request.out)) as store:
         refused: dict[str, str] = {}
         if request.labeled.name != DATABASE:
+            known = {digest: min(labels) for digest, labels in given.items() if len(labels) == 1}
             refused = store.import_labels(known)
         store.numbers([digest for _, digest in images])
         store.remember_files(
@@ -230,7 +230,7 @@ def _with_labels(
             for item, digest in images
             if item.path and (status := status_of(item.path))
         )
-        refused |= store.correct({digest: item.correct for item, digest in images if item.correct})
+        refused |= store.correct({d: item.correction for item, d in images if item.correction})
         names = {name for labels in given.values() for name in labels} - {STRANGER, *refused}
         spelled = {stored_name(name).casefold(): name for name in names}
 
@@ -279,11 +279,8 @@ def check_read(request: ClassifyRequest, rows: Rows) -> None:
 
 def known_labels(rows: Rows) -> dict[bytes, str]:
     """The digest of each labeled image that lies in one class only -> its label."""
-    return {
-        digest: str(copies[0].label)
-        for digest, copies in _copies(rows).items()
-        if len({item.label for item in copies}) == 1
-    }
+    copies = _copies(rows).items()
+    return {digest: str(own[0].label) for digest, own in copies if len({i.label for i in own}) == 1}
 
 
 def _copies(rows: Rows) -> dict[bytes, list[Item]]:
@@ -295,9 +292,9 @@ def _copies(rows: Rows) -> dict[bytes, list[Item]]:
     return copies
 
 
-def _notes_on_labels(images: LabeledImages) -> list[str]:
+def _notes_on_labels(rows: Rows, absent: Sequence[Item]) -> list[str]:
     """How many images of the pile have a label, and which classes only they name."""
-    items, notes = images.rows.items, []
+    items, notes = rows.items, []
     corrected = [str(item.label) for item in items if item.of_pile and item.label]
     if corrected:
         notes.append(f"{counted(len(corrected), 'correction is', 'corrections are')} used")
@@ -305,7 +302,7 @@ def _notes_on_labels(images: LabeledImages) -> list[str]:
     if new := sorted({*corrected} - {*named, STRANGER}):
         shown = ", ".join(printable(name) for name in new[:10])
         notes.append(f"classes that only corrections name: {shown}")
-    if absent := images.absent:
+    if absent:
         corrections = counted(len(absent), "correction is of a file", "corrections are of files")
         notes.append(
             f"{corrections} not there or not readable, such as {printable(absent[0].shown)}: kept in "
@@ -331,8 +328,8 @@ def _notes_on_files(listing: Listing, rows: Rows) -> list[str]:
         notes.append(f"{paths} are one image in two classes")
     if len(torn) > NAMED:
         notes.append(f"{len(torn) - NAMED:,} more images lie in two classes")
-    pairs, known = zip(rows.items, rows.digests, strict=True), known_labels(rows)
-    pile = [digest for item, digest in pairs if item.label is None]
+    known = known_labels(rows)
+    pile = [d for item, d in zip(rows.items, rows.digests, strict=True) if item.label is None]
     if same := sum(digest in known for digest in pile):
         one = "of the pile is a copy of a labeled image, and takes its label"
         several = "of the pile are copies of labeled images, and take their labels"

@@ -1,34 +1,24 @@
-"""A classifier fitted to labeled images and a pile: predictions, known copies, doubts, what to label next."""
+"""A classifier fitted to labeled images and a pile: predictions, known copies, what to label next."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
-from semishot.errors import printable
 from semishot.estimator.fitted_model import FittedModel, RowAnswers, fit_default
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.models import Learned
 from semishot.estimator.next_labels import next_to_label
-from semishot.estimator.strangers import missed
 from semishot.sorter.embedding import Rows
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.labeled_images import known_labels
 from semishot.sorter.listing import STRANGER, Item
 from semishot.sorter.predictions import Prediction, predictions_of
-from semishot.sorter.summary import PileSummary
 
-NAMED = 10
-"""How many doubtful labels are named."""
 ASKED = 10
 """How many images the user is asked to label next."""
 BLOCK = 4096
-SOME_HELD_OUT, ENOUGH_HELD_OUT, CHANCE = 6, 12, 0.05
-"""Held-out images from which on it is judged whether they are predicted better than by chance, and how
-probable their accuracy may be by chance."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +57,7 @@ class FittedPile:
         """The given or predicted class of a row, or `stranger`."""
         if (given := self.rows.items[row].label) is not None:
             return given
-        prediction = self.predictions[row - self.first]
-        return STRANGER if prediction.stranger else prediction.label
+        return self.predictions[row - self.first].label
 
     def next_to_label(self) -> list[int]:
         """Places in `predictions`: never a copy of what is labeled, and of several copies one."""
@@ -121,104 +110,12 @@ def _known(prediction: Prediction, label: str) -> Prediction:
     """The prediction for a copy of a labeled image: its label."""
     if label == STRANGER:
         return replace(prediction, stranger_probability=1.0, stranger=True)
-    runner_up = prediction.label if prediction.label != label else prediction.runner_up
+    nearest = prediction.nearest_class
     return replace(
         prediction,
-        label=label,
+        nearest_class=label,
         probability=1.0,
-        runner_up=runner_up,
+        runner_up=nearest if nearest != label else prediction.runner_up,
         stranger_probability=0.0,
         stranger=False,
-    )
-
-
-def summarize(fitted: FittedPile, notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
-    learned, predictions = fitted.learned, fitted.predictions
-    names = [str(name) for name in fitted.classifier.classes]
-    accepted = Counter(p.label for p in predictions if not p.stranger)
-    known = learned.members is not None
-    labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
-    named = labels.pop(STRANGER, 0)
-    more = list(_doubts(fitted))
-    if len(names) == 1:
-        more.append("there is one class only: the question is which images belong to it")
-    elif (line := near_chance(fitted, labels)) is not None:
-        more.append(line)
-    return PileSummary(
-        encoder=fitted.encoder.name if fitted.encoder else "features",
-        labeled=dict(sorted(labels.items())),
-        named_strangers=named,
-        pile=len(predictions),
-        accepted={name: accepted[name] for name in names},
-        strangers=sum(p.stranger for p in predictions) if known else None,
-        likely_strangers=_likely_strangers(fitted),
-        missed_strangers=_missed_strangers(fitted),
-        reject=fitted.reject,
-        skipped=len(fitted.rows.skipped),
-        pile_helps=learned.pile_helps,
-        message=learned.message,
-        held_out=learned.held_out,
-        notes=[*notes, *more],
-        next_to_label=[predictions[index].item.shown for index in asked],
-    )
-
-
-def _likely_strangers(fitted: FittedPile) -> dict[str, float] | None:
-    """How many strangers the pile likely holds, by the classifier, and not fewer than are sorted out.
-
-    Of members a share `reject` is sorted out, so that of the images sorted out all but
-    reject / (1 - reject) for each accepted one are strangers.
-    """
-    count = fitted.learned.count
-    if count is None:
-        return None
-    out = sum(prediction.stranger for prediction in fitted.predictions)
-    lost = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - out)
-    pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
-    known = sum(p.stranger and row < fitted.first for p, row in pairs)  # copies of named strangers
-    expected = max(known + float(count.expected), out - lost)
-    high = max(known + float(count.high), expected)
-    likely = {"expected": expected, "low": known + float(count.low), "high": high}
-    return {name: round(count, 1) for name, count in likely.items()}
-
-
-def _missed_strangers(fitted: FittedPile) -> float | None:
-    """How many strangers of the pile are likely among the accepted."""
-    if fitted.learned.count is None:
-        return None
-    shares = fitted.answers.scores[fitted.first :]
-    return round(missed(fitted.learned.count.expected, shares, fitted.reject), 1)
-
-
-def _doubts(fitted: FittedPile) -> list[str]:
-    """Labels that the others contradict, in words."""
-    doubts, items = fitted.learned.doubts, fitted.rows.items
-    names = fitted.classifier.classes
-    lines = [
-        f"{printable(items[doubt.row].shown)} looks like {printable(str(names[doubt.suggested]))}, not "
-        f"{printable(str(names[doubt.given]))}"
-        for doubt in doubts[:NAMED]
-    ]
-    return lines + (
-        [f"{len(doubts) - NAMED:,} more labels look wrong"] if len(doubts) > NAMED else []
-    )
-
-
-def near_chance(fitted: FittedPile, labels: Mapping[str, int]) -> str | None:
-    """A warning if held-out labels are predicted hardly better than by naming the largest class."""
-    held_out = fitted.learned.held_out
-    if held_out is None or held_out.examples < SOME_HELD_OUT:
-        return None
-    chance = max(labels.values()) / sum(labels.values())
-    right = round(held_out.accuracy * held_out.examples)
-    few = held_out.examples < ENOUGH_HELD_OUT  # for a test: only what is not better at all
-    if held_out.accuracy > chance and (
-        few or bdtrc(right - 1, held_out.examples, chance) <= CHANCE
-    ):
-        return None  # bdtrc: P(at least `right`)
-    name = printable(fitted.encoder.name) if fitted.encoder else "these features"
-    return (
-        f"of {held_out.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "
-        f"by chance: {name} may not separate your classes; try another --encoder, or check "
-        "the labels"
     )

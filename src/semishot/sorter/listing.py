@@ -27,7 +27,7 @@ TO_CONVERT = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".cr2",
 # fmt: on
 ARCHIVES = {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z", ".rar"}
 ESCAPE = re.compile(r"\\udc[89a-f][0-9a-f]")
-USED = {"path", "label", "runner_up", "decision", "correct"}
+USED = {"path", "label", "nearest_class", "decision", "correct"}
 """The columns of tables that are kept in memory."""
 
 
@@ -44,9 +44,14 @@ class Item:
     of_pile: bool = False
     """Whether `--apply` sorts it: it may have a label all the same, by a correction."""
     correct: str = ""
-    """What a table of predictions corrects its label to."""
+    """What the column `correct` of predictions.csv says."""
     home: Path | None = None
     """Of a file that was moved by `--apply move`: where it came from."""
+
+    @property
+    def correction(self) -> str:
+        """What a predictions.csv corrects it to, now or when it was made."""
+        return self.correct or (self.label or "" if self.of_pile else "")
 
     @property
     def source(self) -> Path | None:
@@ -102,6 +107,11 @@ def to_unpack(path: Path) -> str:
     return ", but an archive: unpack it first" if path.suffix.lower() in ARCHIVES else ""
 
 
+def check_pile(folder: Path) -> None:
+    if not folder.is_dir():
+        raise InputError(f"--unlabeled {folder} is not a folder{to_unpack(folder)}")
+
+
 def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
     if not labeled.is_dir():
         raise InputError(
@@ -109,8 +119,7 @@ def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
             "class, or is a .csv of path,label, or .npy features"
         )
     for folder in pile:
-        if not folder.is_dir():
-            raise InputError(f"--unlabeled {folder} is not a folder{to_unpack(folder)}")
+        check_pile(folder)
         if real_path(folder) == real_path(labeled):
             raise InputError(
                 f"--labeled and --unlabeled are both {labeled}; they must be two folders"
@@ -133,8 +142,8 @@ def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
             if not images_in.get(entry.name):
                 listing.notes.append(f"class {printable(entry.name)} has no images: left out")
             elif as_label(entry.name) == STRANGER:
-                number = counted(images_in[entry.name], "image")
-                listing.notes.append(f"{printable(str(entry))}: {number} of none of the classes")
+                number = counted(images_in[entry.name], STRANGER)
+                listing.notes.append(f"{printable(str(entry))}: {number}")
         elif entry.is_dir() and real_path(entry) in inner:
             listing.notes.append(
                 f"{printable(str(entry))} is not a class: it is the pile or the output"
@@ -191,9 +200,7 @@ def from_table(table: Path) -> Listing:
         into.items.append(Item(str(path), label, path, of_pile=label is None))
     labeled.items += others.items
     if strangers := sum(item.label == STRANGER for item in labeled.items):
-        labeled.notes.append(
-            f"{printable(str(table))}: {counted(strangers, 'image')} of none of the classes ({STRANGER})"
-        )
+        labeled.notes.append(f"{printable(str(table))}: {counted(strangers, STRANGER)}")
     return labeled
 
 

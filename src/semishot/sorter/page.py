@@ -51,7 +51,7 @@ class PageTile(NamedTuple):
     """An image on the page, with printable names."""
 
     name: str
-    label: str
+    nearest: str
     runner_up: str
     tone: str
     caption: str
@@ -167,7 +167,7 @@ def as_html(page: PilePage) -> str:
 
 
 def _surest_first(page: PilePage) -> tuple[dict[str, list[Prediction]], list[Prediction]]:
-    """The predictions of each class, and those taken for strangers."""
+    """The predictions of each class, and the strangers."""
     of_class: dict[str, list[Prediction]] = {name: [] for name in page.labeled}
     outside: list[Prediction] = []
     for prediction in page.predictions:
@@ -176,11 +176,11 @@ def _surest_first(page: PilePage) -> tuple[dict[str, list[Prediction]], list[Pre
 
     def doubt(prediction: Prediction) -> tuple[float, float]:
         sure = prediction.probability if prediction.sure is None else prediction.sure
-        return -sure, prediction.distractor_score or 0
+        return -sure, prediction.stranger_score or 0
 
     for own in of_class.values():
         own.sort(key=doubt)
-    outside.sort(key=lambda p: (-(p.stranger_probability or 0), -(p.distractor_score or 0)))
+    outside.sort(key=lambda p: (-(p.stranger_probability or 0), -(p.stranger_score or 0)))
     return of_class, outside
 
 
@@ -193,33 +193,32 @@ def _ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Pr
 
 
 def _tile(prediction: Prediction, picture: TilePicture, source: str | None) -> PageTile:
-    """The caption says how sure it is: of being a stranger if taken for one, else of its class."""
-    path, label = readable(prediction.item.shown), readable(prediction.label)
-    sure, stranger, score = (
-        "not known" if share is None else percent(share)
-        for share in (prediction.sure, prediction.stranger_probability, prediction.distractor_score)
+    """The caption says how sure it is: of being a stranger if labeled as one, else of its class."""
+    path, nearest = readable(prediction.item.shown), readable(prediction.nearest_class)
+    unknown = "not known"
+    sure, stranger = (
+        unknown if share is None else percent(share)
+        for share in (prediction.sure, prediction.stranger_probability)
     )
-    caption = sure
-    if prediction.stranger:
-        known = prediction.stranger_probability is not None
-        caption = f"stranger {stranger}" if known else "stranger?"
-    if prediction.distractor_score is not None:
-        score = f"{prediction.distractor_score:.3f}"
+    score = prediction.stranger_score
     facts = {
         "path": path,
-        "label": label,
+        "label": readable(prediction.label),
+        "nearest": nearest if prediction.stranger else "",
         "sure": sure,
         "stranger": stranger,
         "conditional": percent(prediction.probability),
         "runner-up": readable(prediction.runner_up),
-        "score": score,
-        "verdict": "taken for a stranger" if prediction.stranger else "one of the classes",
+        "score": unknown if score is None else f"{score:.3f}",
         "large": picture.large,
         "link": picture.link,
     }
+    caption = sure
+    if prediction.stranger:
+        caption = "stranger?" if stranger == unknown else f"stranger {stranger}"
     unsure = prediction.sure is not None and prediction.sure < UNSURE
     name, tone = PurePosixPath(path).name or path, "unsure" if unsure else ""
-    return PageTile(name, label, facts["runner-up"], tone, caption, source, facts)
+    return PageTile(name, nearest, facts["runner-up"], tone, caption, source, facts)
 
 
 def percent(share: float) -> str:

@@ -31,10 +31,10 @@ if TYPE_CHECKING:  # it imports scipy
 
 LABELED, CORRECTED = "labeled", "corrected"
 """The decisions of rows that are not predicted: labeled when given, or by a correction of the pile."""
-RUNNER_UP, DECISION, CORRECT = "runner_up", "decision", "correct"
+DECISION, CORRECT, NEAREST = "decision", "correct", "nearest_class"
 COLUMNS = (
-    *("path", "label", "probability", "stranger_probability", RUNNER_UP),
-    *("distractor_score", DECISION),
+    *("path", "label", NEAREST, "probability", "stranger_probability", "runner_up"),
+    *("stranger_score", DECISION),
 )
 TABLE_COLUMNS = (*COLUMNS, CORRECT)
 """Of predictions.csv, which is read back: CORRECT is for the user to fill in."""
@@ -47,18 +47,23 @@ class Prediction:
     """The prediction for one image, or one row of features."""
 
     item: Item
-    label: str
+    nearest_class: str
     """The most probable class, also of a stranger."""
     probability: float
     """The probability of that class, if the image belongs to one of the classes."""
     runner_up: str
     """The second most probable class, if there are two."""
-    distractor_score: float | None
+    stranger_score: float | None
     """The share of members that are more clearly members. None: not known."""
     stranger: bool
     """Whether it is taken for a stranger."""
     stranger_probability: float | None = None
     """The probability that it belongs to none of the classes. None: not known."""
+
+    @property
+    def label(self) -> str:
+        """The decision: its class, or `stranger`."""
+        return STRANGER if self.stranger else self.nearest_class
 
     @property
     def sure(self) -> float | None:
@@ -69,9 +74,9 @@ class Prediction:
 
     def cells(self) -> dict[str, Any]:
         values = (
-            *(self.item.shown, self.label, round(self.probability, 4)),
+            *(self.item.shown, self.label, self.nearest_class, round(self.probability, 4)),
             *(_rounded(self.stranger_probability), self.runner_up),
-            *(_rounded(self.distractor_score), STRANGER if self.stranger else "accept"),
+            *(_rounded(self.stranger_score), STRANGER if self.stranger else "accept"),
         )
         return dict(zip(COLUMNS, values, strict=True))
 
@@ -114,7 +119,7 @@ def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> s
     rows = [(*prediction.cells().values(), "") for prediction in predictions]
     for item in labeled:
         decision = CORRECTED if item.of_pile else LABELED
-        rows.append((item.shown, item.label, "", "", "", "", decision, item.correct))
+        rows.append((item.shown, item.label, *[""] * 5, decision, item.correct))
     return csv_table(TABLE_COLUMNS, rows)
 
 
@@ -160,26 +165,38 @@ def is_predictions(table: TableRows, path: Path) -> bool:
 
 
 def from_predictions(path: Path, table: TableRows) -> Listing:
-    """A predictions.csv, given as --labeled: labeled rows, then the pile with its corrections.
+    """A predictions.csv, given as --labeled: labeled rows, then the pile, where corrected rows have a label.
 
-    Paths are as they were written: relative to the folder where `classify` runs.
+    Paths are as they were written: relative to the folder where `classify` runs. A label that is a guess and
+    was changed is refused: corrections belong into the column `correct`.
     """
-    for column in ("path", "label", RUNNER_UP):
+    for column in ("path", "label", NEAREST):
         if column not in table.columns:
             raise InputError(f"{path} has no column {column}: run classify again")
-    classes = _checked_classes(path, table)
-    listing, pile = Listing(), list[Item]()
+    said = [row["label"] for _, row in table.rows if row[DECISION] in (LABELED, CORRECTED)]
+    classes = {as_label(unquoted(label)) for label in said}
+    listing, pile, changed = Listing(), list[Item](), list[tuple[int, str]]()
     for line, row in table.rows:
-        name, label = Path(written_path(row["path"])), unquoted(row["label"])
+        name, decision = Path(written_path(row["path"])), row[DECISION]
+        label, correct = as_label(unquoted(row["label"])), _correct(row, classes)
         if not row["path"] or "\0" in row["path"]:
             listing.skipped.append(Skipped(f"{path}, line {line}", "names no path"))
-            continue
-        correct = _correct(row, classes)
-        if row[DECISION] == LABELED:
-            listing.items.append(Item(str(name), as_label(label), name, correct=correct))
+        elif decision == LABELED:
+            listing.items.append(Item(str(name), label, name, correct=correct))
+        elif decision == CORRECTED:
+            pile.append(Item(str(name), label, name, of_pile=True, correct=correct))
         else:
-            correct = correct or (as_label(label) if row[DECISION] == CORRECTED else "")
             pile.append(Item(str(name), None, name, of_pile=True, correct=correct))
+            guess = STRANGER if decision == STRANGER else as_label(unquoted(row[NEAREST]))
+            if not correct and label != guess:
+                changed.append((line, row["path"]))
+    if changed:
+        line, shown = changed[0]
+        more = f", and of {len(changed) - 1:,} more," if len(changed) > 1 else ""
+        raise InputError(
+            f"{path}, line {line}: the label of {printable(shown)}{more} was changed; leave it, and write "
+            f"the right class into the column {CORRECT}"
+        )
     listing.items += pile
     return listing
 
@@ -187,35 +204,10 @@ def from_predictions(path: Path, table: TableRows) -> Listing:
 def corrections_in(path: Path) -> dict[str, str]:
     """Paths, as a predictions.csv has them -> what its column `correct` says."""
     table = read_table(path) if path.exists() else TableRows((), [])
-    if not {"path", "label", RUNNER_UP, DECISION, CORRECT} <= set(table.columns):
+    if not {"path", "label", NEAREST, DECISION, CORRECT} <= set(table.columns):
         return {}
-    classes = _checked_classes(path, table)
-    rows = [(written_path(row["path"]), _correct(row, classes)) for _, row in table.rows]
-    return {name: correct for name, correct in rows if correct}
-
-
-def _checked_classes(path: Path, table: TableRows) -> set[str]:
-    """The labels of all rows that have one and not a guess. A guess that was changed is refused: it is not
-    one of the classes, or it is the second-best one, and neither is ever written."""
-    guesses, classes = [], set[str]()
-    for line, row in table.rows:
-        if row[DECISION] in (LABELED, CORRECTED):
-            classes.add(as_label(unquoted(row["label"])))
-        elif row["path"] and not row[CORRECT].strip():
-            guesses.append((line, row["path"], unquoted(row["label"]), unquoted(row[RUNNER_UP])))
-    changed = [
-        (line, name)
-        for line, name, label, runner_up in guesses
-        if label in ("", runner_up) or (classes and label not in classes)
-    ]
-    if changed:
-        line, name = changed[0]
-        more = f", and of {len(changed) - 1:,} more," if len(changed) > 1 else ""
-        raise InputError(
-            f"{path}, line {line}: the label of {printable(name)}{more} was changed; leave it, and write the "
-            f"right class into the column {CORRECT}"
-        )
-    return classes
+    items = from_predictions(path, table).items
+    return {item.shown: item.correct for item in items if item.correct}
 
 
 def _correct(row: Mapping[str, str], classes: Collection[str]) -> str:

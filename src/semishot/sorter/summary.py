@@ -1,22 +1,33 @@
-"""The results of `classify`: as JSON for programs, as a few lines for people."""
+"""The results of `classify`: as JSON for programs, as a few lines for people.
 
-from collections.abc import Sequence
+Every number about a pile is computed here, and every sentence that has one.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semishot.errors import counted, printable
+from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.journal import SORTED, undo_command
 from semishot.sorter.moving.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
 
-if TYPE_CHECKING:  # it imports scipy
+if TYPE_CHECKING:  # they import scipy
     from semishot.estimator.models import HeldOut
+    from semishot.sorter.learning import FittedPile
 
 SHOWN_CLASSES = 50
 MOST_NAMED = 20
 """Files that are named one by one; of others the number is said."""
+DOUBTS_NAMED = 10
+"""How many doubtful labels are named."""
+SOME_HELD_OUT, ENOUGH_HELD_OUT, CHANCE = 6, 12, 0.05
+"""Held-out images from which on it is judged whether they are predicted better than by chance, and how
+probable their accuracy may be by chance."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class PileSummary:
     accepted: dict[str, int]
     """Images of the pile that are accepted, of each class."""
     strangers: int | None
-    """Images of the pile that are taken for strangers. None: not known."""
+    """Images of the pile that are labeled `stranger`. None: not known."""
     likely_strangers: dict[str, float] | None
     """How many strangers the pile likely holds: expected, and from low to high in 90 % of cases."""
     missed_strangers: float | None
@@ -77,19 +88,17 @@ class PileSummary:
                 "Which images are strangers cannot be told: it takes two labeled images of some class, "
                 "or two in the pile that differ."
             )
-        out = "none is sorted out as a stranger"
+        out = "none is labeled stranger"
         if self.strangers:
-            sorted_out = counted(
-                self.strangers, "is sorted out as a stranger", "are sorted out as strangers"
-            )
-            out = f"{sorted_out}, at a loss of about {self.reject:.0%} of members"
+            labeled = counted(self.strangers, "is labeled stranger", "are labeled stranger")
+            out = f"{labeled}, at a loss of about {self.reject:.0%} of members"
         if self.likely_strangers is None or self.missed_strangers is None:
             return f"{out[0].upper()}{out[1:]}."
         expected, low, high = (round(self.likely_strangers[k]) for k in ("expected", "low", "high"))
-        belong = "belongs" if expected == 1 else "belong"
+        are = "is a stranger" if expected == 1 else "are strangers"
         missed = counted(round(self.missed_strangers), "is likely missed", "are likely missed")
         return (
-            f"About {expected:,} ({low:,} to {high:,}) of the pile {belong} to none of the classes; {out}, "
+            f"About {expected:,} ({low:,} to {high:,}) of the pile {are}, of none of the classes; {out}, "
             f"and about {missed}."
         )
 
@@ -114,6 +123,95 @@ class PileSummary:
             more = counted(len(names) - SHOWN_CLASSES, "more class", "more classes")
             lines.append(f"  and {more}")
         return [*lines, *self.verdict(), *(f"Note: {note}." for note in self.notes)]
+
+
+def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
+    """The numbers of a pile. asked: indices of the predictions that the user is asked to label next."""
+    learned, predictions = fitted.learned, fitted.predictions
+    names = [str(name) for name in fitted.classifier.classes]
+    decided = Counter(prediction.label for prediction in predictions)
+    labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
+    named_strangers = labels.pop(STRANGER, 0)
+    known = learned.members is not None
+    likely, missed = _strangers_of(fitted)
+    more = list(_doubts(fitted))
+    if len(names) == 1:
+        more.append("there is one class only: the question is which images belong to it")
+    elif (line := _near_chance(fitted, labels)) is not None:
+        more.append(line)
+    return PileSummary(
+        encoder=fitted.encoder.name if fitted.encoder else "features",
+        labeled=dict(sorted(labels.items())),
+        named_strangers=named_strangers,
+        pile=len(predictions),
+        accepted={name: decided[name] for name in names},
+        strangers=decided[STRANGER] if known else None,
+        likely_strangers=likely,
+        missed_strangers=missed,
+        reject=fitted.reject,
+        skipped=len(fitted.rows.skipped),
+        pile_helps=learned.pile_helps,
+        message=learned.message,
+        held_out=learned.held_out,
+        notes=[*notes, *more],
+        next_to_label=[predictions[index].item.shown for index in asked],
+    )
+
+
+def _strangers_of(fitted: "FittedPile") -> tuple[dict[str, float] | None, float | None]:
+    """How many strangers the pile likely holds, and how many of them are likely accepted.
+
+    Not fewer than are sorted out: of members a share `reject` is sorted out, so that of the images sorted
+    out all but reject / (1 - reject) for each accepted one are strangers.
+    """
+    from semishot.estimator.strangers import missed
+
+    count = fitted.learned.count
+    if count is None:
+        return None, None
+    out = sum(prediction.stranger for prediction in fitted.predictions)
+    lost = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - out)
+    pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
+    known = sum(p.stranger and row < fitted.first for p, row in pairs)  # copies of named strangers
+    expected = max(known + float(count.expected), out - lost)
+    high = max(known + float(count.high), expected)
+    likely = {"expected": expected, "low": known + float(count.low), "high": high}
+    likely_missed = missed(count.expected, fitted.answers.scores[fitted.first :], fitted.reject)
+    return {name: round(number, 1) for name, number in likely.items()}, round(likely_missed, 1)
+
+
+def _doubts(fitted: "FittedPile") -> list[str]:
+    """Labels that the others contradict, in words."""
+    doubts, items, names = fitted.learned.doubts, fitted.rows.items, fitted.classifier.classes
+    lines = [
+        f"{printable(items[doubt.row].shown)} looks like {printable(str(names[doubt.suggested]))}, not "
+        f"{printable(str(names[doubt.given]))}"
+        for doubt in doubts[:DOUBTS_NAMED]
+    ]
+    more = len(doubts) - DOUBTS_NAMED
+    return [*lines, f"{more:,} more labels look wrong"] if more > 0 else lines
+
+
+def _near_chance(fitted: "FittedPile", labels: Mapping[str, int]) -> str | None:
+    """A warning if held-out labels are predicted hardly better than by naming the largest class."""
+    from scipy.special import bdtrc
+
+    held_out = fitted.learned.held_out
+    if held_out is None or held_out.examples < SOME_HELD_OUT:
+        return None
+    chance = max(labels.values()) / sum(labels.values())
+    right = round(held_out.accuracy * held_out.examples)
+    few = held_out.examples < ENOUGH_HELD_OUT  # for a test: only what is not better at all
+    if held_out.accuracy > chance and (
+        few or bdtrc(right - 1, held_out.examples, chance) <= CHANCE
+    ):
+        return None  # bdtrc: P(at least `right`)
+    name = printable(fitted.encoder.name) if fitted.encoder else "these features"
+    return (
+        f"of {held_out.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "
+        f"by chance: {name} may not separate your classes; try another --encoder, or check "
+        "the labels"
+    )
 
 
 def named(what: str, problems: Sequence[str]) -> list[str]:

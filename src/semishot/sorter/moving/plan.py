@@ -73,12 +73,12 @@ def plan(
     taken = {(step.folder, folded(step.name)): 1 for step in alone}
     planned = [replace(step, was=(step.folder, step.name)) for step in alone]
     for key, each in files.items():
-        source, folder, step = key[0], names[each.label], there.get(key)
-        if step is not None and step.folder == folder:
-            planned.append(replace(step, was=None))
-        elif step is not None or how != "move" or os.path.lexists(source):
+        source, folder, present = key[0], names[each.label], there.get(key)
+        if present is not None and present.folder == folder:
+            planned.append(replace(present, was=None))
+        elif present is not None or how != "move" or os.path.lexists(source):
             name = _free_name(out / SORTED / folder, source.name, taken)
-            was = None if step is None else (step.folder, step.name)
+            was = None if present is None else (present.folder, present.name)
             planned.append(SortStep(source, folder, name, each.digest, was))
     root = _root(pile, [step.source for step in planned])
     return Sorting(out, how, False, tuple(planned), root), notes
