@@ -529,3 +529,11 @@ def test_classes_with_nearly_the_same_name_are_named(capsys, tmp_path):
         "Note: 'Cafe\u0301' and 'Caf\u00e9' are 2 classes whose names differ only in case" in said
     )
     assert "Note: 'Snowy Owl' and 'snowy_owl ' are 2 classes whose names differ only" in said
+
+
+def test_pictures_that_look_alike_and_have_no_class_are_proposed(tmp_path, capsys):
+    folders(tmp_path, pile=10, strangers=14)
+    said = classified(capsys, "labeled", "pile")
+    kind = result()["kinds"][0]
+    assert all(Path(path).name.startswith("dots") for path in kind["typical"])
+    assert f"About {kind['size']} more look alike and have no class: see pile/dots" in said

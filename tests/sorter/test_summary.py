@@ -2,7 +2,7 @@
 
 import pytest
 
-from semishot.sorter.summary import PileSummary
+from semishot.sorter.summary import PileSummary, UnnamedKind
 
 
 def summary(**fields) -> PileSummary:
@@ -57,3 +57,12 @@ def test_images_have_an_encoder_and_features_have_none():
     assert (
         given.lines()[0] == "1 labeled row of features of 1 class, 1 row of features in the pile."
     )
+
+
+def test_kinds_without_a_class_are_shown_by_their_typical_images():
+    kinds = [UnnamedKind(40 - n, [f"{n}-{i}.jpg" for i in range(5)]) for n in range(7)]
+    lines = summary(kinds=kinds).about_kinds()
+    assert lines[0] == "About 40 more look alike and have no class: see 0-0.jpg, 0-1.jpg, 0-2.jpg."
+    assert lines[5:] == ["2 smaller groups look alike."]
+    assert summary().about_kinds() == []
+    assert summary(kinds=kinds).as_json()["kinds"][6]["size"] == 34

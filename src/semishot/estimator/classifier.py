@@ -22,6 +22,7 @@ from semishot.estimator.fitted_model import (
     check_reject,
     fit_model,
 )
+from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import (
     NAMED_STRANGER,
     UNLABELED,
@@ -82,13 +83,16 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     stranger_label_ : int or str
         What `predict` returns for a rejected example.
     transduction_ : ndarray of shape (P,)
-        The given label of each example of `fit`, or the predicted one. Not saved, nor are the next three.
+        The given label of each example of `fit`, or the predicted one. Not saved, nor are the next four.
     label_distributions_ : ndarray of shape (P, N)
         The probability of each class, given that the example belongs to one of them.
     stranger_proba_ : ndarray of shape (P,)
         The probability that an example belongs to none of the classes. NaN if it is not known.
     distractor_score_ : ndarray of shape (P,)
         The share of members that are more clearly members than this example. NaN if it is not known.
+    kinds_ : list of Kind
+        Groups among likely strangers that look like classes of their own, the largest first: `rows`, the
+        most typical first, and `typical`, some of them.
     n_strangers_ : StrangerCount or None
         How many of the unlabeled examples are strangers: `expected`, and a 90% interval, `low` to `high`.
     doubtful_ : list of Doubt
@@ -195,6 +199,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         answers = fitted.fitted_rows(labels)
         self.label_distributions_, self.stranger_proba_, self.distractor_score_ = answers
         self._in_pile = labels.codes == UNLABELED
+        unnamed = np.where(self._in_pile, self.stranger_proba_, 0.0)
+        self.kinds_ = find_kinds(features, self.space_, unnamed)
         self.doubtful_ = [
             Doubt(row, self.classes_[given], self.classes_[suggested], probability)
             for row, given, suggested, probability in fitted.learned.doubts

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semishot.estimator.fitted_model import FittedModel, RowAnswers, fit_default
+from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.models import Learned
 from semishot.estimator.next_labels import next_to_label
@@ -65,8 +67,19 @@ class FittedPile:
         if first == len(features):  # the pile holds copies of labeled images only
             return []
         asked = next_to_label(features[first:], self.classifier, ASKED, labeled=features[:first])
-        index_of = {row: index for index, row in reversed(list(enumerate(self.fitted_as)))}
-        return [index_of[first + int(row)] for row in asked]
+        return [self._index_of[first + int(row)] for row in asked]
+
+    def kinds(self) -> list[list[int]]:
+        """Groups that look like classes of their own: places in `predictions`, the most typical first."""
+        chance = self.answers.stranger.copy()
+        chance[: self.first] = 0.0
+        found = find_kinds(self.rows.features, self.learned.model.space, chance)
+        return [[self._index_of[row] for row in kind.rows.tolist()] for kind in found]
+
+    @cached_property
+    def _index_of(self) -> dict[int, int]:
+        """Row of `rows.features` -> the first place in `predictions`."""
+        return {row: index for index, row in reversed(list(enumerate(self.fitted_as)))}
 
 
 def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedPile:

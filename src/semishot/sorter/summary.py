@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semishot.errors import counted, printable
 from semishot.sorter.listing import STRANGER
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # they import scipy
     from semishot.estimator.models import HeldOut
     from semishot.sorter.learning import FittedPile
 
-SHOWN_CLASSES = 50
+SHOWN_CLASSES, SHOWN_KINDS, SHOWN_TYPICAL, TYPICAL = 50, 5, 3, 8
 MOST_NAMED = 20
 """Files that are named one by one; of others the number is said."""
 DOUBTS_NAMED = 10
@@ -28,6 +28,13 @@ DOUBTS_NAMED = 10
 SOME_HELD_OUT, ENOUGH_HELD_OUT, CHANCE = 6, 12, 0.05
 """Held-out images from which on it is judged whether they are predicted better than by chance, and how
 probable their accuracy may be by chance."""
+
+
+class UnnamedKind(NamedTuple):
+    """Images of the pile that look alike, and like none of the classes."""
+
+    size: int
+    typical: list[str]
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,17 @@ class PileSummary:
     held_out: "HeldOut | None"
     notes: list[str]
     next_to_label: list[str]
+    kinds: list[UnnamedKind] = field(default_factory=list)
+    """The largest first."""
     seconds: float = 0.0
     seconds_by_part: dict[str, float] = field(default_factory=dict)
     """Of the whole: listing, images, learning and page; reading, decoding and encoding of the images take
     place beside each other, so theirs are sums over threads."""
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "held_out": self.held_out and self.held_out._asdict()}
+        kinds = [kind._asdict() for kind in self.kinds]
+        held_out = self.held_out and self.held_out._asdict()
+        return {**asdict(self), "held_out": held_out, "kinds": kinds}
 
     def verdict(self) -> list[str]:
         """Strangers, the use of the pile, and whether probabilities can be trusted."""
@@ -122,7 +133,18 @@ class PileSummary:
         if len(names) > SHOWN_CLASSES:
             more = counted(len(names) - SHOWN_CLASSES, "more class", "more classes")
             lines.append(f"  and {more}")
-        return [*lines, *self.verdict(), *(f"Note: {note}." for note in self.notes)]
+        notes = (f"Note: {note}." for note in self.notes)
+        return [*lines, *self.verdict(), *self.about_kinds(), *notes]
+
+    def about_kinds(self) -> list[str]:
+        """The largest kinds without a name."""
+        lines = []
+        for kind in self.kinds[:SHOWN_KINDS]:
+            typical = ", ".join(printable(name) for name in kind.typical[:SHOWN_TYPICAL])
+            lines.append(f"About {kind.size:,} more look alike and have no class: see {typical}.")
+        if (more := len(self.kinds) - SHOWN_KINDS) > 0:
+            lines.append(f"{counted(more, 'smaller group looks', 'smaller groups look')} alike.")
+        return lines
 
 
 def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
@@ -155,6 +177,10 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
         held_out=learned.held_out,
         notes=[*notes, *more],
         next_to_label=[predictions[index].item.shown for index in asked],
+        kinds=[
+            UnnamedKind(len(kind), [predictions[index].item.shown for index in kind[:TYPICAL]])
+            for kind in fitted.kinds()
+        ],
     )
 
 

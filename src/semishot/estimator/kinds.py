@@ -1,0 +1,122 @@
+"""Kinds without a name: groups of rows that look like classes of their own.
+
+Each row moves towards the mean of its nearest neighbours, twice, so that groups separate. Average linkage
+joins what is then alike. Of many rows, landmarks are grouped: evenly spaced ones in the ranking by cosine
+with the mean. Other rows join the kind whose middle is nearest, if they are as near as its own rows are.
+Letters: P rows, L landmarks, G kinds, D features, k neighbours.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from semishot.estimator.spaces import (
+    AnySpace,
+    Array,
+    blocks,
+    evenly_spaced,
+    mean_direction,
+    nearest,
+    one_thread,
+    unit,
+)
+
+__all__ = ["Kind", "find_kinds"]
+
+LANDMARKS = 2000
+NEIGHBOURS, MOVES = 5, 2
+APART = 0.2
+"""One minus the mean cosine, after the moves, from which on two groups are two kinds."""
+LEAST = 4
+"""Rows of a kind among the landmarks: fewer are no kind."""
+OUTER = 0.1
+"""The share of a kind's landmarks that are farther from its middle than rows which join it may be."""
+TYPICAL = 8
+MAY_BE_STRANGER, LIKELY_STRANGERS = 0.2, 0.4
+"""Probabilities of a stranger: of a row that is looked at, and the mean of a kind."""
+
+
+class Kind(NamedTuple):
+    """Rows that look alike."""
+
+    rows: NDArray[np.int64]
+    """The most typical first."""
+    typical: NDArray[np.int64]
+    """The first of them."""
+
+
+@one_thread()
+def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) -> list[Kind]:
+    """Kinds among rows of the pile (P, D), the largest first.
+
+    Parameters
+    ----------
+    features
+        The rows, of shape (P, D).
+    space
+        Where they are compared, such as `classifier.space_`.
+    stranger
+        The probability that a row belongs to none of the classes that have a name, of shape (P,); 0 for
+        rows that have a label. None: nothing has a name yet, and all rows are grouped.
+    """
+    chance = np.ones(len(features)) if stranger is None else np.nan_to_num(stranger)
+    unnamed = np.flatnonzero(chance >= MAY_BE_STRANGER)
+    landmarks = unnamed
+    if len(unnamed) > LANDMARKS:
+        center = mean_direction(features)
+        along = np.concatenate([unit(block) @ center for _, block in blocks(features)])[unnamed]
+        ranking = unnamed[np.argsort(along, kind="stable")]
+        landmarks = np.sort(ranking[evenly_spaced(len(ranking), LANDMARKS)])
+    if len(landmarks) < LEAST:
+        return []
+    rows = unit(_placed(features[landmarks], space))  # (L, D)
+    group = groups_of(rows)  # (L,)
+    kept = [number for number, size in enumerate(np.bincount(group)) if size >= LEAST]
+    if not kept:
+        return []
+    middles = unit(np.stack([rows[group == number].mean(0) for number in kept]))  # (G, D)
+    own = rows @ middles.T  # (L, G)
+    ends = [np.quantile(own[group == number, g], OUTER) for g, number in enumerate(kept)]
+    kind, near = np.full(len(features), -1), np.zeros(len(features))
+    if len(landmarks) < len(unnamed):
+        for part, block in blocks(features):
+            cosines = unit(_placed(block, space)) @ middles.T  # (C, G)
+            best = cosines.argmax(1)
+            near[part] = cosines[np.arange(len(best)), best]
+            joins = (near[part] >= np.array(ends)[best]) & (chance[part] >= MAY_BE_STRANGER)
+            kind[part] = np.where(joins, best, -1)
+    for g, number in enumerate(kept):
+        members = landmarks[group == number]
+        kind[members], near[members] = g, own[group == number, g]
+    kind[np.setdiff1d(landmarks, landmarks[np.isin(group, kept)])] = -1
+    found = []
+    for g in range(len(kept)):
+        members = np.flatnonzero(kind == g)
+        if chance[members].mean() >= LIKELY_STRANGERS:
+            ordered = members[np.argsort(-near[members], kind="stable")]
+            found.append(Kind(ordered, ordered[:TYPICAL]))
+    return sorted(found, key=lambda one: (-len(one.rows), int(one.rows[0])))
+
+
+def groups_of(rows: Array) -> NDArray[np.int64]:
+    """Unit rows (L, D) -> (L,) the number of each one's group."""
+    count = min(NEIGHBOURS, len(rows) - 1)
+    for _ in range(MOVES):
+        cosines = rows @ rows.T
+        np.fill_diagonal(cosines, -1)
+        indices, near = nearest(cosines, count)  # (L, k)
+        weights = np.maximum(near, 0)[..., None] ** 3  # (L, k, 1)
+        moved = sum(weights[:, j] * rows[indices[:, j]] for j in range(count))
+        rows = unit(rows * weights.sum(1) + moved)  # itself counts as much as all neighbours
+    apart = np.maximum(1 - rows @ rows.T, 0)
+    np.fill_diagonal(apart, 0)
+    tree = linkage(squareform(apart, checks=False), "average")
+    groups: NDArray[np.int64] = fcluster(tree, APART, "distance")
+    return groups
+
+
+def _placed(features: Array, space: AnySpace) -> Array:
+    return space(np.asarray(features, space.center.dtype))

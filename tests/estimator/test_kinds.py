@@ -1,0 +1,99 @@
+"""Kinds without a name: what looks alike is proposed, what has a name or is alone is not."""
+
+import time
+
+import numpy as np
+import pytest
+
+from semishot import PrototypeClassifier
+from semishot.estimator.kinds import LANDMARKS, LEAST, find_kinds
+from semishot.estimator.spaces import Space, gaussian_space, mean_direction
+
+
+def crowds(sizes, seed=0, features=40, spread=0.6):
+    """Rows around random directions, and the number of each one's crowd."""
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(len(sizes), features))
+    truth = np.repeat(np.arange(len(sizes)), sizes)
+    rows = centers[truth] + spread * rng.normal(size=(len(truth), features))
+    order = rng.permutation(len(truth))
+    return rows[order].astype(np.float32), truth[order]
+
+
+def space_of(rows):
+    return Space("centered", mean_direction(rows))
+
+
+def test_crowds_are_found_whole_and_the_largest_comes_first():
+    rows, truth = crowds([12, 30, 7, 21])
+    kinds = find_kinds(rows, space_of(rows))
+    assert [len(kind.rows) for kind in kinds] == [30, 21, 12, 7]
+    assert all(len(set(truth[kind.rows])) == 1 for kind in kinds)
+
+
+def test_the_most_typical_row_is_the_nearest_to_the_middle():
+    rows, _ = crowds([15, 24])
+    space = space_of(rows)
+    for kind in find_kinds(rows, space):
+        own = space(rows[kind.rows])
+        cosines = own @ own.mean(0)
+        assert (np.diff(cosines) <= 1e-6).all()
+        assert kind.typical.tolist() == kind.rows[:8].tolist()
+
+
+def test_single_rows_are_no_kind():
+    rows, truth = crowds([20, *[1] * 15], features=200)
+    kinds = find_kinds(rows, space_of(rows))
+    assert {int(one) for kind in kinds for one in truth[kind.rows]} == {0}
+
+
+def test_only_likely_strangers_are_grouped():
+    rows, truth = crowds([15, 15, 15])
+    stranger = np.select([truth == 0, truth == 1], [0.9, 0.25], 0.05)
+    kinds = find_kinds(rows, space_of(rows), stranger)
+    assert [set(truth[kind.rows]) for kind in kinds] == [{0}]
+    assert find_kinds(rows, space_of(rows), np.full(45, np.nan)) == []
+
+
+def test_the_order_of_rows_does_not_matter():
+    rows, _ = crowds([12, 30, 7, 21], spread=1.5)
+    order = np.random.default_rng(1).permutation(len(rows))
+    before = {frozenset(kind.rows.tolist()) for kind in find_kinds(rows, space_of(rows))}
+    after = find_kinds(rows[order], space_of(rows))
+    assert {frozenset(order[kind.rows].tolist()) for kind in after} == before
+
+
+def test_of_many_rows_all_join_their_kind_and_it_takes_a_second():
+    rows, truth = crowds([LANDMARKS, 3000, 5000], features=64)
+    begun = time.monotonic()
+    kinds = find_kinds(rows, space_of(rows))
+    assert time.monotonic() - begun < 10  # about 0.5 s on an idle core
+    for kind, size in zip(kinds, (5000, 3000, LANDMARKS), strict=True):
+        assert len(set(truth[kind.rows])) == 1
+        assert len(kind.rows) > 0.85 * size
+
+
+@pytest.mark.parametrize("count", [0, 1, LEAST - 1, LEAST])
+def test_a_few_copies(count):
+    rows = np.ones((count, 40), np.float32)
+    kinds = find_kinds(rows, Space("unit", np.zeros(40, np.float32)))
+    assert [len(kind.rows) for kind in kinds] == [LEAST] * (count == LEAST)
+
+
+def test_few_features_have_kinds_too():
+    rng = np.random.default_rng(3)
+    truth = np.repeat([0, 1, 2], 20)
+    rows = 10 * np.eye(3)[truth][:, :2] + 0.3 * rng.normal(size=(60, 2))
+    kinds = find_kinds(rows, gaussian_space(rows))
+    assert all(len(set(truth[kind.rows])) == 1 for kind in kinds)
+    assert {int(truth[kind.rows[0]]) for kind in kinds} == {0, 1, 2}
+
+
+def test_the_classifier_proposes_a_crowd_that_nobody_has_named():
+    rows, truth = crowds([40, 40, 30], seed=5)
+    labels = np.full(len(truth), -1)
+    for name in (0, 1):
+        labels[np.flatnonzero(truth == name)[:3]] = name
+    kind = PrototypeClassifier().fit(rows, labels).kinds_[0]
+    assert set(truth[kind.rows]) == {2}
+    assert len(kind.rows) >= 20
