@@ -1,0 +1,1 @@
+"""Piles of many kinds of features: where they come from, how a task is drawn, and rivals."""

@@ -1,0 +1,182 @@
+"""Tables of `benchmarks/piles.py`, from its result files alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pile_tasks.figures import PAIRED
+from pile_tasks.methods import BEFORE, OURS
+from speed_tables import markdown
+
+Found = dict[str, Any]
+BEGIN, END = "<!-- tables: python benchmarks/piles.py --page -->", "<!-- end of tables -->"
+PARTS = {"choose": "The part for choosing", "report": "The reported part"}
+COLUMNS = {
+    "accuracy": ("accuracy", 100, 1),
+    "auroc": ("AUROC", 1, 3),
+    "sorted": ("sorted right", 100, 1),
+    "lost": ("lost", 100, 1),
+    "found": ("found", 100, 1),
+    "log_loss": ("log loss", 1, 3),
+    "ece": ("ECE", 100, 1),
+    "class_log_loss": ("log loss of classes", 1, 3),
+    "class_ece": ("ECE of classes", 100, 1),
+    "count": ("count off by", 100, 1),
+    "covered": ("interval covers", 100, 0),
+    "seconds": ("seconds", 1, 2),
+}
+
+
+def value(found: Found, key: str) -> float:
+    """The mean over tasks; NaN where the cell has no such figure."""
+    own = found.get(key)
+    return np.nan if not own else float(np.mean(own) if key in PAIRED else own[0])
+
+
+def shown(found: Found, key: str) -> str:
+    _, scale, digits = COLUMNS[key]
+    number = value(found, key)
+    return "" if np.isnan(number) else f"{scale * number:.{digits}f}"
+
+
+def lines(entry: Found) -> list[str]:
+    """Of one cell, as it is finished."""
+    rows = [f"{entry['cell']} ({entry['tasks']} tasks)"]
+    for name, found in entry["methods"].items():
+        each = [f"{COLUMNS[key][0]} {shown(found, key) or '-':>5}" for key in COLUMNS]
+        rows.append(f"  {name:20} {'  '.join(each)}")
+    return rows
+
+
+def page_parts(results: list[Found]) -> list[str]:
+    found = []
+    for result in results:
+        found.append(f"## {PARTS[result['part']]}")
+        cells = result["cells"]
+        found.append(means_table(f"All {len(cells)} cells", cells))
+        for kind in dict.fromkeys(cell["kind"] for cell in cells):
+            own = [cell for cell in cells if cell["kind"] == kind and not cell["note"]]
+            found.append(means_table(f"{kind.capitalize()}: {len(own)} cells", own))
+        found += [by_cells(cells, "auroc"), by_cells(cells, "sorted")]
+        if all(BEFORE in cell["methods"] for cell in cells):
+            found.append(aims(cells))
+    return found
+
+
+def means_table(title: str, cells: list[Found]) -> str:
+    """A row for each method, over all cells that have the figure."""
+    rows = []
+    for name in names(cells):
+        own = [cell["methods"][name] for cell in cells]
+        average = {key: [mean([value(f, key) for f in own])] for key in COLUMNS}
+        rows.append([name, *(shown(average, key) for key in COLUMNS)])
+    head = [title, *(column for column, *_ in COLUMNS.values())]
+    return markdown(head, rows)
+
+
+def mean(values: list[float]) -> float:
+    """Of those that are not NaN."""
+    kept = [v for v in values if not np.isnan(v)]
+    return float(np.mean(kept)) if kept else np.nan
+
+
+def names(cells: list[Found]) -> list[str]:
+    """Methods that ran in all cells."""
+    first = list(cells[0]["methods"])
+    return [name for name in first if all(name in cell["methods"] for cell in cells)]
+
+
+def by_cells(cells: list[Found], key: str) -> str:
+    """Means of one figure, by what the pile is like."""
+    groups: dict[str, Callable[[Found], bool]] = {
+        "1 label": lambda s: s["shot"] == 1,
+        "3 or 5": lambda s: 2 <= s["shot"] <= 5,
+        "10": lambda s: s["shot"] == 10,
+        "up to 4 rows a class": lambda s: s["pile"] * (1 - s.get("share", 0)) <= 4 * s["way"],
+        "no strangers": lambda s: not s.get("share"),
+        "10 to 30 %": lambda s: 0 < s.get("share", 0) <= 0.3,
+        "40 to 50 %": lambda s: 0.3 < s.get("share", 0) <= 0.5,
+        "80 %": lambda s: 0.5 < s.get("share", 0) < 1,
+    }
+    column, scale, digits = COLUMNS[key]
+    rows = []
+    for name in names(cells):
+        row = [name]
+        for test in groups.values():
+            own = [
+                value(c["methods"][name], key) for c in cells if test(c["shape"]) and not c["note"]
+            ]
+            own = [v for v in own if not np.isnan(v)]
+            row.append(f"{scale * np.mean(own):.{digits}f}" if own else "")
+        rows.append(row)
+    return markdown([column, *groups], rows)
+
+
+def aims(cells: list[Found]) -> str:
+    """What was wanted of the rule, and in how many cells it is so."""
+    pairs = [(cell, cell["methods"][OURS], cell["methods"][BEFORE]) for cell in cells]
+    rows = []
+    for key in ("accuracy", "auroc", "sorted"):
+        ahead = [difference(own, old, key) for _, own, old in pairs if own.get(key)]
+        worse = sum(mean < -2 * error - 1e-9 for mean, error in ahead)
+        better = sum(mean > 2 * error + 1e-9 for mean, error in ahead)
+        text = f"{better} above, {worse} below, of {len(ahead)}"
+        rows.append([f"{COLUMNS[key][0]}: more than two errors from before", "0 below", text])
+    for key, most in (("log_loss", 0.65), ("ece", 0.5)):
+        sums = [np.nansum([value(found, key) for _, found in each]) for each in
+                ([(c, own) for c, own, _ in pairs], [(c, old) for c, _, old in pairs])]  # fmt: skip
+        rows.append(
+            [
+                f"{COLUMNS[key][0]} of strangers, of before's",
+                f"at most {most}",
+                f"{sums[0] / sums[1]:.2f}",
+            ]
+        )
+    lost = np.array([value(own, "lost") for _, own, _ in pairs])
+    lost = lost[~np.isnan(lost)]
+    rows.append(
+        [
+            "2 to 7 % of the members lost",
+            "90 % of cells",
+            f"{100 * np.mean((lost >= 0.02) & (lost <= 0.07)):.0f} %",
+        ]
+    )
+    covered = np.mean([value(own, "covered") for _, own, _ in pairs])
+    rows.append(["interval covers the count", "90 %", f"{100 * covered:.0f} %"])
+    for rival in ("label propagation", "LabelSpreading"):
+        chosen = [
+            (own, c["methods"][rival])
+            for c, own, _ in pairs
+            if c["kind"] in ("digits", "text", "tables")
+        ]
+        for key in ("accuracy", "auroc"):
+            ahead = [difference(own, its, key) for own, its in chosen if own.get(key)]
+            if ahead:
+                below = sum(mean < -error - 1e-9 for mean, error in ahead)
+                rows.append(
+                    [
+                        f"{COLUMNS[key][0]} on digits, text and tables beside {rival}",
+                        "0 below by an error",
+                        f"{below} of {len(ahead)}",
+                    ]
+                )
+    return markdown(["aim", "wanted", "measured"], rows)
+
+
+def difference(own: Found, other: Found, key: str) -> tuple[float, float]:
+    """Mean and standard error over tasks."""
+    each = np.array(own[key]) - np.array(other[key])
+    return each.mean(), each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else 0.0
+
+
+def packed(entry: Found) -> Found:
+    """A cell as it is stored: figures in the order of COLUMNS, without their names."""
+    rows = {name: [found.get(key) for key in COLUMNS] for name, found in entry["methods"].items()}
+    return {**entry, "methods": rows}
+
+
+def unpacked(entry: Found) -> Found:
+    rows = entry["methods"].items()
+    pairs = {name: zip(COLUMNS, found, strict=True) for name, found in rows}
+    return {**entry, "methods": {n: {k: v for k, v in own if v} for n, own in pairs.items()}}
