@@ -23,8 +23,7 @@ TINY_IMAGES = 20
 TORCH_TESTS = [
     *("network", "paper", "promises", "refine", "training", "workers"),
     *("datasets/test_framing.py", "estimator/test_prototype_rule.py", "report/test_pictures.py"),
-    *("report/test_report_in_a_browser.py", "sorter/test_embedding_on_workers.py"),
-    "sorter/test_export.py",
+    *("report/test_report_in_a_browser.py", "sorter/test_export.py"),
     *("sorter/encoders/test_image_encoder.py", "sorter/encoders/test_onnx_file.py"),
 ]
 SIGNAL_TESTS = [f"commands/test_{name}.py" for name in ("exit_codes", "interrupted", "streams")]
@@ -34,7 +33,7 @@ collect_ignore = [
 ]
 """Without torch, the tests are those of the user's half. On Windows, a signal only ends a process."""
 MEANT = re.compile(
-    r"(refiner='.+'|the encoder '.+'|--engine|`semishot (demo|evaluate|pick|reproduce|show|train)`)"
+    r"(refiner='.+'|`semishot (demo|evaluate|pick|reproduce|show|train)`)"
     " needs PyTorch"
 )
 ELSEWHERE = re.compile("module '(os|signal)' has no attribute")

@@ -10,7 +10,6 @@ EXTRAS = {
     "starlette": ("Starlette", "label"),
     "uvicorn": ("uvicorn", "label"),
     "onnx": ("onnx", "onnx"),
-    "onnxscript": ("onnxscript", "onnx"),
     "ray": ("Ray", "ray"),
     "tensorboard": ("TensorBoard", "tensorboard"),
 }

@@ -27,9 +27,6 @@ NEEDING_TORCH = {
     "reproduce figure-masks": "`semishot reproduce` needs PyTorch",
     "reproduce ablations": "`semishot reproduce` needs PyTorch",
     "show episode --model pixels --dataset glyphs": "`semishot show` needs PyTorch",
-    f"{SORT} run": "the encoder 'run' needs PyTorch",
-    f"{SORT} timm:x": "the encoder 'timm:x' needs PyTorch",
-    f"{SORT} omniglot --engine local": "--engine needs PyTorch",
 }
 REFUSED = """
 import sys

@@ -95,9 +95,6 @@ def test_a_zip_bomb_is_read_as_far_as_an_image_goes(tmp_path):
         "/etc/passwd",
         "../other",
         "pretrained:../../omniglot",
-        "timm:hf-hub:somebody/something",
-        "timm:local-dir:/tmp/x",
-        "timm:../x",
         "https://example.org/x.safetensors",
     ],
 )
@@ -105,9 +102,7 @@ def test_a_saved_model_names_no_other_file(name, tmp_path):
     (tmp_path / "encoder.json").write_text(
         json.dumps({"format": 1, "encoder": name, "identity": "0"})
     )
-    with pytest.raises(
-        InputError, match="must be one of this version's|is not a name in timm's list"
-    ):
+    with pytest.raises(InputError, match="must be one of this version's"):
         load_encoder(tmp_path)
 
 

@@ -385,10 +385,6 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
             "no encoder 'photo': choose photos, photos-lite0, omniglot",
         ),
         ([*both, "--labels", "l.npy"], "--labels belong to .npy features"),
-        (
-            [*both, "--address", "x"],
-            "--address is the address of a Ray cluster: it needs --engine ray",
-        ),
         (["--labeled", labeled], "is a folder: pass --unlabeled"),
         (["--labeled", "all.csv"], "no images to sort in all.csv"),
         (["--labeled", "all.csv", "--unlabeled", "file"], "--unlabeled file is not a folder"),

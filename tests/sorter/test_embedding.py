@@ -2,21 +2,18 @@
 
 import io
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from semishot.sorter import embedding, embedding_cache
-from semishot.sorter.embedding import embed, in_this_process
+from semishot.sorter.embedding import embed
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import open_encoder
 from semishot.sorter.listing import Item
 from support.images import encoded, handmade_png
 from support.own_images import draw, save
-
-HERE = partial(in_this_process, "cpu")
 
 
 class CountedNetwork:
@@ -31,10 +28,10 @@ class CountedNetwork:
         return self.network(images)
 
 
-def embedded(paths, encoder, folder, fill_cache=HERE):
+def embedded(paths, encoder, folder):
     cache = EmbeddingCache(folder, encoder.identity, encoder.features)
     items = [Item(str(path), None, path) for path in paths]
-    rows = embed(items, encoder, cache, folder / "rows.npy", fill_cache)
+    rows = embed(items, encoder, "cpu", cache, folder / "rows.npy")
     rows.features = rows.features.copy()  # the next run writes to the same file
     return rows
 

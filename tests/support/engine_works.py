@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from semishot.paper import on_workers
-from semishot.sorter import embedding_on_workers
 
 
 def add_up(shared: np.ndarray, device: str, first: int, count: int) -> Iterator[int]:
@@ -52,18 +51,3 @@ def tight_fleet(images, device, work) -> Iterator[object]:
     """A fleet on a machine with room for one run: more of them want more than any machine has."""
     torch.empty((len(work.jobs[0].config.members) - 1) * 2**40, dtype=torch.uint8)
     yield from on_workers.work_on_fleet(images, device, work)
-
-
-def process_id(shared: None, device: str) -> Iterator[int]:
-    yield os.getpid()
-
-
-def fragile_images(shared, device, saved, images) -> Iterator[object]:
-    """The worker is killed after the first features it has told of, once."""
-    embedding_on_workers.REPORT_SECONDS = 0.0
-    mark = Path(os.environ["KILLED_ONCE"])
-    for report in embedding_on_workers.work_on_images(shared, device, saved, images):
-        yield report
-        if report and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)

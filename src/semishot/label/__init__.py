@@ -19,7 +19,7 @@ class LabelRequest:
     """The folder for answers, features, exports and sorted files; by default PILE-labels, beside PILE."""
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
-    onnx:FILE, timm:NAME, or a folder written by `semishot train`."""
+    onnx:FILE, or a folder written by `semishot train`."""
     cache: Path | None = None
     """Keep features here, for other runs too; by default in OUT/embeddings."""
     port: int = 0

@@ -65,10 +65,9 @@ def _check(request: ClassifyRequest) -> None:
     features, reject = request.with_features, request.reject
     if not 0 < reject < 1:
         raise InputError(f"--reject must be between 0 and 1, not {reject}")
-    if features and (request.apply or request.encoder or request.engine):
+    if features and (request.apply or request.encoder):
         raise InputError(
-            "features have no files to sort and are embedded already: drop --apply, --encoder and "
-            "--engine"
+            "features have no files to sort and are embedded already: drop --apply and --encoder"
         )
     if request.labels is not None and not features:
         raise InputError("--labels belong to .npy features; a .csv of path,label holds its own")

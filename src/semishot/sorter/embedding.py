@@ -7,7 +7,7 @@ import hashlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from semishot.sorter.encoders.networks import Network, Pixels, encode_batch
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import read_regular
 from semishot.system.npy import make_room
-from semishot.system.progress import Meter, Seconds, meter
+from semishot.system.progress import Meter, meter
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -71,10 +71,6 @@ class ReadFile(NamedTuple):
     problem: str = ""
 
 
-FillCache = Callable[[Sequence[Item], ImageEncoder, EmbeddingCache, Meter], Iterator[ReadFile]]
-"""Adds the features of every readable item to the cache, and yields what was read of each, in order."""
-
-
 ImageDigest = tuple[Item, bytes]
 """An image that could be read, and its digest."""
 
@@ -82,9 +78,9 @@ ImageDigest = tuple[Item, bytes]
 def embed(
     items: Sequence[Item],
     encoder: ImageEncoder,
+    device: str,
     cache: EmbeddingCache,
     scratch: Path,
-    fill_cache: FillCache,
     arranged: Callable[[list[ImageDigest]], list[ImageDigest]] = lambda images: images,
 ) -> Rows:
     """One row for each readable image. `scratch` is the file that holds them.
@@ -92,7 +88,7 @@ def embed(
     arranged: gives the images that could be read their order, and perhaps other labels.
     """
     with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
-        files = list(fill_cache(items, encoder, cache, progress))
+        files = list(in_this_process(device, items, encoder, cache, progress))
     cache.flush()
     features = make_room(scratch, np.float32, (max(1, len(files)), encoder.features))
     rows = Rows(features, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
@@ -114,35 +110,17 @@ def embed(
 
 def in_this_process(
     device: str,
-    items: Sequence[Item],
+    items: Iterable[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
 ) -> Iterator[ReadFile]:
-    """What was read of each item, in order; its features are in the cache."""
-    threads, seconds = most_threads(), progress.seconds
-    for file in encode_files(items, read, encoder, device, threads, cache, seconds):
-        if file.row is not None:
-            cache.add(file.digest, file.row, file.thumbnail)
-        progress.advance(1)
-        yield file._replace(row=None, thumbnail=b"")
-
-
-def encode_files(
-    sources: Iterable[T],
-    read: Callable[[T], tuple[ReadFile, bytes]],
-    encoder: ImageEncoder,
-    device: str,
-    threads: int,
-    known: Container[bytes] = (),
-    seconds: Seconds | None = None,
-) -> Iterator[ReadFile]:
-    """Every file in order, with its features unless its digest is known.
+    """What was read of each item, in order; its features are in the cache.
 
     Threads read and decode. A network that takes single images is run in these threads, too; others are
     given batches.
     """
-    clock, loading = seconds or Seconds(), threading.Lock()
+    clock, loading = progress.seconds, threading.Lock()
     waiting: list[ReadFile] = []
     batch: dict[bytes, Pixels] = {}
 
@@ -150,10 +128,10 @@ def encode_files(
         with loading:  # the first thread loads it; meanwhile, others decode
             return encoder.network(device)
 
-    def look(source: T) -> ReadFile:
+    def look(item: Item) -> ReadFile:
         with clock.part("reading"):
-            file, data = read(source)
-        if file.problem or file.digest in known:
+            file, data = read(item)
+        if file.problem or file.digest in cache:
             return file
         with clock.part("decoding"):
             file = decoded(file, data, encoder)
@@ -169,11 +147,14 @@ def encode_files(
                 images = np.stack(list(batch.values()))
                 rows = dict(zip(batch, encode_batch(network(), images), strict=True))
         for file in waiting:
-            yield file._replace(pixels=None, row=rows.get(file.digest, file.row))
+            if (row := rows.get(file.digest, file.row)) is not None:
+                cache.add(file.digest, row, file.thumbnail)
+            progress.advance(1)
+            yield ReadFile(file.digest, problem=file.problem)
         waiting.clear()
         batch.clear()
 
-    for file in ahead(look, sources, threads):
+    for file in ahead(look, items, most_threads()):
         waiting.append(file)
         if file.pixels is not None:
             batch[file.digest] = file.pixels

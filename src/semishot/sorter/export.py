@@ -1,15 +1,11 @@
 """A saved model -> one ONNX file: pixels or features in; class, probabilities, scores of strangers out.
 
-Encoders from packages, and the classifier, are written by `OnnxGraph`; the nodes of an encoder that is an
-ONNX file, or that torch exports, are read by the package onnx.
+The nodes of an encoder that is an ONNX file are read by the package onnx; all others are drawn here.
 Letters: B images, H x W pixels, C channels, D features.
 """
 
 import json
-import logging
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,22 +15,19 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from semishot import __version__
-from semishot.errors import InputError, reason_of
+from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.spaces import GaussianSpace
 from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier, output_types
-from semishot.sorter.encoders.graph_builder import OPSET, OnnxGraph, Shape
+from semishot.sorter.encoders.graph_builder import OnnxGraph, Shape
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.networks import open_session
-from semishot.sorter.encoders.onnx_file import OnnxNetwork, onnx_package
-from semishot.sorter.encoders.pretrained import draw_pretrained, is_pretrained
 from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
 
 TOLERANCE = 1e-3
 """Largest allowed difference of probabilities and scores between the file and the classifier."""
 BATCH, LANDMARKS = 7, 20
-REMEDY = "export the encoder again with opset 18 or later and a dynamic batch"
 
 
 @dataclass(frozen=True)
@@ -89,85 +82,10 @@ def model_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> b
         "features": ("float32", ("batch", classifier.n_features_in_))
     }
     if encoder is not None:
-        features = draw_encoder(graph, encoder)
+        features = encoder.draw(graph, "images")
         inputs = {"images": ("uint8", ("batch", *encoder.shape))}
     draw_classifier(graph, classifier, features)
     return graph.model(inputs, output_types(classifier), about(classifier, encoder))
-
-
-def draw_encoder(graph: OnnxGraph, encoder: ImageEncoder) -> str:
-    """Add the nodes from `images` to features."""
-    if is_pretrained(encoder.name):
-        return draw_pretrained(graph, encoder.name, "images")
-    network: Any = encoder.network("cpu")
-    if not isinstance(network, OnnxNetwork):
-        data = by_torch(network.module, image_trials(encoder))
-        return embed_model(graph, data, "images", "features", encoder.name)
-    if network.fixed_batch:
-        raise InputError(
-            f"{network.name} takes {network.batch} image(s) at once, and the exported file would "
-            f"too: {REMEDY}"
-        )
-    pixels = network.draw_before(graph, "images")
-    features = embed_model(graph, network.data, pixels, network.output, network.name)
-    return network.draw_after(graph, features)
-
-
-def embed_model(graph: OnnxGraph, data: bytes, source: str, output: str, name: str) -> str:
-    """Add the nodes of another model of one input; returns the new name of this output."""
-    onnx = onnx_package("onnx", "export with this encoder")
-    for part in ("version_converter", "inliner", "compose"):
-        onnx_package(f"onnx.{part}", "export with this encoder")
-    try:
-        model = onnx.load_model_from_string(data)
-        versions = {each.domain: each.version for each in model.opset_import}
-        if versions.get("", 1) < OPSET:
-            model = onnx.version_converter.convert_version(model, OPSET)
-        model = onnx.compose.add_prefix(onnx.inliner.inline_local_functions(model), "encoder/")
-    except Exception as error:  # onnx raises many types for graphs that it cannot change
-        raise InputError(
-            f"{name} cannot be joined with the classifier ({reason_of(error)}): {REMEDY}"
-        ) from error
-    initial = {tensor.name for tensor in model.graph.initializer}
-    (given,) = (value.name for value in model.graph.input if value.name not in initial)
-    graph.add("Identity", source, output=given)
-    graph.nodes += [node.SerializeToString() for node in model.graph.node]
-    graph.constants += [tensor.SerializeToString() for tensor in model.graph.initializer]
-    graph.opsets |= versions | {"": max(OPSET, versions.get("", 1))}
-    graph.ir_version = max(graph.ir_version, model.ir_version)
-    return f"encoder/{output}"
-
-
-def by_torch(module: Any, images: NDArray[np.uint8]) -> bytes:
-    """A module as torch exports it, from `images` to `features`, with a dynamic batch."""
-    import torch
-
-    onnx_package("onnxscript", "export with this encoder")
-    with quiet():
-        program = torch.onnx.export(
-            module,
-            (torch.from_numpy(images),),
-            input_names=["images"],
-            output_names=["features"],
-            opset_version=OPSET,
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    data: bytes = program.model_proto.SerializeToString()
-    return data
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the exporter's warnings about itself and about torchvision, which is not needed."""
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict[str, str]:

@@ -4,17 +4,14 @@ OUT/labels.sqlite."""
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from semishot.data.framing import is_drawing
-from semishot.errors import InputError, counted, needing_extra, printable
+from semishot.errors import InputError, counted, printable
 from semishot.sorter.embedding import (
-    FillCache,
     ImageDigest,
     Rows,
     embed,
-    in_this_process,
     read_image,
 )
 from semishot.sorter.embedding_cache import EmbeddingCache
@@ -67,7 +64,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
         with seconds.part("images"):
             rows = feature_rows(given, scratch)
         return LabeledImages(rows, notes=_notes_on_labels(rows, []))
-    fill_cache = _fill_cache(request)
+    check_device(request.device)
     with seconds.part("listing"):  # what is wrong with it is said before an encoder is loaded
         listing = list_images(request)
     encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
@@ -80,7 +77,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     folder = request.cache or request.out / EMBEDDINGS
     cache = EmbeddingCache(folder, encoder.identity, encoder.features)
     with seconds.part("images"):
-        rows = embed(listing.items, encoder, cache, scratch, fill_cache, arranged)
+        rows = embed(listing.items, encoder, request.device, cache, scratch, arranged)
     rows.skipped[:0] = listing.skipped
     seconds.of.update(rows.seconds)
     read = {item.shown for item in rows.items}
@@ -93,20 +90,6 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     if request.encoder is None and _look_drawn(rows.items):
         notes.append("these look like small drawings: --encoder omniglot may do better than photos")
     return LabeledImages(rows, encoder, notes, absent)
-
-
-def _fill_cache(request: ClassifyRequest) -> FillCache:
-    """The function that embeds: in this process, or on workers."""
-    if request.engine is None and request.address is None:
-        check_device(request.device)
-        return partial(in_this_process, request.device)
-    with needing_extra("--engine"):
-        from semishot.sorter.embedding_on_workers import by_workers
-        from semishot.workers.places import place_of
-
-    open_place = place_of(request.engine, request.address, request.device, keep_workers=True)
-    assert open_place is not None  # place_of has rejected an address without an engine
-    return partial(by_workers, open_place)
 
 
 def list_images(request: ClassifyRequest) -> Listing:

@@ -2,12 +2,11 @@
 
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
-from semishot.sorter.embedding import Rows, embed, in_this_process
+from semishot.sorter.embedding import Rows, embed
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder
 from semishot.sorter.feature_files import gathered, read_features
@@ -77,8 +76,7 @@ def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
 def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:
     listing = from_folders(None, request.images)
     cache = EmbeddingCache(request.cache or scratch, encoder.identity, encoder.features)
-    here = partial(in_this_process, request.device)
-    rows = embed(listing.items, encoder, cache, scratch / "rows.npy", here)
+    rows = embed(listing.items, encoder, request.device, cache, scratch / "rows.npy")
     rows.skipped[:0] = listing.skipped
     return rows
 

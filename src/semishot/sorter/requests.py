@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from semishot.sorter.encoders.encoder_options import OnnxOptions
-from semishot.system.devices import Address, Device
+from semishot.system.devices import Device
 
 How = Literal["move", "copy", "link"]
 
@@ -29,7 +29,7 @@ class ClassifyRequest:
     """The labels of .npy features: a .csv with the column label, or .npy; empty or -1 means unlabeled."""
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
-    onnx:FILE, timm:NAME, or a folder written by `semishot train` (FOLDER#2 is its third run)."""
+    onnx:FILE, or a folder written by `semishot train` (FOLDER#2 is its third run)."""
     onnx: OnnxOptions = field(default_factory=OnnxOptions)
     reject: float = 0.05
     """The share of true members that may be taken for strangers."""
@@ -38,10 +38,6 @@ class ClassifyRequest:
     cache: Path | None = None
     """Keep features here, for other runs too; by default in OUT/embeddings."""
     device: Device = "auto"
-    engine: Literal["local", "ray"] | None = None
-    """local embeds on every GPU of this machine, or on its cores, a process each; ray on the
-    machines of a Ray cluster."""
-    address: Address = None
 
     @property
     def with_features(self) -> bool:

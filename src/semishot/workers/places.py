@@ -16,10 +16,7 @@ OpenPlace = Callable[[Array | None, int], Place]
 
 
 def place_of(
-    engine: Literal["local", "ray"] | None,
-    address: str | None,
-    device: str,
-    keep_workers: bool = False,
+    engine: Literal["local", "ray"] | None, address: str | None, device: str
 ) -> OpenPlace | None:
     """A function that opens the place where tasks run; None means this process itself."""
     if address is not None and engine != "ray":
@@ -27,14 +24,12 @@ def place_of(
     if engine == "ray":
         if device not in ("auto", "cpu", "cuda"):
             raise InputError(f"with --engine ray, --device is auto, cpu or cuda, not {device}")
-        return partial(ray_cluster, address, device, keep_workers=keep_workers)
+        return partial(ray_cluster, address, device)
     return None if engine is None else partial(this_machine, pick_device(device))
 
 
-def ray_cluster(
-    address: str | None, device: str, images: Array | None, tasks: int, keep_workers: bool = False
-) -> Place:
-    return RayCluster(address, device, images, keep_workers)
+def ray_cluster(address: str | None, device: str, images: Array | None, tasks: int) -> Place:
+    return RayCluster(address, device, images)
 
 
 def this_machine(device: torch.device, images: Array | None, tasks: int) -> Place:

@@ -92,9 +92,7 @@ class RayCluster:
         address: str | None,
         device: str,
         shared: Array | None = None,
-        keep_workers: bool = False,
     ) -> None:
-        """`keep_workers` keeps the process of a GPU task for the next one."""
         self.ray = import_ray()
         self.joined = not self.ray.is_initialized()
         if self.joined:
@@ -108,7 +106,7 @@ class RayCluster:
             num_cpus=1,
             num_gpus=int(self.device == "cuda"),
             max_retries=0,
-            max_calls=int(self.device == "cuda" and not keep_workers),
+            max_calls=int(self.device == "cuda"),
             num_returns="streaming",
         )(run_in_worker)
         self.waiting: deque[Task] = deque()

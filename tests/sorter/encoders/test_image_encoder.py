@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -122,8 +121,7 @@ def test_changed_weights_are_refused(run_folder, tmp_path):
         ('{"format": 9, "encoder": "photos"}', "must be 1, not 9; run `semishot classify` again"),
         ('{"format": 1, "encoder": "/etc/passwd"}', "one of this version's, not '/etc/passwd'"),
         ('{"format": 1, "encoder": ["x"]}', "encoder.json: encoder: expected `str`"),
-        ('{"format": 1, "encoder": "trained by semishot"}', "no trained model in"),
-        ('{"format": 1, "encoder": "timm:resnet18"}', r"no .*encoder\.safetensors: run"),
+        ('{"format": 1, "encoder": "trained by semishot"}', r"no .*encoder\.safetensors: run"),
         ('{"format": 1, "encoder": "omniglot", "identity": "x"}', "is not the one of"),
     ],
 )
@@ -134,36 +132,13 @@ def test_a_malformed_description_gives_a_one_line_error(text, message, tmp_path)
         load_encoder(tmp_path)
 
 
-def test_an_unknown_encoder_gives_a_one_line_error(run_folder, monkeypatch):
-    choices = "no encoder 'photo': choose photos, photos-lite0, omniglot, onnx:FILE, timm:"
+def test_an_unknown_encoder_gives_a_one_line_error(run_folder):
+    choices = "no encoder 'photo': choose photos, photos-lite0, omniglot, onnx:FILE"
     with pytest.raises(InputError, match=choices):
         open_encoder("photo")
     for number in ("", "#2", "#x", "#-1"):
         with pytest.raises(InputError, match="holds 2 runs: choose one, as in .*#1"):
             open_encoder(f"{run_folder}{number}")
-    monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(InputError, match=r"timm cannot be imported .*'semishot\[timm\]'"):
-        open_encoder("timm:resnet18")
-    with pytest.raises(InputError, match="is not a name in timm's list"):
-        open_encoder("timm:hf-hub:someone/model")
-
-
-def test_torch_is_needed_by_runs_and_timm_alone(tmp_path):
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "import numpy as np\n"
-        "from semishot.image_encoders import open_encoder\n"
-        "from semishot.sorter import embedding\n"
-        "assert open_encoder('omniglot').encode(np.zeros((1, 28, 28, 1))).shape == (1, 64)\n"
-        "for name in ('timm:x', 'runs/one'):\n"
-        "    try: open_encoder(name)\n"
-        "    except ValueError as error: print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        f"the encoder {name!r} needs PyTorch: pip install 'semishot[train]'"
-        for name in ("timm:x", "runs/one")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -193,31 +168,15 @@ def test_a_photograph_is_seen_in_the_middle():
     assert (Middle(6, 6, 1.0)(photo)[0] == [255, 0, 0]).all()
 
 
-def test_a_model_of_timm_sees_pictures_as_it_was_trained(monkeypatch, tmp_path):
-    """timm imports torchvision, which has no build for every torch: its two functions stand in here."""
-    asked = []
-
-    def create_model(name, **options):
-        asked.append((name, options))
-        if name == "no_such":
-            raise RuntimeError("Unknown model\n(no_such)")
-        return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
-
-    config = {"input_size": (3, 20, 24), "mean": (0.5, 0.4, 0.3), "std": (0.1, 0.2, 0.3)}
-    config |= {"crop_pct": 0.5, "interpolation": "bicubic"}
-    timm, data = ModuleType("timm"), ModuleType("timm.data")
-    timm.create_model, data.resolve_model_data_config = create_model, lambda model: config
-    monkeypatch.setitem(sys.modules, "timm", timm)
-    monkeypatch.setitem(sys.modules, "timm.data", data)
-    encoder = open_encoder("timm:small")
-    assert asked == [("small", {"pretrained": True, "num_classes": 0})]
-    assert (encoder.shape, encoder.features) == ((20, 24, 3), 3)
-    photo = Image.new("RGB", (96, 80), "red")
-    photo.paste((51, 102, 204), (20, 15, 76, 65))
-    truth = (np.array([51, 102, 204]) / 255 - config["mean"]) / config["std"]
-    np.testing.assert_allclose(encoder.encode([encoder.prepare(photo)])[0], truth, rtol=1e-4)
-    save_encoder(encoder, tmp_path)
-    assert load_encoder(tmp_path).identity == encoder.identity
-    assert asked[-1] == ("small", {"pretrained": False, "num_classes": 0})
-    with pytest.raises(InputError, match="timm cannot load 'no_such' .Unknown model .no_such"):
-        open_encoder("timm:no_such")
+def test_a_run_needs_no_torch(run_folder, tmp_path):
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import numpy as np\n"
+        "from semishot.image_encoders import open_encoder\n"
+        "from semishot.sorter import embedding\n"
+        "print(open_encoder(sys.argv[1]).encode(np.zeros((1, 28, 28, 1))).shape)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, f"{run_folder}#1"], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("(1, 3)\n", "")

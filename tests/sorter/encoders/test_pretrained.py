@@ -9,7 +9,7 @@ import pytest
 from semishot.errors import InputError
 from semishot.sorter.encoders import networks
 from semishot.sorter.encoders.image_encoder import open_encoder
-from semishot.sorter.encoders.pretrained import LITE, read_pth, weights_file
+from semishot.sorter.encoders.pretrained import LITE, lite_file, read_pth
 from support.optional_torch import module_or_skip
 
 torch = module_or_skip("torch")
@@ -23,7 +23,7 @@ DEPTH = {"photos-lite0": 1.0, "photos-lite2": 1.2}
 
 def lite_by_torch(encoder: str, images: np.ndarray) -> np.ndarray:
     """EfficientNet-LiteN in plain steps, by its published table; padding as TensorFlow's SAME."""
-    weights, F = torch.load(weights_file(encoder), weights_only=True), torch.nn.functional  # noqa: N806
+    weights, F = torch.load(lite_file(encoder), weights_only=True), torch.nn.functional  # noqa: N806
 
     def layer(x, name, norm, stride=1, relu=True):
         kernel = weights[f"{name}.weight"]

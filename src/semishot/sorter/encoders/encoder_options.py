@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-DEFAULT, OMNIGLOT, ONNX, TIMM = "photos", "omniglot", "onnx:", "timm:"
+DEFAULT, OMNIGLOT, ONNX = "photos", "omniglot", "onnx:"
+CHOICES = "photos, photos-lite0, omniglot, onnx:FILE, or a folder written by `semishot train`"
 FEATURES, TRAINED = "features", "trained by semishot"
 """In `encoder.json`: there is no encoder, as the classifier was given features; a run of semishot."""
 DESCRIPTION, WEIGHTS, GRAPH = "encoder.json", "encoder.safetensors", "encoder.onnx"
@@ -13,7 +14,7 @@ DESCRIPTION, WEIGHTS, GRAPH = "encoder.json", "encoder.safetensors", "encoder.on
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """Settings of `--encoder onnx:FILE`; the file may hold the same names as metadata."""
+    """Settings of `--encoder onnx:FILE`."""
 
     encoder_size: Annotated[int, Meta(ge=1, le=4096)] | None = None
     """onnx:FILE: the pixels of a side of its images, if the file takes any size."""

