@@ -47,31 +47,6 @@ def test_version_is_the_packages():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--version"],
-        ["--help"],
-        ["train", "--help"],
-        ["data", "--help"],
-        ["data", "list"],
-        ["classify", "--help"],
-    ],
-    ids=" ".join,
-)
-def test_help_and_lists_import_no_torch(arguments):
-    code = (
-        "import sys\n"
-        "from semishot.commands.main import main\n"
-        "try:\n"
-        "    main(sys.argv[1:])\n"
-        "except SystemExit as ended:\n"
-        "    assert not ended.code\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["train", "--dataset", "glyph"], "unknown data set 'glyph'"),

@@ -126,18 +126,13 @@ def array_pickle(dtype: bytes, shape: bytes = b"(I2\nt", data: bytes = b"S'ab'\n
     ("data", "reason"),
     [
         (b"<!DOCTYPE html><html>Too many downloads</html>", "load key"),
-        (b"", "EOFError"),
+        (b"", "Ran out of input"),
         (pickle.dumps(ARRAYS)[:-40], "truncated|exhausted|Ran out"),
         (pickle.dumps(np.array([{}, None], object), 2), "an array of 'O8', not of numbers"),
         (pickle.dumps(np.zeros(2, "i4,f8"), 2), "an array of 'V12', not of numbers"),
         (array_pickle(b"u1", b"(I3\nt"), "buffer size does not match"),
         (array_pickle(b"O8"), "an array of 'O8'"),
         (b"c_codecs\nencode\n(S'a'\nS'zip'\ntR.", "bytes in 'zip', not latin1"),
-        (b"cnumpy\ndtype\n(dS'a'\nI1\nsb.", "alters what is not an array"),
-        (
-            b"cnumpy\ndtype\n(S'u1'\ntR(I3\nS'|'\nN(S'a'\nt(dI-1\nI-1\nI0\ntb.",
-            "alters what is not an array",
-        ),
     ],
 )
 def test_a_damaged_or_odd_file_is_one_line(tmp_path, data, reason):

@@ -179,7 +179,7 @@ def test_commands_in_the_documents_parse(monkeypatch):
     def recorded(commands):
         return {
             name: replace(command, commands=recorded(command.commands))
-            if isinstance(command, entry.CommandGroup)
+            if isinstance(command, tuple)
             else recorder(command)
             for name, command in commands.items()
         }

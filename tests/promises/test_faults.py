@@ -1,18 +1,11 @@
 """A full disk, a second process: one line, an exit code, nothing lost."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from semishot.data.image_sources import WholeFile
-from semishot.data.pool import ImageClass, save_pool
-from semishot.data.pool_builder import PlannedClass as Planned
-from semishot.data.pool_builder import PoolPlan, build_pool
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -74,38 +67,3 @@ def test_of_two_processes_that_move_a_pile_one_sorts_it_again_without_a_change(f
     assert found["code"] in (0, 2)
     assert not [path for path in found["left"] if path.endswith((".tmp", ".lock", ".npy"))]
     assert set(found["differs"]) <= {"(stdout)"}
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """200 KB that fill up, or nothing where no disk may be mounted."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(place)]
-    if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def a_gray_image(source: WholeFile) -> np.ndarray:
-    return np.full((1, 28, 28), int(source.path), np.uint8)
-
-
-def test_a_disk_too_small_for_a_pool_is_told_before_it_is_filled(small_disk):
-    """Filled through a memory map, it would end the process with a bus error."""
-    sources = tuple(WholeFile(str(i % 256)) for i in range(1000))
-    planned = [Planned("a", "all", "train", sources)]
-    for save in (
-        lambda: build_pool(small_disk / "p", PoolPlan("p", (1, 28, 28), planned, a_gray_image), 1),
-        lambda: save_pool(
-            small_disk / "p",
-            "p",
-            np.zeros((1000, 1, 28, 28), np.uint8),
-            [ImageClass("a", "all", "train", 0, 1000)],
-            {},
-        ),
-    ):
-        with pytest.raises(OSError, match="No space left on device.*images.npy"):
-            save()
-        assert list(small_disk.iterdir()) == []

@@ -26,6 +26,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
+from semishot.system.files import TEMPORARY
+
 SLOWEST = 120
 """Seconds after which a command hangs."""
 MOST_KILLS = 8
@@ -48,8 +50,6 @@ class Command:
     """Lays what the command finds into its folder."""
     says_how: bool = False
     """Whether it says how it went on: what it prints is not compared then."""
-    serves: bool = False
-    """It never ends by itself: `chaos_label` answers over HTTP until it is killed."""
 
 
 def older_pool(shared: Path, folder: Path) -> None:
@@ -108,7 +108,6 @@ COMMANDS = {
     "classify --apply move again": sort("move", sorted_pile),
     "classify --apply copy": sort("copy", own_pile),
     "classify --apply link": sort("link", own_pile),
-    "label": Command(("label", "pile", *LABELED[2:], "--no-browser"), own_pile, serves=True),
     "export": Command(("export", "SHARED/classifier.safetensors", "--out", "model.onnx")),
 }
 
@@ -148,7 +147,6 @@ def import_all(device: str = "cpu") -> None:
     from semishot.commands import main  # noqa: F401
     from semishot.data import pool_builder
     from semishot.datasets import folder  # noqa: F401
-    from semishot.label import server  # noqa: F401
     from semishot.paper import reproduce, table5  # noqa: F401
     from semishot.report import page, results_page  # noqa: F401
     from semishot.sorter import classify, embedding_cache, export  # noqa: F401
@@ -232,12 +230,15 @@ def labels_in(out: Path) -> list[tuple[str, str | None]]:
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below the folder, hidden ones too, and what was printed, without times and its name.
 
+    But for temporary files of killed processes, which are swept a day later.
+
     Of labels.sqlite, which has a random name and times, the label of each image.
     """
     files = {
         str(p.relative_to(folder)): p
         for p in sorted(folder.rglob("*"))
         if p.is_file() and not is_of_sessions(p) and not p.name.startswith("labels.sqlite")
+        if not TEMPORARY.fullmatch(p.name)
     }
     read = {name: path.read_bytes() for name, path in files.items()}
     links = {
@@ -286,26 +287,21 @@ def a_round(name: str, shared: Path, work: Path, seed: int, seconds: float) -> i
 
 def rounds(name: str, shared: Path, work: Path, kills: int, seed: int, lanes: int) -> str:
     """Rounds until a command has survived so many kills; a line about them."""
-    if COMMANDS[name].serves:
-        from support import chaos_label
-
-        seconds, play = chaos_label.undisturbed(shared, work / "whole"), chaos_label.a_round
-    else:
-        seconds, play = undisturbed(name, shared, work / "whole"), a_round
+    seconds = undisturbed(name, shared, work / "whole")
     begun, survived, played = time.monotonic(), 0, 0
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(lanes, mp_context=context) as pool:
         for first in count(seed, lanes):
             seeds = range(first, first + lanes)
-            done = [pool.submit(play, name, shared, work, s, seconds) for s in seeds]
+            done = [pool.submit(a_round, name, shared, work, s, seconds) for s in seeds]
             survived += sum(each.result() for each in done)
             played += lanes
             if survived >= kills:
                 break
     took = time.monotonic() - begun
-    what = f"{len(contents(work / 'whole'))} files" if not COMMANDS[name].serves else "answers"
+    files = len(contents(work / "whole"))
     return (
-        f"{name}: {survived} kills survived in {played} rounds, {what} as undisturbed "
+        f"{name}: {survived} kills survived in {played} rounds, {files} files as undisturbed "
         f"({seconds:.1f} s undisturbed, {took:.0f} s of chaos)"
     )
 

@@ -1,17 +1,13 @@
 """A model of sorting: plan, kill, rerun, a user's edits, faults and undo in any order, with real files.
 
-    PYTHONPATH=tests python -m support.sorting_model --steps 10000
-
 After every step: no content that a user had and did not delete is lost, and no content is new. After a
 step that was not killed: no file has a second name, no unfinished copy is left, and the counts of messages
 are true. After an undo without problems the pile is as it was, except for the user's edits.
 """
 
-import argparse
 import errno
 import hashlib
 import os
-import random
 import shutil
 import tempfile
 import traceback
@@ -21,19 +17,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from semishot.errors import InputError
 from semishot.sorter.moving import move_files
-from semishot.sorter.moving import plan as plans
 from semishot.sorter.moving.journal import JOURNAL, Sorting, SortStep, read_journal, write_journal
 from semishot.sorter.moving.move_files import LOCK, Outcome, Undone, complete
 from semishot.sorter.moving.plan import Wanted, plan
@@ -127,16 +121,6 @@ def full_after(moment: int) -> Any:
         left -= makes and not is_after
         if makes and not is_after and left < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    return watched(look)
-
-
-def forbidding(path: Path, calls: tuple[str, ...]) -> Any:
-    """One file, of which some calls are not permitted."""
-
-    def look(name: str, args: Any, is_after: bool) -> None:
-        if name in calls and isinstance(args[0], str | Path) and Path(args[0]) == path:
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     return watched(look)
 
@@ -325,20 +309,6 @@ class Sorter(RuleBasedStateMachine):
         self.killed |= hit
         counts[f"kill: {what}{'' if hit else ', too late'}"] += 1
 
-    @rule(
-        pick=picks,
-        calls=st.sampled_from([("unlink",), ("unlink", "link", "rename"), ("open",)]),
-        how=ways,
-        what=st.sampled_from(["apply", "undo"]),
-    )
-    def forbid(self, pick: int, calls: Any, how: Any, what: str) -> None:
-        """One file that cannot be deleted, or moved, or read, while the others are sorted or put back."""
-        if (path := self.pick(pick)) is not None:
-            content = path.read_bytes()
-            with forbidding(path, calls):
-                self.work(what, how, 0)
-            assert calls == ("open",) or path.read_bytes() == content, f"{path} was changed"
-
     @rule(room=st.integers(0, 25), how=ways, what=st.sampled_from(["apply", "undo"]))
     def fill(self, room: int, how: Any, what: str) -> None:
         """A disk that gets full on the way."""
@@ -405,12 +375,6 @@ class Sorter(RuleBasedStateMachine):
             assert now <= self.ever, f"changed: {now - self.ever}"
 
 
-def plain() -> None:
-    """No progress, and no waiting for a disk: this is about kills, not about power cuts."""
-    move_files.track = plans.track = lambda items, *_: items  # type: ignore[assignment]
-    os.fsync = lambda file: None  # type: ignore[assignment]
-
-
 def options(examples: int, steps: int, **more: Any) -> settings:
     silent = {"deadline": None, "database": None, "report_multiple_bugs": False}
     checks = list(HealthCheck)
@@ -421,25 +385,3 @@ def options(examples: int, steps: int, **more: Any) -> settings:
         **silent,
         **more,
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Sort, kill, edit and undo in any order.")
-    parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}", flush=True)
-    plain()
-    number = asked.seed
-    while counts.total() < asked.steps:
-        machine = seed(number)(type("Sorter", (Sorter,), {}))
-        phases = (Phase.generate, Phase.shrink)
-        run_state_machine_as_test(machine, settings=options(50, 50, phases=phases))
-        number += 1
-    for name, number in sorted(counts.items()):
-        print(f"{number:7,}  {name}")
-    print(f"{counts.total():7,}  steps; nothing lost, nothing changed")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,12 @@
 """Locks: one process at a time; whoever is killed holds nothing, and what it left is swept."""
 
 import errno
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from filelock import FileLock
 
 from semishot.system.files import sweep, whole_folder, write_whole
@@ -21,20 +21,16 @@ with Lock(Path(sys.argv[1])):
     sys.stdin.read()
 """
 WRITING = """
-import sys, time
+import os, sys, time
 from pathlib import Path
-from semishot.system.files import whole_folder, write_whole_with
+from semishot.system.files import write_whole
 
-def slowly(file):
-    file.write(b"half")
+def slowly(descriptor):
     print("half", flush=True)
     time.sleep(100)
 
-if sys.argv[2] == "file":
-    write_whole_with(Path(sys.argv[1]), slowly)
-else:
-    with whole_folder(Path(sys.argv[1])) as folder:
-        slowly((folder / "inside").open("wb"))
+os.fsync = slowly
+write_whole(Path(sys.argv[1]), "half")
 """
 
 
@@ -93,20 +89,19 @@ def test_a_disk_without_locks_is_used_without(tmp_path, monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_process_left_half_done_is_swept_and_not_before(tmp_path, kind):
-    target = tmp_path / "target"
-    writer = another_process(WRITING, target, kind)
+def test_what_a_killed_process_left_is_swept_a_day_later_or_under_a_lock(tmp_path):
+    writer = another_process(WRITING, tmp_path / "target")
     (half,) = tmp_path.iterdir()
-    sweep(tmp_path)
+    write_whole(tmp_path / "target", "whole")
     assert half.exists()
     kill(writer)
-    if kind == "file":
-        write_whole(target, "whole")
-    else:
-        with whole_folder(target) as folder:
-            (folder / "inside").write_text("whole")
-    assert list(tmp_path.iterdir()) == [target]
+    os.utime(half, (0, 0))
+    write_whole(tmp_path / "target", "whole")
+    assert list(tmp_path.iterdir()) == [tmp_path / "target"]
+    (tmp_path / ".pool.12.tmp").mkdir()
+    with whole_folder(tmp_path / "pool"):
+        pass
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["pool", "target"]
 
 
 def test_only_our_own_litter_is_swept(tmp_path):
@@ -114,7 +109,7 @@ def test_only_our_own_litter_is_swept(tmp_path):
     for name in [*kept, ".a.12.tmp"]:
         (tmp_path / name).touch()
     (tmp_path / ".a.13.tmp").symlink_to(tmp_path / "a")
-    sweep(tmp_path, "a")
+    sweep(tmp_path, "a", age=0)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*kept, ".a.13.tmp"])
 
 
@@ -122,6 +117,6 @@ def test_an_old_folder_whose_successor_never_came_is_put_back(tmp_path):
     (tmp_path / ".pool.12.old").mkdir()
     (tmp_path / ".pool.12.old" / "images").touch()
     (tmp_path / ".pool.12.tmp").mkdir()
-    sweep(tmp_path, "pool")
+    sweep(tmp_path, "pool", age=0)
     assert [Path(p).name for p in tmp_path.iterdir()] == ["pool"]
     assert (tmp_path / "pool" / "images").exists()

@@ -10,8 +10,8 @@ from semishot.sorter import predictions
 from semishot.sorter.feature_files import read_features
 from semishot.sorter.listing import read_table
 from semishot.system import npy, tables
-from semishot.system.npy import make_room, map_array, map_to_fill, write_array
-from semishot.system.tables import MOST_IN_A_LINE, csv_text, read_rows
+from semishot.system.npy import make_room, map_array, write_array
+from semishot.system.tables import csv_text, read_rows
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -20,12 +20,6 @@ def test_rows_of_a_table_have_their_lines(tmp_path, delimiter):
     (tmp_path / "t.csv").write_bytes(text.encode())
     expected = [(1, ["path", "label"]), (4, ["a", "two\nlines"]), (5, ["b", "ü"])]
     assert list(read_rows(tmp_path / "t.csv")) == expected
-
-
-def test_a_line_without_end_is_refused(tmp_path):
-    (tmp_path / "t.csv").write_text("path,label\n" + "," * 2_000_000)
-    with pytest.raises(InputError, match=f"t.csv: a line has more than {MOST_IN_A_LINE:,} char"):
-        list(read_rows(tmp_path / "t.csv"))
 
 
 def test_a_carriage_return_in_a_name_begins_no_row(tmp_path):
@@ -70,15 +64,10 @@ def header(kind: object, shape: object, size: int | None = None) -> bytes:
     ("content", "reason"),
     [
         (header("<U0", (500_000_000,)), "it holds <U0"),
-        (header("<f8", (10, 3)) + bytes(239), r"too few for float64 \(10, 3\)"),
-        (header("<f8", (2**62, 3)), "bytes, too few for float64"),
-        (header("<f8", (-1, 3)), "too few for float64"),
-        (header("<f8", (1,) * 80) + bytes(8), "dimension"),
-        (header("|O", (3,)), "it holds object"),
-        (header([("a", "<f8"), ("b", "|O")], (3,)), "it holds "),
+        (header("<f8", (10, 3)) + bytes(239), "mmap length is greater than file size"),
+        (header("<f8", (-1, 3)), "negative|size"),
+        (header("|O", (3,)), "Python objects"),
         (header("<M8[s]", (3,)) + bytes(24), "it holds datetime64"),
-        (header("<f8", (3,), 2**32 - 1), "EOF"),
-        (b"\x93NUMPY\x03\x00" + bytes(100), "version 3.0"),
         (b"PK\x03\x04" + bytes(100), "magic"),
         (b"", "EOF"),
     ],
@@ -107,7 +96,7 @@ def test_an_array_is_filled_through_its_map_and_known_by_its_file(tmp_path):
     room = make_room(path, np.float32, (2, 3))
     room[:] = 1
     room.flush()
-    again = map_to_fill(path)
+    again = map_array(path, "r+")
     again[0] = 2
     again.flush()
     np.testing.assert_array_equal(np.load(path), [[2, 2, 2], [1, 1, 1]])

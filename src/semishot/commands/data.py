@@ -65,34 +65,32 @@ def list_prepared(data_root: DataRoot = None, as_json: Json = False) -> None:
     """List the data sets this version knows and which are prepared."""
     from semishot import datasets
 
-    found = datasets.prepared(data_root)
-    lines = "\n".join(f"{name}: {state}" for name, state in found.items())
-    print(json.dumps(found, indent=1) if as_json else lines)
+    _print(datasets.prepared(data_root), as_json)
 
 
 def doctor(data_root: DataRoot = None, as_json: Json = False) -> None:
     """Versions, devices and data: what a bug report needs."""
-    found = examine(data_root)
-    lines = "\n".join(f"{name}: {state}" for name, state in found.items())
-    print(json.dumps(found, indent=1) if as_json else lines)
-
-
-def examine(root: Path | None) -> dict[str, str]:
     import onnxruntime
 
     from semishot import datasets
-    from semishot.data.pool import data_root
+    from semishot.data import pool
     from semishot.system.devices import device_names
     from semishot.training.run_folder import versions
 
     found = versions()
     providers = ", ".join(onnxruntime.get_available_providers())
-    return {
+    about = {
         **found,
         "torch": found.get("torch", NO_TORCH),
         "onnxruntime": f"{onnxruntime.__version__}, {providers}",
         "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "devices": "; ".join(device_names()),
-        "data root": str(data_root(root)),
-        **{f"data: {name}": state for name, state in datasets.prepared(root).items()},
+        "data root": str(pool.data_root(data_root)),
+        **{f"data: {name}": state for name, state in datasets.prepared(data_root).items()},
     }
+    _print(about, as_json)
+
+
+def _print(about: dict[str, str], as_json: bool) -> None:
+    lines = "\n".join(f"{name}: {state}" for name, state in about.items())
+    print(json.dumps(about, indent=1) if as_json else lines)

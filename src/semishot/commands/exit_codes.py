@@ -10,13 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 from semishot.errors import InputError, Terminated, printable
 from semishot.system.processes import interrupted_line
-
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
 
 LONGEST = 1000
 """The most characters of the line."""
@@ -64,7 +61,6 @@ def end_on_signals() -> None:
     signal.signal(signal.SIGTERM, _end_at_once)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a background job
         signal.signal(signal.SIGINT, _end_at_once)
-    sys.unraisablehook = _end_if_interrupted
 
 
 @contextmanager
@@ -84,17 +80,18 @@ def _raised_signals(received: list[int]) -> Iterator[None]:
                 _end_at_once(received[0])
             return
         first = time.monotonic()
-        if _is_importing(frame):
-            _end_at_once(number)
+        while frame is not None:
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                _end_at_once(number)
+            frame = frame.f_back
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    signal.signal(signal.SIGTERM, handle)
-    if before[signal.SIGINT] is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handle)
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as in a background job
+    numbers = (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
@@ -102,24 +99,11 @@ def _raised_signals(received: list[int]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
-        frame = frame.f_back
-    return frame is not None
-
-
 def _end_at_once(number: int, frame: FrameType | None = None) -> NoReturn:
     """End the process without waiting for its threads; its workers end with it."""
     with suppress(OSError):
         os.write(2, f"{_one_line(interrupted_line())}\n".encode())
     os._exit(TERMINATED if number == signal.SIGTERM else INTERRUPTED)
-
-
-def _end_if_interrupted(what: "UnraisableHookArgs") -> None:
-    """Ctrl-C in a callback of the interpreter cannot be raised, and would be ignored."""
-    if issubclass(what.exc_type, KeyboardInterrupt):
-        _end_at_once(signal.SIGTERM if what.exc_type is Terminated else signal.SIGINT)
-    sys.__unraisablehook__(what)
 
 
 def _one_line(line: str) -> str:
@@ -139,13 +123,12 @@ def _end(line: str, code: int) -> NoReturn:
 
 
 def _refusal(error: OSError) -> str:
-    what = error.strerror or str(error)
     where = f"{error.filename}: " if error.filename else ""
-    if error.errno in FULL:
-        return f"{where}{what}; make room, and the same command continues where it stopped"
-    if error.errno in FORBIDDEN:
-        return f"{where}{what}; allow it, or choose another folder"
-    return f"{where}{what}"
+    advice = {
+        **dict.fromkeys(FULL, "; make room, and the same command continues where it stopped"),
+        **dict.fromkeys(FORBIDDEN, "; allow it, or choose another folder"),
+    }
+    return f"{where}{error.strerror or error}{advice.get(error.errno or 0, '')}"
 
 
 def occupy_descriptors() -> None:
@@ -153,15 +136,10 @@ def occupy_descriptors() -> None:
 
     What libraries print to descriptor 2 would end in that file, a table of predictions for instance.
     """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
-            os.set_inheritable(opened, True)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            mode = "w" if number else "r"
-            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8", closefd=False))
 
 
 @contextmanager
@@ -191,12 +169,8 @@ def _nobody_reads(error: BrokenPipeError) -> bool:
 
 
 def _reader_has_gone(stream: TextIO) -> bool:
-    if not hasattr(select, "poll"):  # Windows
-        return False
-    try:
-        number = stream.fileno()
-    except (OSError, ValueError):  # not a file, in tests
-        return False
-    poll = select.poll()
-    poll.register(number, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
+    with suppress(OSError, ValueError, AttributeError):  # not a file; Windows, which has no poll
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    return False

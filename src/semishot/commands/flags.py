@@ -6,8 +6,6 @@ from typing import Annotated, TypeVar
 
 import tyro
 
-from semishot.system.devices import DataRoot, Device
-
 T = TypeVar("T")
 
 Flags = Annotated[T, tyro.conf.arg(name="")]
@@ -17,21 +15,6 @@ Picture = Annotated[Path, tyro.conf.arg(help="The picture, an .svg.")]
 Tensorboard = Annotated[
     bool, tyro.conf.arg(help="Also write event files for TensorBoard to the run folders.")
 ]
-
-
-@dataclass(frozen=True)
-class DataAndDevice:
-    """For a command that leaves no runs."""
-
-    data_root: DataRoot = None
-    device: Device = "auto"
-
-
-@dataclass(frozen=True)
-class Printing:
-    """How a result is printed."""
-
-    as_json: Json = False
 
 
 @dataclass(frozen=True)
@@ -48,10 +31,3 @@ class TrainingOutput(Output):
     """Of a command that trains fleets."""
 
     tensorboard: Tensorboard = False
-
-
-@dataclass(frozen=True)
-class FigureOutput(Output):
-    """Of a command that draws one figure."""
-
-    out: Annotated[Path, tyro.conf.arg(help="The figure, an .svg.")] = Path("figure-masks.svg")

@@ -5,8 +5,7 @@ Signals and streams come first, imports take their time: each command's function
 
 import io
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
 
 Command = Callable[..., None]
+Group = tuple[str, Mapping[str, Command]]
+"""What a group of commands is for, and its commands, as in `semishot data list`."""
 CHECKPOINT = "the same command continues from the last checkpoint"
 TRAINING = ("demo", "train", "reproduce", "evaluate")
 """Commands that reuse freed memory. Where threads decode images, each would keep that of its largest one."""
@@ -33,28 +34,20 @@ LEFT = {
 """The others write one thing at the end, or nothing."""
 
 
-@dataclass(frozen=True)
-class CommandGroup:
-    """A group of commands, as in `semishot data list`."""
-
-    summary: str
-    commands: Mapping[str, Command]
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run one command. An error is one line and an exit code: see `exit_codes.py`.
 
     Without arguments it is the command of this process, and may end it: see `end_on_signals`.
     """
-    note_what_stays(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    note_left(LEFT.get(" ".join(words[:2]), LEFT.get(" ".join(words[:1]), "")))
     if arguments is None:
         occupy_descriptors()
         end_on_signals()
-        arguments = sys.argv[1:]
-        if arguments != ["--version"]:
+        if words != ["--version"]:
             all_commands()  # here, where a signal ends the process at once
     with one_line_errors():
-        run(arguments)
+        run(words)
 
 
 def run(arguments: list[str]) -> None:
@@ -65,7 +58,12 @@ def run(arguments: list[str]) -> None:
 
     from semishot.system.provenance import note_command
 
-    check_working_folder()
+    try:
+        Path.cwd()  # some libraries end the process without one, in their own words
+    except FileNotFoundError as error:
+        raise InputError(
+            "the working folder has been deleted: change to another one (cd)"
+        ) from error
     if " ".join(arguments[:1]) in TRAINING:
         keep_freed_memory()
     note_command(arguments)
@@ -81,23 +79,7 @@ def run(arguments: list[str]) -> None:
         )
 
 
-def check_working_folder() -> None:
-    """Some libraries end the process if it does not exist, in their own words."""
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        raise InputError(
-            "the working folder has been deleted: change to another folder (cd), and run it again"
-        ) from error
-
-
-def note_what_stays(arguments: Sequence[str]) -> None:
-    """Note what an interruption of this command leaves. `classify` knows more when it sorts files."""
-    names = " ".join(arguments[:2]), " ".join(arguments[:1])
-    note_left(next((LEFT[name] for name in names if name in LEFT), ""))
-
-
-def all_commands() -> Mapping[str, Command | CommandGroup]:
+def all_commands() -> Mapping[str, Command | Group]:
     """The commands by name; importing their functions imports no torch."""
     from semishot.commands import data, report, reproduce, sort, train
 
@@ -109,7 +91,7 @@ def all_commands() -> Mapping[str, Command | CommandGroup]:
         "predict": sort.predict,
         "export": sort.export,
         "undo": sort.undo,
-        "reproduce": CommandGroup(
+        "reproduce": (
             "Train and test what a table or figure lacks; print it beside the paper's.",
             {
                 "table1": reproduce.table_command("table1", "Table 1 (Omniglot)"),
@@ -128,11 +110,11 @@ def all_commands() -> Mapping[str, Command | CommandGroup]:
         "pick": train.pick,
         "results": report.results,
         "report": report.report,
-        "show": CommandGroup(
+        "show": (
             "Draw an episode or a refinement.",
             {"episode": report.episode, "refinement": report.refinement},
         ),
-        "data": CommandGroup(
+        "data": (
             "Prepare, verify and list data sets.",
             {"prepare": data.prepare, "verify": data.verify, "list": data.list_prepared},
         ),
@@ -140,13 +122,13 @@ def all_commands() -> Mapping[str, Command | CommandGroup]:
     }
 
 
-def app_of(commands: Mapping[str, Command | CommandGroup]) -> "SubcommandApp":
+def app_of(commands: Mapping[str, Command] | Mapping[str, Command | Group]) -> "SubcommandApp":
     from tyro.extras import SubcommandApp
 
     app = SubcommandApp()
     for name, command in commands.items():
-        if isinstance(command, CommandGroup):
-            app.command(app_of(command.commands), name=name, help=command.summary)
+        if isinstance(command, tuple):
+            app.command(app_of(command[1]), name=name, help=command[0])
         else:
             app.command(name=name)(command)
     return app

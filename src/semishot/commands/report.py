@@ -1,5 +1,6 @@
 """`semishot results`, `report` and `show ...`: pages from result files, and drawings of episodes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,6 @@ from semishot.commands.flags import Flags, Picture
 from semishot.errors import InputError
 from semishot.paper.requests import REFINEMENT_PICTURE, EpisodeRequest
 from semishot.system.devices import DataRoot
-
-REFINEMENT = EpisodeRequest(shape=REFINEMENT_PICTURE)
 
 
 def results(
@@ -53,27 +52,32 @@ def report(
     print(out)
 
 
-def episode(
-    request: Flags[EpisodeRequest],
-    out: Picture = Path("episode.svg"),
-    data_root: DataRoot = None,
-) -> None:
-    """Draw a test episode: support, unlabeled with the distractors marked, query with predictions."""
-    from semishot.paper.viewed_episode import view_episode
-    from semishot.report import pictures
+def drawing(name: str, title: str, default: EpisodeRequest) -> Callable[..., None]:
+    """The command that draws a test episode in one way, by default the episode of `default`."""
 
-    pictures.write_picture(pictures.episode_picture(view_episode(request, data_root)), out)
-    print(out)
+    def command(
+        request: Flags[EpisodeRequest] = default,
+        out: Picture = Path(f"{name}.svg"),
+        data_root: DataRoot = None,
+    ) -> None:
+        from semishot.paper.viewed_episode import view_episode
+        from semishot.report import pictures
+
+        draw = {"episode": pictures.episode_picture, "refinement": pictures.refinement_picture}
+        pictures.write_picture(draw[name](view_episode(request, data_root)), out)
+        print(out)
+
+    command.__doc__ = title
+    return command
 
 
-def refinement(
-    request: Flags[EpisodeRequest] = REFINEMENT,
-    out: Picture = Path("refinement.svg"),
-    data_root: DataRoot = None,
-) -> None:
-    """Draw the embeddings of a test episode in two dimensions, and where refinement moves prototypes."""
-    from semishot.paper.viewed_episode import view_episode
-    from semishot.report import pictures
-
-    pictures.write_picture(pictures.refinement_picture(view_episode(request, data_root)), out)
-    print(out)
+episode = drawing(
+    "episode",
+    "Draw a test episode: support, unlabeled with the distractors marked, query with predictions.",
+    EpisodeRequest(),
+)
+refinement = drawing(
+    "refinement",
+    "Draw the embeddings of a test episode in two dimensions, and where refinement moves prototypes.",
+    EpisodeRequest(shape=REFINEMENT_PICTURE),
+)

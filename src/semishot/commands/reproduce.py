@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semishot.commands.flags import FigureOutput, Flags, Json, Output, Tensorboard, TrainingOutput
+from semishot.commands.flags import Flags, Json, Output, Picture, Tensorboard, TrainingOutput
 from semishot.commands.train import tell_of_changed
 from semishot.paper.requests import AblationRequest, MasksRequest, Table5Request, TableRequest
 from semishot.system.devices import DataRoot
@@ -89,14 +89,15 @@ def table5(
 def figure_masks(
     request: Flags[MasksRequest],
     where: Flags[Where],
-    output: Flags[FigureOutput],
+    output: Flags[Output],
+    out: Picture = Path("figure-masks.svg"),
 ) -> None:
     """Draw the mask values of distractors and others, and print how well they separate (Figure 7)."""
     from semishot.paper import masks
     from semishot.report import figures, render
 
     records = masks.figure_masks(request, where)
-    render.write_figure(figures.masks_charts(records), output.out)
+    render.write_figure(figures.masks_charts(records), out)
     words = render.as_text(figures.masks_section(records))
     text = json.dumps(records, indent=1) if output.as_json else words
     folders = [where.runs, output.publish]  # the report reads the first

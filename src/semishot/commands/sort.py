@@ -8,18 +8,18 @@ from typing import Annotated
 import tyro
 
 from semishot.commands.exit_codes import REFUSED
-from semishot.commands.flags import Flags, Printing
+from semishot.commands.flags import Flags, Json
 from semishot.errors import printable
 from semishot.label import LabelRequest
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
 
 
-def classify(request: Flags[ClassifyRequest], printing: Flags[Printing]) -> None:
+def classify(request: Flags[ClassifyRequest], as_json: Json = False) -> None:
     """Sort a pile of images by a few labeled ones: predictions, a page to look at, a saved model."""
     from semishot.sorter.classify import classify
 
     done = classify(request)
-    print(json.dumps(done.as_json(), indent=1) if printing.as_json else "\n".join(done.lines()))
+    print(json.dumps(done.as_json(), indent=1) if as_json else "\n".join(done.lines()))
     if (failure := done.failure()) is not None:
         print(f"semishot: {printable(failure)}", file=sys.stderr)
         sys.exit(REFUSED)
@@ -34,8 +34,8 @@ def label(request: tyro.conf.PositionalRequiredArgs[Flags[LabelRequest]]) -> Non
 
 def predict(
     request: tyro.conf.PositionalRequiredArgs[Flags[PredictRequest]],
-    printing: Flags[Printing],
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    as_json: Json = False,
 ) -> None:
     """Predict the classes of new images with a model saved by `semishot classify`. Prints a CSV.
 
@@ -48,7 +48,7 @@ def predict(
     found, skipped = predict(request)
     for one in skipped:
         print(f"skipped {printable(one.shown)}: {printable(one.reason)}", file=sys.stderr)
-    text = predictions.as_json(found) if printing.as_json else predictions.as_csv(found)
+    text = predictions.as_json(found) if as_json else predictions.as_csv(found)
     if out is not None:
         predictions.write_text(out, text)
         print(out)

@@ -3,34 +3,30 @@
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from semishot.commands.flags import DataAndDevice, Flags, Printing, Tensorboard
+from semishot.commands.flags import Flags, Json, Tensorboard
+from semishot.system.devices import DataRoot, Device
 from semishot.training.requests import EvaluationRequest, FleetRequest, PickRequest, Where
-
-
-@dataclass(frozen=True)
-class FleetOutput:
-    """What a training leaves."""
-
-    out: Path | None = None
-    """The run folder; by default a folder below --runs named after the settings."""
-    tensorboard: Tensorboard = False
 
 
 def train(
     request: Flags[FleetRequest],
     where: Flags[Where],
-    output: Flags[FleetOutput],
+    out: Path | None = None,
+    tensorboard: Tensorboard = False,
 ) -> None:
-    """Train a fleet: one method, one run per split seed, side by side. Prints the run folder."""
+    """Train a fleet: one method, one run per split seed, side by side. Prints the run folder.
+
+    Args:
+        out: The run folder; by default a folder below --runs named after the settings.
+    """
     from semishot.paper.reproduce import train_fleet
     from semishot.training.run_folder import TRAINING_FILE, read_sessions
 
-    folder = train_fleet(request, where, output.out, output.tensorboard)
+    folder = train_fleet(request, where, out, tensorboard)
     if ":" in request.model:
         sessions = read_sessions(folder / TRAINING_FILE)
         tell_of_changed((request.model, session["date"]) for session in sessions)
@@ -39,23 +35,25 @@ def train(
 
 def evaluate(
     request: Flags[EvaluationRequest],
-    place: Flags[DataAndDevice],
-    printing: Flags[Printing],
+    data_root: DataRoot = None,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
     """Test a trained run folder on episodes of any shape."""
     from semishot.report.run_tables import records_as_text
     from semishot.training.evaluation import evaluate_folder
 
-    records = evaluate_folder(request, Where(data_root=place.data_root, device=place.device))
-    print(json.dumps(records, indent=1) if printing.as_json else records_as_text(records))
+    records = evaluate_folder(request, Where(data_root=data_root, device=device))
+    print(json.dumps(records, indent=1) if as_json else records_as_text(records))
 
 
 def pick(
     run: tyro.conf.Positional[Path],
     out: tyro.conf.Positional[Path],
     request: Flags[PickRequest],
-    place: Flags[DataAndDevice],
-    printing: Flags[Printing],
+    data_root: DataRoot = None,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
     """Save the run of a fleet that is best on the validation classes as one small file.
 
@@ -66,8 +64,8 @@ def pick(
     from semishot.report.run_tables import picked_as_text
     from semishot.training.evaluation import pick_best
 
-    picked = pick_best(run, out, request, Where(data_root=place.data_root, device=place.device))
-    print(json.dumps(picked.as_json(), indent=1) if printing.as_json else picked_as_text(picked))
+    picked = pick_best(run, out, request, Where(data_root=data_root, device=device))
+    print(json.dumps(picked.as_json(), indent=1) if as_json else picked_as_text(picked))
 
 
 def tell_of_changed(trained: Iterable[tuple[str, str]]) -> None:

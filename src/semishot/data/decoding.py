@@ -3,7 +3,7 @@
 import io
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL import _imaging as core
 
 from semishot.errors import InputError
@@ -33,20 +33,8 @@ MOST_BYTES, MOST_PIXELS, MOST_SIDE = 64 * 2**20, 64_000_000, 65_535
 """The largest image: the bytes of its file, its pixels, and the pixels of a side."""
 LARGE_PIXELS = 16_000_000
 """Larger images are decoded one at a time: each may take several hundred megabytes."""
-STRIP_PIXELS = 2**18
-"""Pixels that are converted at a time: no further copy of a large image is needed."""
 ORIENTATION, BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 274, 258, 262, 0
 """Tags of EXIF and TIFF, and a value of the last one."""
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""By EXIF's orientation."""
 Pixels = NDArray[np.uint8]
 Picture = Image.Image | Pixels
 """An image that Pillow has opened, or an array (H, W) or (H, W, C)."""
@@ -122,73 +110,35 @@ def upright(
     pixels = image.width * image.height
     if least is not None and image.draft(None, least) and "progressive" not in image.info:
         pixels = image.width * image.height
-    white, inverted = _white(image)
     with _one_large_image if pixels > LARGE_PIXELS else nullcontext():
-        yield _eight_bits(_turned(image), "L" if channels == 1 else "RGB", white, inverted)
+        image.load()
+        mode, tags, turned = "L" if channels == 1 else "RGB", getattr(image, "tag_v2", {}), image
+        with suppress(Exception):  # the pixels are fine even if EXIF is not
+            if image.getexif().get(ORIENTATION, 1) != 1:
+                turned = ImageOps.exif_transpose(image)
+        shown = _over_white(_eight_bits(turned, tags))
+        yield shown if shown.mode == mode else shown.convert(mode)
 
 
-def _turned(image: Image.Image) -> Image.Image:
-    if isinstance(image, ImageFile.ImageFile) and image.tile:
-        _correct_transparent_color(image)
-    image.load()
-    with suppress(Exception):  # the pixels are fine even if EXIF is not
-        if (turn := TURNS.get(image.getexif().get(ORIENTATION, 1))) is not None:
-            return image.transpose(turn)
-    return image
-
-
-def _correct_transparent_color(image: ImageFile.ImageFile) -> None:
-    """Pillow scales 2, 4 and 3 x 16 bits of a PNG to 8 when loading, but not its transparent color."""
-    key = image.info.get("transparency")
-    match image.tile[0].args:
-        case "L;2" if isinstance(key, int):
-            image.info["transparency"] = key * 85
-        case "L;4" if isinstance(key, int):
-            image.info["transparency"] = key * 17
-        case "RGB;16B" if isinstance(key, tuple):
-            image.info["transparency"] = tuple(value >> 8 for value in key)
-
-
-def _white(image: Image.Image) -> tuple[int, bool]:
-    """The largest value of 16 bits, and whether it means black."""
-    tags: dict[int, Any] = getattr(image, "tag_v2", {})
-    white = 4095 if tags.get(BITS_PER_SAMPLE) == (12,) else 65535
-    return white, tags.get(PHOTOMETRIC) == WHITE_IS_ZERO
-
-
-def _eight_bits(image: Image.Image, mode: str, white: int, inverted: bool) -> Image.Image:
-    """Some lines at a time; an image that is already in `mode` is not copied."""
-    if image.mode == mode and not image.has_transparency_data:
-        return image
+def _eight_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
+    """Black to white of 16 bits becomes 0 to 255; Pillow's own conversion would clip at 255 of 65,535."""
     if image.mode == "F":
         raise ValueError("floating-point pixels have no white; save it with 8 or 16 bits")
-    table = None
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        values = np.asarray(image)
-        least, most = int(values.min()), int(values.max())
-        del values  # before another image is made
-        if least < 0 or most > white:
-            raise ValueError(
-                f"pixels from {least:,} to {most:,}, not from 0 to {white:,}: save it with 8 or 16 bits"
-            )
-        table = _from_16_bits(white, inverted, image.info.get("transparency"))
-    shown = Image.new(mode, image.size)
-    lines = max(1, STRIP_PIXELS // image.width)
-    for top in range(0, image.height, lines):
-        strip = image.crop((0, top, image.width, min(top + lines, image.height)))
-        eight = _over_white(strip) if table is None else Image.fromarray(table[np.asarray(strip)])
-        shown.paste(eight.convert(mode), (0, top))
-    return shown
-
-
-def _from_16_bits(white: int, inverted: bool, transparent: object) -> Pixels:
-    """Black to white becomes 0 to 255; Pillow's own conversion would clip at 255 of 65,535."""
-    values = np.arange(white + 1)
-    if inverted:
-        values = white - values
-    if transparent is not None:
-        values[values == transparent] = white
-    return ((values * 255 + white // 2) // white).astype(np.uint8)
+    if image.mode != "I" and not image.mode.startswith("I;16"):
+        return image
+    white = 4095 if tags.get(BITS_PER_SAMPLE) == (12,) else 65535
+    values = np.asarray(image)
+    least, most = int(values.min()), int(values.max())
+    if least < 0 or most > white:
+        raise ValueError(
+            f"pixels from {least:,} to {most:,}, not from 0 to {white:,}: save it with 8 or 16 bits"
+        )
+    table = np.arange(white + 1)
+    if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO:
+        table = white - table
+    if (transparent := image.info.get("transparency")) is not None:
+        table[table == transparent] = white
+    return Image.fromarray(((table * 255 + white // 2) // white).astype(np.uint8)[values])
 
 
 def _over_white(image: Image.Image) -> Image.Image:

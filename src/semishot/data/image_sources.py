@@ -13,14 +13,7 @@ from pathlib import Path
 
 from semishot.data.decoding import MOST_BYTES
 from semishot.errors import InputError
-from semishot.system.files import (
-    open_regular,
-    open_tar,
-    open_zip,
-    read_member,
-    read_regular,
-    reading,
-)
+from semishot.system.files import open_regular, read_regular, reading
 
 LARGEST = 16 * 2**20  # bytes of an image in an archive
 REMEDY = "get the file again"
@@ -71,7 +64,8 @@ def read_bytes(source: ImageSource) -> bytes:
         if isinstance(source, WholeFile):
             return read_regular(Path(source.path), MOST_BYTES)
         if isinstance(source, ZipMember):
-            data = read_member(_opened_zip(source.path), source.member, LARGEST + 1)
+            with _opened_zip(source.path).open(source.member) as file:
+                data = file.read(LARGEST + 1)  # its size may be declared wrongly
         else:
             with open_regular(Path(source.path)) as file:
                 file.seek(source.start)
@@ -87,13 +81,13 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
     """class -> its files in natural order, from the tar of tars, the classes' tars, or folders."""
     files: dict[str, list[ImageSource]] = {}
     if (tar := source / ILSVRC_TAR).is_file():
-        with reading(tar, REMEDY), open_tar(tar) as opened:
+        with reading(tar, REMEDY), tarfile.open(tar, "r:") as opened:
             wanted = {f"{label}.tar": label for label in labels}
             for member in _members(opened):
                 label = wanted.get(member.name.rsplit("/", 1)[-1], "")
                 inner = opened.extractfile(member) if label and member.isreg() else None
                 if inner is not None:
-                    with open_tar(inner) as class_tar:
+                    with tarfile.open(fileobj=inner, mode="r:") as class_tar:
                         files[label] = _in_tar(label, class_tar, tar, member.offset_data)
         return files
     for label in labels:
@@ -102,7 +96,7 @@ def ilsvrc_files(source: Path, labels: Iterable[str]) -> dict[str, list[ImageSou
                 inside = {p.name: WholeFile(str(p)) for p in (tree / label).iterdir()}
                 files[label] = _in_order(label, inside)
             elif (tar := tree / f"{label}.tar").is_file():
-                with reading(tar, REMEDY), open_tar(tar) as opened:
+                with reading(tar, REMEDY), tarfile.open(tar, "r:") as opened:
                     files[label] = _in_tar(label, opened, tar, 0)
     return files
 
@@ -133,4 +127,4 @@ def _in_order(label: str, files: Mapping[str, ImageSource]) -> list[ImageSource]
 
 @lru_cache(maxsize=8)
 def _opened_zip(path: str) -> zipfile.ZipFile:
-    return open_zip(Path(path))
+    return zipfile.ZipFile(path)

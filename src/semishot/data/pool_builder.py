@@ -17,7 +17,7 @@ from semishot.data.decoding import quiet
 from semishot.data.pool import ImageClass, ImagePool, Split, open_pool, write_description
 from semishot.errors import InputError
 from semishot.system.files import append_line, read_regular, remove, whole_folder, write_whole
-from semishot.system.npy import Mapped, make_room, map_to_fill
+from semishot.system.npy import Mapped, make_room, map_array
 from semishot.system.progress import meter
 
 BATCH = 256
@@ -107,7 +107,7 @@ def _begin(folder: Path, building: Path, shape: tuple[int, ...]) -> tuple[Mapped
             remove(other)
     path = building / "images.npy"
     try:
-        images = map_to_fill(path)
+        images = map_array(path, "r+")
         if images.dtype == np.uint8 and images.shape == shape:
             return images, read_regular(building / DONE, MOST_TEXT).count(b"\n") * BATCH
     except (OSError, ValueError):  # there is none, or it is damaged

@@ -1,4 +1,4 @@
-"""A safe reader for the pickles of data sets: plain values and arrays of numbers, and nothing is called.
+"""A safe reader for the pickles of data sets: plain values and arrays of numbers.
 
 Opening an ordinary pickle can call any function. Here only the few names that plain values and NumPy arrays
 need are allowed, whatever version of NumPy and Python wrote them.
@@ -7,16 +7,15 @@ need are allowed, whatever version of NumPy and Python wrote them.
 import pickle
 import pickletools
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from semishot.errors import InputError
 from semishot.system.files import open_regular, reading
 
+REMEDY = "get the file again"
 NUMBERS = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 """The dtypes that are read: booleans, integers and floats of fixed size, no Python objects."""
 # fmt: off
@@ -31,7 +30,7 @@ ENCODINGS = {
 
 def load(path: Path) -> Any:
     """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
-    with _reading(path), open_regular(path) as file:
+    with reading(f"{path} as a pickle", REMEDY), open_regular(path) as file:
         return _Reader(file, path).load()
 
 
@@ -42,7 +41,7 @@ def find_bytes(path: Path, prefix: bytes) -> list[tuple[int, int]]:
     searched. Pass the bytes found to `unescape`.
     """
     ranges = []
-    with _reading(path), open_regular(path) as file:
+    with reading(f"{path} as a pickle", REMEDY), open_regular(path) as file:
         for code, value, _ in pickletools.genops(file):
             if code.name in ENCODINGS:
                 is_text = isinstance(value, str)
@@ -63,32 +62,7 @@ def unescape(data: bytes, prefix: bytes) -> bytes:
         ) from error
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    with reading(f"{path} as a pickle", "get the file again"):
-        try:
-            yield
-        except KeyError as error:  # raised by pickle for an unknown operation
-            raise ValueError(f"invalid load key {error}") from error
-
-
-def _build(reader: Any) -> None:
-    """Fill an array, or set the byte order of a dtype; nothing else has a state."""
-    state, value = reader.stack[-1], reader.stack[-2]
-    is_number = isinstance(value, np.dtype) and not any(state[2:5])
-    if not is_number and type(value) is not np.ndarray:
-        raise ValueError("it alters what is not an array of numbers")
-    OPERATIONS[pickle.BUILD[0]](reader)
-
-
-OPERATIONS: dict[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
-
-
-class _Reader(pickle._Unpickler):
-    """Based on Python's unpickler in Python: the one in C allocates whatever the file claims."""
-
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {**OPERATIONS, pickle.BUILD[0]: _build}
-
+class _Reader(pickle.Unpickler):
     def __init__(self, file: Any, path: Path) -> None:
         super().__init__(file, encoding="latin1")  # Python 2 strings, which also hold its arrays
         self.path = path

@@ -13,6 +13,7 @@ How a csv name such as `n0153282900000005.jpg` (class n01532829, number 5) finds
 """
 
 import re
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ from semishot.data.pool_builder import PlannedClass, PoolPlan, Read, Source, bui
 from semishot.data.settings import Lists, preparation
 from semishot.data.walk_folders import walk
 from semishot.errors import InputError
-from semishot.system.files import open_zip, reading
+from semishot.system.files import reading
 from semishot.system.tables import read_rows
 
 CLASSES: dict[Split, int] = {"train": 64, "val": 16, "test": 20}
@@ -182,7 +183,7 @@ def _pictures(source: Path, named: Named) -> dict[str, ImageSource]:
     wanted = {name for classes in named.values() for names in classes.values() for name in names}
     pictures: dict[str, ImageSource] = {}
     for path in sorted(p for p in source.glob("*.zip") if p.is_file()):
-        with reading(path, REMEDY), open_zip(path) as opened:
+        with reading(path, REMEDY), zipfile.ZipFile(path) as opened:
             members = opened.namelist()
         for member in members:
             if (name := member.rsplit("/", 1)[-1]) in wanted:

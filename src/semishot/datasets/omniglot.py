@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.data.settings import Reduction, Rotations, preparation
 from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError, reason_of
-from semishot.system.files import open_zip, reading
+from semishot.system.files import reading
 from semishot.system.progress import track
 
 BASE_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
@@ -154,7 +155,7 @@ def list_drawings(source: Path) -> list[Drawing]:
     drawings: list[Drawing] = []
     for archive in map(source.joinpath, ARCHIVES):
         if archive.is_file():
-            with reading(archive, REMEDY), open_zip(archive) as opened:
+            with reading(archive, REMEDY), zipfile.ZipFile(archive) as opened:
                 members = [(PurePosixPath(m.filename), m) for m in opened.infolist()]
             drawings += [
                 (path.parts[-3:], ZipMember(str(archive), member.filename))

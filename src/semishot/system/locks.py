@@ -32,9 +32,9 @@ class Lock:
             self._lock.acquire()
         except Timeout:
             if announce and not self.announced:
+                self.announced = True
                 where = self.path.parent
                 print(f"waiting for another process, which is working in {where}", file=sys.stderr)
-                self.announced = True
             time.sleep(PAUSE)
             return False
         except OSError as error:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.status import Status
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
@@ -43,15 +44,15 @@ class Meter:
         self.label, self.total, self.unit, self.done = label, total, unit, 0
         self.seconds = Seconds()
         self.warm: tuple[int, float] | None = None  # what was done with the first piece, and when
-        self.console = Console(stderr=True)
         self.last_line = time.monotonic()
         self.bar: Progress | None = None
-        self.silent = self.console.is_terminal and parent_process() is not None  # a table is shown
-        if self.console.is_terminal and not self.silent:
+        console = Console(stderr=True)
+        self.silent = console.is_terminal and parent_process() is not None  # a table is shown
+        if console.is_terminal and not self.silent:
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
             rate = TextColumn("{task.fields[rate]}", style="dim")
             self.bar = Progress(
-                *columns, rate, TimeRemainingColumn(), console=self.console, transient=True
+                *columns, rate, TimeRemainingColumn(), console=console, transient=True
             )
             self.task = self.bar.add_task(label, total=total, rate="")
             self.bar.start()
@@ -59,7 +60,8 @@ class Meter:
     def skip(self, amount: int) -> None:
         """Count work that an earlier run has done, before any other."""
         self.done += amount
-        self._show(0.0, "")
+        if self.bar is not None:
+            self.bar.update(self.task, completed=self.done)
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         self.done += amount
@@ -67,19 +69,12 @@ class Meter:
         if self.warm is None:
             self.warm = self.done, now
         done, first = self.warm
-        self._show((self.done - done) / max(now - first, 1e-9), note)
-
-    def _show(self, rate: float, note: str) -> None:
-        """rate: in seconds; 0: not known yet."""
-        now, speed = time.monotonic(), f"{rate:,.0f} {self.unit}/s" if rate else ""
+        rate = (self.done - done) / max(now - first, 1e-9)
+        speed = f"{rate:,.0f} {self.unit}/s" if rate else ""
         if self.bar is not None:
             about = f"{self.label} {note}".strip()
             self.bar.update(self.task, completed=self.done, description=about, rate=speed)
-        elif (
-            now - self.last_line >= SECONDS_BETWEEN_LINES
-            and self.warm is not None
-            and not self.silent
-        ):
+        elif not self.silent and now - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = now
             parts = [f"{self.label}: {self.done / self.total:.0%}"]
             if rate:
@@ -100,15 +95,9 @@ def meter(label: str, total: int, unit: str = "") -> Iterator[Meter]:
         opened.close()
 
 
-@contextmanager
-def doing(label: str) -> Iterator[None]:
-    """Show on a terminal what takes a while and cannot be counted."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(label, spinner="line"):
-        yield
+def doing(label: str) -> Status:
+    """Show on a terminal what takes a while and cannot be counted: `with doing("reading"):`."""
+    return Console(stderr=True).status(label, spinner="line")
 
 
 def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:

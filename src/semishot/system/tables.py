@@ -1,4 +1,4 @@
-"""CSV tables: read row by row, bounded in bytes, rows and characters of a line; and written."""
+"""CSV tables: read row by row, bounded in bytes and rows; and written."""
 
 import csv
 import io
@@ -11,7 +11,6 @@ from semishot.system.files import check_regular
 
 MOST_BYTES, MOST_ROWS = 2**28, 2_000_000
 """Of a table. Rows of features in .npy files are counted, too."""
-MOST_IN_A_LINE = 2**20
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -22,21 +21,13 @@ def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     if (size := check_regular(path.stat(), path)) > MOST_BYTES:
         raise InputError(f"{path} has {size:,} bytes, more than {MOST_BYTES:,}")
     with path.open(encoding="utf-8-sig", newline="") as text:
-        lines = _bounded(text, path)
-        first = next(lines, "")
+        first = text.readline()
         delimiter = next((mark for mark in ",;\t" if mark in first), ",")
-        reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+        reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
         rows = ((reader.line_num, cells) for cells in reader if cells)
         for count, row in enumerate(rows):  # the first has the names of the columns
             check_rows(count, path)
             yield row
-
-
-def _bounded(text: Iterable[str], path: Path) -> Iterator[str]:
-    for line in text:
-        if len(line) > MOST_IN_A_LINE:
-            raise InputError(f"{path}: a line has more than {MOST_IN_A_LINE:,} characters")
-        yield line
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:

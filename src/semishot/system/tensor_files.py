@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from semishot.system.files import read_regular, reading, write_whole
 if TYPE_CHECKING:
     from torch import Tensor
 
-Stored = TypeVar("Stored")
 CHECKSUM = "sha256"
 """The key in the metadata of the digest of everything else."""
 MOST_BYTES = 2**34
@@ -28,10 +27,7 @@ class DamagedError(InputError):
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> None:
     """Write a safetensors file with a checksum, the same bytes for the same content."""
-    from safetensors import torch as torch_files
-
-    contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    _write(path, torch_files.save(contiguous), metadata)
+    write_arrays(path, {name: tensor.cpu().numpy() for name, tensor in tensors.items()}, metadata)
 
 
 def write_arrays(
@@ -39,38 +35,28 @@ def write_arrays(
 ) -> None:
     """The same for NumPy's arrays."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    _write(path, numpy_files.save(contiguous), metadata)
-
-
-def _write(path: Path, saved: bytes, metadata: Mapping[str, str]) -> None:
-    header, data = _parts(saved)
+    header, data = _parts(numpy_files.save(contiguous))
     about = dict(sorted(metadata.items()))
     header = {"__metadata__": about, **header}
     about[CHECKSUM] = _digest(header, data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
-    content = len(text).to_bytes(8, "little") + text + data
-    write_whole(path, content)
+    write_whole(path, len(text).to_bytes(8, "little") + text + data)
 
 
 def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     """The tensors and the metadata of a file; DamagedError if a byte of it has changed."""
-    from safetensors import torch as torch_files
+    import torch
 
-    return _read(path, torch_files.load)
+    arrays, metadata = read_arrays(path)
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, metadata
 
 
 def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """The same as NumPy's arrays."""
-    return _read(path, numpy_files.load)
-
-
-def _read(
-    path: Path, load: Callable[[bytes], dict[str, Stored]]
-) -> tuple[dict[str, Stored], dict[str, str]]:
     content = read_regular(path, MOST_BYTES)
     with reading(path, error_type=DamagedError):
-        tensors = load(content)
+        arrays = numpy_files.load(content)
         header, data = _parts(content)
         metadata = header.setdefault("__metadata__", {})
         if not all(isinstance(text, str) for text in metadata.values()):
@@ -78,7 +64,7 @@ def _read(
     checksum = metadata.pop(CHECKSUM, None)
     if checksum is not None and checksum != _digest(header, data):
         raise DamagedError(f"{path} is damaged: its checksum differs")
-    return tensors, metadata
+    return arrays, metadata
 
 
 def _parts(content: bytes) -> tuple[dict[str, Any], bytes]:
@@ -95,6 +81,6 @@ def _digest(header: Mapping[str, Any], data: bytes) -> str:
 def is_whole(path: Path) -> bool:
     """Whether a file exists and is undamaged."""
     try:
-        return path.exists() and bool(read_tensors(path))
+        return path.exists() and bool(read_arrays(path))
     except DamagedError:
         return False

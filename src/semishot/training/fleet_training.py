@@ -70,7 +70,7 @@ def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Itera
         while not lock.acquire():
             yield Event.WAITING
         with lock:
-            sweep(folder)
+            sweep(folder, age=0)
             if not is_whole(folder / MODEL_FILE):
                 if (folder / MODEL_FILE).exists():
                     print(f"{folder / MODEL_FILE} is damaged; it is trained again", file=sys.stderr)

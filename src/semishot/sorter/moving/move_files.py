@@ -172,7 +172,7 @@ def _keep(sorting: Sorting, steps: list[SortStep]) -> None:
         write_journal(replace(sorting, steps=tuple(steps)))
     else:
         (out / JOURNAL).unlink(missing_ok=True)
-        sweep(out, JOURNAL)  # what a process has left that was killed while it wrote one
+        sweep(out, JOURNAL, age=0)  # what a process has left that was killed while it wrote one
     places = [f(step) for step in sorting.steps for f in (sorting.target, sorting.earlier)]
     folders = {path.parent for path in places if path is not None}
     if not (out / SORTED).is_symlink():
