@@ -11,7 +11,6 @@ import csv
 import io
 import zipfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder
-from semishot.system.files import write_whole_with
+from semishot.system.npy import write_array
 
 PER_CLASS = {"val": 100, "test": 100, "train": 60}
 """Of miniImageNet's 600 images: a task takes at most 35 of a class."""
@@ -77,7 +76,7 @@ def main() -> None:
         if path.exists():
             continue
         found = np.stack([encoded(encoder, images) for images in classes()])
-        write_whole_with(path, partial(np.save, arr=found))
+        write_array(path, found)
         print(path, found.shape, flush=True)
 
 

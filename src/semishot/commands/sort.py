@@ -60,9 +60,9 @@ def predict(
 
 def audit(
     out: tyro.conf.Positional[Path],
-    printing: Flags[Printing],
     images: int = 60,
     again: bool = False,
+    as_json: Json = False,
 ) -> None:
     """Bound how much of a sorted pile is right: look at a random sample, and say which are right.
 
@@ -75,7 +75,7 @@ def audit(
     from semishot.sorter.audit import audit
 
     result, rows = audit(out, images, again)
-    if printing.as_json:
+    if as_json:
         print(json.dumps({**result.as_json(), "to_look_at": rows}, indent=1))
         return
     print("\n".join(result.lines()))
