@@ -6,9 +6,7 @@ import traceback
 from pathlib import Path
 
 import evaluation
-import photographs
 import sampler
-import scaling
 import update
 from measurement import RESULTS
 from semishot.system.devices import pick_device
@@ -18,10 +16,8 @@ from speed_tables import table
 
 BENCHMARKS = {
     "update": update.measure,
-    "photographs": photographs.measure,
     "sampler": sampler.measure,
     "evaluation": evaluation.measure,
-    "scaling": scaling.measure,
 }
 
 

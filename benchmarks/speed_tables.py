@@ -10,13 +10,9 @@ def table(result: Result) -> str:
     """One result as a Markdown table, aligned so that it also reads well in a terminal."""
     return {
         "update": updates,
-        "photographs": updates,
         "sampler": draws,
         "evaluation": episodes,
-        "scaling": growth,
         "classifier": piles,
-        "engine": machines,
-        "starts": starts,
         "label": answers,
     }[result["benchmark"]](result)
 
@@ -60,31 +56,6 @@ def episodes(result: Result) -> str:
     return markdown(["test classes", "", "episodes / s", "ratio"], rows)
 
 
-def growth(result: Result) -> str:
-    head = ["runs", "way", "M", "image", "images", "µs per update and run", "µs per image", "ratio"]
-    rows = []
-    for row in result["rows"]:
-        channels, side = row["image"]
-        cells = {
-            "runs": str(row["runs"]),
-            "way": str(row["way"]),
-            "unlabeled": str(row["unlabeled"]),
-            "image": f"{channels} × {side} × {side}",
-        }
-        if row["factor"] in cells:
-            cells[row["factor"]] = f"**{cells[row['factor']]}**"
-        rows.append(
-            [
-                *cells.values(),
-                str(row["images_per_update"]),
-                number(row["us_per_update_and_run"]),
-                number(row["us_per_image"]),
-                ratio(row["times_base"]),
-            ]
-        )
-    return markdown(head, rows)
-
-
 def piles(result: Result) -> str:
     held = result["settings"]
     head = [f"{held['classes']} classes, {held['features']:,} features", "pile", "fit, s"]
@@ -108,18 +79,6 @@ def piles(result: Result) -> str:
     return markdown(head, rows)
 
 
-def machines(result: Result) -> str:
-    held = result["settings"]
-    head = ["", f"{held['fleets']} fleets of {held['runs']} runs, {held['updates']} updates, s"]
-    head += [f"{held['waits']} tasks that wait 1 s, s", "a task of nothing, ms"]
-    names = ("fleets_seconds", "waits_seconds", "task_ms")
-    rows = [
-        [row["where"], *(number(row[name]) if name in row else "" for name in names)]
-        for row in result["rows"]
-    ]
-    return f"{markdown(head, rows)}\n\n{loaded(held)}"
-
-
 def answers(result: Result) -> str:
     held = result["settings"]
     head = [f"{held['answers']} answers each", "pile", "median, ms", "95th percentile, ms"]
@@ -127,22 +86,6 @@ def answers(result: Result) -> str:
     names = ("median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib")
     rows = [
         [row["place"], f"{row['images']:,}", *(number(row[name]) for name in names)]
-        for row in result["rows"]
-    ]
-    return f"{markdown(head, rows)}\n\n{loaded(held)}"
-
-
-def starts(result: Result) -> str:
-    held = result["settings"]
-    head = [f"cached features of {held['images']:,} images", "version", "first output, s", "CPU, s"]
-    head += ["result, s", "CPU, s"]
-    names = ("first_seconds", "first_cpu_seconds", "seconds", "cpu_seconds")
-    rows = [
-        [
-            row["command"],
-            row["version"],
-            *(f"{row[name]:.2f}" if name in row else "" for name in names),
-        ]
         for row in result["rows"]
     ]
     return f"{markdown(head, rows)}\n\n{loaded(held)}"

