@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semishot.sorter import labeled_images
 from semishot.sorter.labels import open_store
-from semishot.sorter.listing import unescaped, written_path
-from semishot.sorter.predictions import write_text
+from semishot.sorter.listing import written_path
 from support.commands import classified, printed, refusal
 from support.own_images import DRAWN, draw, folders, save
 
@@ -144,7 +142,12 @@ def test_labels_that_were_changed_are_neither_used_nor_overwritten(capsys, given
         ("path,label,decision\na.png,cat,accept\n", "predictions without the column correct"),
         ("path,label,decision,correct\na.png,cat,accept,\n", "has no column nearest_class"),
         ("path,label\na.png,-1\n", "a class is called -1, which elsewhere means unlabeled"),
-        (b"path,label\n\xfc,\xfc", "cannot read table.csv"),
+        (
+            "path:label\n",
+            "has no column path and no column label: its first line must be path,label",
+        ),
+        (b"path,label\n\xfc,\xfc", "it must be a CSV in UTF-8"),
+        ('path,label\n"a', "it must be a CSV in UTF-8"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_one_line(capsys, given, text, message):
@@ -251,17 +254,11 @@ def test_what_is_labeled_is_not_suggested_and_of_copies_one(capsys, tmp_path):
     assert not set(contents) & {path.read_bytes() for path in labeled.rglob("*.png")}
 
 
-def test_doubts_and_conflicts_are_named_and_counted(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(labeled_images, "NAMED", 1)
-    labeled, _ = folders(tmp_path, shots=6, pile=2, strangers=0)
+def test_a_label_that_the_others_contradict_is_named(capsys, tmp_path):
+    labeled, pile = folders(tmp_path, shots=6, pile=2, strangers=0)
     (labeled / "circle/5.png").rename(labeled / "stripes/wrong.png")
-    for number in range(2):
-        shutil.copy(labeled / f"circle/{number}.png", labeled / f"cross/same{number}.png")
-    given = ["classify", "--labeled", "labeled", "--unlabeled", "pile", "--out", "out", *DRAWN]
-    said = printed(capsys, *given)
-    assert "Note: labeled/circle/0.png and labeled/cross/same0.png are one image in two" in said
-    assert "Note: 1 more images lie in two classes." in said
-    assert "looks like" in said
+    said = classified(capsys, labeled, pile)
+    assert f"Note: {labeled}/stripes/wrong.png looks like circle, not stripes." in said
 
 
 def test_an_encoder_near_chance_is_warned_about(capsys):
@@ -301,12 +298,6 @@ def test_a_pile_of_which_everything_is_labeled_is_sorted(capsys, given):
 
 
 # Names with anything in them
-
-
-@pytest.mark.parametrize("name", [ODD, "é-ü.png", "plain.png", "a\\b.png", "\\udc00.png"])
-def test_a_name_is_read_as_it_was_written(name, tmp_path):
-    write_text(tmp_path / "name", name)
-    assert unescaped((tmp_path / "name").read_text()) == name
 
 
 def test_a_file_that_has_an_escape_as_its_name_is_that_file(tmp_path):

@@ -5,7 +5,6 @@ import os
 import pytest
 
 from semishot.data.decoding import EXTENSIONS
-from semishot.errors import InputError
 from semishot.sorter import listing
 from semishot.sorter.listing import from_folders, from_table
 
@@ -91,36 +90,6 @@ def test_a_folder_within_another_belongs_to_itself_alone(tree):
     assert sum(item.label is not None for item in around.items) == 5  # now `pile` is a class
 
 
-def test_an_empty_class_is_noted(tree):
-    (tree / "labeled/elk").mkdir()
-    touch(tree / "labeled/fox/notes.txt")
-    listing = from_folders(tree / "labeled", [tree / "pile"])
-    assert listing.notes == [
-        "class elk has no images: left out",
-        "class fox has no images: left out",
-    ]
-
-
-def test_folders_that_are_none_are_refused(tree):
-    for labeled, pile, message in [
-        (
-            tree / "nowhere",
-            tree / "pile",
-            "is not a folder; it holds one folder of images per class",
-        ),
-        (tree / "labeled", tree / "nowhere", "--unlabeled .*nowhere is not a folder$"),
-        (
-            tree / "all.zip",
-            tree / "pile",
-            "all.zip is not a folder, but an archive: unpack it first;",
-        ),
-        (tree / "labeled", tree / "all.tar.gz", "not a folder, but an archive: unpack it first$"),
-        (tree / "pile", tree / "pile", "they must be two folders"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            from_folders(labeled, [pile])
-
-
 def test_a_table_names_paths_from_where_it_lies(tmp_path):
     table = touch(
         tmp_path / "t.csv",
@@ -134,21 +103,3 @@ def test_a_table_names_paths_from_where_it_lies(tmp_path):
     ]
     assert listing.items[0].path == tmp_path / "a/1.jpg"
     assert [one.reason for one in listing.skipped] == ["names no path"]
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (None, "no file"),
-        (b"", "has no column path and no column label: its first line must be path,label"),
-        (b"path:label\n", "has no column path"),
-        (b"path,label\n\xff\xfe,x\n", "must be a CSV in UTF-8"),
-        (b'path,label\n"a', "must be a CSV in UTF-8"),
-    ],
-)
-def test_a_table_that_is_none_is_refused(data, message, tmp_path):
-    table = tmp_path / "t.csv"
-    if data is not None:
-        table.write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        from_table(table)

@@ -19,16 +19,16 @@ def summary(**fields) -> PileSummary:
 @pytest.mark.parametrize(
     ("found", "missed", "line"),
     [
-        (0, 0.0, "none is labeled stranger, and about 0 are likely missed."),
+        (0, 0.0, "none is taken for a stranger, and about 0 are likely missed."),
         (
             1,
             1.2,
-            "1 is labeled stranger, at a loss of about 5% of members, and about 1 is likely missed.",
+            "1 is taken for a stranger, at a loss of about 5% of members, and about 1 is likely missed.",
         ),
         (
             2,
             3.0,
-            "2 are labeled stranger, at a loss of about 5% of members, and about 3 are likely missed.",
+            "2 are taken for strangers, at a loss of about 5% of members, and about 3 are likely missed.",
         ),
     ],
 )
@@ -37,16 +37,10 @@ def test_strangers_are_counted_in_words(found, missed, line):
     assert about == f"About 3 (1 to 9) of the pile are strangers, of none of the classes; {line}"
 
 
-def test_strangers_without_an_estimate_of_their_number():
-    lost = "at a loss of about 5% of members."
-    said = {n: summary(strangers=n, likely_strangers=None).about_strangers() for n in (0, 1, 2)}
-    assert said[0] == "None is labeled stranger."
-    assert said[1] == f"1 is labeled stranger, {lost}"
-    assert said[2] == f"2 are labeled stranger, {lost}"
-
-
-def test_nothing_is_said_of_strangers_where_everything_is_labeled():
+def test_strangers_that_are_not_counted():
     assert summary(pile=0).about_strangers() == "Every image of the pile has a label."
+    told = summary(strangers=1, likely_strangers=None).about_strangers()
+    assert told == "1 is taken for a stranger, at a loss of about 5% of members."
 
 
 def test_images_have_an_encoder_and_features_have_none():

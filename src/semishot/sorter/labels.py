@@ -261,9 +261,16 @@ class LabelStore:
         now, refused = self._named(labels)
         before = {(int(n), str(s)) for n, s in self.rows("SELECT image, label FROM imported")}
         with self.lock:
-            self._withdraw(before - now)
+            self.catch_up()
+            numbers = {label: self._number_of(label) for _, label in before - now}
+            answers = set(self.state.answers.items())
+            same = sorted(i for i, label in before - now if (i, numbers[label]) in answers)
+            if same:
+                self.add({"kind": "answer", "set": [(UNANSWERED, same)]})
             refused |= self._answer(now - before)
-            self._delete_empty({label for _, label in before - now})
+            for number in sorted({number for number in numbers.values() if number}):
+                if number not in self.state.answers.values():  # its folder was renamed or removed
+                    self.add({"kind": "delete", "class": number})
         now = {pair for pair in now if pair[1] not in refused}
         with self.transaction() as connection:
             delete = "DELETE FROM imported WHERE image = ? AND label = ?"
@@ -304,20 +311,6 @@ class LabelStore:
             if answers:
                 self.add({"kind": "answer", "set": list(answers.items())})
         return refused
-
-    def _withdraw(self, statements: Iterable[tuple[int, str]]) -> None:
-        """Take answers back that are still these."""
-        self.catch_up()
-        answers = self.state.answers
-        same = [i for i, label in sorted(statements) if answers.get(i) == self._number_of(label)]
-        if same:
-            self.add({"kind": "answer", "set": [(UNANSWERED, same)]})
-
-    def _delete_empty(self, labels: Iterable[str]) -> None:
-        """Delete classes without answers: their folders were renamed or removed."""
-        for number in sorted({self._number_of(label) or NONE for label in labels} - {NONE}):
-            if number not in self.state.answers.values():
-                self.add({"kind": "delete", "class": number})
 
     def _number_of(self, label: str) -> int | None:
         if label == STRANGER:

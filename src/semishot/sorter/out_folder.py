@@ -1,6 +1,5 @@
 """The files of OUT, and which of them `classify` may replace: its own, never a user's or links."""
 
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,19 +37,16 @@ def check_out(out: Path) -> None:
 
 
 def check_saved_model(folder: Path) -> None:
-    """Refuse to replace a folder that holds anything but a saved model."""
+    """Refuse to replace anything but a saved model or an empty folder."""
     do = "move it away, or choose another --out"
-    if folder.is_symlink():
-        raise InputError(f"{folder} is a link, and would be replaced: {do}")
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder, and would be replaced: {do}")
-    files = {path.name: path for path in sorted(folder.iterdir()) if path.name not in NOT_COUNTED}
-    for name, path in files.items():
-        if name not in OF_A_MODEL or not stat.S_ISREG(path.lstat().st_mode):
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{folder} is a link or not a folder, and would be replaced: {do}")
+    paths = sorted(folder.iterdir()) if folder.exists() else []
+    files = [path for path in paths if path.name not in NOT_COUNTED]
+    for path in files:
+        if path.name not in OF_A_MODEL or path.is_symlink() or not path.is_file():
             raise InputError(f"{path} is not part of a saved model, and would be deleted: {do}")
-    if files and CLASSIFIER not in files:
+    if files and not (folder / CLASSIFIER).exists():
         raise InputError(f"{folder} has no {CLASSIFIER}, and would be replaced: {do}")
 
 

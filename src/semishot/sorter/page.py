@@ -96,18 +96,14 @@ def write_pile_page(
         about["Skipped"] = f"{counted(summary.skipped, 'file')}; skipped.csv says why"
     examples: dict[str, list[Item]] = {name: [] for name in summary.accepted}
     for item in fitted.labeled_items:
-        examples.get(str(item.label), []).append(item)
-    examples = {name: items[:MOST_EXAMPLES] for name, items in examples.items()}
+        if len(own := examples.get(str(item.label), [])) < MOST_EXAMPLES:
+            own.append(item)
     with quiet():
         small = images.thumbnails([item for items in examples.values() for item in items])
         labeled = {name: [s for i in items if (s := small[i])] for name, items in examples.items()}
-        write_page(
-            path,
-            PilePage(
-                *(fitted.predictions, labeled, next_to_label, images.pictures, about),
-                summary.about_strangers(),
-            ),
-        )
+        strangers = summary.about_strangers()
+        content = (fitted.predictions, labeled, next_to_label, images.pictures, about, strangers)
+        write_page(path, PilePage(*content))
 
 
 def write_page(path: Path, page: PilePage) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -45,46 +45,43 @@ class PageImages:
     """Where files are about to be moved to."""
 
     def thumbnails(self, items: Sequence[Item]) -> dict[Item, bytes | None]:
-        return {item: small for item, small, _ in self._made(items, set())}
+        return {item: small for item, small, _ in self._made(items, ())}
 
     def pictures(self, items: Sequence[Item]) -> dict[Item, TilePicture]:
         """The pictures of all images that are shown; large ones of earlier pages are removed."""
         folder = self.out / PICTURES
+        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
         names = dict.fromkeys(name for item in items if (name := self._name(item)))
         large = set(list(names)[:MOST_LARGE])
         pictures = {}
-        for item, small, picture in self._made(items, large):
+        for item, small, picture in self._made(items, large - there):
             name = self._name(item)
             if picture:
                 folder.mkdir(mode=0o700, exist_ok=True)  # as private as the labels
                 write_whole(folder / name, picture)
-            there = name in large and (folder / name).is_file()
-            pictures[item] = TilePicture(
-                small, f"{PICTURES}/{name}" if there else "", self._link(item)
-            )
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if OUR_NAME.fullmatch(path.name) and path.name not in large:
-                path.unlink()
+            has_large = picture or (name in large & there)
+            address = f"{PICTURES}/{name}" if has_large else ""
+            pictures[item] = TilePicture(small, address, self._link(item))
+        for name in sorted(there - large):
+            if OUR_NAME.fullmatch(name):
+                (folder / name).unlink()
         return pictures
 
     def _made(
-        self, items: Sequence[Item], large: set[str]
+        self, items: Sequence[Item], missing: Collection[str]
     ) -> Iterator[tuple[Item, bytes | None, bytes | None]]:
-        """Each image, its thumbnail, and a large picture if its name is in `large` and there is none yet."""
+        """Each image, its thumbnail, and a large picture if its name is in `missing`."""
 
-        def make(job: tuple[Item, bytes | None, bool]) -> tuple[Item, bytes | None, bytes | None]:
-            item, small, missing = job
-            picture = _drawn(item, large_thumbnail) if missing else None
+        def make(job: tuple[Item, bytes | None]) -> tuple[Item, bytes | None, bytes | None]:
+            item, small = job
+            picture = _drawn(item, large_thumbnail) if self._name(item) in missing else None
             return item, small or _drawn(item, thumbnail), picture
 
-        def job(item: Item) -> tuple[Item, bytes | None, bool]:
-            digest, name = self.digests.get(item), self._name(item)
-            missing = name in large and not (self.out / PICTURES / name).is_file()
-            return item, self.cached(digest) if digest else None, missing
-
         distinct = list(dict.fromkeys(items))
+        digests = (self.digests.get(item) for item in distinct)
+        known = (self.cached(digest) if digest else None for digest in digests)
         with meter("drawing the page", len(distinct), "images") as progress:
-            for made in ahead(make, map(job, distinct), most_threads()):
+            for made in ahead(make, zip(distinct, known, strict=True), most_threads()):
                 yield made
                 progress.advance(1)
 

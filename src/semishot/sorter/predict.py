@@ -1,8 +1,8 @@
 """A saved model and new images -> predictions, without the images it was fitted to."""
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
@@ -53,24 +53,19 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     for path in request.images:
         if not path.exists():
             raise InputError(f"no file or folder {path}")
-    with _scratch_folder() as scratch:
+    # ignored: Windows does not delete a file while it is mapped
+    with TemporaryDirectory(prefix="semishot-", ignore_cleanup_errors=True) as scratch:
         if encoder is None:
             rows = _given_features(request.images, classifier.features, Path(scratch))
         else:
             rows = _embedded(request, encoder, Path(scratch))
         if not rows.items:
-            if not rows.skipped:
-                places = ", ".join(str(path) for path in request.images[:4])
-                raise InputError(f"no image to predict in {places}")
-            reason = f"{rows.skipped[0].shown}: {rows.skipped[0].reason}"
-            raise InputError(f"no image to predict ({reason})")
+            why = "in " + ", ".join(str(path) for path in request.images[:4])
+            if rows.skipped:
+                why = f"({rows.skipped[0].shown}: {rows.skipped[0].reason})"
+            raise InputError(f"no image to predict {why}")
         answers = classifier.predict(rows.features)
         return predictions_of(classifier, answers, rows.items), rows.skipped
-
-
-def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """Windows does not delete a file while it is mapped."""
-    return tempfile.TemporaryDirectory(prefix="semishot-", ignore_cleanup_errors=True)
 
 
 def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:

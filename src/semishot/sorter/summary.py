@@ -51,7 +51,7 @@ class PileSummary:
     accepted: dict[str, int]
     """Images of the pile that are accepted, of each class."""
     strangers: int | None
-    """Images of the pile that are labeled `stranger`. None: not known."""
+    """Images of the pile that are taken for strangers. None: not known."""
     likely_strangers: dict[str, float] | None
     """How many strangers the pile likely holds: expected, and from low to high in 90 % of cases."""
     missed_strangers: float | None
@@ -99,10 +99,10 @@ class PileSummary:
                 "Which images are strangers cannot be told: it takes two labeled images of some class, "
                 "or two in the pile that differ."
             )
-        out = "none is labeled stranger"
+        out = "none is taken for a stranger"
         if self.strangers:
-            labeled = counted(self.strangers, "is labeled stranger", "are labeled stranger")
-            out = f"{labeled}, at a loss of about {self.reject:.0%} of members"
+            taken = counted(self.strangers, "is taken for a stranger", "are taken for strangers")
+            out = f"{taken}, at a loss of about {self.reject:.0%} of members"
         if self.likely_strangers is None or self.missed_strangers is None:
             return f"{out[0].upper()}{out[1:]}."
         expected, low, high = (round(self.likely_strangers[k]) for k in ("expected", "low", "high"))

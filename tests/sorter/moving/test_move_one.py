@@ -11,7 +11,7 @@ from semishot.sorter.moving.journal import read_journal
 from semishot.sorter.moving.move_files import complete, undo
 from semishot.sorter.summary import Classified, named
 from support.commands import printed
-from support.four_files import digest, make_pile, plan, sorted_names, state, undone
+from support.four_files import digest, make_pile, plan, undone
 from support.own_images import DRAWN, folders
 
 
@@ -40,24 +40,6 @@ def forbid(monkeypatch):
 
 
 # Links and other nodes
-
-
-def test_a_pending_target_that_is_a_link_to_its_source_is_another_file(tmp_path):
-    """Both have the same content: the only copy was deleted."""
-    wanted = make_pile(tmp_path)
-    sorting = plan(tmp_path / "out", "move", wanted)
-    target = sorting.target(sorting.steps[0])
-    target.parent.mkdir(parents=True)
-    target.symlink_to(wanted[0][0])
-    content = wanted[0][0].read_bytes()
-    outcome = complete(sorting)
-    (problem,) = outcome.problems
-    assert "exists and is another file" in problem
-    assert (outcome.count, outcome.left) == (3, 1)
-    assert wanted[0][0].read_bytes() == content
-    assert not wanted[0][0].is_symlink()
-    assert undone(tmp_path / "out") == (3, [])
-    assert wanted[0][0].read_bytes() == content
 
 
 def test_a_copy_of_a_linked_image_is_removed(tmp_path):
@@ -100,33 +82,6 @@ def test_a_pile_that_has_moved_behind_a_link_is_named_below(tmp_path):
 
 
 # One file's problem
-
-
-def test_a_forbidden_file_is_its_own_problem(tmp_path, forbid):
-    error = errno.EACCES
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    source = wanted[1][0]
-    forbid(source, error)
-    outcome = complete(plan(tmp_path / "out", "move", wanted))
-    assert outcome.counts() == "3 files moved, 1 stayed where it was"
-    assert outcome.problems == [f"{source}: {os.strerror(error)}"]
-    assert source.stat().st_nlink == 1
-    assert sorted_names(tmp_path) == {"cat/x.jpg", "dog/c.jpg", "stranger/d.jpg"}
-    assert [step.source for step in read_journal(tmp_path / "out").steps] == [
-        wanted[0][0],
-        *(path for path, _, _ in wanted[2:]),
-    ]
-    forbid(None)
-    assert complete(plan(tmp_path / "out", "move", wanted[:2])).counts() == "2 files moved"
-    forbid(tmp_path / "out/sorted/dog/c.jpg", error)
-    count, (problem,) = undone(tmp_path / "out")
-    assert (count, os.strerror(error) in problem) == (3, True)
-    assert (tmp_path / "out/sorted/dog/c.jpg").stat().st_nlink == 1
-    assert not wanted[2][0].exists()
-    forbid(None)
-    assert undone(tmp_path / "out") == (1, [])
-    assert state(tmp_path) == before
 
 
 def test_where_nothing_could_be_sorted_there_is_nothing_to_undo(tmp_path):
