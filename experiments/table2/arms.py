@@ -28,8 +28,7 @@ from semishot.system.files import write_json
 from semishot.training.config import SUPERVISED, FleetConfig, Member
 from semishot.training.evaluation import evaluate
 from semishot.training.examples import images_on, training_episodes
-from semishot.training.fleet_log import FleetLog
-from semishot.training.fleet_table import Row, row_of
+from semishot.training.fleet_log import FleetLog, Row, row_of
 from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.loop import Learner, build_optimizer, learn, resume
 from semishot.training.requests import FleetRequest

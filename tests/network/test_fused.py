@@ -17,8 +17,7 @@ from semishot.network.encoder import ConvEncoder
 from semishot.training import loop
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.examples import images_on, sample_maps
-from semishot.training.fleet_log import fixed_episodes
-from semishot.training.fleet_table import row_of
+from semishot.training.fleet_log import fixed_episodes, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet
 from semishot.training.loop import build_optimizer

@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from semishot.paper.baselines import adam_logistic_regression, logistic_regression, nearest_neighbor
+from semishot.paper.table5 import adam_logistic_regression, logistic_regression, nearest_neighbor
 
 
 def episodes(count: int, way: int, shot: int, query: int, size: int, scale: float = 1.0):
@@ -34,8 +34,7 @@ def test_1nn_takes_the_label_of_the_nearest_support_image():
 
 
 @pytest.mark.parametrize(
-    ("shot", "size", "scale"),
-    [(1, 9, 1.0), (5, 9, 1.0), (1, 40, 8.0), (5, 40, 1e-4), (2, 3, 1.0)],
+    ("shot", "size", "scale"), [(1, 9, 1.0), (5, 9, 1.0), (1, 40, 8.0), (5, 40, 1e-4), (2, 3, 1.0)]
 )
 def test_logistic_regression_is_scikit_learns(shot, size, scale):
     """More features than images and fewer, large and tiny: same scores, same predictions."""

@@ -18,6 +18,7 @@ from semishot.paper.reproduce import Site, choose_runner, run_jobs
 from semishot.paper.requests import TableRequest
 from semishot.training import loop
 from semishot.training.config import Recipe
+from semishot.training.fleet_log import Row
 from semishot.workers import Workers, places, ray_cluster
 from semishot.workers.engine import Processes
 from support import engine_works
@@ -139,9 +140,7 @@ def test_a_machine_lost_and_machines_that_join_late_change_nothing_but_the_time(
     records = table1(tiny_pool, tmp_path, on_ray(cluster))
     assert_same(tmp_path, records, here)
     assert "lost its worker (NodeDiedError" in capsys.readouterr().err
-    resumed = [
-        value for value in seen if isinstance(value, on_workers.FleetProgress) and value.skipped
-    ]
+    resumed = [value for value in seen if isinstance(value, Row) and value.skipped]
     assert {value.skipped for value in resumed} == {100}
     cluster.remove_node(machines[1])
 

@@ -10,24 +10,19 @@ import pytest
 import torch
 
 from semishot.commands.main import main
-from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import presets, published
 from semishot.paper.reproduce import Site, requested_jobs, run_jobs
 from semishot.paper.requests import TableRequest
 from semishot.report import paper_tables, render
 from semishot.report.sections import tables_and_figures
-from semishot.training.config import FleetConfig, Member, Recipe
+from semishot.training.config import FleetConfig, Recipe
 from semishot.training.fleets import load_model
-from semishot.training.run_folder import read_log
 from support.commands import refusal
-from support.fleets import fleet_config, train_fleet
 from support.own_methods import forget, own_module
 
 CPU = torch.device("cpu")
-SHAPE = EpisodeShape(way=3, query=2, unlabeled=3, distractors=2)
 PRESET = presets.Preset("a test's", Recipe(updates=4, filters=3, init_std=0.1))
-ALL = ["masked_soft_kmeans", "oslo", "label_propagation"]
 EVALUATED = ("--way", "3", "--query", "4", "--device", "cpu")
 
 
@@ -40,29 +35,6 @@ def tiny_preset(monkeypatch):
 def own(tmp_path):
     with own_module(tmp_path) as name:
         yield name
-
-
-def trained(pool, folder, models, updates):
-    members = tuple(Member(model, seed) for model in models for seed in (0, 1))
-    recipe = Recipe(updates, filters=6, init_std=0.1, learning_rate=3e-3, labeled_fraction=0.4)
-    config = fleet_config(pool, recipe=recipe, shape=SHAPE, members=members)
-    return train_fleet(config, pool, folder)
-
-
-@pytest.mark.parametrize("place", range(len(ALL)))
-def test_a_method_beside_others_learns_what_it_learns_alone(tiny_pool, tmp_path, place):
-    """In float64: batches of other sizes round differently."""
-    torch.set_default_dtype(torch.float64)
-    try:
-        side = trained(tiny_pool, tmp_path / "all", ALL, 10)
-        alone = trained(tiny_pool, tmp_path / "one", [ALL[place]], 10)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    losses = read_log(tmp_path / "all")[-1]["loss"][2 * place : 2 * place + 2]
-    assert losses == pytest.approx(read_log(tmp_path / "one")[-1]["loss"], rel=1e-7)
-    for name, tensor in alone.encoder.state_dict().items():
-        both = side.encoder.state_dict()[name][2 * place : 2 * place + 2]
-        assert torch.allclose(both, tensor, rtol=1e-5, atol=1e-7), name
 
 
 # Rows of a table

@@ -88,7 +88,7 @@ def test_r18_inference_uses_the_supervised_embedding(finished, tiny_pool):
     shape = replace(published.TABLES["table1"].tests[5], distractors=5)
     model = fleets.load_model(folder, CPU)[1]
     as_soft = ProtoNet(model.encoder, refine.build("soft_kmeans"), 1)
-    (expected,) = reproduce.evaluate([(as_soft, shape)], tiny_pool, "test", [0, 1])
+    (expected,) = evaluation.evaluate([(as_soft, shape)], tiny_pool, "test", [0, 1])
     for seed in (0, 1):
         (found,) = [r for r in records if key(r) == ("semi_supervised_inference", 5, 5, seed)]
         assert found["accuracy"] == pytest.approx(expected[seed].mean())
@@ -104,7 +104,7 @@ def test_running_it_again_trains_and_measures_nothing(finished, tiny_pool, monke
     runs, records = finished
     before = snapshot(runs)
     forbid_training(monkeypatch)
-    monkeypatch.setattr(reproduce, "evaluate", lambda *_: pytest.fail("it evaluated"))
+    monkeypatch.setattr(reproduce, "measured", lambda *_: pytest.fail("it evaluated"))
     assert table1(tiny_pool, runs, splits=2) == records
     assert snapshot(runs) == before
 

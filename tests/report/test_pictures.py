@@ -77,8 +77,7 @@ def test_the_plane_is_that_of_greatest_variance_at_one_scale():
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [SHAPE, EpisodeShape(way=7, query=1, unlabeled=1), EpisodeShape(way=2, unlabeled=0)],
+    "shape", [SHAPE, EpisodeShape(way=7, query=1, unlabeled=1), EpisodeShape(way=2, unlabeled=0)]
 )
 def test_both_pictures_are_drawn_for_episodes_of_any_shape(fleet, tiny_root, tmp_path, shape):
     view = view_episode(EpisodeRequest(str(fleet[0]), shape=shape, run=1), tiny_root)

@@ -20,7 +20,6 @@ from semishot.report.render import shown
 from semishot.training.config import Recipe
 from semishot.training.records import publish, read_records
 from support.optional_torch import module_or_skip
-from support.presets import shorten
 from support.records import ablation, baseline, masks, record
 
 REPOSITORY = Path(__file__).parents[2]
@@ -186,17 +185,6 @@ def test_the_papers_data_and_the_authors_images_come_first(tmp_path):
     assert all(title.endswith(end) for title, end in zip(titles, order, strict=True)), titles
     assert "glyphs" in titles[3]
     assert "| Table 1, omniglot, cubic-warped | ren2018 | 20,000 | 1 (of 10) | 0 | 0 | 1 |" in text
-
-
-def test_publish_and_results_commands(tiny_root, tmp_path, monkeypatch, capsys):
-    shorten(monkeypatch, "ren2018")
-    common = ["--dataset", "glyphs", "--splits", "1", "--device", "cpu"]
-    folders = ["--runs", str(tmp_path / "runs"), "--publish", str(tmp_path / "results")]
-    main(["reproduce", "table1", *common, *folders, "--data-root", str(tiny_root)])
-    page = tmp_path / "page.md"
-    main(["results", "--folder", str(tmp_path / "results"), "--out", str(page)])
-    assert capsys.readouterr().out.endswith(f"{page}\n")
-    assert "preset `ren2018`, 2 updates" in page.read_text(encoding="utf-8")
 
 
 def test_an_empty_or_broken_results_folder_is_named(tmp_path):

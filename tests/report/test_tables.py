@@ -9,8 +9,8 @@ import pytest
 from semishot.paper import published as paper
 from semishot.report import paper_tables as tables
 from semishot.report.figures import curves_grid, curves_section, masks_charts
+from semishot.report.other_tables import records_as_text
 from semishot.report.render import as_text, shown, tone
-from semishot.report.run_tables import records_as_text
 from semishot.report.tables import measured
 from support.records import masks, record
 

@@ -11,7 +11,7 @@ from semishot.data.pool import ImagePool
 from semishot.network.protonet import ProtoNet
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
-from semishot.training.fleet_table import Row, row_of
+from semishot.training.fleet_log import Row, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet, load_model, save_model
 from semishot.training.loop import Event

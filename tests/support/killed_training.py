@@ -23,7 +23,7 @@ from semishot.training import (
     update,
 )
 from semishot.training.config import FleetConfig
-from semishot.training.fleet_table import row_of
+from semishot.training.fleet_log import row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from support import killing as killed
 

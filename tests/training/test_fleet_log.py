@@ -18,8 +18,7 @@ from semishot.network.protonet import take_run
 from semishot.paper import presets
 from semishot.training import fleet_log, fleet_training, loop
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.fleet_log import Validation, fixed_episodes
-from semishot.training.fleet_table import row_of
+from semishot.training.fleet_log import Validation, fixed_episodes, row_of
 from semishot.training.fleet_training import TrainingRequest
 from semishot.training.fleets import build_fleet
 from semishot.training.run_folder import read_log
@@ -32,11 +31,7 @@ MEMBERS = (
     Member("soft_kmeans", 2),
     Member("masked_soft_kmeans", 5, {"mask_power": 2}),
 )
-RUNS = [
-    "masked_soft_kmeans-seed5",
-    "soft_kmeans-seed2",
-    "masked_soft_kmeans-mask_power2-seed5",
-]
+RUNS = ["masked_soft_kmeans-seed5", "soft_kmeans-seed2", "masked_soft_kmeans-mask_power2-seed5"]
 fleet = partial(fleet_config, recipe=RECIPE, shape=SHAPE, members=MEMBERS)
 
 

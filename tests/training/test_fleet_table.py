@@ -7,9 +7,9 @@ from rich.console import Console
 
 from semishot.data.episodes import EpisodeShape
 from semishot.system.progress import SECONDS_BETWEEN_LINES
-from semishot.training import fleet_table as module
+from semishot.training import fleet_log as module
 from semishot.training.config import FleetConfig, Member, Recipe
-from semishot.training.fleet_table import DASH, FleetTable, Row, fleet_table, row_of
+from semishot.training.fleet_log import DASH, FleetTable, Row, fleet_table, row_of
 
 
 @pytest.fixture

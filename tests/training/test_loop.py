@@ -19,7 +19,7 @@ from semishot.system.locks import Lock
 from semishot.training import fleet_training, loop
 from semishot.training.config import FleetConfig, Member, Recipe, learning_rate
 from semishot.training.examples import images_on
-from semishot.training.fleet_table import Row, row_of
+from semishot.training.fleet_log import Row, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet, load_model
 from semishot.training.loop import Event
@@ -130,10 +130,13 @@ def test_a_run_in_a_fleet_has_the_weights_it_has_alone(tiny_pool, tmp_path):
         Member("distractor_cluster", 0),
         Member("masked_soft_kmeans", 4),
         Member("masked_soft_kmeans", 7),
+        Member("oslo", 1),
+        Member("label_propagation", 3),
     )
     config = fleet(tiny_pool, recipe=recipe, members=members)
     together = train_fleet(config, tiny_pool, tmp_path / "together").state_dict()
     places = {"soft_kmeans": (0, 0), "distractor_cluster": (1, 1), "masked_soft_kmeans": (2, 2)}
+    places |= {"oslo": (3, 4), "label_propagation": (4, 5)}
     for r, member in enumerate(members):
         alone = train_fleet(replace(config, members=(member,)), tiny_pool, tmp_path / f"alone{r}")
         group, first = places[member.model]

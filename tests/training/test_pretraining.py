@@ -12,11 +12,10 @@ from semishot.data.pool import ImageClass, ImagePool
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.encoder import ConvEncoder
-from semishot.training import classification, loop
+from semishot.training import classification
 from semishot.training.classification import ClassificationRequest
 from semishot.training.config import Recipe
-from semishot.training.examples import images_on
-from semishot.training.fleet_table import Row
+from semishot.training.fleet_log import Row
 
 CPU = torch.device("cpu")
 SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
@@ -121,65 +120,10 @@ def test_a_class_without_a_labeled_image_is_refused():
         classification.check_labeled(pool, SMALL)
 
 
-LONGER = Recipe(updates=7, halvings=(4,), filters=4, init_std=0.1)
-SEEDS = (4, 1)
-
-
-class StoppingRow(Row):
-    """Stops the training like Ctrl-C, after so many updates."""
-
-    def advance(self, updates: int, loss: float) -> None:
-        super().advance(updates, loss)
-        if self.done >= self.images:
-            raise KeyboardInterrupt
-
-
-def pretrain(pool: ImagePool, folder: Path, row: Row | None = None) -> Row:
-    """Two seeds side by side, as on a GPU."""
-    row = row or Row("", LONGER.updates, 1)
-    files = {seed: folder / f"{seed}.safetensors" for seed in SEEDS}
-    request = ClassificationRequest(pool, LONGER, CPU, checkpoint_seconds=0.0)
-    for _ in classification.train_together(request, files, row, images_on(pool, CPU)):
-        pass
-    return row
-
-
 def left(folder: Path) -> dict[str, bytes]:
     """Without the files of sessions, which hold times."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".json")
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-@pytest.fixture
-def often(monkeypatch):
-    """A checkpoint every other update."""
-    monkeypatch.setattr(loop, "CHUNK", 2)
-
-
-@pytest.fixture(scope="module")
-def whole(tiny_pool, tmp_path_factory) -> dict[str, bytes]:
-    """What an undisturbed pre-training leaves."""
-    folder = tmp_path_factory.mktemp("whole")
-    pretrain(tiny_pool, folder)
-    names = [path.name for path in sorted(folder.iterdir())]
-    assert names == ["1.json", "1.safetensors", "4.json", "4.safetensors"]
-    return left(folder)
-
-
-@pytest.mark.usefixtures("often")
-@pytest.mark.parametrize(("updates", "kept"), [(1, 0), (3, 2), (4, 2), (7, 6)])
-def test_an_interrupted_one_goes_on_and_counts_what_it_skips(
-    whole, tiny_pool, tmp_path, updates, kept
-):
-    with pytest.raises(KeyboardInterrupt):
-        pretrain(tiny_pool, tmp_path, StoppingRow("", LONGER.updates, updates))
-    assert not list(tmp_path.glob("*.safetensors"))
-    assert not list(tmp_path.rglob(".*"))  # the lock is given back
-    row = pretrain(tiny_pool, tmp_path)
-    assert (row.skipped, row.done) == (kept, row.updates)
-    assert left(tmp_path) == whole
-    again = pretrain(tiny_pool, tmp_path)
-    assert again.skipped == again.done == again.updates
 
 
 def test_a_finished_one_is_tidied_up_after_a_kill_and_else_not_written(tiny_pool, tmp_path):

@@ -50,15 +50,6 @@ def test_a_record_for_each_run_has_its_mean_and_196_standard_errors_over_episode
         assert checked(row) == row
 
 
-def test_records_of_masks_and_of_ablations_are_records_with_more():
-    judged = {k: masks()[k] for k in ("tells_distractors", "mask_histogram", "bimodality")}
-    assert rec.mask_record(record(), "runs/some", judged) == masks()
-    shipped = rec.mask_record(record(), "pretrained:omniglot", judged)
-    assert shipped == masks(source="pretrained:omniglot")
-    changed = rec.ablation_record(record(), "mask applied twice", "mask")
-    assert changed == ablation(variant="mask applied twice", only="mask")
-
-
 # Checked
 
 

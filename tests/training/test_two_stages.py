@@ -15,7 +15,7 @@ from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.training import classification, loop
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
-from semishot.training.fleet_table import row_of
+from semishot.training.fleet_log import row_of
 from semishot.training.fleet_training import TrainingRequest
 from semishot.training.fleets import build_fleet, center
 from semishot.training.run_folder import TRAINING_FILE, read_log, read_sessions

@@ -40,7 +40,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Test a trained run folder on episodes of any shape."""
-    from semishot.report.run_tables import records_as_text
+    from semishot.report.other_tables import records_as_text
     from semishot.training.evaluation import evaluate_folder
 
     records = evaluate_folder(request, Where(data_root=data_root, device=device))
@@ -61,7 +61,7 @@ def pick(
         run: A folder written by `semishot train` or `reproduce`.
         out: The file to write, NAME.safetensors.
     """
-    from semishot.report.run_tables import picked_as_text
+    from semishot.report.other_tables import picked_as_text
     from semishot.training.evaluation import pick_best
 
     picked = pick_best(run, out, request, Where(data_root=data_root, device=device))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from semishot import datasets
 from semishot.data.episodes import EpisodeShape
@@ -12,7 +12,7 @@ from semishot.paper.plan import Job, with_existing
 from semishot.paper.reproduce import Site, choose_runner
 from semishot.paper.requests import AblationRequest
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
-from semishot.training.records import AblationRecord, Record, ablation_record
+from semishot.training.records import AblationRecord, Record
 from semishot.training.requests import Where
 from semishot.workers import THIS_PROCESS, Workers
 
@@ -111,7 +111,8 @@ def ablations(
     for record in run(ablation_jobs(cells, request.splits, site), site):
         name = next((cell.variant.name for cell in cells if cell.holds(record)), None)
         if name is not None:
-            labeled.append(ablation_record(record, name, request.only))
+            about = {"kind": "ablation", "variant": name, "only": request.only}
+            labeled.append(cast(AblationRecord, {**record, **about}))
     return labeled
 
 

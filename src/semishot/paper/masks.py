@@ -6,7 +6,7 @@ Letters: R runs, E episodes, U unlabeled images, N classes, D embedding dimensio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,15 +25,10 @@ from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
 from semishot.system.devices import device_name, pick_device
-from semishot.training.evaluation import (
-    data_and_training,
-    embed_classes,
-    episode_accuracies,
-    open_fleet,
-)
+from semishot.training import evaluation
 from semishot.training.examples import EpisodeStreams, streams_of
 from semishot.training.fleets import find_model
-from semishot.training.records import MaskRecord, Measurement, accuracy_records, mask_record
+from semishot.training.records import MaskRecord, Measurement, accuracy_records
 from semishot.training.requests import EPISODES, Where
 
 BINS = 50
@@ -84,23 +79,25 @@ def mask_records(
     records = []
     for source in sources:
         path = find_model(str(source))
-        config, fleet, pool = open_fleet(path, root, device)
+        shipped = {"source": str(source)} if str(source).startswith("pretrained:") else {}
+        config, fleet, pool = evaluation.open_fleet(path, root, device)
         images = all_labeled(pool.of_split("test"))
         check_enough(images, shape)
         begun = time.monotonic()
-        embeddings = embed_classes(fleet, pool, images)  # (R, I, D)
+        embeddings = evaluation.embed_classes(fleet, pool, images)  # (R, I, D)
         seeds = [member.split_seed for member in config.members]
         streams = streams_of(images, seeds, shape)
-        accuracies = episode_accuracies(fleet, embeddings, streams, episodes)
+        accuracies = evaluation.episode_accuracies(fleet, embeddings, streams, episodes)
         seconds = time.monotonic() - begun
-        made_from = data_and_training(path, pool)
+        made_from = evaluation.data_and_training(path, pool)
         measurement = Measurement(shape, "test", seconds, device_name(device), *made_from)
         rows = accuracy_records(config, None, measurement, accuracies)
         for run, (member, row) in enumerate(zip(config.members, rows, strict=True)):
             refiner = take_run(fleet, run).double().refiner
             own = streams_of(images, [member.split_seed], shape)
             scores = score_episodes(refiner, embeddings[run], own, episodes)
-            records.append(mask_record(row, str(source), separation(scores, shape)))
+            more = {"kind": "masks", **shipped, **separation(scores, shape)}
+            records.append(cast(MaskRecord, {**row, **more}))
     if not any(record["model"] == MASKED for record in records):
         raise InputError(f"no {MASKED} run in {', '.join(map(str, sources))}: it has the masks")
     return records

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ from semishot.system import provenance
 from semishot.system.locks import Lock
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
-from semishot.training.fleet_log import announce
-from semishot.training.fleet_table import Row, fleet_table, row_of
+from semishot.training.fleet_log import Row, announce, fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.loop import Event
 from semishot.training.records import Record, records_so_far
@@ -38,14 +37,6 @@ CHECKPOINT_SECONDS = 60.0
 """A checkpoint of 30 runs is 40 MB, and there may be many workers."""
 PROGRESS_SECONDS = 1.0
 NO_IMAGES = np.empty((0, 1, 1, 1), np.uint8)
-
-
-class FleetProgress(NamedTuple):
-    skipped: int
-    done: int
-    loss: float | None
-    accuracy: float | None
-    testing: bool = False
 
 
 def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Record]:
@@ -125,7 +116,7 @@ class FleetTasks:
         ]
         return [self.task(part) for part in parts]
 
-    def receive(self, task: Task, value: FleetProgress | Files) -> None:
+    def receive(self, task: Task, value: Row | Files) -> None:
         config, row = self.of_task[task]
         if isinstance(value, dict):
             unpack(value, self.site.folder(config))
@@ -154,9 +145,7 @@ class FleetWork:
     """Methods outside the package that the user has named, which the worker imports too."""
 
 
-def work_on_fleet(
-    images: Array, device_name: str, work: FleetWork
-) -> Iterator[FleetProgress | Files]:
+def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[Row | Files]:
     """In a worker: train and measure a fleet; yields its progress, its checkpoints and its folder."""
     for method in work.methods:
         refine.add(method)
@@ -172,11 +161,11 @@ def work_on_fleet(
         for event in training(request, images_on(pool, device), row):
             if time.monotonic() - latest > PROGRESS_SECONDS:
                 latest = time.monotonic()
-                yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
+                yield replace(row)
             if event is Event.SAVED:
                 yield pack(folder)
-        yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy, testing=True)
+        yield replace(row, testing=True)
         yield pack(folder)  # the trained fleet is saved before it is measured
         fleet_records(work.jobs, pool, folder, device)
-        yield FleetProgress(row.skipped, row.done, row.loss, row.accuracy)
+        yield replace(row)
         yield pack(folder)

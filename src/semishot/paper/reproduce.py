@@ -1,7 +1,6 @@
 """A request for a fleet or a table of the paper -> train and test what is missing -> records."""
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,19 +16,18 @@ from semishot.errors import InputError, counted
 from semishot.paper import published
 from semishot.paper.plan import Job, chosen_rows, configs_of, fleet_config, run_folder, table_jobs
 from semishot.paper.requests import TableRequest
-from semishot.system.devices import device_name, pick_device
+from semishot.system.devices import pick_device
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.training.classification import CLASSIFIERS
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
-from semishot.training.evaluation import data_and_training, evaluate
+from semishot.training.evaluation import Test, measured
 from semishot.training.examples import images_on
-from semishot.training.fleet_log import announce
-from semishot.training.fleet_table import fleet_table, row_of
+from semishot.training.fleet_log import announce, fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
 from semishot.training.fleets import load_model
 from semishot.training.loop import Event
-from semishot.training.records import Measurement, Record, accuracy_records, records_so_far
+from semishot.training.records import Record, records_so_far
 from semishot.training.requests import EPISODES, FleetRequest, Where
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
 from semishot.workers import THIS_PROCESS, Workers
@@ -192,7 +190,7 @@ def fleet_records(
         with Lock(folder / LOCK_FILE):
             known = records_so_far(path)  # another process may have measured them meanwhile
             if missing := [(job, test) for job in jobs for test in lacking(known, job)]:
-                known += measured(missing, pool, folder, device)
+                known += measure(missing, pool, folder, device)
                 write_json(path, known)
     return [
         record
@@ -203,18 +201,13 @@ def fleet_records(
     ]
 
 
-def measured(
-    tests: Sequence[tuple[Job, EpisodeShape]],
-    pool: ImagePool,
-    folder: Path,
-    device: torch.device,
-) -> list[Record]:
-    """The records of rows at test shapes; all share the embeddings of the test images."""
+def measure(
+    tests: Sequence[tuple[Job, EpisodeShape]], pool: ImagePool, folder: Path, device: torch.device
+) -> Sequence[Record]:
+    """The records of rows at test shapes."""
     config, fleet = load_model(folder, device)
-    made_from = data_and_training(folder, pool)
-    seeds, begun = [member.split_seed for member in config.members], time.monotonic()
-    models = []
-    for job, test in tests:
+    wanted = []
+    for job, shape in tests:
         model = fleet
         if job.row == SEMI_SUPERVISED_INFERENCE:
             model = model.refined_by(refine.build("soft_kmeans"))
@@ -223,14 +216,8 @@ def measured(
             options = {name: value for name, value in job.at_test.items() if name != "steps"}
             refiner = refine.build(method, runs=runs, **options)
             model = model.refined_by(refiner.to(device), int(job.at_test["steps"]))
-        models.append((model, test))
-    accuracies = evaluate(models, pool, "test", seeds)
-    seconds, name = time.monotonic() - begun, device_name(device)
-    records: list[Record] = []
-    for (job, test), each in zip(tests, accuracies, strict=True):
-        measurement = Measurement(test, "test", seconds, name, *made_from, job.at_test)
-        records += accuracy_records(job.config, job.row, measurement, each)
-    return records
+        wanted.append(Test(model, shape, job.row, job.at_test))
+    return measured(wanted, config, pool, folder)
 
 
 def lacking(known: Sequence[Record], job: Job) -> list[EpisodeShape]:

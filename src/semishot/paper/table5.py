@@ -1,6 +1,7 @@
-"""Table 5: each classifier on each kind of features, over test episodes -> records (Appendix C).
+"""Table 5: 1-nearest neighbor and logistic regression on each kind of features -> records (Appendix C).
 
-Letters: E episodes, I images of the test classes, D features, S support, Q query images.
+Letters: E episodes, I images of the test classes, D features, S support, Q query images, N classes,
+A coordinates of a basis.
 """
 
 import time
@@ -13,24 +14,21 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor
+from torch.nn import functional as F
 
 from semishot import datasets
 from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.splits import ClassImages, all_labeled
 from semishot.errors import InputError
+from semishot.network.adam import Adam
 from semishot.network.protonet import ProtoNet, class_labels
-from semishot.paper import baselines
 from semishot.paper.authors_network import authors_network
-from semishot.paper.published import (
-    CLASSIFIERS,
-    FEATURES,
-    LABELED_FRACTION,
-    ONE_SHOT,
-    TABLE5_TEST,
-)
+from semishot.paper.published import CLASSIFIERS, FEATURES, LABELED_FRACTION, ONE_SHOT, TABLE5_TEST
 from semishot.paper.reproduce import FIXED
 from semishot.paper.requests import Table5Request
+from semishot.prototypes import squared_distances
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
@@ -39,11 +37,7 @@ from semishot.training import classification
 from semishot.training.classification import BATCH, ClassificationRequest
 from semishot.training.evaluation import embed_classes
 from semishot.training.examples import EpisodeStreams, streams_of
-from semishot.training.records import (
-    BaselineRecord,
-    Measurement,
-    records_so_far,
-)
+from semishot.training.records import BaselineRecord, Measurement, records_so_far
 from semishot.training.requests import EPISODES, Where
 from semishot.training.run_folder import data_state
 
@@ -189,9 +183,49 @@ def classify(
 ) -> Tensor:
     """(E, S, D), (S,), (E, Q, D) -> (E, Q), by a classifier's name."""
     if classifier == "adam_logistic_regression":
-        scores = baselines.adam_logistic_regression(support, labels, queries, adam_rate)
-        return scores.argmax(-1)
+        return adam_logistic_regression(support, labels, queries, adam_rate).argmax(-1)
     support, queries = support.double(), queries.double()
     if classifier == "nearest_neighbor":
-        return baselines.nearest_neighbor(support, labels, queries)
-    return baselines.logistic_regression(support, labels, queries).argmax(-1)
+        return nearest_neighbor(support, labels, queries)
+    return logistic_regression(support, labels, queries).argmax(-1)
+
+
+# The classifiers, on many episodes at once
+
+
+def nearest_neighbor(support: Tensor, labels: Tensor, queries: Tensor) -> Tensor:
+    """(E, S, D), (S,), (E, Q, D) -> (E, Q): the label of the nearest support image."""
+    return labels[squared_distances(queries, support).argmin(-1)]
+
+
+def logistic_regression(support: Tensor, labels: Tensor, queries: Tensor) -> Tensor:
+    """scikit-learn's `LogisticRegression()` for each episode, to convergence.
+
+    (E, S, D), (S,), (E, Q, D) -> (E, Q, N), the scores of the classes. Its minimum has weights in the span of
+    the support: a component outside it changes no score of the support and costs |W|^2. So the fit happens
+    in an orthonormal basis of that span, S coordinates instead of D.
+    """
+    basis = torch.linalg.qr(support.mT).Q  # (E, D, A)
+    model, scores = LogisticRegression(tol=1e-8, max_iter=10_000), []
+    for x, q in zip((support @ basis).cpu(), (queries @ basis).cpu(), strict=True):
+        scores.append(model.fit(x, labels.cpu()).decision_function(q))
+    return torch.from_numpy(np.stack(scores)).to(support.device)
+
+
+def adam_logistic_regression(
+    support: Tensor, labels: Tensor, queries: Tensor, rate: float, steps: int = 200
+) -> Tensor:
+    """Logistic regression as in the authors' code: no penalty, `steps` full-batch Adam steps.
+
+    (E, S, D), (S,), (E, Q, D) -> (E, Q, N), the scores of the classes. It starts from zero; the code
+    starts from weights of standard deviation 0.01.
+    """
+    x = F.pad(support, (0, 1), value=1.0)  # (E, S, D + 1): the last weight is the bias
+    one_hot = F.one_hot(labels).to(x.dtype).T  # (N, S)
+    w = x.new_zeros(len(x), len(one_hot), x.shape[-1])  # (E, N, D + 1)
+    optimizer = Adam([w], lr=rate)
+    for _ in range(steps):
+        wrong = (w @ x.mT).softmax(-2) - one_hot  # (E, N, S)
+        w.grad = wrong @ x / len(labels)  # (E, N, D + 1)
+        optimizer.step()
+    return F.pad(queries, (0, 1), value=1.0) @ w.mT

@@ -10,13 +10,7 @@ from semishot.errors import counted
 from semishot.paper import published
 from semishot.report.charts import LOOKS, Chart, Line, steps
 from semishot.report.other_tables import departures
-from semishot.report.paper_tables import (
-    COLUMNS,
-    cells,
-    rows_of,
-    splits_and_updates,
-    table_flags,
-)
+from semishot.report.paper_tables import COLUMNS, cells, rows_of, splits_and_updates, table_flags
 from semishot.report.provenance import section_of
 from semishot.report.tables import Grid, GridCell, Number, Section, standard_error
 from semishot.training.records import MaskRecord, Record

@@ -265,9 +265,7 @@ def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
     return Grid("", header, rows)
 
 
-def table5_cells(
-    records: Sequence[BaselineRecord],
-) -> dict[tuple[str, str, bool, int], Measured]:
+def table5_cells(records: Sequence[BaselineRecord]) -> dict[tuple[str, str, bool, int], Measured]:
     """By classifier, features, scale bug and shot, in the order of the table."""
     groups: dict[tuple[str, str, bool, int], list[BaselineRecord]] = {}
     for r in records:

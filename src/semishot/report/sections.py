@@ -8,11 +8,7 @@ from typing import Any
 from semishot.errors import InputError
 from semishot.paper import presets, published
 from semishot.report.figures import curves_section, masks_section
-from semishot.report.other_tables import (
-    ablations_section,
-    choice_section,
-    others_section,
-)
+from semishot.report.other_tables import ablations_section, choice_section, others_section
 from semishot.report.paper_tables import table5_section, table_section
 from semishot.report.provenance import image_order
 from semishot.report.tables import Section

@@ -7,7 +7,7 @@ Letters: R runs, E updates, B images of a batch, I labeled images.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,29 +20,16 @@ from torch import Tensor
 from semishot.data.pool import ImagePool, Indices
 from semishot.data.splits import ClassImages, labeled_split, random_words, uniforms
 from semishot.errors import InputError
-from semishot.network.classifier import (
-    QUARTERS,
-    CosineHead,
-    LinearClassifier,
-    TurnedClassifier,
-)
+from semishot.network.classifier import QUARTERS, CosineHead, LinearClassifier, TurnedClassifier
 from semishot.network.encoder import ConvEncoder, embedding_features
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
-from semishot.training import examples, loop
+from semishot.training import examples, loop, run_folder
 from semishot.training.config import Classification, Recipe
 from semishot.training.examples import Draw, images_on
-from semishot.training.fleet_table import Row, fleet_table
+from semishot.training.fleet_log import Row, fleet_table
 from semishot.training.loop import CHECKPOINT_SECONDS, Event, Learner
-from semishot.training.run_folder import (
-    LOCK_FILE,
-    TRAINING_FILE,
-    Training,
-    TrainingSession,
-    read_sessions,
-    training_of,
-)
 from semishot.training.update import Chunk
 
 BATCH = 100
@@ -112,7 +99,7 @@ def train_together(
     if not _unfinished(list(files.values())):  # they may be on a read-only disk
         row.begin(request.recipe.updates)
         return
-    lock = Lock(folder / LOCK_FILE)
+    lock = Lock(folder / run_folder.LOCK_FILE)
     while not lock.acquire():
         yield Event.WAITING
     with lock:
@@ -137,21 +124,11 @@ def _train_alone(
     seeds, recipe = list(files), request.recipe
     model = classifier(request, seeds).to(request.device)
     optimizer = loop.build_optimizer(recipe, model)
-    learner = Learner(
-        model,
-        optimizer,
-        recipe,
-        [f"split seed {seed}" for seed in seeds],
-        folder,
-        request.pool,
-        images,
-        labeled_batches(request, seeds),
-        row,
-        request.checkpoint_seconds,
-    )
+    draw, names = labeled_batches(request, seeds), [f"split seed {seed}" for seed in seeds]
+    fleet = model, optimizer, recipe, names, folder, request.pool, images
     step = loop.resume(folder, model, optimizer, recipe.updates)
-    yield from loop.learn(learner, step)
-    sessions = {"sessions": read_sessions(folder / TRAINING_FILE)}
+    yield from loop.learn(Learner(*fleet, draw, row, request.checkpoint_seconds), step)
+    sessions = {"sessions": run_folder.read_sessions(folder / run_folder.TRAINING_FILE)}
     for run, (seed, file) in enumerate(files.items()):
         own = {k: t[run : run + 1] for k, t in model.encoder.state_dict().items()}
         if not is_whole(files[seed]):
@@ -249,26 +226,17 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
 
 def training_of_encoder(
     request: ClassificationRequest, seed: int, runs: Path
-) -> dict[str, Training]:
+) -> dict[str, run_folder.Training]:
     """`training` of a record with the encoder of this seed."""
     folder = runs / request.pool.name / CLASSIFIERS
-    return training_of(file_of(request, seed, folder).with_suffix(".json"))
-
-
-def sessions_of(files: Iterable[Path]) -> list[TrainingSession]:
-    """The sessions that trained these encoders, each once."""
-    sessions = [session for file in files for session in read_sessions(file.with_suffix(".json"))]
-    return [session for i, session in enumerate(sessions) if session not in sessions[:i]]
+    return run_folder.training_of(file_of(request, seed, folder).with_suffix(".json"))
 
 
 def file_of(request: ClassificationRequest, seed: int, folder: Path) -> Path:
     """The file of a seed, named after all settings of the training."""
     recipe, first = request.recipe, request.first
-    settings: dict[str, Any] = {
-        "recipe": recipe.changes(),
-        "data": request.pool.fingerprint,
-        "batch": request.batch,
-    }
+    data, batch = request.pool.fingerprint, request.batch
+    settings: dict[str, Any] = {"recipe": recipe.changes(), "data": data, "batch": batch}
     settings |= {} if first is None else {"first": asdict(first)}
     digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
     bug = "-scale-bug" if request.scale_bug else ""

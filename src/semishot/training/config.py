@@ -150,20 +150,11 @@ class Recipe:
 
     def of_classification(self, first: Classification) -> "Recipe":
         """How the encoder is trained before the episodes of this recipe."""
-        return Recipe(
-            updates=first.updates,
-            learning_rate=first.learning_rate,
-            cosine=True,
-            augment=self.augment,
-            mirror=self.mirror,
-            weight_decay=first.weight_decay,
-            filters=self.filters,
-            init_std=self.init_std,
-            labeled_fraction=self.labeled_fraction,
-            precision=self.precision,
-            optimizer="sgd",
-            crop=first.crop,
-        )
+        kept = "augment", "mirror", "filters", "init_std", "labeled_fraction", "precision"
+        own = "updates", "learning_rate", "weight_decay", "crop"
+        settings = {name: getattr(self, name) for name in kept}
+        settings |= {name: getattr(first, name) for name in own}
+        return Recipe(cosine=True, optimizer="sgd", **settings)
 
 
 BEYOND = (

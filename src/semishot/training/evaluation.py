@@ -7,8 +7,8 @@ D embedding dimensions, Q queries.
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,7 @@ from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
 from semishot.system.progress import meter
-from semishot.training.config import (
-    NOT_REFINED,
-    SEMI_SUPERVISED_INFERENCE,
-    SUPERVISED,
-    FleetConfig,
-)
+from semishot.training.config import NOT_REFINED, SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig
 from semishot.training.examples import EpisodeStreams, streams_of
 from semishot.training.fleets import find_model, load_model, save_model, try_method
 from semishot.training.records import (
@@ -132,6 +127,40 @@ def evaluate(
         ]
 
 
+@dataclass(frozen=True)
+class Test:
+    """A trained fleet, refined in some way, on episodes of some shape."""
+
+    model: ProtoNet
+    shape: EpisodeShape
+    name: str | None = None
+    """What the records call the method, if not as it was trained."""
+    at_test: Mapping[str, Any] = field(default_factory=dict)
+    """Steps and options of the refinement, if not as in training."""
+
+
+def measured(
+    tests: Sequence[Test],
+    config: FleetConfig,
+    pool: ImagePool,
+    path: Path,
+    split: Split = "test",
+    episodes: int = EPISODES,
+) -> list[AccuracyRecord]:
+    """The records of each test, one for each run of the fleet in `path`; all share the embeddings."""
+    begun = time.monotonic()
+    seeds, pairs = [m.split_seed for m in config.members], [(t.model, t.shape) for t in tests]
+    accuracies = evaluate(pairs, pool, split, seeds, episodes=episodes)
+    seconds, name = time.monotonic() - begun, device_name(tests[0].model.encoder.weights[0].device)
+    records: list[AccuracyRecord] = []
+    for test, each in zip(tests, accuracies, strict=True):
+        own = *data_and_training(path, pool), test.at_test
+        records += accuracy_records(
+            config, test.name, Measurement(test.shape, split, seconds, name, *own), each
+        )
+    return records
+
+
 def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRecord]:
     """Records of a trained run folder, refined at test as trained, or by another method, or `none`."""
     split, shape, refiner = request.split, request.shape, request.refiner
@@ -149,13 +178,7 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
         if ":" in name:
             _, _, *size = pool.images.shape
             try_method(model, shape, embedding_features(config.recipe.filters, size))
-    begun = time.monotonic()
-    seeds = [member.split_seed for member in config.members]
-    (accuracies,) = evaluate([(model, shape)], pool, split, seeds, episodes=request.episodes)
-    measurement = Measurement(
-        shape, split, time.monotonic() - begun, device_name(device), *data_and_training(path, pool)
-    )
-    return accuracy_records(config, name, measurement, accuracies)
+    return measured([Test(model, shape, name)], config, pool, path, split, request.episodes)
 
 
 def open_fleet(
@@ -260,11 +283,7 @@ def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> Pi
         same = members[best].split_seed == members[others[0]].split_seed
         lead = lead_of(accuracies[best], accuracies[others[0]], same)
     alone, single = replace(config, members=(members[best],)), take_run(fleet, best)
-    begun = time.monotonic()
-    (tested,) = evaluate([(single, shape)], pool, "test", [members[best].split_seed])
-    seconds, made_from = time.monotonic() - begun, data_and_training(folder, pool)
-    measurement = Measurement(shape, "test", seconds, device_name(device), *made_from)
-    (record,) = accuracy_records(alone, None, measurement, tested)
+    (record,) = measured([Test(single, shape)], alone, pool, folder)
     candidates = []
     for run in runs:
         mean, error = float(accuracies[run].mean()), half_width(accuracies[run])

@@ -27,8 +27,7 @@ from semishot.system.tensor_files import is_whole
 from semishot.training import classification, loop
 from semishot.training.config import FleetConfig, read_config
 from semishot.training.examples import training_episodes
-from semishot.training.fleet_log import EventFile, FleetLog, fixed_episodes, has_events
-from semishot.training.fleet_table import Row
+from semishot.training.fleet_log import EventFile, FleetLog, Row, fixed_episodes, has_events
 from semishot.training.fleets import build_fleet, center, save_model, try_method
 from semishot.training.loop import Event, Learner, build_optimizer, learn, resume
 from semishot.training.run_folder import (
@@ -38,6 +37,7 @@ from semishot.training.run_folder import (
     STATE_FILE,
     TrainingSession,
     cut_log,
+    read_sessions,
 )
 
 
@@ -90,12 +90,8 @@ def unfinished(folder: Path) -> bool:
 
 def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> Iterator[Event]:
     """`training`, once this process holds the folder's lock."""
-    config, pool, folder, recipe = (
-        request.config,
-        request.pool,
-        request.folder,
-        request.config.recipe,
-    )
+    config, pool, folder = request.config, request.pool, request.folder
+    recipe = config.recipe
     if not (folder / CONFIG_FILE).exists():
         write_whole(folder / CONFIG_FILE, config.to_json())
     _, channels, *size = pool.images.shape
@@ -112,22 +108,10 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
     with closing(FleetLog(folder, fleet, row)) as log:
         log.validation = fixed_episodes(config, pool, loop.CHUNK)
         log.events = EventFile(folder, config, step) if request.tensorboard else None
-        learner = Learner(
-            fleet,
-            optimizer,
-            recipe,
-            config.run_names,
-            folder,
-            pool,
-            images,
-            training_episodes(config, pool),
-            row,
-            request.checkpoint_seconds,
-            config.shape,
-            log,
-            earlier_updates=row.updates - recipe.updates,
-        )
-        yield from learn(learner, step, earlier)
+        named = fleet, optimizer, recipe, config.run_names, folder, pool, images
+        shown, before = (row, request.checkpoint_seconds), row.updates - recipe.updates
+        draw = training_episodes(config, pool)
+        yield from learn(Learner(*named, draw, *shown, config.shape, log, before), step, earlier)
     if fleet.sphere is not None:
         center(fleet, config, pool)
     save_model(folder / MODEL_FILE, config, fleet)
@@ -158,7 +142,8 @@ def start_from_classifiers(
     states = {seed: encoder.state_dict() for seed, encoder in encoders.items()}
     for name, tensor in fleet.encoder.state_dict().items():
         tensor.copy_(torch.cat([states[member.split_seed][name] for member in config.members]))
-    return classification.sessions_of(files.values())
+    sessions = [s for file in files.values() for s in read_sessions(file.with_suffix(".json"))]
+    return [session for i, session in enumerate(sessions) if session not in sessions[:i]]
 
 
 def check_fleet(

@@ -27,17 +27,10 @@ from semishot.network.classifier import LinearClassifier
 from semishot.system.devices import device_name
 from semishot.system.files import read_regular, reading, write_whole
 from semishot.system.tensor_files import MOST_BYTES, DamagedError
+from semishot.training import run_folder
 from semishot.training.config import Recipe, learning_rate
 from semishot.training.examples import CHUNK_BYTES, Draw, pixels_of
-from semishot.training.fleet_log import FleetLog
-from semishot.training.fleet_table import Row
-from semishot.training.run_folder import (
-    STATE_FILE,
-    TRAINING_FILE,
-    SessionLog,
-    TrainingSession,
-    read_sessions,
-)
+from semishot.training.fleet_log import FleetLog, Row
 from semishot.training.update import Chunk, Model, can_fuse, chunk_runner, is_captured
 
 CHUNK = 100
@@ -81,7 +74,9 @@ class Learner:
     """Those of the stage before, in the same row."""
 
 
-def learn(learner: Learner, step: int, earlier: Sequence[TrainingSession] = ()) -> Iterator[Event]:
+def learn(
+    learner: Learner, step: int, earlier: Sequence[run_folder.TrainingSession] = ()
+) -> Iterator[Event]:
     """Train from update `step` to the end of the recipe.
 
     The loop yields while the device works, so that several fleets can share a GPU: each starts its next
@@ -91,8 +86,8 @@ def learn(learner: Learner, step: int, earlier: Sequence[TrainingSession] = ()) 
     model, recipe, row = learner.model.train(), learner.recipe, learner.row
     device = model.encoder.weights[0].device
     if step:
-        earlier = read_sessions(learner.folder / TRAINING_FILE) or earlier
-    sessions = SessionLog(learner.folder, device_name(device), earlier)
+        earlier = run_folder.read_sessions(learner.folder / run_folder.TRAINING_FILE) or earlier
+    sessions = run_folder.SessionLog(learner.folder, device_name(device), earlier)
     chunks = draw_chunks(learner, step, device)
     coming = next(chunks, None)
     if coming is not None:
@@ -198,12 +193,12 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
-    write_whole(folder / STATE_FILE, content + hashlib.sha256(content).digest())
+    write_whole(folder / run_folder.STATE_FILE, content + hashlib.sha256(content).digest())
 
 
 def resume(folder: Path, model: Model, optimizer: torch.optim.Optimizer, updates: int) -> int:
     """Load the checkpoint, if there is one, and return its number of updates; 0 if it is damaged."""
-    path = folder / STATE_FILE
+    path = folder / run_folder.STATE_FILE
     if not path.exists():
         return 0
     try:

@@ -209,17 +209,6 @@ def accuracy_records(
     return cast(list[AccuracyRecord], records)
 
 
-def mask_record(record: Record, source: str, judged: Mapping[str, Any]) -> MaskRecord:
-    """Adds how well the run separates distractors, and its source if it comes with the package."""
-    shipped = {"source": source} if source.startswith("pretrained:") else {}
-    return cast(MaskRecord, {**record, "kind": "masks", **shipped, **judged})
-
-
-def ablation_record(record: Record, variant: str, only: str) -> AblationRecord:
-    fields = {**record, "kind": "ablation", "variant": variant, "only": only}
-    return cast(AblationRecord, fields)
-
-
 def without_episodes(record: Record) -> Record:
     return cast(Record, {k: v for k, v in record.items() if k != "episode_accuracies"})
 
