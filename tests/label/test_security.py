@@ -2,18 +2,15 @@
 
 import contextlib
 import hashlib
-import http.client
 import json
 import socket
 import threading
-import time
 import tomllib
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 
-from semishot.label import LabelRequest, routes, security
+from semishot.label import LabelRequest, routes
 from semishot.label.security import Guard, is_loopback
 from semishot.label.server import announce
 from support.labeling import Client, serving
@@ -94,41 +91,6 @@ def test_answers_are_for_their_user_only(opened):
     modes = {path.name: path.stat().st_mode & 0o777 for path in out.glob("*.sqlite*")}
     assert set(modes) >= {"labels.sqlite", "labels.sqlite-wal"}
     assert set(modes.values()) == {0o600}
-
-
-def test_silent_connections_do_not_lock_the_user_out(opened, stranger, monkeypatch):
-    """200 of them were the limit of all connections."""
-    client, address = opened[1], opened[0].listener.getsockname()
-    with ExitStack() as stack:
-        silent = [
-            stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(300)
-        ]
-        for raw in silent[::2]:
-            with contextlib.suppress(ConnectionError):
-                raw.sendall(b"POST /answer HTTP/1.1\r\nContent-Length: 100\r\n")
-        assert client.ask("/state")[0] == 200
-        assert stranger.ask(f"/?token={opened[0].guard.token()}")[0] == 200
-        with contextlib.suppress(ConnectionResetError):
-            assert silent[0].recv(1) == b""  # the oldest are closed first
-        app = opened[0].server.config.app
-        assert len(app.connections.unknown) <= security.MOST_UNKNOWN
-
-
-def test_a_connection_that_sends_no_headers_is_closed(opened, monkeypatch):
-    monkeypatch.setattr(security, "HEADER_SECONDS", 0.2)
-    with socket.create_connection(opened[0].listener.getsockname(), timeout=60) as raw:
-        assert raw.recv(1) == b""
-
-
-def test_a_known_browser_may_keep_its_connection(opened, monkeypatch):
-    monkeypatch.setattr(security, "HEADER_SECONDS", 0.2)
-    client = opened[1]
-    connection = http.client.HTTPConnection(client.host, timeout=60)
-    for _ in range(2):
-        connection.request("GET", "/state", headers={"cookie": client.cookie})
-        assert connection.getresponse().read()
-        time.sleep(0.4)
-    connection.close()
 
 
 def test_images_outside_of_the_pile_are_not_served(asked_few, tmp_path):

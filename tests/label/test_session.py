@@ -15,20 +15,18 @@ KINDS = (*MEMBERS, "dots")
 
 def guessed(state):
     """Image -> the name it is shown under."""
-    reject = np.log(state["reject"])
-    cutoff = np.interp(reject, np.log(state["rejects"]), state["cutoffs"])
-    found = {}
-    for image, said, guess, score in zip(
-        state["image"], state["said"], state["guess"], state["score"], strict=True
-    ):
-        place = said if said != -1 else -2 if score < cutoff else guess
-        found[image] = "none" if place == -2 else state["classes"][place][1]
+    cutoff, found = state["cutoff"], {}
+    rows = zip(*(state[c] for c in ("image", "said", "guess", "sure", "stranger")), strict=True)
+    for image, said, guess, sure, stranger in rows:
+        out = stranger > sure if cutoff is None else stranger >= cutoff
+        place = said if said != -1 else -2 if out else guess
+        found[image] = "stranger" if place == -2 else state["classes"][place][1]
     return found
 
 
 def test_without_labels_a_varied_few_dozen_are_shown(client):
     state = client.state()
-    assert state["cutoffs"] is None
+    assert not state["judged"]
     assert set(state["guess"]) == {-1}
     assert 18 <= len(state["asked"]) <= 36
     names = {image: name for name, image in client.names().items()}
@@ -41,7 +39,7 @@ def test_a_few_answers_sort_the_pile(client):
     state = client.state()
     shown = guessed(state)
     right = [shown[names[f"{kind}-{n}.png"]] == kind for kind in MEMBERS for n in range(3, 12)]
-    out = [shown[names[f"dots-{n}.png"]] == "none" for n in range(2, 12)]
+    out = [shown[names[f"dots-{n}.png"]] == "stranger" for n in range(2, 12)]
     assert np.mean(right) > 0.85
     assert np.mean(out) > 0.7
     assert state["asked"]
@@ -57,16 +55,25 @@ def test_not_this_class_guesses_again_without_it(client):
     assert guessed(state)[image] != "circle"
     for number in (2, 3):
         state = client.say(kind="not", **{"class": number}, images=[image])
-    assert guessed(state)[image] == "none"
+    assert guessed(state)[image] == "stranger"
 
 
 def test_the_cutoff_moves_how_many_are_put_out(client):
     label_some(client)
     few = client.say(kind="reject", value=0.001)
     many = client.say(kind="reject", value=0.5)
-    count = [list(guessed(state).values()).count("none") for state in (few, many)]
+    count = [list(guessed(state).values()).count("stranger") for state in (few, many)]
     assert count[0] < count[1]
-    assert np.all(np.diff(few["cutoffs"]) >= 0)
+    members = sum(
+        65535 - s for s, said in zip(many["stranger"], many["said"], strict=True) if said == -1
+    )
+    out = [
+        s
+        for s, said in zip(many["stranger"], many["said"], strict=True)
+        if said == -1 and s >= many["cutoff"]
+    ]
+    assert sum(65535 - s for s in out) <= 0.5 * members  # so many are expected to be lost
+    assert client.say(kind="reject", value=None)["cutoff"] is None
 
 
 def test_a_wrong_label_is_offered_for_review_until_it_is_confirmed(client):

@@ -58,7 +58,8 @@ class Client:
         (length,) = struct.unpack_from("<I", content)
         found = json.loads(content[4 : 4 + length])
         rows, at = found["rows"], 4 + length
-        columns = ["I image", "I group", "f score", "h said", "h guess", "B sure", "B stranger"]
+        found["classes"] = [[number, name] for number, name, slot in found["classes"]]
+        columns = ["I image", "I group", "h said", "h guess", "H sure", "H stranger"]
         for code, name in (column.split() for column in [*columns, "B flags", "B copies"]):
             found[name] = list(struct.unpack_from(f"<{rows}{code}", content, at))
             at += -(-rows * struct.calcsize(code) // 8) * 8
@@ -80,7 +81,9 @@ class Client:
     def names(self, state: dict[str, Any] | None = None) -> dict[str, int]:
         """The image of each file, by its name without folders, as of this state or now."""
         images = (state or self.state())["image"]
-        found = self.json("/names", {"images": images})
+        found = {}
+        for first in range(0, len(images), 500):
+            found |= self.json("/names", {"images": images[first : first + 500]})
         return {names[0].rsplit("/", 1)[-1]: int(image) for image, names in found.items()}
 
 

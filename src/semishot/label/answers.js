@@ -3,7 +3,7 @@
 import { $, badge, button, counted, element, number, toast } from "/dom.js";
 import { chosen } from "/navigation.js";
 import { NONE, UNKNOWN } from "/state.js";
-import { draw } from "/tiles.js";
+import { draw } from "/views.js";
 
 /** Send an event and show at once what it says of these images: [[answer, images], …]. */
 function say(page, event, set, text) {
@@ -14,7 +14,7 @@ function say(page, event, set, text) {
   page.selected.clear();
   page.anchor = null;
   draw(page);
-  toast(text);
+  toast(text, () => step(page, "undo"));
   return promise.catch((error) => { toast(error.message); page.server.refetch(); });
 }
 
@@ -32,7 +32,9 @@ function grouped(images, keyOf) {
   const groups = new Map();
   for (const image of images) {
     const key = keyOf(image);
-    if (key !== undefined) groups.set(key, [...(groups.get(key) || []), image]);
+    if (key === undefined) continue;
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(image);
   }
   return [...groups];
 }
@@ -49,14 +51,20 @@ export function accept(page, images) {
   say(page, { kind: "answer", set }, set, `${counted(count, "guess", "guesses")} accepted`);
 }
 
+/** Accept all guesses of a section, after a glance at it. */
+export function acceptSection(page, key) {
+  const section = page.grid.section(key);
+  if (section) accept(page, section.rows.map((row) => page.state.image[row]));
+}
+
 export function notThis(page, images) {
   const { state } = page;
   const groups = grouped(images, (image) => {
     const where = state.shownIn(state.rowOf.get(image));
-    return where >= 0 ? where : undefined;
+    return where === UNKNOWN ? undefined : where;
   });
   if (!groups.length) { toast("This is in no class."); return; }
-  for (const [where, those] of groups) say(page, { kind: "not", class: state.classes[where][0], images: those }, [[-1, those]], `${counted(those.length, "image")}: not ${state.className(where)}`);
+  for (const [where, those] of groups) say(page, { kind: "not", class: where === NONE ? 0 : state.classes[where][0], images: those }, [[-1, those]], `${counted(those.length, "image")}: not ${state.className(where)}`);
 }
 
 export function clear(page, images) {
@@ -88,7 +96,7 @@ export function answerButtons(page, images, pressed) {
   const { state, view } = page, buttons = [];
   const make = (key, name, data, index) => {
     const made = button();
-    made.append(typeof key === "number" ? badge(key) : Object.assign(element("span", "key plain", key), { ariaHidden: "true" }), element("span", "name", name));
+    made.append(typeof key === "number" ? badge(state, key) : Object.assign(element("span", "key plain", key), { ariaHidden: "true" }), element("span", "name", name));
     Object.assign(made.dataset, data);
     if (index !== undefined && pressed !== undefined) made.setAttribute("aria-pressed", pressed === index);
     return made;
@@ -98,15 +106,12 @@ export function answerButtons(page, images, pressed) {
     const guesses = new Set(rows.filter((row) => !state.isConfirmed(row)).map((row) => state.shownIn(row)));
     guesses.delete(UNKNOWN);
     if (guesses.size || view === "doubtful") buttons.push(make("↵", view === "doubtful" || guesses.size === 1 ? "Accept" : "Accept all", { does: "accept" }));
-    const classes = element("div", "classes");
-    classes.append(...state.classes.map(([id, name], index) => make(index, name, { answer: id }, index)));
-    const none = make(NONE, "None", { answer: 0 }, NONE);
-    none.ariaLabel = "None of these";
-    buttons.push(classes, none);
-    if (rows.some((row) => state.shownIn(row) >= 0)) buttons.push(make("-", "Not this", { does: "not" }));
+    buttons.push(...state.classes.map(([id, name], index) => make(index, name, { answer: id }, index)));
+    buttons.push(make(NONE, "Stranger", { answer: 0 }, NONE));
+    if (rows.some((row) => state.shownIn(row) !== UNKNOWN)) buttons.push(make("-", "Not this", { does: "not" }));
     if (rows.some((row) => state.isConfirmed(row))) buttons.push(make("⌫", "Take back", { does: "clear" }));
   }
-  buttons.push(make("n", state.classes.length ? "New" : "Name them", { does: "new" }));
+  buttons.push(make("N", state.classes.length ? "New class" : "Name them", { does: "new" }));
   if (!state.classes.length) buttons.at(-1).className = "primary";
   return buttons;
 }

@@ -1,10 +1,10 @@
 // The small dialogs: a new class, an edited class, finding by name, help; and what all dialogs do.
 
-import { answer } from "/answers.js";
+import { answer, step } from "/answers.js";
 import { $, badge, counted, element, number, on, plainText, toast } from "/dom.js";
 import { focusTiles, go, showFound } from "/navigation.js";
 import { post } from "/server.js";
-import { draw } from "/tiles.js";
+import { draw } from "/views.js";
 
 /** Back and a click outside close every dialog, and then the tiles have the keys again. */
 export function listenToDialogs(page) {
@@ -66,18 +66,20 @@ export function newClassDialog(page, large) {
 /** What opens it, for the id of a class. */
 export function editClassDialog(page) {
   let editing = 0;
-  async function change(event) {
+  const nameNow = () => page.state.className(page.state.index(editing));
+  async function change(event, text) {
     try {
       await page.outbox.add(event);
       $("class-dialog").close();
+      toast(text, () => step(page, "undo"));
     } catch (error) { $("class-wrong").textContent = error.message; }
   }
   $("class-dialog").querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
-    change({ kind: "rename", class: editing, name: $("class-name").value });
+    change({ kind: "rename", class: editing, name: $("class-name").value }, `Renamed ${$("class-name").value.trim()}`);
   });
-  on("class-merge", "click", () => change({ kind: "merge", class: editing, into: Number($("class-into").value) }));
-  on("class-delete", "click", () => change({ kind: "delete", class: editing }));
+  on("class-merge", "click", () => change({ kind: "merge", class: editing, into: Number($("class-into").value) }, `${nameNow()} merged into ${$("class-into").selectedOptions[0].text}`));
+  on("class-delete", "click", () => change({ kind: "delete", class: editing }, `${nameNow()} deleted`));
   return (id) => {
     const { state, arranged } = page, index = state.index(id);
     editing = id;
@@ -117,9 +119,9 @@ export function findDialog(page) {
     if (mine !== searches) return;
     asking = false;
     if (!reply) { $("find-none").textContent = "The server does not answer."; return; }
-    const { images, names } = reply, showing = (image) => () => showFound(page, text, images, image);
+    const { images, names } = reply, showing = (image) => () => showFound(page, text, image);
     for (const image of images.slice(0, 8)) results.push({ image, name: plainText(names[image]?.[0] || `image ${image}`), what: "file", run: showing(image) });
-    if (images.length) results.push({ name: `All ${number(images.length)}${images.length === 200 ? " or more" : ""} files with “${text}”`, what: "show", run: showing(images[0]) });
+    if (images.length) results.push({ name: `All ${counted(images.length, "image")} with “${text}”`, what: "show", run: showing(images[0]) });
     list();
     if (entered && results.length) pick(0);
   }
@@ -129,7 +131,7 @@ export function findDialog(page) {
       const line = Object.assign(element("li"), { id: `found-${row}` });
       line.setAttribute("role", "option");
       line.setAttribute("aria-selected", row === at);
-      if (index !== undefined) line.append(badge(index));
+      if (index !== undefined) line.append(badge(page.state, index));
       if (image) line.append(Object.assign(element("img"), { src: `/thumb/${image}?of=${page.state.pile}`, alt: "" }));
       line.append(element("span", "name", name), element("span", "what", what));
       line.addEventListener("click", () => pick(row));
@@ -159,4 +161,58 @@ export function findDialog(page) {
     $("find-input").focus();
     search();
   };
+}
+
+/** What the filter lets through: a part of the name, a folder, days, and probabilities in percent. */
+export const NO_FILTER = { text: "", folder: "", first: "", last: "", least: 0, most: 100 };
+
+let filtering = 0;
+/** Change the filter; the server knows which images have such files. */
+export async function applyFilter(page, change) {
+  const filter = page.filter = { ...page.filter, ...change }, { least, most, ...asked } = filter, mine = ++filtering;
+  let matches = null;
+  if (Object.values(asked).some(Boolean)) {
+    const response = await fetch(`/find?${new URLSearchParams(asked)}`).catch(() => null);
+    if (mine !== filtering) return;
+    if (!response?.ok) { toast("The server does not answer."); return; }
+    const { state } = page, rows = state.rowsOf((await response.json()).images);
+    matches = new Set(rows.map((row) => (state.hasTile(row) ? state.image[row] : state.group[row])));
+  }
+  page.matches = matches;
+  for (const [name, value] of Object.entries(filter)) {
+    const field = $(`filter-${name}`);
+    if (document.activeElement !== field) field.value = value;
+  }
+  page.selected.clear();
+  draw(page, false);
+}
+
+/** The row of fields below the title, and the list of skipped files. */
+export function listenToFilter(page) {
+  let typing = 0;
+  const read = () => applyFilter(page, Object.fromEntries(Object.keys(NO_FILTER).map((name) => [name, typeof NO_FILTER[name] === "number" ? Number($(`filter-${name}`).value) : $(`filter-${name}`).value.trim()])));
+  on("filter-form", "input", () => { clearTimeout(typing); typing = setTimeout(read, 150); });
+  on("filter-form", "submit", (event) => event.preventDefault());
+  on("filter-clear", "click", () => applyFilter(page, NO_FILTER));
+  on("filter", "click", async () => {
+    const form = $("filter-form"), shown = form.hidden = !form.hidden;
+    $("filter").setAttribute("aria-expanded", !shown);
+    if (shown) { if (page.matches || page.filter.least || page.filter.most < 100) applyFilter(page, NO_FILTER); return; }
+    $("filter-text").focus();
+    const { folders } = await (await fetch("/files")).json();
+    const options = folders.map(([folder, count]) => Object.assign(element("option", "", `${plainText(folder) || "the pile itself"} (${number(count)})`), { value: folder || "." }));
+    $("filter-folder").replaceChildren(Object.assign(element("option", "", "any"), { value: "" }), ...options);
+    $("filter-folder").value = page.filter.folder;
+  });
+  let listed = -1;
+  document.addEventListener("drawn", async () => {
+    if (page.view !== "skipped" || listed === page.state.skipped) return;
+    listed = page.state.skipped;
+    const { skipped } = await (await fetch("/files")).json();
+    $("skipped").replaceChildren(...skipped.map(([name, reason]) => {
+      const line = element("li");
+      line.append(element("b", "", plainText(name)), element("span", "", reason));
+      return line;
+    }));
+  });
 }

@@ -1,16 +1,17 @@
 // Elements, numbers, names and colors as the page shows them; short messages.
 
-import { NONE } from "/state.js";
+import { NONE, STEPS } from "/state.js";
 
-const COLORS = 10;
+const COLORS = 10, BRIEFLY = 2600, WITH_UNDO = 7000;
 
 export const $ = (id) => document.getElementById(id);
 export const on = (id, type, listener) => $(id).addEventListener(type, listener);
 export const number = (value) => value.toLocaleString("en");
 export const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
-export const percent = (byte) => {
-  const share = byte / 255;
-  return share > 0.99 ? "> 99\u202f%" : share < 0.01 ? "< 1\u202f%" : `${Math.round(share * 100)}\u202f%`;
+/** A probability of STEPS. */
+export const percent = (steps) => {
+  const share = steps / STEPS;
+  return share > 0.995 ? "> 99\u202f%" : share < 0.005 ? "< 1\u202f%" : `${Math.round(100 * share)}\u202f%`;
 };
 /** A file's name as text: what would turn the direction of the text around it, or break the line, is shown as a sign. */
 export const plainText = (name) => name.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]/gu, "\ufffd");
@@ -26,27 +27,41 @@ export function button(className, text) {
   return Object.assign(element("button", className, text), { type: "button" });
 }
 
-export function colorOf(index) {
-  return index === NONE ? "var(--none)" : index < 0 ? "var(--soft)" : `var(--c${index % COLORS})`;
+export function shape(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
 }
 
-export function keyOf(index) {
-  return index < 9 ? String(index + 1) : "";
+export function colorOf(state, index) {
+  return index === NONE ? "var(--none)" : index < 0 ? "var(--soft)" : `var(--c${state.slot(index) % COLORS})`;
 }
 
-export function badge(index) {
-  const made = element("span", "key", index === NONE ? "0" : keyOf(index) || "·");
-  made.style.setProperty("--color", colorOf(index));
+export function keyOf(state, index) {
+  const slot = state.slot(index);
+  return index === NONE ? "0" : slot >= 0 && slot < 9 ? String(slot + 1) : "";
+}
+
+export function badge(state, index) {
+  const made = element("span", "key", keyOf(state, index) || "·");
+  made.style.setProperty("--color", colorOf(state, index));
   made.ariaHidden = "true";
   return made;
 }
 
 let toasting = 0;
-export function toast(text) {
-  $("toast").textContent = text;
-  $("toast").classList.add("on");
+/** A short message; with `undo`, a button that takes back what it tells. */
+export function toast(text, undo = null) {
+  const shown = $("toast");
+  shown.replaceChildren(text);
+  if (undo) {
+    const back = button("", "Undo");
+    back.addEventListener("click", () => { shown.classList.remove("on"); undo(); });
+    shown.append(back);
+  }
+  shown.classList.add("on");
   clearTimeout(toasting);
-  toasting = setTimeout(() => $("toast").classList.remove("on"), 2600);
+  toasting = setTimeout(() => shown.classList.remove("on"), undo ? WITH_UNDO : BRIEFLY);
 }
 
 export function banner(text) {

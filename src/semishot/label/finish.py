@@ -29,6 +29,8 @@ from semishot.system.files import real_path, write_whole
 from semishot.system.locks import Lock
 
 Which = Literal["all", "confirmed"]
+DEFAULT_REJECT = 0.05
+"""Of a saved model, as of `classify`, unless the slider says otherwise."""
 
 
 class DecidedFile(NamedTuple):
@@ -199,7 +201,7 @@ def save_model(session: LabelingSession) -> Path:
     names = np.array([*predictions.state.classes.values(), -2, -1], object)  # by negative index
     labels, out = names[answers], reader.request.folder
     features = session.images.features[: len(labels)]
-    classifier, _ = fit_default(features, labels, predictions.state.reject)
+    classifier, _ = fit_default(features, labels, predictions.state.reject or DEFAULT_REJECT)
     with Lock(out / LOCK):
         write_saved_model(out, reader.encoder, classifier)
     return out / SAVED_MODEL

@@ -2,7 +2,7 @@
 
 import { element } from "/dom.js";
 
-const GAP = 10, SPARE = 2, SETTLE = 60, MOST_IN_BOX = 4000;
+const GAP = 10, CAPTION = 22, SPARE = 2, SETTLE = 60, MOST_IN_BOX = 4000;
 
 export class Grid {
   /** paint(tile, row, section): fills a tile. head(section): the heading of a section. shown(tiles): those on the screen. */
@@ -55,8 +55,9 @@ export class Grid {
     return { root, headElement, body };
   }
 
-  relayout(size = this.size) {
-    this.size = size;
+  relayout(size = this.size, captions = this.captions) {
+    Object.assign(this, { size, captions });
+    this.element.classList.toggle("captioned", Boolean(captions));
     if (!this.sections.length) return;
     const anchor = this.anchor();
     this.layout();
@@ -69,11 +70,12 @@ export class Grid {
     this.columns = Math.max(2, Math.floor((width + GAP) / (this.size + GAP)));
     this.side = Math.floor((width - GAP * (this.columns - 1)) / this.columns);
     this.pitch = this.side + GAP;
+    this.line = this.pitch + (this.captions ? CAPTION : 0);
     this.element.style.setProperty("--side", `${this.side}px`);
     for (const section of this.sections) {
       section.shown = section.limit ? Math.min(section.rows.length, section.limit * this.columns) : section.rows.length;
       const lines = Math.ceil(section.shown / this.columns);
-      section.body.style.height = `${Math.max(0, lines * this.pitch - GAP)}px`;
+      section.body.style.height = `${Math.max(0, lines * this.line - GAP)}px`;
       section.body.hidden = lines === 0;
     }
     const top = this.element.getBoundingClientRect().top - this.scroller.scrollTop;
@@ -98,8 +100,8 @@ export class Grid {
     const bottom = top + this.scroller.clientHeight;
     const wanted = new Set(), fresh = [];
     for (const section of this.sections) {
-      const first = Math.max(0, Math.floor((top - section.top) / this.pitch) - SPARE);
-      const last = Math.ceil((bottom - section.top) / this.pitch) + SPARE;
+      const first = Math.max(0, Math.floor((top - section.top) / this.line) - SPARE);
+      const last = Math.ceil((bottom - section.top) / this.line) + SPARE;
       const end = Math.min(section.shown, last * this.columns);
       for (let index = first * this.columns; index < end; index++) {
         const row = section.rows[index];
@@ -120,12 +122,12 @@ export class Grid {
   }
 
   make(key, section, image) {
-    const tile = element("div", "tile"), mark = element("span", "mark"), more = element("span", "more");
+    const tile = element("div", "tile"), mark = element("span", "mark"), more = element("span", "more"), caption = element("span", "caption");
     tile.setAttribute("role", "option");
     const picture = Object.assign(element("img"), { alt: "", draggable: false, decoding: "async" });
-    mark.ariaHidden = more.ariaHidden = "true";
-    tile.append(picture, mark, more);
-    Object.assign(tile, { tabIndex: -1, key, image, picture, mark, more });
+    mark.ariaHidden = more.ariaHidden = caption.ariaHidden = "true";
+    tile.append(picture, mark, more, caption);
+    Object.assign(tile, { tabIndex: -1, key, image, picture, mark, more, caption });
     this.tiles.set(key, tile);
     section.body.append(tile);
     return tile;
@@ -133,7 +135,7 @@ export class Grid {
 
   put(tile, section, index, row) {
     Object.assign(tile, { index, section: section.key, row });
-    const x = (index % this.columns) * this.pitch, y = Math.floor(index / this.columns) * this.pitch;
+    const x = (index % this.columns) * this.pitch, y = Math.floor(index / this.columns) * this.line;
     tile.style.transform = `translate(${x}px, ${y}px)`;
     tile.setAttribute("aria-setsize", section.rows.length);
     tile.setAttribute("aria-posinset", index + 1);
@@ -192,7 +194,7 @@ export class Grid {
   reveal(key, index) {
     const section = this.section(key);
     if (!section || index >= section.shown) return null;
-    const y = section.top + Math.floor(index / this.columns) * this.pitch + this.element.offsetTop;
+    const y = section.top + Math.floor(index / this.columns) * this.line + this.element.offsetTop;
     const view = this.scroller, margin = 64;
     if (y < view.scrollTop + margin) view.scrollTop = y - margin;
     else if (y + this.side > view.scrollTop + view.clientHeight - 96) view.scrollTop = y + this.side - view.clientHeight + 96;
@@ -204,8 +206,8 @@ export class Grid {
   inside(box) {
     const images = [];
     for (const section of this.sections) {
-      const first = Math.max(0, Math.floor((box.top - section.top + GAP) / this.pitch));
-      const last = Math.floor((box.bottom - section.top) / this.pitch);
+      const first = Math.max(0, Math.floor((box.top - section.top + GAP) / this.line));
+      const last = Math.floor((box.bottom - section.top) / this.line);
       const left = Math.max(0, Math.floor((box.left + GAP) / this.pitch));
       const right = Math.min(this.columns - 1, Math.floor(box.right / this.pitch));
       for (let line = first; line <= last; line++) {

@@ -1,15 +1,36 @@
 // The large picture: what is known of one image, and its answers.
 
-import { answerButtons, press } from "/answers.js";
+import { answerButtons, press, step as stepBack } from "/answers.js";
 import { $, button, colorOf, counted, element, on, percent, plainText, toast } from "/dom.js";
 import { moveTo } from "/navigation.js";
-import { NONE, UNKNOWN } from "/state.js";
-import { knownOf } from "/tiles.js";
+import { NONE, STEPS, UNKNOWN } from "/state.js";
+import { knownOf } from "/views.js";
+
+const MOST_COPIES = 6, MOST_ZOOM = 12;
 
 /** What opens it at an index of a section, what steps to a neighbour, and the image it shows. */
 export function largeView(page) {
   const { grid, names } = page;
-  let big = { section: "", index: 0, image: 0 };
+  let big = { section: "", index: 0, image: 0 }, view = { scale: 1, x: 0, y: 0 };
+  /** Zoom so that what is at this place of the window stays there. */
+  function zoomTo(scale, x = innerWidth / 2, y = innerHeight / 2) {
+    const box = $("large-image").parentElement.getBoundingClientRect(), by = (scale = Math.max(1, Math.min(MOST_ZOOM, scale))) / view.scale;
+    const at = { x: x - box.left - box.width / 2, y: y - box.top - box.height / 2 };
+    view = scale === 1 ? { scale: 1, x: 0, y: 0 } : { scale, x: at.x - (at.x - view.x) * by, y: at.y - (at.y - view.y) * by };
+    place();
+  }
+  function place() {
+    $("large-image").style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.scale})`;
+    $("large").classList.toggle("zoomed", view.scale > 1);
+  }
+  on("large-image", "wheel", (event) => { event.preventDefault(); zoomTo(view.scale * Math.exp(-event.deltaY / 300), event.clientX, event.clientY); });
+  on("large-image", "dblclick", ({ clientX, clientY }) => zoomTo(view.scale > 1 ? 1 : 3, clientX, clientY));
+  on("large-image", "pointerdown", (event) => { if (view.scale > 1) $("large-image").setPointerCapture(event.pointerId); });
+  on("large-image", "pointermove", (event) => {
+    if (!event.buttons || view.scale === 1) return;
+    view = { ...view, x: view.x + event.movementX, y: view.y + event.movementY };
+    place();
+  });
   function open(section, index) {
     const row = grid.section(section)?.rows[index];
     if (row === undefined) return;
@@ -19,6 +40,7 @@ export function largeView(page) {
   }
   async function draw() {
     const state = page.state, image = big.image, row = state.rowOf.get(image);
+    zoomTo(1);
     $("large-image").src = `/large/${image}?of=${state.pile}`;
     $("large-image").alt = $("large-name").textContent = names.get(image) || `image ${image}`;
     describe(row);
@@ -28,31 +50,34 @@ export function largeView(page) {
     const about = await response.json();
     $("large-name").textContent = plainText(about.files[0] || `image ${image}`);
     if (!state.isConfirmed(row)) {
-      const shares = [...about.shares.filter(([, p]) => p >= 0.01).map(([id, p]) => [state.index(id), p]), ...(about.shares.length ? [[NONE, state.stranger[row] / 255]] : [])];
+      const shares = [...about.shares.filter(([, p]) => p >= 0.01).map(([id, p]) => [state.index(id), p]), ...(about.shares.length ? [[NONE, state.stranger[row] / STEPS]] : [])];
       shares.sort((a, b) => b[1] - a[1]);
       $("large-shares").replaceChildren(...shares.slice(0, 5).map(([index, p]) => {
         const line = element("span"), dot = element("i");
-        dot.style.setProperty("--color", colorOf(index));
-        line.append(dot, element("bdi", "", state.className(index)), percent(p * 255));
+        dot.style.setProperty("--color", colorOf(state, index));
+        line.append(dot, element("bdi", "", state.className(index)), percent(p * STEPS));
         return line;
       }));
     }
     const copies = about.files.length - 1, near = (state.stack.get(state.group[row]) || 1) - 1;
     if (copies > 0) $("large-copies").append(`${counted(copies, "exact copy", "exact copies")}: ${about.files.slice(1, 4).map(plainText).join(", ")} `);
     if (near > 0) {
-      const apart = button("", "They differ: separate them");
+      const apart = button("", "They differ: separate them"), images = [...state.image].filter((_, r) => state.group[r] === state.group[row]);
       apart.addEventListener("click", () => {
-        const images = [...state.image].filter((_, r) => state.group[r] === state.group[row]);
-        page.outbox.add({ kind: "apart", images }).then(() => toast("Separated"), (error) => toast(error.message));
+        page.outbox.add({ kind: "apart", images }).then(() => toast("Separated", () => stepBack(page, "undo")), (error) => toast(error.message));
       });
-      $("large-copies").append(`${counted(near, "near copy", "near copies")}, labeled together`, apart);
+      const others = images.filter((other) => other !== image).slice(0, MOST_COPIES).map((other) => {
+        const small = Object.assign(element("img"), { src: `/thumb/${other}?of=${state.pile}`, alt: names.get(other) || `image ${other}` });
+        small.addEventListener("click", () => { $("large-image").src = `/large/${other}?of=${state.pile}`; });
+        return small;
+      });
+      $("large-copies").append(...others, `${counted(near, "near copy", "near copies")}, labeled together`, apart);
     }
   }
   function describe(row) {
     const state = page.state, { kind, where } = knownOf(state, row);
-    const chance = percent(where === NONE ? state.stranger[row] : state.sure[row]);
     const before = { confirmed: "✓ confirmed: ", ask: where === UNKNOWN ? "? worth asking" : "? worth asking; guessed: ", guess: "guessed: ", open: "not sorted yet" }[kind];
-    $("large-state").replaceChildren(before, ...(where === UNKNOWN ? [] : [element("bdi", "", state.className(where)), kind === "confirmed" ? "" : `, ${chance}`]));
+    $("large-state").replaceChildren(before, ...(where === UNKNOWN ? [] : [element("bdi", "", state.className(where)), kind === "confirmed" ? "" : `, ${percent(state.chance(row))}`]));
     $("large-answers").replaceChildren(...answerButtons(page, [big.image], state.isConfirmed(row) ? where : undefined));
   }
   function step(by) {
@@ -83,5 +108,5 @@ export function largeView(page) {
   on("large", "close", () => {
     if (big.index < grid.section(big.section)?.shown) moveTo(page, big.section, big.index);
   });
-  return { open, step, image: () => big.image };
+  return { open, step, image: () => big.image, zoom: () => zoomTo(view.scale > 1 ? 1 : 3) };
 }

@@ -1,9 +1,9 @@
 // Cursor and selection; moving from tile to tile and from view to view, by key, mouse and touch.
 
-import { accept, answer, clear, notThis, step } from "/answers.js";
+import { accept, acceptSection, answer, clear, notThis, step } from "/answers.js";
 import { $, element, number, on, toast } from "/dom.js";
-import { isGone, viewsOf } from "/sidebar.js";
-import { draw, repaintAll } from "/tiles.js";
+import { applyFilter, NO_FILTER } from "/dialogs.js";
+import { draw, isFiltered, isGone, repaintAll, viewsOf } from "/views.js";
 
 const FAR = 6, LONG_PRESS = 480, EDGE = 40;
 
@@ -20,7 +20,7 @@ export function chosen(page) {
   return image === null ? [] : [image];
 }
 
-function toggle(selected, image) {
+export function toggle(selected, image) {
   if (!selected.delete(image)) selected.add(image);
 }
 
@@ -49,8 +49,9 @@ export function settleCursor(page, image, hadFocus) {
   }
 }
 
+/** Show a view; the one that is shown already, without the filter. */
 export function go(page, to) {
-  if (to === page.view) return;
+  if (to === page.view) { if (isFiltered(page)) applyFilter(page, NO_FILTER); return; }
   if (isGone(page.state, to)) { toast("This class is gone."); return; }
   history.pushState({ view: to }, "");
   show(page, to);
@@ -66,7 +67,7 @@ export function back(page, event) {
   }
   if (!page.state) return;
   const to = event.state?.view || "all";
-  show(page, to === "find" ? (page.search ? to : "all") : isGone(page.state, to) ? "all" : to);
+  show(page, isGone(page.state, to) ? "all" : to);
   focusTiles(page);
 }
 
@@ -78,14 +79,12 @@ function show(page, to) {
   draw(page, false);
 }
 
-/** Show the files that were found, with the cursor on one of them. */
-export function showFound(page, text, images, image) {
-  page.search = { text, images };
-  if (page.view !== "find") history.pushState({ view: "find" }, "");
-  page.view = "find";
-  page.cursor = { section: "find", index: Math.max(0, images.indexOf(image)) };
-  draw(page, false);
-  moveTo(page, "find", page.cursor.index);
+/** Show the files with this in their names, with the cursor on one of them. */
+export async function showFound(page, text, image) {
+  if (page.view !== "all") go(page, "all");
+  await applyFilter(page, { ...NO_FILTER, text });
+  const row = page.state.rowOf.get(image), section = page.grid.sections.find(({ rows }) => rows.includes(row));
+  if (section) moveTo(page, section.key, section.rows.indexOf(row));
 }
 
 function neighbourView(page, by) {
@@ -151,21 +150,25 @@ function workOf(page, { key, target, shiftKey, altKey, ctrlKey, metaKey }) {
   const images = inLarge ? [dialogs.large.image()] : chosen(page);
   const onTile = target.classList.contains("tile") || target === document.body || target === $("main") || inLarge;
   if (/^[1-9]$/.test(key)) {
-    const numbered = state.classes[Number(key) - 1];
+    const numbered = state.classes.find(([, , slot]) => slot === Number(key) - 1);
     return () => (numbered ? answer(page, numbered[0], images) : dialogs.newClass(images));
   }
   if (key === "0") return () => answer(page, 0, images);
   if (key === "-") return () => notThis(page, images);
   if (key === "Backspace" || key === "Delete") return () => clear(page, images);
-  if (letter === "n") return () => dialogs.newClass(inLarge || selected.size ? images : []);
+  if (letter === "n") return () => dialogs.newClass(images);
   if (key === "/") return dialogs.find;
   if (key === "?") return dialogs.help;
+  if (key === "Enter" && shiftKey && !inLarge) return () => acceptSection(page, cursor.section);
   if (key === "Enter" && onTile && !target.matches("button, a")) return () => accept(page, images);
   if (inLarge) {
     if (key === "ArrowLeft" || key === "ArrowRight") return () => dialogs.large.step(key === "ArrowLeft" ? -1 : 1);
+    if (letter === "z") return dialogs.large.zoom;
     return key === " " && !target.matches("button") ? () => $("large").close() : null;
   }
-  if (key === "Escape") return () => { selected.clear(); repaintAll(page); };
+  if (key === "Escape") return () => (selected.size || !isFiltered(page) ? (selected.clear(), repaintAll(page)) : applyFilter(page, NO_FILTER));
+  if (letter === "f") return () => $("filter").click();
+  if (letter === "t") return () => $("captions").click();
   if (key === "PageDown" || key === "PageUp") return () => neighbourView(page, key === "PageDown" ? 1 : -1);
   if (!onTile) return null;
   const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
@@ -182,7 +185,7 @@ export function listenToPointer(page) {
   const { grid, selected } = page, main = $("main");
   let press = null;
   on("main", "pointerdown", (event) => {
-    if (event.button !== 0 || event.target.closest("button, a, input, .banner")) return;
+    if (event.button !== 0 || event.target.closest("button, a, input, form, .banner")) return;
     const tile = event.target.closest(".tile"), touch = event.pointerType === "touch";
     const base = event.ctrlKey || event.metaKey || event.shiftKey ? new Set(selected) : new Set();
     press = { x: event.clientX, y: event.clientY, tile, touch, extend: event.shiftKey, base, box: null, scroll: main.scrollTop };

@@ -1,14 +1,14 @@
 // The page: views at the side, tiles in the middle, answers by key, click and box; here its parts come together.
 
-import { press, step } from "/answers.js";
-import { editClassDialog, findDialog, helpDialog, listenToDialogs, newClassDialog } from "/dialogs.js";
+import { acceptSection, press, step } from "/answers.js";
+import { editClassDialog, findDialog, helpDialog, listenToDialogs, listenToFilter, newClassDialog, NO_FILTER } from "/dialogs.js";
 import { $, on, toast } from "/dom.js";
 import { finishDialog } from "/finish.js";
 import { Grid } from "/grid.js";
 import { largeView } from "/large_view.js";
 import { back, focusTiles, go, listenToKeys, listenToPointer, watchHeld } from "/navigation.js";
 import { fileNames, outboxOf, serverOf } from "/server.js";
-import { draw, drawHead, paint } from "/tiles.js";
+import { cutoffAt, draw, drawHead, paint } from "/views.js";
 
 history.replaceState(history.state, "", "/"); // the token is used
 
@@ -18,7 +18,8 @@ const page = {
   arranged: null, // its rows by class
   view: "all", // what is shown
   least: false, // whether it shows the least sure first
-  search: null, // what was found last: { text, images }
+  filter: NO_FILTER,
+  matches: null, // images whose files fit it; null: all
   cursor: { section: null, index: 0 },
   anchor: null, // where a range begins
   selected: new Set(), // images
@@ -37,6 +38,7 @@ const large = largeView(page);
 page.dialogs = { large, newClass: newClassDialog(page, large), edit: editClassDialog(page), find: findDialog(page), help: helpDialog(), finish: finishDialog() };
 
 $("size").value = tileSize();
+showCaptions();
 on("size", "input", ({ target }) => { localStorage.setItem("size", target.value); page.grid.relayout(Number(target.value)); });
 on("order", "click", () => { page.least = !page.least; draw(page); });
 on("undo", "click", () => step(page, "undo"));
@@ -44,29 +46,51 @@ on("redo", "click", () => step(page, "redo"));
 on("find", "click", page.dialogs.find);
 on("help", "click", page.dialogs.help);
 on("finish", "click", page.dialogs.finish);
-on("cutoff-slider", "input", ({ target }) => { page.state.rejectNow = page.state.rejects[target.value]; draw(page, false); });
-on("cutoff-slider", "change", ({ target }) => { page.outbox.add({ kind: "reject", value: page.state.rejects[target.value] }).catch((error) => toast(error.message)); });
+on("captions", "click", () => { localStorage.setItem("captions", captions() ? "" : "on"); showCaptions(); });
+on("cutoff-slider", "input", ({ target }) => { page.state.cutoff = cutoffAt(target.value); draw(page, false); });
+on("cutoff-slider", "change", () => { const { lost, members } = page.state.putOut(); setReject(Math.min(0.999, Math.max(1e-9, (lost / members) * (1 + 1e-9)))); });
+on("cutoff-reset", "click", () => setReject(null));
+listenToFilter(page);
 listenToKeys(page);
 listenToPointer(page);
 addEventListener("popstate", (event) => back(page, event));
 document.addEventListener("click", (event) => {
-  const pressed = event.target.closest("button"), { view, edit } = pressed?.dataset || {};
+  const pressed = event.target.closest("button"), { view, edit, accept } = pressed?.dataset || {};
   if (view === "new") page.dialogs.newClass([...page.selected]);
   else if (view) { go(page, view); focusTiles(page); }
+  else if (accept) acceptSection(page, accept);
   else if (edit) page.dialogs.edit(Number(edit));
   else if (pressed?.closest("#answers")) { press(pressed, page); focusTiles(page); }
 });
-page.phone.addEventListener("change", settleCutoff);
+page.phone.addEventListener("change", settle);
 page.server.fetchState();
 page.server.follow();
-settleCutoff();
+settle();
 page.outbox.send();
 
-function settleCutoff() {
-  if (page.phone.matches) $("grid").before($("cutoff"));
-  else document.querySelector(".side").append($("cutoff"));
+function settle() {
+  if (page.phone.matches) {
+    $("grid").before($("cutoff"));
+    $("main").prepend($("likely"));
+  } else {
+    document.querySelector(".side").append($("cutoff"));
+    document.querySelector(".tools").before($("likely"));
+  }
   page.grid.relayout(tileSize());
   draw(page, false);
+}
+
+function setReject(value) {
+  page.outbox.add({ kind: "reject", value }).catch((error) => toast(error.message));
+}
+
+function captions() {
+  return localStorage.getItem("captions") === "on";
+}
+
+function showCaptions() {
+  $("captions").setAttribute("aria-pressed", captions());
+  page.grid.relayout(tileSize(), captions());
 }
 
 function tileSize() {

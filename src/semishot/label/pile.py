@@ -6,10 +6,13 @@ that was renamed keeps its answer. Letters: P rows of the pile, D features.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from datetime import date
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,6 +69,16 @@ def _moved_files(request: LabelRequest) -> dict[str, Path]:
     }
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """What a person looks for: a part of the name, a folder, files of these days."""
+
+    text: str = ""
+    folder: str = ""
+    """As in `PileImages.folders`; "." is the pile itself."""
+    first: str = ""
+    last: str = ""
+
+
 class PileImages:
     """What is known of each image: its row, features and files. Rows are only added, never moved.
 
@@ -116,15 +129,32 @@ class PileImages:
         changed = CHANGED if image in self.changed else 0
         return missing | changed | (GIVEN if image in self.given else 0)
 
-    def find(self, text: str, most: int) -> list[int]:
-        """Images with a file whose name contains the text."""
-        wanted, matches = text.casefold(), list[int]()
-        for image in list(self.images):
-            if any(wanted in name.casefold() for name in self.names_of(image)):
-                matches.append(image)
-                if len(matches) == most:
-                    break
-        return matches
+    def find(self, wanted: "Wanted") -> list[int]:
+        """Images with a file that fits."""
+        with self.lock:
+            names = {
+                image: [*self.files.get(image, ()), *self.lost.get(image, ())]
+                for image in self.images
+            }
+        return [i for i, own in names.items() if any(self._fits(name, wanted) for name in own)]
+
+    def _fits(self, name: str, wanted: "Wanted") -> bool:
+        shown, seen = self.shown(name), self.store.files.get(name)
+        if wanted.text.casefold() not in shown.casefold():
+            return False
+        if wanted.folder and PurePath(shown).parent != PurePath(wanted.folder):
+            return False
+        if not (wanted.first or wanted.last):
+            return True
+        day = date.fromtimestamp(seen.changed / 1e9).isoformat() if seen else ""
+        return bool(day) and wanted.first <= day <= (wanted.last or day)
+
+    def folders(self) -> list[tuple[str, int]]:
+        """Folders of the pile that hold files, and how many."""
+        with self.lock:
+            names = [name for own in self.files.values() for name in own]
+        parents = Counter(PurePath(self.shown(name)).parent.as_posix() for name in names)
+        return sorted(("" if folder == "." else folder, n) for folder, n in parents.items())
 
     def make_room(self, count: int, features: int) -> None:
         """For this many more rows, with this many features each."""
@@ -214,11 +244,20 @@ class PileReader:
         self.encoder: ImageEncoder | None = None
         self.cache: EmbeddingCache | None = None
         self.progress = ReadingProgress("listing", 0, 0, 0.0)
+        self.skipped: dict[str, str] = {}
+        """Files that are not images of the pile, and why."""
+        self.unlisted: dict[str, str] = {}
+        """Files that the listing skips, and why."""
         self.labels_read = False
         """Whether all of --labeled has been read."""
         self.stopping = threading.Event()
         self.look_again = threading.Event()
         self.thread = threading.Thread(target=self._run, name="images", daemon=True)
+
+    def all_skipped(self) -> list[tuple[str, str]]:
+        """Every file that is not in the pile, by its name, and why."""
+        known = self.unlisted | self.skipped
+        return sorted((self.images.shown(name), reason) for name, reason in known.items())
 
     def stop(self) -> None:
         self.stopping.set()
@@ -257,11 +296,13 @@ class PileReader:
                 raise
             self._stopped(error)
             return
+        self.unlisted = {skipped.shown: skipped.reason for skipped in listing.skipped}
         now = {item.shown: status_of(item.path) for item in listing.items if item.path}
         fresh = [item for item in listing.items if self.status.get(item.shown) != now[item.shown]]
         earlier = self._seen_in_pile() if first else list(self.status)
         gone = [name for name in earlier if now.get(name) is None]
         self.status = now
+        self.skipped = {name: why for name, why in self.skipped.items() if name in now}
         if gone:
             self.images.lose(gone)
         if fresh:
@@ -339,7 +380,10 @@ class PileReader:
         begun = last = time.monotonic()
         files = in_this_process(self.request.device, items, encoder, cache, meter)
         for item, file in zip(items, files, strict=True):
-            if not file.problem:
+            if file.problem:
+                self.skipped[item.shown] = file.problem
+            else:
+                self.skipped.pop(item.shown, None)
                 pending.append((item, file.digest))
             now = time.monotonic()
             if now - last > SECONDS_BETWEEN or len(pending) >= ADDED_AT_ONCE:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # what learns is imported when the first page has been shown
 Array = NDArray[Any]
 STRANGER = -2
 """In place of the index of a class: it belongs to none of them."""
-REJECTS = np.concatenate([[0.001], np.geomspace(0.002, 0.5, 60)]).round(4)
-"""The stops of the slider: shares of true members that may be taken for strangers."""
 ASKED, VARIED = 24, 36
 """How many images are asked about, later and at first."""
 STILL_ASKED = 0.75
@@ -34,23 +32,24 @@ SURE = 0.01
 COPIES_AT_ONCE = 3000
 """Images up to which near copies are found before the pile is shown."""
 SMALLEST = 1e-12
+STEPS = 65535
+"""Probabilities are rounded to whole numbers of 1 / STEPS, so that the page and the tables decide alike."""
 COLUMNS = {
     "images": "<u4",
     "groups": "<u4",
-    "scores": "<f4",
     "answers": "<i2",
     "guesses": "<i2",
-    "sure": "u1",
-    "stranger": "u1",
+    "sure": "<u2",
+    "stranger": "<u2",
     "flags": "u1",
     "copies": "u1",
 }
-"""What the page is sent of each image; `sure` and `stranger` are of 255."""
+"""What the page is sent of each image; `sure` and `stranger` are of STEPS."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What is known of all rows at one version. Index -1: no answer or no guess; -2: none of the classes."""
+    """What is known of all rows at one version. Index -1: no answer or no guess; -2: a stranger."""
 
     version: int
     event: int
@@ -61,25 +60,19 @@ class Predictions:
     answers: Array
     """(P,), indices into the classes."""
     guesses: Array
-    """(P,), the most probable class, whatever the cutoff."""
+    """(P,), the most probable class."""
     sure: Array
-    """(P,), the probability of that class, strangers taken into account."""
+    """(P,), the probability of that class, strangers taken into account; 0 where nothing was learned."""
     stranger: Array
     """(P,), the probability of a stranger."""
-    scores: Array
-    """(P,), high for members; NaN where nothing was learned."""
     groups: Array
     """(P,), the image that stands for its near copies."""
-    cutoffs: Array | None = None
-    """For each of REJECTS, the score below which rows are taken for strangers."""
     asked: list[int] = field(default_factory=list)
     """Images."""
     doubtful: list[tuple[int, int, float]] = field(default_factory=list)
     """Image, index of the suggested class, probability."""
     probabilities: Array | None = None
-    """(P, N)"""
-    strangers: tuple[float, float, float] | None = None
-    """How many of the pile are likely strangers, with a 90 % interval."""
+    """(P, N), strangers taken into account."""
 
     @property
     def classes(self) -> list[int]:
@@ -92,20 +85,31 @@ class Predictions:
         grouped: Array = counts[group] > 1
         return grouped
 
+    @cached_property
+    def cutoff(self) -> float | None:
+        """The probability of a stranger from which on a guess is put out, for a share `reject` of the members
+        expected to be lost. None: each row has its likeliest answer.
+        """
+        if self.state.reject is None:
+            return None
+        stranger = np.sort(self.stranger[(self.answers == -1) & (self.guesses >= 0)])[::-1]
+        lost, last = np.cumsum(1 - stranger), np.append(stranger[:-1] != stranger[1:], True)
+        allowed = stranger[(lost <= self.state.reject * lost[-1:]) & last]
+        return float(allowed[-1]) if len(allowed) else 1 + 1 / STEPS
+
     def decisions(self) -> tuple[Array, Array]:
-        """(P,) the class of each row, -2 for none, -1 for not known; and (P,) whether a person said so."""
-        cutoff = -np.inf
-        if self.cutoffs is not None:
-            cutoff = float(np.interp(np.log(self.state.reject), np.log(REJECTS), self.cutoffs))
+        """(P,) the class of each row, -2 for a stranger, -1 for not known; (P,) whether a person said so."""
+        likelier = self.stranger > self.sure
+        out = likelier if self.cutoff is None else self.stranger >= self.cutoff
         confirmed = self.answers != -1
-        out = (self.guesses >= 0) & (self.scores < cutoff)
-        return np.where(confirmed, self.answers, np.where(out, STRANGER, self.guesses)), confirmed
+        guesses = np.where(out & (self.guesses >= 0), STRANGER, self.guesses)
+        return np.where(confirmed, self.answers, guesses), confirmed
 
 
 def no_predictions(version: int, event: int, state: LabelState, images: Array) -> Predictions:
     """Nothing is answered and nothing learned."""
-    none, unknown = np.full(len(images), -1), np.full(len(images), np.nan)
-    return Predictions(version, event, state, images, none, none, unknown, unknown, unknown, images)
+    none, zeros = np.full(len(images), -1), np.zeros(len(images))
+    return Predictions(version, event, state, images, none, none, zeros, zeros, images)
 
 
 class PredictedPile:
@@ -165,7 +169,7 @@ class PredictedPile:
             if row < count:
                 answers[row] = STRANGER if value == NONE else index[value]
         excluded = {
-            row_of[image]: [index[number] for number in numbers if number in index]
+            row_of[image]: [index.get(number, STRANGER) for number in numbers]
             for image, numbers in state.excluded.items()
             if row_of.get(image, count) < count
         }
@@ -183,7 +187,7 @@ class PredictedPile:
     def _learn(
         self, basis: Predictions, used: Array, excluded: dict[int, list[int]], may_be_asked: Array
     ) -> Predictions:
-        """used: indices of the classes that have labels. excluded: row -> classes it does not belong to."""
+        """used: indices of the classes that have labels. excluded: row -> classes that it is not in, or -2."""
         from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
         from semishot.estimator.next_labels import doubt
 
@@ -197,27 +201,27 @@ class PredictedPile:
             if answers[row] == -1 and set(used.tolist()) <= set(indices):
                 labels[row] = NAMED_STRANGER  # none of the classes there are
         learned = self.pile.learn(labels)
-        members, answer = learned.members, learned.answer
-        assert answer is not None  # other rules may not know these
-        assert members is not None
-        assert answer.stranger is not None
-        scores, stranger, classes = answer.scores, answer.stranger, answer.classes.copy()
+        assert learned.answer is not None  # a saved model has none
+        stranger = np.where(labels == NAMED_STRANGER, 1.0, learned.answer.stranger)
+        stranger[[row for row, indices in excluded.items() if STRANGER in indices]] = 0.0
+        classes = learned.answer.classes.copy()
         for row, indices in excluded.items():
             classes[row] += SMALLEST  # where all the rest is zero, it is shared by the others
-            classes[row, [p for p in position[indices] if p >= 0]] = 0
+            classes[row, [position[i] for i in indices if i >= 0 and position[i] >= 0]] = 0
         classes /= np.maximum(classes.sum(1, keepdims=True), SMALLEST)
+        wrong = doubt(classes, learned.answer.scores, learned.members)
+        stranger = np.round(stranger * STEPS) / STEPS
+        classes *= (1 - stranger)[:, None]
         best = classes.argmax(1)
+        sure = np.round(classes[np.arange(count), best] * STEPS) / STEPS
         wide = np.zeros((count, len(basis.classes)), np.float32)
         wide[:, used] = classes
-        wrong = doubt(classes, scores, members)
         worth = np.where(may_be_asked & (labels == UNLABELED) & (wrong >= SURE), wrong, 0.0)
         return replace(
             basis,
             guesses=used[best],
-            sure=classes[np.arange(count), best] * (1 - stranger),
+            sure=sure,
             stranger=stranger,
-            scores=np.where(labels == NAMED_STRANGER, -np.inf, scores),
-            cutoffs=np.array([members.cutoff(float(reject)) for reject in REJECTS]),
             asked=self._next_questions(worth, may_be_asked & (labels == UNLABELED), len(used)),
             doubtful=[
                 (int(basis.images[d.row]), int(used[d.suggested]), float(d.probability))
@@ -225,7 +229,6 @@ class PredictedPile:
                 if int(basis.images[d.row]) not in basis.state.sure
             ],
             probabilities=wide,
-            strangers=learned.count,
         )
 
     def _first_questions(self, allowed: Array) -> list[int]:
@@ -267,27 +270,25 @@ class PredictedPile:
 
     def for_the_page(self, predictions: Predictions, about: Mapping[str, Any]) -> bytes:
         """The length of a JSON header, the header, and COLUMNS, each padded to 8 bytes; little-endian."""
-        state, cutoffs = predictions.state, predictions.cutoffs
+        state, cutoff = predictions.state, predictions.cutoff
         header = json.dumps(
             {
                 **about,
                 "version": predictions.version,
                 "event": predictions.event,
                 "rows": len(predictions.images),
-                "classes": [[number, name] for number, name in state.classes.items()],
+                "classes": [[n, name, state.slots[n]] for n, name in state.classes.items()],
                 "asked": predictions.asked,
                 "doubtful": predictions.doubtful,
-                "reject": state.reject,
-                "rejects": REJECTS.tolist(),
-                "cutoffs": None if cutoffs is None else cutoffs.round(5).tolist(),
-                "strangers": predictions.strangers,
+                "cutoff": None if cutoff is None else round(cutoff * STEPS),
+                "judged": predictions.probabilities is not None,
             }
         ).encode()
         header += b" " * (-(len(header) + 4) % 8)
         columns = {
-            **{name: getattr(predictions, name) for name in list(COLUMNS)[:5]},
-            "sure": np.nan_to_num(predictions.sure * 255).round(),
-            "stranger": np.nan_to_num(predictions.stranger * 255).round(),
+            **{name: getattr(predictions, name) for name in list(COLUMNS)[:4]},
+            "sure": np.round(predictions.sure * STEPS),
+            "stranger": np.round(predictions.stranger * STEPS),
             "flags": self.flags,
             "copies": self.copies,
         }

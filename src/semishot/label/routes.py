@@ -17,6 +17,7 @@ from starlette.routing import Route
 from semishot.errors import InputError, printable
 from semishot.label import finish
 from semishot.label.pictures import SIZES, picture
+from semishot.label.pile import Wanted
 from semishot.label.security import Guard
 from semishot.label.session import LabelingSession, NotReadyError
 from semishot.sorter.label_events import ConflictError
@@ -35,7 +36,7 @@ PAGE = {
 }
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
-MOST_FOUND, MOST_PROBLEMS = 200, 200
+MOST_NAMED, MOST_SKIPPED, MOST_PROBLEMS = 8, 2000, 200
 PICTURES_AT_ONCE = 2
 PATIENCE = 1.0
 """Seconds to wait for new predictions; then the page asks again."""
@@ -121,6 +122,7 @@ class Pages:
             *(Route(f"/{size}/{{image:int}}", self.picture) for size in SIZES),
             Route("/image/{image:int}", self.image),
             Route("/find", self.find),
+            Route("/files", self.files),
             Route("/plan", self.plan),
             Route("/table/{name}", self.table),
             posted("/answer", dict[str, Any], self.answer),
@@ -188,16 +190,20 @@ class Pages:
         predictions, row = self.session.predictions, self.images.row_of[image]
         shares: list[list[Any]] = []
         if predictions.probabilities is not None and row < len(predictions.probabilities):
-            chances = predictions.probabilities[row] * (1 - predictions.stranger[row])
-            pairs = zip(predictions.classes, chances.tolist(), strict=True)
+            pairs = zip(predictions.classes, predictions.probabilities[row].tolist(), strict=True)
             shares = sorted(([n, round(p, 4)] for n, p in pairs), key=lambda pair: -pair[1])[:6]
         excluded = sorted(self.session.store.state.excluded.get(image, ()))
         return _json({"files": self.images.names_of(image), "shares": shares, "not": excluded})
 
     def find(self, request: Request) -> Response:
-        text = request.query_params.get("text", "")[:200].strip()
-        images = self.images.find(text, MOST_FOUND) if text else []
-        return _json({"images": images, "names": self.names(NamesRequest(images))})
+        """The images that fit, and the names of the first."""
+        images = self.images.find(from_json(Wanted, dict(request.query_params), "the request"))
+        return _json({"images": images, "names": self.names(NamesRequest(images[:MOST_NAMED]))})
+
+    def files(self, request: Request) -> Response:
+        """The folders of the pile, and the files that are skipped."""
+        skipped = self.session.reader.all_skipped()[:MOST_SKIPPED]
+        return _json({"folders": self.images.folders(), "skipped": skipped})
 
     def plan(self, request: Request) -> Response:
         choice = _choice(request)

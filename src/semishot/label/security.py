@@ -15,22 +15,18 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import platformdirs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from semishot.errors import InputError
 from semishot.system.files import real_path, write_whole
 from semishot.system.structs import read_struct
 
 MOST_BROWSERS, BROWSER_DAYS, MOST_TOKENS = 32, 30, 8
-MOST_UNKNOWN, HEADER_SECONDS = 64, 10.0
-"""Connections that have not shown a token or a known cookie: how many there may be, and for how long."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -103,53 +99,11 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Connections:
-    """Open connections that have not shown who they are; beyond the limit, the oldest one is closed."""
-
-    def __init__(self) -> None:
-        self.unknown: dict[Any, GuardedProtocol] = {}
-        """By the address and port of the other end."""
-
-    def opened(self, protocol: "GuardedProtocol") -> None:
-        self.unknown[protocol.client] = protocol
-        if len(self.unknown) > MOST_UNKNOWN:
-            self.close(next(iter(self.unknown)))
-
-    def close(self, client: Any) -> None:
-        if protocol := self.unknown.pop(client, None):
-            protocol.transport.close()
-
-    def recognized(self, client: Any) -> None:
-        """Whoever is behind this connection may keep it."""
-        self.unknown.pop(client, None)
-
-
-class GuardedProtocol(H11Protocol):
-    """uvicorn's HTTP, which closes connections that do not show in time who they are."""
-
-    def __init__(self, connections: Connections, **options: Any) -> None:
-        super().__init__(**options)
-        self.guarded = connections
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.guarded.opened(self)
-        self.deadline = self.loop.call_later(HEADER_SECONDS, self.guarded.close, self.client)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.deadline.cancel()
-        self.guarded.recognized(self.client)
-        super().connection_lost(exc)
-
-
 class Doorkeeper:
     """ASGI middleware: lets a request in or answers it with a line of text."""
 
-    def __init__(
-        self, app: ASGIApp, guard: Guard, connections: Connections, host: str, port: int
-    ) -> None:
-        self.app, self.guard, self.connections = app, guard, connections
-        self.host, self.port = host, port
+    def __init__(self, app: ASGIApp, guard: Guard, host: str, port: int) -> None:
+        self.app, self.guard, self.host, self.port = app, guard, host, port
         self.cookie = f"semishot-{port}"  # browsers share cookies between the ports of a host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,7 +117,6 @@ class Doorkeeper:
             status, text = refused
             await PlainTextResponse(text, status)(scope, receive, guarded)
             return
-        self.connections.recognized(scope["client"])
         await self.app(scope, receive, guarded)
 
     def _check(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:

@@ -2,9 +2,8 @@
 
 import { $, banner, counted, number, plainText, toast } from "/dom.js";
 import { currentImage } from "/navigation.js";
-import { isGone } from "/sidebar.js";
 import { State } from "/state.js";
-import { draw, repaint } from "/tiles.js";
+import { draw, isGone, repaint } from "/views.js";
 
 const NAMES_AT_ONCE = 400, PAUSE = 100, AWAY = 1000;
 
@@ -42,7 +41,7 @@ export const outboxOf = (page) => ({
       const entry = this.waiting[0];
       try {
         const { event } = await post("/answer", entry.event);
-        this.sent.push({ event, overlay: entry.overlay, reject: entry.event.value });
+        this.sent.push({ event, overlay: entry.overlay, kind: entry.event.kind });
         this.last = event;
         page.server.fetchState();
         this.problem = "";
@@ -65,10 +64,6 @@ export const outboxOf = (page) => ({
   pending() {
     this.sent = this.sent.filter(({ event }) => event > page.state.event);
     return [...this.sent, ...this.waiting].flatMap(({ overlay }) => overlay);
-  },
-  /** The newest cutoff on its way, if there is one. */
-  reject() {
-    return [...this.sent.map(({ reject }) => reject), ...this.waiting.map(({ event }) => event.value)].findLast((value) => value !== undefined);
   },
 });
 
@@ -114,10 +109,10 @@ export function serverOf(page, isHeld) {
     fetchState();
   }
   function take(next) {
-    const { outbox, selected } = page, first = !page.state?.rows, focusedImage = currentImage(page);
+    const { outbox, selected, state } = page, first = !page.state?.rows, focusedImage = currentImage(page);
     page.state = next;
     next.overlay(outbox.pending());
-    next.rejectNow = outbox.reject() ?? next.reject;
+    if ([...outbox.sent, ...outbox.waiting.map(({ event }) => event)].some(({ kind }) => kind === "reject")) next.cutoff = state.cutoff; // the slider has moved since
     if (isGone(next, page.view)) page.view = "all";
     for (const image of selected) if (!next.rowOf.has(image)) selected.delete(image);
     draw(page, !first, focusedImage);

@@ -1,7 +1,6 @@
 """The server of the page: how it starts, where it listens, and how it stops."""
 
 import contextlib
-import functools
 import html
 import signal
 import socket
@@ -19,7 +18,7 @@ from semishot.errors import InputError, printable
 from semishot.label import LabelRequest
 from semishot.label.pile import PileReader, check_folders, list_files
 from semishot.label.routes import Pages
-from semishot.label.security import Connections, Doorkeeper, Guard, GuardedProtocol, is_loopback
+from semishot.label.security import Doorkeeper, Guard, is_loopback
 from semishot.label.session import LabelingSession
 from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.out_folder import make_out
@@ -144,21 +143,18 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         port = listener.getsockname()[1]
         store.remember("port", str(port))
         store.remember("folder", str(Path.cwd()))
-        session = LabelingSession(store, PileReader(request, store))
-        guard, connections = Guard(out), Connections()
+        session, guard = LabelingSession(store, PileReader(request, store)), Guard(out)
         base = f"http://{shown_host(request.host)}:{port}"
         app = Pages(session, guard, base).app()
-        doorkeeper = Doorkeeper(app, guard, connections, request.host, port)
-        server = Server(settings(doorkeeper, connections))
+        server = Server(settings(Doorkeeper(app, guard, request.host, port)))
         session.start()
         stack.callback(session.stop)
         yield Running(server, listener, session, guard, base)
 
 
-def settings(app: Doorkeeper, connections: Connections) -> uvicorn.Config:
+def settings(app: Doorkeeper) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=functools.partial(GuardedProtocol, connections),  # type: ignore[arg-type]
         log_level="error",
         access_log=False,
         proxy_headers=False,

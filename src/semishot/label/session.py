@@ -191,6 +191,7 @@ class LabelingSession:
                 "epoch": self.epoch,
                 "pile": store.name,
                 "undo": store.done[-1].title if store.done else None,
+                "skipped": len(self.reader.skipped) + len(self.reader.unlisted),
                 "redo": store.undone[-1].title if store.undone else None,
             }
         return self.pile.for_the_page(self.predictions, about)

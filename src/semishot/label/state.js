@@ -2,6 +2,7 @@
 
 export const NONE = -2, UNKNOWN = -1;
 export const MISSING = 1, CHANGED = 2;
+export const STEPS = 65535; // probabilities are whole numbers of 1 / STEPS
 
 export class State {
   constructor(buffer) {
@@ -15,11 +16,10 @@ export class State {
     };
     this.image = column(Uint32Array);
     this.group = column(Uint32Array);
-    this.score = column(Float32Array);
     this.answer = column(Int16Array);
     this.guess = column(Int16Array);
-    this.sure = column(Uint8Array);
-    this.stranger = column(Uint8Array);
+    this.sure = column(Uint16Array);
+    this.stranger = column(Uint16Array);
     this.flags = column(Uint8Array);
     this.copies = column(Uint8Array);
     this.rowOf = new Map();
@@ -31,8 +31,6 @@ export class State {
     }
     this.isAsked = new Set(this.asked);
     this.doubts = new Map(this.doubtful.map(([image, suggested, chance]) => [image, { suggested, chance }]));
-    this.judged = this.cutoffs !== null;
-    this.rejectNow = this.reject;
   }
 
   index(classId) {
@@ -40,7 +38,12 @@ export class State {
   }
 
   className(index) {
-    return index === NONE ? "none of these" : index < 0 ? "not sorted" : this.classes[index][1];
+    return index === NONE ? "stranger" : index < 0 ? "not sorted" : this.classes[index][1];
+  }
+
+  /** The key and the color of a class are its own while it lives. */
+  slot(index) {
+    return index < 0 ? index : this.classes[index][2];
   }
 
   /** Answers on their way, shown at once. */
@@ -51,20 +54,19 @@ export class State {
     }
   }
 
-  cutoff() {
-    if (!this.judged) return -Infinity;
-    const at = this.rejects.findIndex((value) => value >= this.rejectNow - 1e-9);
-    if (at <= 0) return this.cutoffs.at(at);
-    const [a, b] = [Math.log(this.rejects[at - 1]), Math.log(this.rejects[at])];
-    const part = (Math.log(this.rejectNow) - a) / (b - a);
-    return this.cutoffs[at - 1] + part * (this.cutoffs[at] - this.cutoffs[at - 1]);
-  }
-
   /** The class that a row is shown in: its index, NONE or UNKNOWN. */
   shownIn(row) {
     if (this.isConfirmed(row)) return this.answer[row];
     if (this.guess[row] < 0) return UNKNOWN;
-    return this.score[row] < this.cutoffNow ? NONE : this.guess[row];
+    const out = this.cutoff === null ? this.stranger[row] > this.sure[row] : this.stranger[row] >= this.cutoff;
+    return out ? NONE : this.guess[row];
+  }
+
+  /** The probability, of STEPS, of what a row is shown in. */
+  chance(row) {
+    if (this.isConfirmed(row)) return STEPS;
+    const where = this.shownIn(row);
+    return where === UNKNOWN ? 0 : where === NONE ? this.stranger[row] : this.sure[row];
   }
 
   isConfirmed(row) {
@@ -77,50 +79,44 @@ export class State {
     return this.answer[row] !== this.answer[this.rowOf.get(this.group[row])];
   }
 
-  /** Rows of each class, the surest guess first; `least` turns that round. */
+  /** Rows of each class, the surest guess first; `least` turns that round. And how many are likely sorted wrong. */
   arrange(least = false) {
-    this.cutoffNow = this.cutoff();
     const empty = () => ({ guessed: [], confirmed: [], files: 0, confirmedFiles: 0 });
-    const classes = this.classes.map(empty), none = empty(), unknown = empty(), odd = [];
+    const classes = this.classes.map(empty), none = empty(), unknown = empty(), odd = [], chances = new Uint16Array(this.rows);
     const partOf = (index) => (index === NONE ? none : index === UNKNOWN ? unknown : classes[index]);
+    let wrong = 0;
     for (let row = 0; row < this.rows; row++) {
       const part = partOf(this.shownIn(row)), confirmed = this.isConfirmed(row);
+      chances[row] = this.chance(row);
+      wrong += 1 - chances[row] / STEPS;
       part.files++;
       if (confirmed) part.confirmedFiles++;
       if (this.flags[row] & (MISSING | CHANGED)) odd.push(row);
       if (this.hasTile(row)) (confirmed ? part.confirmed : part.guessed).push(row);
     }
-    for (const part of classes) part.guessed = byBucket(part.guessed, this.sure, least);
-    none.guessed = byBucket(none.guessed, this.stranger, least);
+    const sign = least ? 1 : -1;
+    for (const part of [...classes, none]) part.guessed.sort((a, b) => sign * (chances[a] - chances[b]) || a - b);
     const doubtful = this.rowsOf(this.doubtful.map(([image]) => image));
     const asked = this.rowsOf(this.asked).filter((row) => !this.isConfirmed(row));
-    return { classes, none, unknown, odd, doubtful, asked };
+    return { classes, none, unknown, odd, doubtful, asked, wrong };
   }
 
   rowsOf(images) {
     return images.map((image) => this.rowOf.get(image)).filter((row) => row !== undefined);
   }
 
-  /** What the cutoff does: how many go out, of how many, members likely lost, strangers likely kept; and the scores. */
-  putOut() {
-    const cutoff = this.cutoff(), effect = { out: 0, of: 0, lost: 0, missed: 0, scores: [] };
+  /** What taking guesses for strangers from this probability on does: members likely lost, of how many, and strangers kept. */
+  putOut(cutoff = this.cutoff) {
+    const effect = { out: 0, of: 0, lost: 0, members: 0, missed: 0 };
     for (let row = 0; row < this.rows; row++) {
       if (this.isConfirmed(row) || this.guess[row] < 0) continue;
-      const out = this.score[row] < cutoff, stranger = this.stranger[row] / 255;
+      const stranger = this.stranger[row], share = stranger / STEPS, out = cutoff === null ? stranger > this.sure[row] : stranger >= cutoff;
       effect.of++;
       effect.out += out;
-      effect.lost += out ? 1 - stranger : 0;
-      effect.missed += out ? 0 : stranger;
-      if (Number.isFinite(this.score[row])) effect.scores.push(this.score[row]);
+      effect.members += 1 - share;
+      effect.lost += out ? 1 - share : 0;
+      effect.missed += out ? 0 : share;
     }
     return effect;
   }
-}
-
-/** Rows in 32 steps of a column of bytes, largest first: small changes move nothing. */
-function byBucket(rows, column, least) {
-  const buckets = Array.from({ length: 32 }, () => []);
-  for (const row of rows) buckets[column[row] >> 3].push(row);
-  if (!least) buckets.reverse();
-  return buckets.flat();
 }

@@ -14,12 +14,10 @@ from semishot.system.structs import from_json
 
 Event = dict[str, Any]
 NONE, UNANSWERED = 0, -1
-"""Answers beside the numbers of classes, which begin at 1: none of these; no answer."""
+"""Answers beside the numbers of classes, which begin at 1: a stranger; no answer."""
 LONGEST_NAME, MOST_CLASSES = 100, 1000
 RESERVED = {STRANGER, "-1", "-2"}
 """Labels that mean something else in tables and folders."""
-REJECT = 0.05
-"""The share of true members that may be taken for strangers, until the user moves the slider."""
 
 Number = Annotated[int, Meta(ge=1, lt=2**31)]
 NumberOrNone = Annotated[int, Meta(ge=NONE, lt=2**31)]
@@ -37,7 +35,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "rename": {"class": Number, "name": str},
     "merge": {"class": Number, "into": Number},
     "delete": {"class": Number},
-    "reject": {"value": Annotated[float, Meta(gt=0, lt=1)]},
+    "reject": {"value": Annotated[float, Meta(gt=0, lt=1)] | None},
     "apart": {"images": list[Number]},
     "audit": {"seed": Number, "set": list[tuple[NumberOrNone, list[Number]]]},
     "undo": {},
@@ -97,6 +95,8 @@ class LabelState:
 
     classes: dict[int, str] = field(default_factory=dict)
     """Number and name of each class, in the order of the page."""
+    slots: dict[int, int] = field(default_factory=dict)
+    """Number of each class -> its place among keys and colors, which is its own while it lives."""
     answers: dict[int, int] = field(default_factory=dict)
     """Image -> class, or NONE."""
     excluded: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -105,7 +105,8 @@ class LabelState:
     """Images that are no longer grouped with their near copies."""
     sure: frozenset[int] = frozenset()
     """Images that were given the same answer twice: it is not doubted again."""
-    reject: float = REJECT
+    reject: float | None = None
+    """The share of members that may be taken for strangers. None: each image has its likeliest answer."""
     audit: BegunAudit | None = None
 
     def update(self, values: Mapping[str, Any]) -> None:
@@ -174,8 +175,11 @@ def _new(state: LabelState, event: Event) -> Changed:
     name, number = _free_name(state, event["name"]), event["class"]
     if len(state.classes) >= MOST_CLASSES:
         raise ConflictError(f"{MOST_CLASSES:,} classes are the maximum; merge or delete some")
-    answers = dict.fromkeys(event["images"], number)
-    return f"new class {name}", {"classes": {**state.classes, number: name}, "answers": answers}
+    answers, taken = dict.fromkeys(event["images"], number), set(state.slots.values())
+    slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
+    classes, slots = {**state.classes, number: name}, {**state.slots, number: slot}
+    ordered = {n: classes[n] for n in sorted(classes, key=slots.__getitem__)}
+    return f"new class {name}", {"classes": ordered, "slots": slots, "answers": answers}
 
 
 def _rename(state: LabelState, event: Event) -> Changed:
@@ -205,6 +209,7 @@ def _without(state: LabelState, number: int, into: int | None) -> dict[str, Any]
     return {
         "audit": audit,
         "classes": {n: name for n, name in state.classes.items() if n != number},
+        "slots": {n: slot for n, slot in state.slots.items() if n != number},
         "answers": {i: into for i, answer in state.answers.items() if answer == number},
         "excluded": excluded,
     }

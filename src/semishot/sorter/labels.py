@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -214,6 +215,8 @@ class LabelStore:
             return
         change = change_of(self.state, event)
         self.state.update(change.after)
+        if kind == "reject" and self.done and "reject" in self.done[-1].after:
+            change = replace(change, before=self.done.pop().before)  # the slider moves on: one step
         self.done.append(change)
         self.undone.clear()
         if kind == "new":
