@@ -54,7 +54,7 @@ def test_label_continues_from_classify(asked_own, sort):
     classify(replace(sort, apply="move"))
     asked, folder = replace(asked_own, labeled=sort.labeled), asked_own.folder / "sorted"
     with serving(asked) as (_, client):
-        state = client.until(lambda state: state["rows"] == 57 and state["cutoffs"])
+        state = client.until(lambda state: state["rows"] == 57 and state["judged"])
         assert {name for _, name in state["classes"]} == set(MEMBERS)
         assert sum(value != -1 for value in state["said"]) == 9
         assert set(state["flags"]) == {0, 4}
@@ -82,7 +82,7 @@ def test_answers_follow_a_pile_that_was_moved(asked_own):
         before = answers(client)
     moved = replace(asked_own, pile=asked_own.pile.rename(asked_own.pile.with_name("elsewhere")))
     with serving(moved) as (_, client):
-        client.until(lambda state: state["rows"] == 48 and state["cutoffs"])
+        client.until(lambda state: state["rows"] == 48 and state["judged"])
         assert answers(client) == before
         assert client.ask("/table/labels.csv")[0] == 200
     with (asked_own.folder / "labels.csv").open(newline="") as file:
@@ -100,5 +100,5 @@ def test_labels_that_classify_adds_while_the_page_is_open_arrive_there(asked_own
 def test_images_labeled_outside_of_the_pile_teach_by_their_cached_features(asked_own, sort):
     classify(sort)
     with serving(asked_own) as (_, client):
-        state = client.until(lambda state: state["rows"] == 57 and state["cutoffs"])
+        state = client.until(lambda state: state["rows"] == 57 and state["judged"])
         assert sum(value != -1 for value in state["said"]) == 9

@@ -89,7 +89,7 @@ def test_labels_of_a_folder_are_imported_once(asked, drawings):
     asked = replace(asked, labeled=drawings[0])
     for confirmed in (9, 8):
         with serving(asked) as (_, client):
-            state = client.until(lambda state: state["rows"] == 57 and state["cutoffs"])
+            state = client.until(lambda state: state["rows"] == 57 and state["judged"])
             assert {name for _, name in state["classes"]} == set(MEMBERS)
             assert sum(value != -1 for value in state["said"]) == confirmed
             answers = zip(state["image"], state["said"], strict=True)
@@ -102,7 +102,7 @@ def test_reopening_shows_the_same_state_without_reading_again(asked):
         label_some(client)
         before = client.state()
     with serving(asked) as (running, client):
-        after = client.until(lambda state: state["rows"] == 48 and state["cutoffs"] is not None)
+        after = client.until(lambda state: state["rows"] == 48 and state["judged"])
         assert running.session.reader.progress.rate == 0.0
         order = [after["image"].index(image) for image in before["image"]]
         for column in ("said", "guess", "group"):

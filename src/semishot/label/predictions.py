@@ -187,7 +187,7 @@ class PredictedPile:
     def _learn(
         self, basis: Predictions, used: Array, excluded: dict[int, list[int]], may_be_asked: Array
     ) -> Predictions:
-        """used: indices of the classes that have labels. excluded: row -> classes that it is not in, or -2."""
+        """used: indices of the classes that have labels. excluded: row -> classes that it is not in."""
         from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
         from semishot.estimator.next_labels import doubt
 
