@@ -116,7 +116,7 @@ function drawCutoff(state) {
 }
 
 /** Where a probability of a stranger, of STEPS, lies on the axis; and the probability at a place on it. */
-export const oddsOf = (stranger) => Math.max(-ODDS, Math.min(ODDS, Math.log((STEPS - stranger + 0.5) / (stranger + 0.5))));
+export const oddsOf = (stranger) => Math.max(-ODDS, Math.min(ODDS, Math.log(Math.max(0.1, STEPS - stranger + 0.5) / (stranger + 0.5))));
 export const cutoffAt = (odds) => (odds <= -ODDS ? STEPS + 1 : odds >= ODDS ? 1 : Math.round(STEPS / (1 + Math.exp(odds))));
 
 /** The cutoff that puts out as many. */
