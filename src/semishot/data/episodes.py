@@ -4,6 +4,7 @@ Letters: E episodes, N way, K shot, Q query per class, M unlabeled per class, H 
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -125,50 +126,35 @@ def check_enough(images: ClassImages, *shapes: EpisodeShape, advice: str | None 
     `advice` says what to do, for a command without the flags of an episode.
     """
     for shape in shapes:
-        if (shortage := _shortage(images, shape)) is not None:
-            lacking, flags = shortage
-            raise InputError(f"{lacking}; {advice or flags}")
+        for have, need, lacking, flags in _needs(images, shape):
+            if have < need:
+                raise InputError(f"{lacking}; {advice or flags}")
 
 
-def _shortage(images: ClassImages, shape: EpisodeShape) -> tuple[str, str] | None:
-    """What an episode lacks, and the flags that change it."""
+def _needs(images: ClassImages, shape: EpisodeShape) -> Iterator[tuple[int, int, str, str]]:
+    """What there is, what an episode needs; what is said if it lacks; and the flags that change it."""
     have, need = len(images.size), shape.way + shape.distractors
-    if have < need:
-        return (
-            f"the split has {have} classes but an episode needs {shape.way} + {shape.distractors} "
-            "distractor classes",
-            "lower --way or --distractors",
-        )
+    drawn = f"{shape.way} + {shape.distractors} distractor classes"
+    flags = "lower --way or --distractors"
+    yield have, need, f"the split has {have} classes but an episode needs {drawn}", flags
     if shape.within_group:
         group, have = Counter(c.group for c in images.classes).most_common(1)[0]
-        if have < need:
-            return (
-                f"the largest group, {group!r}, has {have} classes but an episode within a group needs "
-                f"{shape.way} + {shape.distractors} distractor classes",
-                "lower --way or --distractors, or drop --within-group",
-            )
-    poorest, fraction = int(images.labeled.argmin()), f"(now {images.labeled_fraction:g})"
-    name, labeled = images.classes[poorest].name, images.labeled[poorest]
-    needed = f"an episode needs {shape.shot} support + {shape.query} query"
-    if images.shared and labeled < shape.shot + shape.query + shape.unlabeled:
-        return (
-            f"class {name!r} has {labeled} images but {needed} + {shape.unlabeled} unlabeled",
-            "lower --shot, --query or --unlabeled",
-        )
-    if labeled < shape.shot + shape.query:
-        return (
-            f"class {name!r} has {labeled} labeled images but {needed}",
-            f"lower --shot or --query, or raise --labeled-fraction {fraction}",
-        )
+        said = f"the largest group, {group!r}, has {have} classes but an episode within a group needs {drawn}"
+        yield have, need, said, f"{flags}, or drop --within-group"
+    index, fraction = int(images.labeled.argmin()), f"(now {images.labeled_fraction:g})"
+    name, have, need = images.classes[index].name, images.labeled[index], shape.shot + shape.query
+    drawn = f"an episode needs {shape.shot} support + {shape.query} query"
+    if images.shared:
+        said = f"class {name!r} has {have} images but {drawn} + {shape.unlabeled} unlabeled"
+        yield have, need + shape.unlabeled, said, "lower --shot, --query or --unlabeled"
+        return
+    flags = f"lower --shot or --query, or raise --labeled-fraction {fraction}"
+    yield have, need, f"class {name!r} has {have} labeled images but {drawn}", flags
     unlabeled = images.size - images.labeled
-    if not images.shared and unlabeled.min() < shape.unlabeled:
-        poorest = int(unlabeled.argmin())
-        return (
-            f"class {images.classes[poorest].name!r} has {unlabeled[poorest]} unlabeled images but an "
-            f"episode needs {shape.unlabeled}",
-            f"lower --unlabeled or --labeled-fraction {fraction}",
-        )
-    return None
+    index, have = int(unlabeled.argmin()), int(unlabeled.min())
+    said = f"class {images.classes[index].name!r} has {have} unlabeled images but an episode needs"
+    flags = f"lower --unlabeled or --labeled-fraction {fraction}"
+    yield have, shape.unlabeled, f"{said} {shape.unlabeled}", flags
 
 
 def _unlabeled(

@@ -116,8 +116,12 @@ def prepare(
     folder = data_root(root) / (own_name or name)
     _check_place(folder, source)
     with Lock(folder.with_name(f".{folder.name}.lock")):
-        if name == OWN:
-            _check_owner(folder, source)
+        if name == OWN and (folder / "pool.json").exists():
+            held = open_pool(folder).about.get("source", "another data set")
+            if source is not None and held != str(real_path(source)):
+                raise InputError(
+                    f"{folder} holds the images of {held}: give these another --name, or delete {folder}"
+                )
         if download:
             source = module.download(data_root(root) / "downloads" / name)
         pool: ImagePool = module.prepare(*filter(None, (folder, source)), **options)
@@ -168,18 +172,6 @@ def _check_place(folder: Path, source: Path | None = None) -> None:
         raise InputError(
             f"{folder}, where the pool goes, holds {printable(foreign[0])}, which is not part of a "
             "pool; move it or pass --data-root"
-        )
-
-
-def _check_owner(folder: Path, source: Path | None) -> None:
-    """Refuse to replace a pool of a user's images by one from another source."""
-    if source is None or not (folder / "pool.json").exists():
-        return
-    about = open_pool(folder).about
-    if about.get("source") != str(real_path(source)):
-        raise InputError(
-            f"{folder} holds the images of {about.get('source', 'another data set')}: give these another "
-            f"--name, or delete {folder}"
         )
 
 
