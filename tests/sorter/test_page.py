@@ -113,8 +113,7 @@ def test_a_million_images_make_a_page_below_10_mb_and_few_are_read(tmp_path):
         assert len(asked) < 1500
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
 def test_the_page_is_quiet_alone_and_no_wider_than_the_screen(browser, page, width, dark):
     browser.size(width, 900, dark, phone=width < 500)
     browser.open(page)
@@ -231,22 +230,19 @@ def test_large_pictures_lie_beside_the_page_and_old_ones_go(pile, capsys):
     assert len(left) == 10
 
 
-def test_links_lead_to_the_files(pile):
+def linked(pile) -> set[Path]:
     page = (pile / "out/report.html").read_text("utf-8")
     links = {html.unescape(link) for link in re.findall(r'data-link="([^"]*)"', page)}
-    found = {(pile / "out" / unquote(link)).resolve() for link in links}
-    assert found == {path.resolve() for path in (pile / "pile").rglob("*.*")}
+    return {(pile / "out" / unquote(link)).resolve() for link in links}
 
 
-def test_after_a_move_the_page_links_to_where_files_are(pile, capsys):
+def test_links_lead_to_the_files_also_after_a_move(pile, capsys):
+    assert linked(pile) == {path.resolve() for path in (pile / "pile").rglob("*.*")}
     given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out", "--apply", "move"]
     printed(capsys, "classify", *given, "--encoder", "omniglot", "--device", "cpu")
-    page = (pile / "out/report.html").read_text("utf-8")
-    links = {html.unescape(link) for link in re.findall(r'data-link="([^"]*)"', page)}
-    assert len(links) == 10
-    for link in links:
-        assert link.startswith("sorted/")
-        assert (pile / "out" / unquote(link)).is_file()
+    files = {path.resolve() for path in (pile / "out/sorted").rglob("*.*")}
+    assert linked(pile) == files
+    assert len(files) == 10
 
 
 SHOWN = "(({src, naturalWidth}) => [src, naturalWidth])(document.querySelector('#details > img'))"

@@ -173,8 +173,8 @@ def from_predictions(path: Path, table: TableRows) -> Listing:
     for column in ("path", "label", NEAREST):
         if column not in table.columns:
             raise InputError(f"{path} has no column {column}: run classify again")
-    said = [row["label"] for _, row in table.rows if row[DECISION] in (LABELED, CORRECTED)]
-    classes = {as_label(unquoted(label)) for label in said}
+    given = [row["label"] for _, row in table.rows if row[DECISION] in (LABELED, CORRECTED)]
+    classes = {as_label(unquoted(label)) for label in given}
     listing, pile, changed = Listing(), list[Item](), list[tuple[int, str]]()
     for line, row in table.rows:
         name, decision = Path(written_path(row["path"])), row[DECISION]

@@ -91,7 +91,7 @@ class PileSummary:
         ]
 
     def about_strangers(self) -> str:
-        """How many there likely are, how many are sorted out, and how many are likely missed."""
+        """How many there likely are, how many images are taken for one, and how many are likely missed."""
         if not self.pile:
             return "Every image of the pile has a label."
         if self.strangers is None:
@@ -99,17 +99,17 @@ class PileSummary:
                 "Which images are strangers cannot be told: it takes two labeled images of some class, "
                 "or two in the pile that differ."
             )
-        out = "none is taken for a stranger"
+        found = "none is taken for a stranger"
         if self.strangers:
             taken = counted(self.strangers, "is taken for a stranger", "are taken for strangers")
-            out = f"{taken}, at a loss of about {self.reject:.0%} of members"
+            found = f"{taken}, at a loss of about {self.reject:.0%} of members"
         if self.likely_strangers is None or self.missed_strangers is None:
-            return f"{out[0].upper()}{out[1:]}."
+            return f"{found[0].upper()}{found[1:]}."
         expected, low, high = (round(self.likely_strangers[k]) for k in ("expected", "low", "high"))
         are = "is a stranger" if expected == 1 else "are strangers"
         missed = counted(round(self.missed_strangers), "is likely missed", "are likely missed")
         return (
-            f"About {expected:,} ({low:,} to {high:,}) of the pile {are}, of none of the classes; {out}, "
+            f"About {expected:,} ({low:,} to {high:,}) of the pile {are}, of none of the classes; {found}, "
             f"and about {missed}."
         )
 
@@ -187,21 +187,21 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
 def _strangers_of(fitted: "FittedPile") -> tuple[dict[str, float] | None, float | None]:
     """How many strangers the pile likely holds, and how many of them are likely accepted.
 
-    Not fewer than are sorted out: of members a share `reject` is sorted out, so that of the images sorted
-    out all but reject / (1 - reject) for each accepted one are strangers.
+    Not fewer than are rejected: of members a share `reject` is rejected, so that of the rejected images all
+    but reject / (1 - reject) for each accepted one are strangers.
     """
     from semishot.estimator.strangers import missed
 
     count = fitted.learned.count
     if count is None:
         return None, None
-    out = sum(prediction.stranger for prediction in fitted.predictions)
-    lost = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - out)
+    rejected = sum(prediction.stranger for prediction in fitted.predictions)
+    lost_members = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - rejected)
     pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
-    known = sum(p.stranger and row < fitted.first for p, row in pairs)  # copies of named strangers
-    expected = max(known + float(count.expected), out - lost)
-    high = max(known + float(count.high), expected)
-    likely = {"expected": expected, "low": known + float(count.low), "high": high}
+    copies = sum(p.stranger and row < fitted.first for p, row in pairs)  # of named strangers
+    expected = max(copies + float(count.expected), rejected - lost_members)
+    high = max(copies + float(count.high), expected)
+    likely = {"expected": expected, "low": copies + float(count.low), "high": high}
     likely_missed = missed(count.expected, fitted.answers.scores[fitted.first :], fitted.reject)
     return {name: round(number, 1) for name, number in likely.items()}, round(likely_missed, 1)
 

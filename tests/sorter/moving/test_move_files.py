@@ -9,11 +9,10 @@ import pytest
 from semishot.errors import InputError
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving import journal as journal_file
-from semishot.sorter.moving import move_files, one_file
+from semishot.sorter.moving import one_file
 from semishot.sorter.moving import plan as plans
 from semishot.sorter.moving.journal import read_journal
 from semishot.sorter.moving.move_files import complete, undo
-from semishot.system import files
 from semishot.system.folder_names import folded, folder_names, safe_name
 from support.four_files import (
     CHANGED,
@@ -27,10 +26,6 @@ from support.four_files import (
     state,
     undone,
 )
-from support.killing import attempt
-
-MODULES = (move_files, one_file, plans, journal_file, files)
-WATCHED = {module.__file__ for module in MODULES}
 
 
 @pytest.fixture(params=["move", "copy", "link"])
@@ -54,55 +49,6 @@ def test_files_are_sorted_and_put_back(how, tmp_path):
     assert (count, problems) == (4, [])
     assert state(tmp_path) == before
     assert not list((tmp_path / "out").iterdir())
-
-
-@pytest.fixture
-def plain(monkeypatch):
-    """No progress and no fsync, which is for a power cut: they take most of the time."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-    for module in (move_files, plans):
-        monkeypatch.setattr(module, "track", lambda items, label, total: items)
-
-
-WAYS = [
-    ("move", True),
-    pytest.param("move", False, marks=pytest.mark.slow),
-    pytest.param("copy", True, marks=pytest.mark.slow),
-    pytest.param("link", True, marks=pytest.mark.slow),
-]
-
-
-@pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize(("how", "hard_links"), WAYS)
-def test_killed_at_any_instant_it_is_completed_or_undone(how, hard_links, tmp_path, monkeypatch):
-    """Also where a file can have one name only, so that moving is copying."""
-    if not hard_links:
-        monkeypatch.setattr(
-            os, "link", lambda *a, **k: (_ for _ in ()).throw(OSError(errno.EXDEV, ""))
-        )
-
-    def work(root):
-        before = read_journal(root / "out")
-        complete(before or plan(root / "out", how, piles[root]))
-
-    piles = {tmp_path / "whole": make_pile(tmp_path / "whole")}
-    events = attempt(lambda: work(tmp_path / "whole"), WATCHED)
-    assert events > 100
-    step = max(1, events // 25)
-    for moment in range(1, events, step):
-        for ending in ("complete", "undo"):
-            root = tmp_path / f"{moment}-{ending}"
-            piles[root] = make_pile(root)
-            before = state(root)
-            assert attempt(lambda root=root: work(root), WATCHED, moment) is None
-            if ending == "complete":
-                work(root)
-                assert sorted_names(root) == TARGETS
-                assert all(path.exists() == (how != "move") for path, _, _ in piles[root])
-            if read_journal(root / "out") is not None:
-                assert undo(root / "out").problems == []
-            left = {k: v for k, v in state(root).items() if not k.endswith(".tmp")}
-            assert left == before, (moment, ending)
 
 
 # Sorted again

@@ -154,11 +154,11 @@ def _finish(sorting: Sorting, failed: dict[int, str]) -> Outcome:
     for index, step in enumerate(sorting.steps):
         if index in failed:
             places = [sorting.earlier(step), sorting.target(step)]
-            there = next((path for path in places if path and sorting.in_place(step, path)), None)
-            left += there is not None or step.source.is_file()
-            if there is None:
+            present = next((p for p in places if p and sorting.in_place(step, p)), None)
+            left += present is not None or step.source.is_file()
+            if present is None:
                 continue
-            step = replace(step, folder=there.parent.name, name=there.name)
+            step = replace(step, folder=present.parent.name, name=present.name)
         kept.append(replace(step, was=None))
     _keep(replace(sorting, done=True), kept)
     count = len(sorting.steps) - sum(step.left_alone for step in sorting.steps) - len(failed)
@@ -173,7 +173,7 @@ def _keep(sorting: Sorting, steps: list[SortStep]) -> None:
     else:
         (out / JOURNAL).unlink(missing_ok=True)
         sweep(out, JOURNAL, age=0)  # what a process has left that was killed while it wrote one
-    places = [f(step) for step in sorting.steps for f in (sorting.target, sorting.earlier)]
+    places = [of(step) for step in sorting.steps for of in (sorting.target, sorting.earlier)]
     folders = {path.parent for path in places if path is not None}
     if not (out / SORTED).is_symlink():
         for folder in (*sorted(folders), out / SORTED):
