@@ -49,7 +49,7 @@ def domains(folder: Path, part: str) -> list[Domain]:
     found.append(Domain("drawings", drawings(folder, part), [], "drawings"))
     found.append(Domain("docstrings", loaded(folder, f"docstrings-{part}"), [], "text"))
     if part == "choose":
-        found.append(spirals())
+        found += [spirals(), made_up_table()]
     if part == "report":
         found.append(Domain("digits", table(load_digits), [], "digits"))
         for load in (load_wine, load_breast_cancer, load_iris):
@@ -95,6 +95,15 @@ def spirals() -> Domain:
         arm = turn[:, None] * np.column_stack([np.cos(turn + start), np.sin(turn + start)])
         arms.append((arm + rng.normal(size=arm.shape) * 0.15).astype(np.float32))
     return Domain("spirals", arms, [], "shapes")
+
+
+def made_up_table() -> Domain:
+    """Six classes of 13 features in units of their own, some of heavy tails."""
+    rng = np.random.default_rng(0)
+    tails = np.where(np.arange(13) % 4, 30, 2.5)
+    rows = [rng.normal(size=13) * 1.2 + rng.standard_t(tails, size=(150, 13)) for _ in range(6)]
+    scale = np.exp(2 * rng.normal(size=13))
+    return Domain("made-up table", [(own * scale).astype(np.float32) for own in rows], [], "tables")
 
 
 def ring(radius: float, center: tuple[float, float]) -> Array:

@@ -27,7 +27,9 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 Array = NDArray[Any]
 REJECT = 0.05
-OURS, BEFORE = "semishot", "semishot, before"
+OURS, NEW_ROWS, BEFORE = "semishot", "semishot, new rows", "semishot, before"
+TOLD = (OURS, NEW_ROWS, BEFORE)
+"""They get features as they are, and named strangers, -2."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def soft_kmeans(features: Array, labels: Array) -> Answer:
 
 
 def semishot(features: Array, labels: Array, decide: float | None = None) -> Answer:
-    """decide: `reject` for its own decision. It alone is told of named strangers, -2."""
+    """decide: `reject` for its own decision."""
     from semishot import PrototypeClassifier
     from semishot.errors import InputError
 
@@ -216,6 +218,25 @@ def semishot(features: Array, labels: Array, decide: float | None = None) -> Ans
         lost=np.zeros(pile.sum(), bool) if lost is None else lost,
         count=None if count is None else (count.expected, count.low, count.high),
     )
+
+
+def semishot_on_new_rows(features: Array, labels: Array) -> Answer:
+    """Each half of the pile by a model that has seen the other half alone."""
+    from semishot import PrototypeClassifier
+
+    pile = np.flatnonzero(labels == -1)
+    halves = np.random.default_rng(len(pile)).permutation(len(pile)) % 2
+    classes, stranger = np.empty((len(pile), labels.max() + 1)), np.full(len(pile), 0.5)
+    out = np.zeros(len(pile), bool)
+    for half in (0, 1):
+        new = pile[halves == half]
+        kept = np.setdiff1d(np.arange(len(labels)), new)
+        fitted = PrototypeClassifier().fit(features[kept], labels[kept])
+        classes[halves == half] = fitted.predict_proba(features[new])
+        if not np.isnan(fitted.stranger_proba_).all():
+            stranger[halves == half] = fitted.stranger_proba(features[new])
+        out[halves == half] = fitted.predict(features[new]) == fitted.stranger_label_
+    return Answer(classes, stranger=stranger, out=out)
 
 
 RIVALS: dict[str, Method] = {

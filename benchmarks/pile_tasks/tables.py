@@ -1,10 +1,12 @@
 """Tables of `benchmarks/piles.py`, from its result files alone."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from pages import versions_of
 from pile_tasks.figures import PAIRED
 from pile_tasks.methods import BEFORE, OURS
 from speed_tables import markdown
@@ -12,6 +14,8 @@ from speed_tables import markdown
 Found = dict[str, Any]
 BEGIN, END = "<!-- tables: python benchmarks/piles.py --page -->", "<!-- end of tables -->"
 PARTS = {"choose": "The part for choosing", "report": "The reported part"}
+SHOWN = 8
+"""Cells of a figure that are named where they are worse than before."""
 COLUMNS = {
     "accuracy": ("accuracy", 100, 1),
     "auroc": ("AUROC", 1, 3),
@@ -54,11 +58,14 @@ def page_parts(results: list[Found]) -> list[str]:
     for result in results:
         found.append(f"## {PARTS[result['part']]}")
         cells = result["cells"]
+        found.append(f"{versions_of(result)}; {result['processor']}; {result['date']}.")
         found.append(means_table(f"All {len(cells)} cells", cells))
         for kind in dict.fromkeys(cell["kind"] for cell in cells):
             own = [cell for cell in cells if cell["kind"] == kind and not cell["note"]]
             found.append(means_table(f"{kind.capitalize()}: {len(own)} cells", own))
-        found += [by_cells(cells, "auroc"), by_cells(cells, "sorted")]
+        found += [
+            by_cells(cells, key) for key in ("accuracy", "auroc", "sorted", "lost", "covered")
+        ]
         if all(BEFORE in cell["methods"] for cell in cells):
             found.append(aims(cells))
     return found
@@ -115,59 +122,50 @@ def by_cells(cells: list[Found], key: str) -> str:
 
 def aims(cells: list[Found]) -> str:
     """What was wanted of the rule, and in how many cells it is so."""
-    pairs = [(cell, cell["methods"][OURS], cell["methods"][BEFORE]) for cell in cells]
-    rows = []
-    for key in ("accuracy", "auroc", "sorted"):
-        ahead = [difference(own, old, key) for _, own, old in pairs if own.get(key)]
-        worse = sum(mean < -2 * error - 1e-9 for mean, error in ahead)
-        better = sum(mean > 2 * error + 1e-9 for mean, error in ahead)
-        text = f"{better} above, {worse} below, of {len(ahead)}"
-        rows.append([f"{COLUMNS[key][0]}: more than two errors from before", "0 below", text])
-    for key, most in (("log_loss", 0.65), ("ece", 0.5)):
-        sums = [np.nansum([value(found, key) for _, found in each]) for each in
-                ([(c, own) for c, own, _ in pairs], [(c, old) for c, _, old in pairs])]  # fmt: skip
-        rows.append(
-            [
-                f"{COLUMNS[key][0]} of strangers, of before's",
-                f"at most {most}",
-                f"{sums[0] / sums[1]:.2f}",
-            ]
-        )
-    lost = np.array([value(own, "lost") for _, own, _ in pairs])
-    lost = lost[~np.isnan(lost)]
-    rows.append(
-        [
-            "2 to 7 % of the members lost",
-            "90 % of cells",
-            f"{100 * np.mean((lost >= 0.02) & (lost <= 0.07)):.0f} %",
-        ]
+    ours, before = ([cell["methods"][name] for cell in cells] for name in (OURS, BEFORE))
+    rows, named = [], []
+    for key in PAIRED:
+        title = COLUMNS[key][0]
+        ahead = differences(cells, BEFORE, key)
+        worse = [found for found in ahead if found[1] < -2 * found[2] - 1e-9]
+        better = sum(mean > 2 * error + 1e-9 for _, mean, error in ahead)
+        worse.sort(key=lambda found: found[1])
+        named += [f"- {title} {m:+.3f} ± {error:.3f}: {name}" for name, m, error in worse[:SHOWN]]
+        text = f"{better} above, {len(worse)} below, of {len(ahead)}"
+        rows.append([f"{title}: more than two errors from before", "0 below", text])
+    for key, most in (("log_loss", "0.65"), ("ece", "0.5")):
+        now, then = (np.mean([value(found, key) for found in each]) for each in (ours, before))
+        rows.append([f"{COLUMNS[key][0]}, of before's", f"at most {most}", f"{now / then:.2f}"])
+    lost = [value(found, "lost") for found in ours if "lost" in found]
+    within = f"{100 * np.mean([0.02 <= share <= 0.07 for share in lost]):.0f} %"
+    rows.append(["2 to 7 % of the members lost", "90 % of cells", within])
+    covered = f"{100 * np.mean([value(found, 'covered') for found in ours]):.0f} %"
+    rows.append(["interval covers the count", "90 %", covered])
+    others = [cell for cell in cells if cell["kind"] in ("digits", "text", "tables")]
+    for rival, key in product(("label propagation", "LabelSpreading"), ("accuracy", "auroc")):
+        ahead = differences(others, rival, key)
+        short = sum(mean < -error - 1e-9 for _, mean, error in ahead)
+        title = f"{COLUMNS[key][0]} on digits, text and tables: an error below {rival}"
+        rows.append([title, "0", f"{short} of {len(ahead)}"])
+    parts = [markdown(["aim", "wanted", "measured"], rows)]
+    parts += (
+        [f"Cells more than two errors below, the {SHOWN} lowest of each figure:", "\n".join(named)]
+        if named
+        else []
     )
-    covered = np.mean([value(own, "covered") for _, own, _ in pairs])
-    rows.append(["interval covers the count", "90 %", f"{100 * covered:.0f} %"])
-    for rival in ("label propagation", "LabelSpreading"):
-        chosen = [
-            (own, c["methods"][rival])
-            for c, own, _ in pairs
-            if c["kind"] in ("digits", "text", "tables")
-        ]
-        for key in ("accuracy", "auroc"):
-            ahead = [difference(own, its, key) for own, its in chosen if own.get(key)]
-            if ahead:
-                below = sum(mean < -error - 1e-9 for mean, error in ahead)
-                rows.append(
-                    [
-                        f"{COLUMNS[key][0]} on digits, text and tables beside {rival}",
-                        "0 below by an error",
-                        f"{below} of {len(ahead)}",
-                    ]
-                )
-    return markdown(["aim", "wanted", "measured"], rows)
+    return "\n\n".join(parts)
 
 
-def difference(own: Found, other: Found, key: str) -> tuple[float, float]:
-    """Mean and standard error over tasks."""
-    each = np.array(own[key]) - np.array(other[key])
-    return each.mean(), each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else 0.0
+def differences(cells: list[Found], other: str, key: str) -> list[tuple[str, float, float]]:
+    """Ours minus the other's for each cell: its name, the mean over tasks and its standard error."""
+    found = []
+    for cell in cells:
+        ours, theirs = (np.array(cell["methods"][name].get(key, [])) for name in (OURS, other))
+        if len(ours):
+            each = ours - theirs
+            error = each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else 0.0
+            found.append((cell["cell"], each.mean(), error))
+    return found
 
 
 def packed(entry: Found) -> Found:
