@@ -2,10 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from semishot.data.framing import Ink, Middle, Whole, framing_from_json, is_drawing, to_json
+from semishot.data.framing import Both, Ink, Middle, Whole, framing_from_json, is_drawing, to_json
 from semishot.errors import InputError
 from support.images import encoded, noise
 
@@ -33,7 +34,8 @@ def test_large_colored_or_full_images_are_not_drawings():
 
 
 @pytest.mark.parametrize(
-    "framing", [Ink(), Whole(84, 80), Whole(28, 28, 1, True), Middle(224, 200, 0.875)]
+    "framing",
+    [Ink(), Whole(84, 80), Whole(28, 28, 1, True), Middle(224, 200, 0.875), Both(9, 8, 1.0)],
 )
 def test_a_framing_survives_json(framing):
     assert framing_from_json(to_json(framing), "m") == framing
@@ -56,3 +58,11 @@ def test_a_wrong_framing_is_one_line(change, message):
         framing_from_json(text, "m")
     with pytest.raises(InputError, match="the framing of m: expected `object`, got `array`"):
         framing_from_json("[]", "m")
+
+
+@pytest.mark.parametrize("size", [(90, 60), (40, 100)])
+def test_both_is_the_whole_image_above_its_middle(size):
+    image = noise(0, *size)
+    seen = Both(20, 30, 0.75)(image)
+    assert np.array_equal(seen[:20], Whole(20, 30, bicubic=True)(image))
+    assert np.array_equal(seen[20:], Middle(20, 30, 0.75)(image))

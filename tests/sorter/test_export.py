@@ -14,7 +14,6 @@ from scipy.special import stdtr
 
 pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
 
-import onnx
 import onnxruntime
 
 from semishot import PrototypeClassifier
@@ -26,7 +25,8 @@ from semishot.estimator.strangers import Members, stranger_probability
 from semishot.sorter import export as exporting
 from semishot.sorter.classifier_graph import STEPS, score_table
 from semishot.sorter.encoders.image_encoder import open_encoder, save_encoder
-from semishot.sorter.export import about, export
+from semishot.sorter.encoders.networks import viewed
+from semishot.sorter.export import export
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model
 
@@ -175,18 +175,13 @@ def test_metadata_tell_what_to_do_with_a_picture(model, exported):
     assert about["identity"] == json.loads((model / "encoder.json").read_text())["identity"]
 
 
-def test_the_example_of_the_document_runs_without_semishot_and_torch(model, exported, tmp_path):
-    """Resizing is not in the graph: the same file serves for a model that takes the middle."""
+def test_the_example_of_the_document_runs_without_semishot_and_torch(model, tmp_path):
     code = re.search(r"^```python\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.M | re.S)[1]
-    assert len([line for line in code.splitlines() if line.strip()]) == 15
+    assert len([line for line in code.splitlines() if line.strip()]) == 16
     classifier = PrototypeClassifier.load(model / "classifier.safetensors")
     encoder = open_encoder(str(model / "run.safetensors"))
-    middle = Middle(84, 84, 0.875)
-    graph = onnx.load(exported)
-    for each in graph.metadata_props:
-        if each.key == "resize":
-            each.value = about(classifier, replace(encoder, prepare=middle))["resize"]
-    onnx.save(graph, tmp_path / "model.onnx")
+    encoder = viewed(replace(encoder, prepare=Middle(84, 84, 0.875)), "both")
+    exporting.export_classifier(classifier, encoder, tmp_path / "model.onnx")
     rng = np.random.default_rng(4)
     pictures = {"r.png": COLORS["red <1>"], "b.png": COLORS["blue"], "none.png": (20, 230, 20)}
     for name, color in pictures.items():
@@ -203,7 +198,7 @@ def test_the_example_of_the_document_runs_without_semishot_and_torch(model, expo
     )
     for line, name in zip(answer.stdout.splitlines(), pictures, strict=True):
         with Image.open(tmp_path / name) as image:
-            features = encoder.encode([middle(image)])
+            features = encoder.encode([encoder.prepare(image)])
         ((guess,), (p,)) = classifier.predict(features), classifier.stranger_proba(features)
         assert line.startswith(f"{name}: {'none of them' if guess == 'stranger' else guess}, ")
         assert line.endswith(f"stranger {p:.0%}")

@@ -26,6 +26,12 @@ LARGEST_SQUARE, SHRUNK = 8000, 1024
 Side = Annotated[int, Meta(ge=1, le=MOST_SIDE)]
 
 
+def _seen(framing: "Photo", picture: Picture) -> Pixels:
+    """(H, W, C)."""
+    with upright(picture, framing.channels, least(framing)) as image:
+        return framing.frame(image)
+
+
 class Whole(Struct, frozen=True, tag=True, tag_field="kind"):
     """The whole image, resized to the encoder's rectangle whatever its proportions."""
 
@@ -34,10 +40,7 @@ class Whole(Struct, frozen=True, tag=True, tag_field="kind"):
     channels: int = 3
     bicubic: bool = False
 
-    def __call__(self, picture: Picture) -> Pixels:
-        """(H, W, C)."""
-        with upright(picture, self.channels, least(self)) as image:
-            return self.frame(image)
+    __call__ = _seen
 
     def frame(self, image: Image.Image) -> Pixels:
         """Of an upright image."""
@@ -58,10 +61,7 @@ class Middle(Struct, frozen=True, tag=True, tag_field="kind"):
         if not 0 < self.share <= 1:
             raise InputError(f"share must be above 0 and at most 1, not {self.share}")
 
-    def __call__(self, picture: Picture) -> Pixels:
-        """(H, W, C)."""
-        with upright(picture, self.channels, least(self)) as image:
-            return self.frame(image)
+    __call__ = _seen
 
     def frame(self, image: Image.Image) -> Pixels:
         """Of an upright image."""
@@ -71,6 +71,28 @@ class Middle(Struct, frozen=True, tag=True, tag_field="kind"):
         return _resized(
             image, self, (x - half_width, y - half_height, x + half_width, y + half_height)
         )
+
+
+class Both(Struct, frozen=True, tag=True, tag_field="kind"):
+    """The whole image above its middle: (2 H, W, C)."""
+
+    view_height: Side
+    width: Side
+    share: float
+    channels: int = 3
+    bicubic: bool = True
+
+    @property
+    def height(self) -> int:
+        return 2 * self.view_height
+
+    __call__ = _seen
+
+    def frame(self, image: Image.Image) -> Pixels:
+        """Of an upright image."""
+        whole = Whole(self.view_height, self.width, self.channels, self.bicubic)
+        middle = Middle(self.view_height, self.width, self.share, self.channels, self.bicubic)
+        return np.concatenate([whole.frame(image), middle.frame(image)])
 
 
 class Ink(Struct, frozen=True, tag=True, tag_field="kind"):
@@ -102,12 +124,14 @@ class Ink(Struct, frozen=True, tag=True, tag_field="kind"):
         return ink.round().clip(0, 255).astype(np.uint8)
 
 
-Framing = Whole | Middle | Ink
+Photo = Whole | Middle | Both
+Framing = Photo | Ink
 
 
-def least(framing: Whole | Middle) -> tuple[int, int]:
+def least(framing: Photo) -> tuple[int, int]:
     """The width and height that an image must at least be decoded at: twice those of the result."""
-    side = 2 * max(framing.height, framing.width)
+    height = framing.view_height if isinstance(framing, Both) else framing.height
+    side = 2 * max(height, framing.width)
     return side, side
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from semishot.sorter.encoders.encoder_options import View
 from semishot.system.devices import Device
 from semishot.system.files import real_path
 
@@ -20,6 +21,9 @@ class LabelRequest:
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
     onnx:FILE, or a folder written by `semishot train`."""
+    view: View | None = None
+    """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
+    default), at twice the time."""
     cache: Path | None = None
     """Keep features here, for other runs too; by default in OUT/embeddings."""
     port: int = 0

@@ -323,7 +323,7 @@ class PileReader:
         from semishot.sorter.out_folder import EMBEDDINGS
 
         if self.encoder is None or self.cache is None:
-            encoder = open_encoder(self.request.encoder or DEFAULT)
+            encoder = open_encoder(self.request.encoder or DEFAULT, view=self.request.view)
             folder = self.request.cache or self.request.folder / EMBEDDINGS
             self.cache = EmbeddingCache(folder, encoder.identity, encoder.features)
             self.encoder = encoder

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
-from semishot.data.framing import Middle, Whole, least
+from semishot.data.framing import Photo, least
 from semishot.data.thumbnails import small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
@@ -199,7 +199,7 @@ def decoded(file: ReadFile, data: bytes, encoder: ImageEncoder) -> ReadFile:
     try:
         with opened(data, "it") as image:
             large = image.width * image.height > MANY_PIXELS
-            if not large or not isinstance(framing, Middle | Whole) or framing.channels != 3:
+            if not large or not isinstance(framing, Photo) or framing.channels != 3:
                 return file._replace(pixels=framing(image))
             with upright(image, least=least(framing)) as seen:
                 return file._replace(pixels=framing.frame(seen), thumbnail=small_copy(seen))

@@ -67,7 +67,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     check_device(request.device)
     with seconds.part("listing"):  # what is wrong with it is said before an encoder is loaded
         listing = list_images(request)
-    encoder = open_encoder(request.encoder or DEFAULT, request.onnx)
+    encoder = open_encoder(request.encoder or DEFAULT, request.onnx, request.view)
     notes = listing.notes
 
     def arranged(images: list[ImageDigest]) -> list[ImageDigest]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from semishot.sorter.encoders.encoder_options import OnnxOptions
+from semishot.sorter.encoders.encoder_options import OnnxOptions, View
 from semishot.system.devices import Device
 
 How = Literal["move", "copy", "link"]
@@ -30,6 +30,9 @@ class ClassifyRequest:
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
     onnx:FILE, or a folder written by `semishot train` (FOLDER#2 is its third run)."""
+    view: View | None = None
+    """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
+    default), at twice the time."""
     onnx: OnnxOptions = field(default_factory=OnnxOptions)
     reject: float = 0.05
     """The share of true members that may be taken for strangers."""

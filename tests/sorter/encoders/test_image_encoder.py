@@ -80,7 +80,7 @@ def test_an_encoder_is_what_it_says_and_a_saved_one_is_the_same(encoder, tmp_pat
 def test_photos_is_lite2_and_its_license_is_passed_on(tmp_path):
     pytest.importorskip(WEIGHTS["photos"])
     encoder = open_encoder("photos")
-    assert (encoder.name, encoder.shape, encoder.features) == ("photos-lite2", (260, 260, 3), 1280)
+    assert (encoder.name, encoder.shape, encoder.features) == ("photos-lite2", (520, 260, 3), 1280)
     save_encoder(encoder, tmp_path)
     saved = json.loads((tmp_path / "encoder.json").read_text())
     assert saved["encoder"] == "photos-lite2"
@@ -180,3 +180,25 @@ def test_a_run_needs_no_torch(run_folder, tmp_path):
         [sys.executable, "-c", code, f"{run_folder}#1"], capture_output=True, text=True
     )
     assert (done.stdout, done.stderr) == ("(1, 3)\n", "")
+
+
+def test_both_views_give_the_mean_of_their_features(tmp_path):
+    pytest.importorskip(WEIGHTS["photos-lite0"])
+    photo = picture(300, 200)
+    views = {view: open_encoder("photos-lite0", view=view) for view in ("whole", "middle", "both")}
+    of = {view: each.encode([each.prepare(photo)] * 3) for view, each in views.items()}
+    np.testing.assert_allclose(of["both"], (of["whole"] + of["middle"]) / 2, rtol=1e-5, atol=1e-6)
+    assert np.abs(of["whole"] - of["middle"]).max() > 0.01
+    assert len({each.identity for each in views.values()}) == 3
+    assert open_encoder("photos-lite0").identity == views["both"].identity
+    for view, encoder in views.items():
+        (tmp_path / view).mkdir()
+        save_encoder(encoder, tmp_path / view)
+        loaded = load_encoder(tmp_path / view)
+        assert np.array_equal(loaded.encode([loaded.prepare(photo)] * 3), of[view])
+
+
+def test_drawings_have_no_view(run_folder):
+    for name in ("omniglot", f"{run_folder}#0"):
+        with pytest.raises(InputError, match="--view is for photographs"):
+            open_encoder(name, view="whole")

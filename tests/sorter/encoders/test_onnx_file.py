@@ -26,7 +26,12 @@ from onnx import TensorProto, helper, numpy_helper
 from semishot import PrototypeClassifier
 from semishot.errors import InputError
 from semishot.sorter.encoders.encoder_options import OnnxOptions
-from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.image_encoder import (
+    ImageEncoder,
+    load_encoder,
+    open_encoder,
+    save_encoder,
+)
 from semishot.sorter.export import export
 from support.commands import printed, refusal
 from support.own_images import folders
@@ -112,12 +117,16 @@ def images(count: int = 3, channels: int = 3) -> np.ndarray:
     return RNG.integers(0, 256, (count, SIDE, SIDE, channels), np.uint8)
 
 
+def middle_of(name: str, options: OnnxOptions | None = None) -> ImageEncoder:
+    return open_encoder(name, options, "middle")
+
+
 def test_the_features_are_those_of_the_network(network):
-    encoder = open_encoder(f"onnx:{network}")
+    encoder = middle_of(f"onnx:{network}")
     assert (encoder.name, encoder.features) == ("onnx:small.onnx", 5)
     assert encoder.shape == (SIDE, SIDE, 3)
     assert "ImageNet's mean and std" in encoder.notes[0]
-    half = open_encoder(f"onnx:{network}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.25,)))
+    half = middle_of(f"onnx:{network}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.25,)))
     assert half.notes == ()
     assert half.identity != encoder.identity
     given, session = images(7), onnxruntime.InferenceSession(str(network))
@@ -144,7 +153,7 @@ def test_any_layout_type_and_batch_gives_the_same(shape, kind, channels, axes, t
     size = None if isinstance(shape[2], int) else SIDE
     options = OnnxOptions(size, encoder_mean=(0.0,), encoder_std=(1.0,))
     given = images(5, channels)
-    features = open_encoder(f"onnx:{path}", options).encode(given)
+    features = middle_of(f"onnx:{path}", options).encode(given)
     tolerance = 2e-3 if kind == TensorProto.FLOAT16 else 1e-5
     np.testing.assert_allclose(features, given.mean((1, 2)) / 255, tolerance, tolerance)
     assert features.dtype == np.float32
@@ -155,10 +164,10 @@ def test_uint8_pixels_are_given_as_they_are(tmp_path):
     shape = ("b", SIDE, SIDE, 3)
     path = graph(tmp_path / "m.onnx", [cast], {"y": list(shape)}, shape, TensorProto.UINT8)
     given = images(4)
-    features = open_encoder(f"onnx:{path}").encode(given)
+    features = middle_of(f"onnx:{path}").encode(given)
     np.testing.assert_allclose(features, given.mean((1, 2)), rtol=1e-5)
     with pytest.raises(InputError, match="takes uint8 pixels: drop --encoder-mean and"):
-        open_encoder(f"onnx:{path}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.5,)))
+        middle_of(f"onnx:{path}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.5,)))
 
 
 def tokens(path: Path, more_outputs: bool = False) -> Path:
@@ -177,31 +186,31 @@ def test_of_tokens_the_first_or_the_mean_and_of_maps_the_mean(tmp_path):
     given = images(2)
     flat = given.transpose(0, 3, 1, 2).reshape(2, 3, -1)
     path = tokens(tmp_path / "t.onnx")
-    first = open_encoder(f"onnx:{path}", OnnxOptions(**PLAIN))
+    first = middle_of(f"onnx:{path}", OnnxOptions(**PLAIN))
     np.testing.assert_allclose(first.encode(given), flat[:, 0], **CLOSE)
-    mean = open_encoder(f"onnx:{path}", OnnxOptions(**PLAIN, encoder_tokens="mean"))
+    mean = middle_of(f"onnx:{path}", OnnxOptions(**PLAIN, encoder_tokens="mean"))
     np.testing.assert_allclose(mean.encode(given), flat.mean(1), **CLOSE)
     assert mean.identity != first.identity
     for shape, name in ((("b", 3, SIDE, SIDE), "a"), (("b", SIDE, SIDE, 3), "b")):
         maps = node(tmp_path / f"{name}.onnx", "Identity", list(shape), shape=shape)
-        features = open_encoder(f"onnx:{maps}", OnnxOptions(**PLAIN)).encode(given)
+        features = middle_of(f"onnx:{maps}", OnnxOptions(**PLAIN)).encode(given)
         np.testing.assert_allclose(features, given.mean((1, 2)), **CLOSE)
 
 
 def test_of_several_outputs_the_pooled_one_or_the_one_that_is_named(tmp_path):
     path, given = tokens(tmp_path / "t.onnx", more_outputs=True), images(2)
     flat = given.transpose(0, 3, 1, 2).reshape(2, 3, -1)
-    pooled = open_encoder(f"onnx:{path}", OnnxOptions(**PLAIN))
+    pooled = middle_of(f"onnx:{path}", OnnxOptions(**PLAIN))
     np.testing.assert_allclose(pooled.encode(given), flat.max(1), **CLOSE)
     named = OnnxOptions(**PLAIN, encoder_output="last_hidden_state")
-    features = open_encoder(f"onnx:{path}", named).encode(given)
+    features = middle_of(f"onnx:{path}", named).encode(given)
     np.testing.assert_allclose(features, flat[:, 0], **CLOSE)
     with pytest.raises(InputError, match="has no output 'z', but last_hidden_state, pooler_output"):
-        open_encoder(f"onnx:{path}", OnnxOptions(encoder_output="z"))
+        middle_of(f"onnx:{path}", OnnxOptions(encoder_output="z"))
     nodes = [helper.make_node("Identity", ["x"], [name]) for name in "pq"]
     both = graph(tmp_path / "b.onnx", nodes, {n: ["b", 3, SIDE, SIDE] for n in "pq"})
     with pytest.raises(InputError, match="has 2 outputs: name the one .* --encoder-output p, q"):
-        open_encoder(f"onnx:{both}")
+        middle_of(f"onnx:{both}")
 
 
 def not_utf8(path: Path) -> Path:
@@ -268,7 +277,7 @@ def test_flags_that_contradict_the_file_or_another_encoder_give_a_one_line_error
         ),
     ]:
         with pytest.raises(InputError, match=line):
-            open_encoder(f"onnx:{path}", options)
+            middle_of(f"onnx:{path}", options)
     with pytest.raises(InputError, match="-output and -tokens are for onnx:FILE"):
         open_encoder("omniglot", OnnxOptions(30))
 
@@ -284,14 +293,14 @@ def outside(network, tmp_path) -> Path:
 
 
 def test_weights_beside_the_file_are_taken_in(network, outside, tmp_path, monkeypatch):
-    encoder, given = open_encoder(f"onnx:{outside}"), images(3)
-    expected = open_encoder(f"onnx:{network}").encode(given)
+    encoder, given = middle_of(f"onnx:{outside}"), images(3)
+    expected = middle_of(f"onnx:{network}").encode(given)
     np.testing.assert_allclose(encoder.encode(given), expected)
     (tmp_path / "saved").mkdir()
     save_encoder(encoder, tmp_path / "saved")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match="in other files needs onnx: pip install 'semishot.onnx"):
-        open_encoder(f"onnx:{outside}")
+        middle_of(f"onnx:{outside}")
     shutil.rmtree(outside.parent)
     assert np.array_equal(load_encoder(tmp_path / "saved").encode(given), encoder.encode(given))
 
@@ -307,12 +316,12 @@ def test_weights_elsewhere_are_not_read(location, outside):
             entry.value = location if entry.key == "location" else entry.value
     outside.write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match="cannot read .* with its weights .*; put them beside it"):
-        open_encoder(f"onnx:{outside}")
+        middle_of(f"onnx:{outside}")
 
 
 def test_a_saved_encoder_is_the_same_one_and_needs_no_other_file(network, tmp_path):
     own, folder = Path(shutil.copy(network, tmp_path / "mine.onnx")), tmp_path / "saved"
-    encoder, given = open_encoder(f"onnx:{own}", OnnxOptions(encoder_crop=0.5)), images(4)
+    encoder, given = middle_of(f"onnx:{own}", OnnxOptions(encoder_crop=0.5)), images(4)
     folder.mkdir()
     save_encoder(encoder, folder)
     own.unlink()
@@ -349,7 +358,7 @@ def test_classify_then_predict_from_the_saved_model_alone(network, tmp_path, cap
 
 def saved_model(path: Path, out: Path) -> Path:
     """What `classify` leaves, of colored noise seen by an ONNX file."""
-    encoder = open_encoder(f"onnx:{path}")
+    encoder = middle_of(f"onnx:{path}")
     colors = np.repeat([[230, 20, 20], [20, 20, 230], [20, 230, 20]], 10, 0)
     given = colors[:, None, None] + RNG.integers(-20, 20, (30, SIDE, SIDE, 3))
     features = encoder.encode(given.clip(0, 255))
@@ -439,5 +448,5 @@ def test_the_exports_of_the_document_are_encoders(name, tmp_path, monkeypatch):
     with quiet():
         exec(compile(code, str(DOCUMENT), "exec"), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.onnx", f"{name}.onnx.data"]
-    encoder = open_encoder(f"onnx:{name}.onnx")
+    encoder = middle_of(f"onnx:{name}.onnx")
     assert (encoder.shape, encoder.features) == ((224, 224, 3), 5)

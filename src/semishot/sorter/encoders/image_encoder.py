@@ -8,6 +8,7 @@ from semishot.errors import InputError, printable
 from semishot.sorter.encoders.encoder_options import (
     CHOICES,
     DEFAULT,
+    DEFAULT_VIEW,
     DESCRIPTION,
     FEATURES,
     GRAPH,
@@ -16,8 +17,9 @@ from semishot.sorter.encoders.encoder_options import (
     TRAINED,
     WEIGHTS,
     OnnxOptions,
+    View,
 )
-from semishot.sorter.encoders.networks import ImageEncoder
+from semishot.sorter.encoders.networks import ImageEncoder, viewed
 from semishot.sorter.encoders.onnx_file import open_onnx
 from semishot.sorter.encoders.pretrained import (
     BEST_LITE,
@@ -45,11 +47,15 @@ class EncoderDescription:
     encoder: str
     identity: str = ""
     onnx: OnnxOptions | None = None
+    view: View | None = None
+    """Of photographs."""
     notice: str = ""
     """The license of weights that come with a package."""
 
 
-def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
+def open_encoder(
+    name: str, onnx: OnnxOptions | None = None, view: View | None = None
+) -> ImageEncoder:
     """Open an encoder by name.
 
     `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, or the path of a run folder or of a file by
@@ -57,26 +63,24 @@ def open_encoder(name: str, onnx: OnnxOptions | None = None) -> ImageEncoder:
     """
     if name.startswith(ONNX):
         path = Path(name.removeprefix(ONNX))
-        return open_onnx(f"{ONNX}{printable(path.name)}", path, onnx or OnnxOptions())
+        encoder = open_onnx(f"{ONNX}{printable(path.name)}", path, onnx or OnnxOptions())
+        return viewed(encoder, view or DEFAULT_VIEW)
     if onnx not in (None, OnnxOptions()):
         raise InputError(
             "--encoder-size, -mean, -std, -crop, -output and -tokens are for onnx:FILE"
         )
-    if (packaged := _packaged(name)) is not None:
-        return packaged
+    if (photos := BEST_LITE if name == DEFAULT else name) in LITE:
+        return viewed(open_lite(photos), view or DEFAULT_VIEW)
+    if view is not None:
+        raise InputError("--view is for photographs: photos, photos-lite0 and onnx:FILE")
+    if name == OMNIGLOT:
+        return open_omniglot()
     source, _, number = name.partition("#")
     path = Path(source)
     path = path / MODEL_FILE if path.is_dir() else path
     if not path.is_file():
         raise InputError(f"no encoder {name!r}: choose {CHOICES}")
     return open_run(name, path, number)
-
-
-def _packaged(name: str) -> ImageEncoder | None:
-    if name == OMNIGLOT:
-        return open_omniglot()
-    name = BEST_LITE if name == DEFAULT else name
-    return open_lite(name) if name in LITE else None
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
@@ -112,12 +116,16 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
         if not (folder / WEIGHTS).is_file():
             raise InputError(f"no {folder / WEIGHTS}: {AGAIN}")
         encoder = open_run(name, folder / WEIGHTS)
-    elif (packaged := _packaged(name)) is not None:
-        encoder = packaged
+    elif name == OMNIGLOT:
+        encoder = open_omniglot()
+    elif name in LITE:
+        encoder = open_lite(name)
     else:
         raise InputError(
             f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
         )
+    if saved.view is not None:
+        encoder = viewed(encoder, saved.view)
     if encoder.identity != saved.identity:
         raise InputError(
             f"the encoder {name!r} is not the one of {folder}: its weights or how it prepares images have "

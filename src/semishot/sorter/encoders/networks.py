@@ -3,17 +3,19 @@
 Letters: B images, H x W pixels, C channels, D features.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semishot.data.framing import Framing
+from semishot.data.framing import Both, Framing, Middle, Whole, to_json
 from semishot.errors import InputError, reason_of
+from semishot.sorter.encoders.encoder_options import View
 from semishot.sorter.encoders.graph_builder import OnnxGraph
 
 Pixels = NDArray[np.uint8]
@@ -66,6 +68,46 @@ class ImageEncoder:
         return np.concatenate(
             [encode_batch(network, given[start : start + network.batch]) for start in starts]
         )
+
+
+def viewed(encoder: ImageEncoder, view: View) -> ImageEncoder:
+    """An encoder of the middle that sees the whole image instead, or both: the mean of their features."""
+    middle = encoder.prepare
+    assert isinstance(middle, Middle)
+    height, width, channels = encoder.shape
+    framing: Framing = middle
+    changed: dict[str, Any] = {}
+    if view == "whole":
+        framing = Whole(height, width, channels, middle.bicubic)
+    elif view == "both":
+        framing = Both(height, width, middle.share, channels, middle.bicubic)
+
+        def draw(graph: OnnxGraph, images: str) -> str:
+            views = graph.add("Reshape", images, graph.integers(-1, height, width, channels))
+            features = graph.integers(-1, 2, encoder.features)
+            pairs = graph.add("Reshape", encoder.draw(graph, views), features)
+            return graph.add("ReduceMean", pairs, graph.integers(1), keepdims=0)
+
+        def load(device: str) -> Network:
+            return BothNetwork(encoder.network(device), (-1, height, width, channels))
+
+        changed |= {"network": load, "draw": draw}
+    identity = hashlib.sha256(f"{encoder.identity} {to_json(framing)}".encode()).hexdigest()
+    changed["save"] = lambda folder: {"view": view, **encoder.save(folder)}
+    return replace(encoder, prepare=framing, identity=identity, **changed)
+
+
+class BothNetwork:
+    """Images (B, 2 H, W, C), two views one above the other -> the mean of their features (B, D)."""
+
+    def __init__(self, network: Network, view: tuple[int, ...]) -> None:
+        self.network, self.view, self.batch = network, view, network.batch
+
+    def __call__(self, images: Pixels) -> Features:
+        views = images.reshape(self.view)  # (2 B, H, W, C)
+        halves = np.concatenate([self.network(part) for part in np.split(views, 2)])  # (2 B, D)
+        features: Features = halves.reshape(len(images), 2, -1).mean(1)
+        return features
 
 
 def encode_batch(network: Network, images: Pixels) -> Features:
