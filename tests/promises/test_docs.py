@@ -9,7 +9,6 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +177,7 @@ def test_commands_in_the_documents_parse(monkeypatch):
 
     def recorded(commands):
         return {
-            name: replace(command, commands=recorded(command.commands))
+            name: (command[0], recorded(command[1]))
             if isinstance(command, tuple)
             else recorder(command)
             for name, command in commands.items()
