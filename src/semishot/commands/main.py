@@ -85,6 +85,7 @@ def all_commands() -> Mapping[str, Command | Group]:
 
     return {
         "demo": reproduce.demo,
+        "sample": sort.sample,
         "classify": sort.classify,
         "label": sort.label,
         "audit": sort.audit,

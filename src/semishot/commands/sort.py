@@ -1,4 +1,4 @@
-"""The commands for a user's own images: `classify`, `label`, `predict`, `export` and `undo`."""
+"""The commands for a user's own images: `sample`, `classify`, `label`, `predict`, `audit`, `export`, `undo`."""
 
 import json
 import sys
@@ -12,6 +12,17 @@ from semishot.commands.flags import Flags, Json
 from semishot.errors import printable
 from semishot.label import LabelRequest
 from semishot.sorter.requests import ClassifyRequest, PredictRequest
+
+
+def sample(folder: tyro.conf.Positional[Path]) -> None:
+    """Draw 200 small pictures of six kinds and of other things, to try `classify` and `label` with.
+
+    Args:
+        folder: A new folder for labeled/KIND, pile, and truth.csv, which says what each picture shows.
+    """
+    from semishot.sorter.sample import write_sample
+
+    print("\n".join(write_sample(folder)))
 
 
 def classify(request: Flags[ClassifyRequest], as_json: Json = False) -> None:
