@@ -1,12 +1,11 @@
 """The 5-shot arms of Table 2, trained side by side on one device, then tested on both lists of classes.
 
-arms.py OUT [ARM ...]: all of `ARMS`, or these. A killed call goes on where it stopped. The environment may set
-RUNS, SEMISHOT_DATA, DEVICE, SPLITS, UPDATES, EPISODES, EVERY and SECONDS_LEFT, after which it stops.
+arms.py OUT [ARM ...]: all of `ARMS`, or these. A killed call goes on where it stopped. RUNS, SEMISHOT_DATA,
+DEVICE, SPLITS, UPDATES, EPISODES, EVERY and SECONDS_LEFT (after which it stops) may be set.
 """
 
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -43,7 +42,8 @@ ARMS: dict[str, dict[str, object]] = {
     "text": {"preset": "ren2018-text", "models": METHODS, "distractors": 0},
     "text-distractors": {"preset": "ren2018-text", "models": METHODS, "distractors": 5},
     "weights": {"preset": "ren2018", "models": (SUPERVISED,)},
-    "tf32": {"preset": "ren2018", "models": (SUPERVISED,), "precision": "tf32", "splits": 2},
+    "tf32": {"preset": "ren2018", "models": (SUPERVISED,), "precision": "tf32"},
+    "tf32-text": {"preset": "ren2018-text", "models": (SUPERVISED,), "precision": "tf32"},
     "text-cluster": {"preset": "ren2018-text", "models": ("distractor_cluster",), "distractors": 0},
 }
 """`weights`: the layers start as in the authors' code, those of one shape identical."""
@@ -63,7 +63,7 @@ class Copies(FleetLog):
 def config_of(arm: str, pool: ImagePool, splits: int, updates: int | None) -> FleetConfig:
     given = {"dataset": pool.name, "shot": 5, "updates": updates, **ARMS[arm]}
     models = given.pop("models")
-    seeds = tuple(range(min(splits, given.pop("splits", splits))))  # type: ignore[call-overload]
+    seeds = tuple(range(splits))
     fleets = [
         fleet_config(FleetRequest(model=model, split_seeds=seeds, **given), pool)  # type: ignore[arg-type]
         for model in models  # type: ignore[attr-defined]
@@ -130,7 +130,7 @@ def tested(
 
 
 def main(out: Path, arms: Sequence[str]) -> None:
-    updates, splits = os.environ.get("UPDATES"), int(os.environ.get("SPLITS", "3"))
+    updates, splits = os.environ.get("UPDATES"), int(os.environ.get("SPLITS", "5"))
     episodes = int(os.environ.get("EPISODES", "600"))
     end = time.monotonic() + float(os.environ.get("SECONDS_LEFT", "inf"))
     pool = datasets.load("mini-imagenet", Path(os.environ["SEMISHOT_DATA"]))
@@ -158,19 +158,17 @@ def main(out: Path, arms: Sequence[str]) -> None:
     file = out / "arms.json"
     known = json.loads(file.read_text()) if file.exists() else {}
     last = [path for arm in arms for path in folders[arm].glob(MODEL_FILE)]
-    copies = [path for arm in arms for path in folders[arm].glob("*0.safetensors")]
-    copies.sort(key=lambda path: (steps_of(path) % 20_000 != 0, steps_of(path)))
+    copies = [p for arm in arms for p in folders[arm].glob("*.safetensors") if p.stem.isdecimal()]
+    swapped = pool.about.get("preparation") == "swapped"
+    theirs: Split = "test" if swapped else "val"  # the paper's test classes, perhaps
+    copies.sort(key=lambda path: (int(path.stem) % 20_000 != 0, int(path.stem)))
     for path in [*last, *copies]:
         whole = path.name == MODEL_FILE
         arm = next(arm for arm in arms if folders[arm] == path.parent)
-        name = f"{arm}/{'end' if whole else steps_of(path)}"
+        name = f"{arm}/{'end' if whole else path.stem}"
         if name not in known and (whole or time.monotonic() < end):
-            known[name] = tested(path, pool, ("val", "test") if whole else ("val",), episodes)
+            known[name] = tested(path, pool, ("val", "test") if whole else (theirs,), episodes)
             write_json(file, known)
-
-
-def steps_of(path: Path) -> int:
-    return int(re.sub(r"\D", "", path.stem))
 
 
 if __name__ == "__main__":

@@ -330,7 +330,7 @@ def test_a_classifier_learns_in_a_replayed_graph_as_in_the_plain_loop():
         heads = [CosineHead(16 * 4, n, range(RUNS), 10.0) for n in (7, 4)]
         model = TurnedClassifier(encoder, heads[0], heads[1], 0.5, 1.0).to(CUDA).train()
         model.encoder.fused = True
-        optimizer = loop.build_optimizer(recipe, encoder, model, captured=True)
+        optimizer = build_optimizer(recipe, model)
         extra = (None, whole) if runner is captured_chunk else ()
         run = runner(model, optimizer, pool, *extra)
         losses = [run(chunk)().clone() for chunk in (whole, short)]

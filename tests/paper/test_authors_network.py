@@ -24,3 +24,12 @@ def test_layers_of_one_shape_are_identical():
     # TensorFlow has (height, width, channels, filters)
     assert second[0, :2, 0, 0, 0].tolist() == first[0, :2, 0, 0, 0].tolist()
     assert second[0, 0, 1, 0, 0].item() == pytest.approx(truncated_normal(65)[64], abs=1e-9)
+
+
+def test_a_training_s_seed_changes_the_weights_not_that_layers_are_identical():
+    drawn = [authors_network(3, 16, seed).weights for seed in (None, 0, 1001)]
+    assert not drawn[0][1].equal(drawn[1][1])
+    assert not drawn[1][1].equal(drawn[2][1])
+    for weights in drawn:
+        assert weights[1].equal(weights[3])
+        assert 0.008 < weights[1].std() < 0.0095  # 0.01, truncated at two deviations

@@ -5,6 +5,7 @@ Nothing is extracted. ILSVRC-12's training images are found in every form in whi
 
 import re
 import tarfile
+import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ class ByteRange:
 
 
 ImageSource = WholeFile | ZipMember | ByteRange
+_ONE_AT_A_TIME = threading.Lock()
+"""Threads that share an open zip read wrong bytes in Python 3.12.3, on machines with many cores."""
 
 
 def read_bytes(source: ImageSource) -> bytes:

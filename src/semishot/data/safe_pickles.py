@@ -8,7 +8,7 @@ import pickle
 import pickletools
 import re
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -28,9 +28,12 @@ ENCODINGS = {
 """How a pickle stores bytes: as they are, or as UTF-8 of latin1 text (Python 3, protocols 1 and 2)."""
 
 
-def load(path: Path) -> Any:
-    """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them."""
-    with reading(f"{path} as a pickle", REMEDY), open_regular(path) as file:
+def load(path: Path, member: IO[bytes] | None = None) -> Any:
+    """The value in `path`: dicts, lists, tuples, sets, strings, bytes, numbers and arrays of them.
+
+    `member`: a file in `path`, an archive, to read instead.
+    """
+    with reading(f"{path} as a pickle", REMEDY), member or open_regular(path) as file:
         return _Reader(file, path).load()
 
 
