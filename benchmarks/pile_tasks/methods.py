@@ -277,9 +277,6 @@ class Before:
         self.process.stdin.flush()
         return Answer(**pickle.load(self.process.stdout))
 
-    def close(self) -> None:
-        self.process.communicate()
-
 
 def answer_requests() -> None:
     answer = partial(semishot, decide=REJECT)  # as its commands decided

@@ -58,7 +58,8 @@ def page_parts(results: list[Found]) -> list[str]:
     for result in results:
         found.append(f"## {PARTS[result['part']]}")
         cells = result["cells"]
-        found.append(f"{versions_of(result)}; {result['processor']}; {result['date']}.")
+        tasks = f"{max(cell['tasks'] for cell in cells)} tasks a cell, 2 of large piles"
+        found.append(f"{tasks}; {versions_of(result)}; {result['processor']}; {result['date']}.")
         found.append(means_table(f"All {len(cells)} cells", cells))
         for kind in dict.fromkeys(cell["kind"] for cell in cells):
             own = [cell for cell in cells if cell["kind"] == kind and not cell["note"]]
