@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from semishot.sorter.label_tables import written_path
 from semishot.sorter.labels import open_store
-from semishot.sorter.listing import written_path
 from support.commands import classified, printed, refusal
 from support.own_images import DRAWN, draw, folders, save
 
@@ -82,6 +82,15 @@ def test_corrections_of_a_table_are_imported_and_stay_without_it(capsys, given):
     assert decided["circle-0.png"] == ("cross", "corrected")
     assert decided["dots-0.png"] == ("stranger", "corrected")
     assert rows()["labeled/cross/0.png"]["label"] == "circle"
+
+
+def test_of_two_classes_that_differ_in_case_the_one_that_is_written_is_used(capsys, given):
+    Path("labeled/cross").rename("labeled/Circle")
+    printed(capsys, *given)
+    for name in ("Circle", "circle"):
+        edit({"pile/dots-0.png": {"correct": name}, "pile/dots-1.png": {"correct": "stripes"}})
+        printed(capsys, *TABLE)
+        assert rows()["pile/dots-0.png"]["label"] == name
 
 
 def test_labels_follow_the_folder_and_answers_have_the_last_word(capsys, given):
@@ -229,7 +238,6 @@ def test_a_folder_of_strangers_is_not_a_class(capsys, given):
         save(draw("dots", number), Path(f"labeled/Stranger/{number}.png"))
     said = printed(capsys, *given)
     assert "9 labeled images of 3 classes, 2 named strangers, 24 images in the pile" in said
-    assert "Note: labeled/Stranger: 2 strangers." in said
     assert "2 of the pile are copies of labeled images, and take their labels" in said
     for number in (0, 1):
         row = rows()[f"pile/dots-{number}.png"]

@@ -8,7 +8,7 @@ import pytest
 from semishot.errors import InputError
 from semishot.sorter import predictions
 from semishot.sorter.feature_files import read_features
-from semishot.sorter.listing import read_table
+from semishot.sorter.label_tables import read_table
 from semishot.system import npy, tables
 from semishot.system.npy import make_room, map_array, write_array
 from semishot.system.tables import csv_text, read_rows

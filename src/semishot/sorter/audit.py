@@ -16,8 +16,9 @@ from typing import Any
 from semishot.errors import InputError, counted, printable
 from semishot.estimator.audit import CONFIDENCE, audit_order, most_wrong
 from semishot.sorter.label_events import NONE, BegunAudit, Event, LabelState
+from semishot.sorter.label_tables import is_predictions, read_table, unquoted, written_path
 from semishot.sorter.labels import DATABASE, LabelStore, open_store, stored_name
-from semishot.sorter.listing import STRANGER, read_table, written_path
+from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.move_files import LOCK
 from semishot.sorter.out_folder import AUDIT, PREDICTIONS, RESULT
 from semishot.sorter.predictions import (
@@ -25,8 +26,6 @@ from semishot.sorter.predictions import (
     DECISION,
     LABELED,
     csv_table,
-    is_predictions,
-    unquoted,
     write_text,
 )
 from semishot.system.files import read_json, real_place, write_json
@@ -219,7 +218,7 @@ def audit(out: Path, images: int = 60, again: bool = False) -> tuple[AuditResult
 def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int, str]]:
     """The decision for each image in predictions.csv, and a path of it."""
     rows = read_table(table)
-    if not is_predictions(rows, table):
+    if not is_predictions(rows):
         raise InputError(f"{table} is not a table of predictions: run classify again")
     numbers = {name.casefold(): number for number, name in store.state.classes.items()}
     decisions, path_of = dict[int, int](), dict[int, str]()

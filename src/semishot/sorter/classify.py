@@ -71,8 +71,6 @@ def _check(request: ClassifyRequest) -> None:
         )
     if request.labels is not None and not features:
         raise InputError("--labels belong to .npy features; a .csv of path,label holds its own")
-    if request.out.exists() and not request.out.is_dir():
-        raise InputError(f"--out {request.out} is not a folder")
 
 
 def _alone(request: ClassifyRequest) -> Classified:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows
-from semishot.sorter.listing import STRANGER, Item, Skipped, as_label, table_rows
+from semishot.sorter.label_tables import read_table
+from semishot.sorter.listing import STRANGER, Item, Skipped, as_label
 from semishot.system.npy import make_room, map_array
 from semishot.system.tables import check_rows
 
@@ -87,7 +88,9 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
         given = [str(value) for value in array[: rows + 1]]
         count = len(array)
     else:
-        given = [row["label"] for _, row in table_rows(path, ("label",))]
+        table = read_table(path)
+        table.check(("label",), "its first line must be label")
+        given = [row["label"] for _, row in table.rows]
         count = len(given)
     if count != rows:
         raise InputError(f"{path} has {count:,} labels for {rows:,} rows of features")

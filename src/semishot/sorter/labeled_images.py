@@ -18,19 +18,11 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.encoder_options import DEFAULT
 from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
+from semishot.sorter.label_tables import corrections_in, from_table, is_predictions, read_table
 from semishot.sorter.labels import DATABASE, SeenFile, open_store, status_of, stored_name
-from semishot.sorter.listing import (
-    STRANGER,
-    Item,
-    Listing,
-    check_pile,
-    from_folders,
-    from_table,
-    read_table,
-)
+from semishot.sorter.listing import STRANGER, Item, Listing, check_pile, from_folders
 from semishot.sorter.moving.journal import moved_files
 from semishot.sorter.out_folder import EMBEDDINGS, PREDICTIONS, SCRATCH, SKIPPED
-from semishot.sorter.predictions import corrections_in, from_predictions, is_predictions
 from semishot.sorter.requests import ClassifyRequest
 from semishot.system.devices import check_device
 from semishot.system.files import real_path, real_place
@@ -148,8 +140,7 @@ def _check_answers(request: ClassifyRequest) -> None:
 def _from_csv(path: Path, pile: Listing) -> Listing:
     """The images of a table, or of predictions.csv, and those of the pile that it does not name."""
     table = read_table(path)
-    predicted = is_predictions(table, path)
-    listing = from_predictions(path, table) if predicted else from_table(path)
+    listing, predicted = from_table(table), is_predictions(table)
     # a labeled row of a table may be of the pile, too, and is sorted with it
     named = [item.path for item in listing.items if item.of_pile or predicted]
     known = {real_path(each) for each in named if each}
@@ -215,7 +206,7 @@ def _with_labels(
         )
         refused |= store.correct({d: item.correction for item, d in images if item.correction})
         names = {name for labels in given.values() for name in labels} - {STRANGER, *refused}
-        spelled = {stored_name(name).casefold(): name for name in names}
+        spelled = {stored_name(name).casefold(): name for name in sorted(names)}
 
         def label_of(item: Item, digest: bytes) -> str | None:
             if item.of_pile and digest in given:
@@ -225,8 +216,9 @@ def _with_labels(
             stored = store.label_of(digest)
             if stored is None:
                 return None
-            if item.label in names and stored_name(str(item.label)).casefold() == stored.casefold():
-                return item.label  # two classes may differ in case only
+            written = item.correction or item.label
+            if written in names and stored_name(str(written)).casefold() == stored.casefold():
+                return written  # two classes may differ in case only
             return spelled.get(stored.casefold(), stored)
 
         labeled = [(replace(i, label=label_of(i, d), correct=""), d) for i, d in images]

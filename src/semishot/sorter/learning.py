@@ -97,7 +97,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
         if digest:  # rows of features have none
             row_of[digest] = row
         fitted_as.append(row)
-    rows.features = keep_rows(rows.features, kept)
+    rows.features = _keep_rows(rows.features, kept)
     numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
     labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
     classifier, answers = fit_default(rows.features, np.array(labels, object), reject)
@@ -109,7 +109,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
     return FittedPile(rows, encoder, classifier, answers, predictions, fitted_as)
 
 
-def keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
+def _keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
     """These rows of a file, in order, moved to its beginning: a copy might not fit into memory."""
     if len(kept) == len(features):
         return features

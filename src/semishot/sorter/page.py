@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from semishot.data.decoding import quiet
 from semishot.data.thumbnails import data_uri
-from semishot.errors import InputError, counted, printable
+from semishot.errors import counted, printable
 from semishot.report.render import PAGE_STYLE, render
 from semishot.sorter.listing import Item
 from semishot.sorter.page_images import PageImages, TilePicture
@@ -107,11 +107,7 @@ def write_pile_page(
 
 
 def write_page(path: Path, page: PilePage) -> None:
-    text = as_html(page)
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, as_html(page))
 
 
 def as_html(page: PilePage) -> str:

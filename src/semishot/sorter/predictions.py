@@ -1,28 +1,17 @@
-"""The prediction for each image: made by a classifier, written as JSON or CSV, and predictions.csv read back.
+"""The prediction for each image: made by a classifier, written as JSON or CSV.
 
 Letters: B images, N classes.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semishot.errors import InputError, printable
-from semishot.sorter.listing import (
-    STRANGER,
-    Item,
-    Listing,
-    Skipped,
-    TableRows,
-    as_label,
-    read_table,
-    unescaped,
-    written_path,
-)
+from semishot.sorter.listing import STRANGER, Item, Skipped
 from semishot.system.files import write_whole
 from semishot.system.tables import csv_text
 
@@ -146,72 +135,3 @@ def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def _harmless(cell: object, prefix: str) -> object:
     """A path that begins like a formula becomes ./path, which is the same path; a label gets a quote."""
     return prefix + cell if isinstance(cell, str) and cell.startswith(FORMULA) else cell
-
-
-def unquoted(cell: str) -> str:
-    """A label as it was before `_harmless` and `write_text`."""
-    quoted = cell.startswith("'") and cell[1:].startswith(FORMULA)
-    return unescaped(cell[1:] if quoted else cell)
-
-
-def is_predictions(table: TableRows, path: Path) -> bool:
-    """Whether a table is a predictions.csv, whose labels are guesses, and not a table of labels."""
-    if DECISION in table.columns and CORRECT not in table.columns:
-        raise InputError(
-            f"{path} holds predictions without the column {CORRECT}: its labels are guesses; run classify "
-            f"again, and write the right class of an image into the column {CORRECT}"
-        )
-    return {DECISION, CORRECT} <= set(table.columns)
-
-
-def from_predictions(path: Path, table: TableRows) -> Listing:
-    """A predictions.csv, given as --labeled: labeled rows, then the pile, where corrected rows have a label.
-
-    Paths are as they were written: relative to the folder where `classify` runs. A label that is a guess and
-    was changed is refused: corrections belong into the column `correct`.
-    """
-    for column in ("path", "label", NEAREST):
-        if column not in table.columns:
-            raise InputError(f"{path} has no column {column}: run classify again")
-    given = [row["label"] for _, row in table.rows if row[DECISION] in (LABELED, CORRECTED)]
-    classes = {as_label(unquoted(label)) for label in given}
-    listing, pile, changed = Listing(), list[Item](), list[tuple[int, str]]()
-    for line, row in table.rows:
-        name, decision = Path(written_path(row["path"])), row[DECISION]
-        label, correct = as_label(unquoted(row["label"])), _correct(row, classes)
-        if not row["path"] or "\0" in row["path"]:
-            listing.skipped.append(Skipped(f"{path}, line {line}", "names no path"))
-        elif decision == LABELED:
-            listing.items.append(Item(str(name), label, name, correct=correct))
-        elif decision == CORRECTED:
-            pile.append(Item(str(name), label, name, of_pile=True, correct=correct))
-        else:
-            pile.append(Item(str(name), None, name, of_pile=True, correct=correct))
-            guess = STRANGER if decision == STRANGER else as_label(unquoted(row[NEAREST]))
-            if not correct and label != guess:
-                changed.append((line, row["path"]))
-    if changed:
-        line, shown = changed[0]
-        more = f", and of {len(changed) - 1:,} more," if len(changed) > 1 else ""
-        raise InputError(
-            f"{path}, line {line}: the label of {printable(shown)}{more} was changed; leave it, and write "
-            f"the right class into the column {CORRECT}"
-        )
-    listing.items += pile
-    return listing
-
-
-def corrections_in(path: Path) -> dict[str, str]:
-    """Paths, as a predictions.csv has them -> what its column `correct` says."""
-    table = read_table(path) if path.exists() else TableRows((), [])
-    if not {"path", "label", NEAREST, DECISION, CORRECT} <= set(table.columns):
-        return {}
-    items = from_predictions(path, table).items
-    return {item.shown: item.correct for item in items if item.correct}
-
-
-def _correct(row: Mapping[str, str], classes: Collection[str]) -> str:
-    """What the user wrote: a class, in its own spelling if it is a known one; `stranger`; or nothing."""
-    written = as_label(unquoted(row[CORRECT].strip()))
-    alike = [name for name in classes if name.casefold() == written.casefold()]
-    return alike[0] if written not in classes and len(alike) == 1 else written

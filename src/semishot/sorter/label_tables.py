@@ -1,0 +1,138 @@
+r"""Tables that say which class images have: a CSV of path,label, or predictions.csv with its corrections.
+
+Where we write them, bytes of a file name that are not UTF-8 are escaped: 0xe9 is written as `\udce9`.
+"""
+
+import csv
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from semishot.errors import InputError, printable
+from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, as_label
+from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, FORMULA, LABELED, NEAREST
+from semishot.system.tables import read_rows
+
+ESCAPE = re.compile(r"\\udc[89a-f][0-9a-f]")
+USED = {"path", "label", NEAREST, DECISION, CORRECT}
+"""The columns that are kept in memory."""
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """A CSV: the names of its columns, and the number of each line with its cells that are used."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: list[tuple[int, dict[str, str]]]
+
+    def check(self, columns: Collection[str], do: str) -> None:
+        """It must have these columns; else the user is told what to do."""
+        if missing := [column for column in columns if column not in self.columns]:
+            raise InputError(f"{self.path} has no column {' and no column '.join(missing)}: {do}")
+
+
+def read_table(path: Path) -> LabelTable:
+    """A CSV in UTF-8; its cells are separated by commas, semicolons or tabs."""
+    try:
+        rows = read_rows(path)
+        _, columns = next(rows, (0, []))
+        if twice := [column for column in columns if column in USED and columns.count(column) > 1]:
+            raise InputError(
+                f"{path} has two columns {twice[0]}: remove or rename one of them in its first line"
+            )
+        used = [(index, column) for index, column in enumerate(columns) if column in USED]
+        kept = [
+            (line, {column: "".join(cells[index : index + 1]) for index, column in used})
+            for line, cells in rows
+        ]
+        return LabelTable(path, tuple(columns), kept)
+    except FileNotFoundError as error:
+        raise InputError(f"no file {path}") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read {path} ({error}): it must be a CSV in UTF-8") from error
+
+
+def is_predictions(table: LabelTable) -> bool:
+    """Whether a table is a predictions.csv, whose labels are guesses, and not a table of labels."""
+    if DECISION in table.columns and CORRECT not in table.columns:
+        raise InputError(
+            f"{table.path} holds predictions without the column {CORRECT}: its labels are guesses; run "
+            f"classify again, and write the right class of an image into the column {CORRECT}"
+        )
+    return {DECISION, CORRECT} <= set(table.columns)
+
+
+def from_table(table: LabelTable) -> Listing:
+    """Labeled images, then the pile; an empty label means unlabeled.
+
+    Paths are relative to the table; in predictions.csv, to the folder where `classify` runs. There, rows that
+    were corrected before have a label, and a guess that was changed is refused: corrections belong into the
+    column `correct`.
+    """
+    if predicted := is_predictions(table):
+        table.check(("path", "label", NEAREST), "run classify again")
+    table.check(("path", "label"), "its first line must be path,label")
+    folder = Path() if predicted else table.path.parent
+    given = (row["label"] for _, row in table.rows if row.get(DECISION) in (LABELED, CORRECTED))
+    classes = {as_label(unquoted(label)) for label in given}
+    listing, pile, changed = Listing(), list[Item](), list[tuple[int, str]]()
+    for line, row in table.rows:
+        if not row["path"] or "\0" in row["path"]:
+            listing.skipped.append(Skipped(f"{table.path}, line {line}", "names no path"))
+            continue
+        path, decision = folder / written_path(row["path"], folder), row.get(DECISION, LABELED)
+        label = as_label(unquoted(row["label"])) or None
+        correct = _correct(row.get(CORRECT, ""), classes)
+        if decision not in (LABELED, CORRECTED):
+            guess = STRANGER if decision == STRANGER else as_label(unquoted(row[NEAREST]))
+            if label != guess and not correct:
+                changed.append((line, row["path"]))
+            label = None
+        of_pile = decision != LABELED or label is None
+        items = pile if of_pile else listing.items
+        items.append(Item(str(path), label, path, of_pile, correct))
+    if changed:
+        line, shown = changed[0]
+        more = f", and of {len(changed) - 1:,} more," if len(changed) > 1 else ""
+        raise InputError(
+            f"{table.path}, line {line}: the label of {printable(shown)}{more} was changed; leave it, and "
+            f"write the right class into the column {CORRECT}"
+        )
+    listing.items += pile
+    return listing
+
+
+def corrections_in(path: Path) -> dict[str, str]:
+    """Paths, as a predictions.csv has them -> what its column `correct` says."""
+    table = read_table(path) if path.exists() else None
+    if table is None or not set(table.columns) >= USED:
+        return {}
+    return {item.shown: item.correct for item in from_table(table).items if item.correct}
+
+
+def _correct(cell: str, classes: Collection[str]) -> str:
+    """What the user wrote: a class, in its own spelling if it is a known one; `stranger`; or nothing."""
+    written = as_label(unquoted(cell.strip()))
+    alike = [name for name in classes if name.casefold() == written.casefold()]
+    return alike[0] if written not in classes and len(alike) == 1 else written
+
+
+def unquoted(cell: str) -> str:
+    """A label as it was before it was written so that no spreadsheet executes it."""
+    quoted = cell.startswith("'") and cell[1:].startswith(FORMULA)
+    return unescaped(cell[1:] if quoted else cell)
+
+
+def unescaped(text: str) -> str:
+    """A name as it was before it was escaped."""
+    return ESCAPE.sub(lambda match: chr(int(match[0][2:], 16)), text)
+
+
+def written_path(cell: str, folder: Path = Path()) -> str:
+    """The path that a cell names, relative to a folder; a file that has the cell as its name comes first."""
+    if not ESCAPE.search(cell) or os.path.lexists(folder / cell):
+        return cell
+    return unescaped(cell)
