@@ -4,8 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -180,15 +178,6 @@ def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
     out, err = capsys.readouterr()
     assert "Masked Soft k-Means" in out
     assert "no report: cannot read result file" in err
-
-
-def test_the_report_from_result_files_loads_no_torch(tmp_path):
-    code = (
-        "import sys\nfrom semishot.commands.main import main\nmain(sys.argv[1:])\n"
-        "assert 'torch' not in sys.modules"
-    )
-    arguments = ["report", str(PUBLISHED), "-o", str(tmp_path / "r.html"), "--data-root", "nowhere"]
-    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
 
 
 # Charts

@@ -110,21 +110,6 @@ def test_a_file_that_is_not_json_is_named(content, tmp_path):
         rec.records_so_far(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        ({"model": 3}, "is not a result file: it does not hold a list of records"),
-        ([record(), record(way=None)], "record 1: way: expected `int`, got `null`"),
-    ],
-)
-def test_content_that_is_not_records_is_named(content, line, tmp_path):
-    path = written(tmp_path / "result.json", content)
-    with pytest.raises(InputError, match=f"result.json is not a result file.*{line[-30:]}$"):
-        read_records(path)
-    with pytest.raises(InputError, match=f"{line[-30:]}; delete it to measure again"):
-        rec.records_so_far(path)
-
-
 def test_what_was_not_measured_yet_is_no_record_and_a_file_that_is_not_there_an_error(tmp_path):
     path = tmp_path / "result.json"
     assert rec.records_so_far(path) == []

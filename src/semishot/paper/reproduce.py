@@ -21,7 +21,7 @@ from semishot.system.files import write_json
 from semishot.system.locks import Lock
 from semishot.training.classification import CLASSIFIERS
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
-from semishot.training.evaluation import Test, measured
+from semishot.training.evaluation import FleetTest, measured
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import announce, fleet_table, row_of
 from semishot.training.fleet_training import TrainingRequest, check_fleet, training
@@ -216,7 +216,7 @@ def measure(
             options = {name: value for name, value in job.at_test.items() if name != "steps"}
             refiner = refine.build(method, runs=runs, **options)
             model = model.refined_by(refiner.to(device), int(job.at_test["steps"]))
-        wanted.append(Test(model, shape, job.row, job.at_test))
+        wanted.append(FleetTest(model, shape, job.row, job.at_test))
     return measured(wanted, config, pool, folder)
 
 

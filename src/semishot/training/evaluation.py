@@ -128,7 +128,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class Test:
+class FleetTest:
     """A trained fleet, refined in some way, on episodes of some shape."""
 
     model: ProtoNet
@@ -140,7 +140,7 @@ class Test:
 
 
 def measured(
-    tests: Sequence[Test],
+    tests: Sequence[FleetTest],
     config: FleetConfig,
     pool: ImagePool,
     path: Path,
@@ -178,7 +178,7 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
         if ":" in name:
             _, _, *size = pool.images.shape
             try_method(model, shape, embedding_features(config.recipe.filters, size))
-    return measured([Test(model, shape, name)], config, pool, path, split, request.episodes)
+    return measured([FleetTest(model, shape, name)], config, pool, path, split, request.episodes)
 
 
 def open_fleet(
@@ -283,7 +283,7 @@ def pick_best(folder: Path, out: Path, request: PickRequest, where: Where) -> Pi
         same = members[best].split_seed == members[others[0]].split_seed
         lead = lead_of(accuracies[best], accuracies[others[0]], same)
     alone, single = replace(config, members=(members[best],)), take_run(fleet, best)
-    (record,) = measured([Test(single, shape)], alone, pool, folder)
+    (record,) = measured([FleetTest(single, shape)], alone, pool, folder)
     candidates = []
     for run in runs:
         mean, error = float(accuracies[run].mean()), half_width(accuracies[run])
