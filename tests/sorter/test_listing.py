@@ -94,7 +94,7 @@ def test_a_folder_within_another_belongs_to_itself_alone(tree):
 def test_a_table_names_paths_from_where_it_lies(tmp_path):
     table = touch(
         tmp_path / "t.csv",
-        '\ufeffnumber,label,path\n1,cat,a/1.jpg\n2,,b.png\n3,"a ""dog""",../c.gif\n4,x,\n',
+        '\ufeffcorrect,label,path\n1,cat,a/1.jpg\n2,,b.png\n3,"a ""dog""",../c.gif\n4,x,\n',
     )
     listing = from_table(read_table(table))
     assert [(item.shown, item.label) for item in listing.items] == [
@@ -103,4 +103,5 @@ def test_a_table_names_paths_from_where_it_lies(tmp_path):
         (f"{tmp_path}/b.png", None),
     ]
     assert listing.items[0].path == tmp_path / "a/1.jpg"
+    assert not any(item.correct for item in listing.items)  # that column means predictions.csv only
     assert [one.reason for one in listing.skipped] == ["names no path"]

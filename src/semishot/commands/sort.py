@@ -1,4 +1,4 @@
-"""The commands for a user's own images: `sample`, `classify`, `label`, `predict`, `audit`, `export`, `undo`."""
+"""Commands for a user's own images: `sample`, `classify`, `label`, `predict`, `audit`, `export`, `undo`."""
 
 import json
 import sys

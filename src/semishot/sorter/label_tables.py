@@ -85,7 +85,7 @@ def from_table(table: LabelTable) -> Listing:
             continue
         path, decision = folder / written_path(row["path"], folder), row.get(DECISION, LABELED)
         label = as_label(unquoted(row["label"])) or None
-        correct = _correct(row.get(CORRECT, ""), classes)
+        correct = _correct(row[CORRECT], classes) if predicted else ""
         if decision not in (LABELED, CORRECTED):
             guess = STRANGER if decision == STRANGER else as_label(unquoted(row[NEAREST]))
             if label != guess and not correct:
