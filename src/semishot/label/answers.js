@@ -1,7 +1,7 @@
 // Answers: what a person says of images, shown at once and sent; and the buttons for them.
 
 import { $, badge, button, counted, element, number, toast } from "/dom.js";
-import { chosen } from "/navigation.js";
+import { chosen, toJudge } from "/navigation.js";
 import { NONE, UNKNOWN } from "/state.js";
 import { draw } from "/views.js";
 
@@ -12,6 +12,8 @@ function say(page, event, set, text) {
   const promise = page.outbox.add(event, overlay);
   page.state.overlay(overlay);
   page.selected.clear();
+  page.crossed.clear();
+  if (page.view === "audit") for (const [, images] of set) for (const image of images) page.judged.add(image);
   page.anchor = null;
   draw(page);
   toast(text, () => step(page, "undo"));
@@ -21,7 +23,6 @@ function say(page, event, set, text) {
 export function answer(page, classId, images = chosen(page)) {
   const { state } = page, index = classId === 0 ? NONE : state.index(classId);
   if (!images.length) return;
-  if (classId === 0 && !state.classes.length) { toast("Make a class first: press N."); return; }
   if (classId > 0 && index < 0) { toast("This class is gone."); return; }
   const set = [[classId, images]];
   say(page, { kind: "answer", set }, set, `${counted(images.length, "image")}: ${state.className(index)}`);
@@ -41,6 +42,11 @@ function grouped(images, keyOf) {
 
 export function accept(page, images) {
   const { state, view } = page;
+  if (view === "audit") {
+    const [image, decision] = toJudge(page)[0] || [];
+    if (image) say(page, { kind: "answer", set: [[decision, [image]]] }, [[decision, [image]]], "Right");
+    return;
+  }
   const set = grouped(images, (image) => {
     const row = state.rowOf.get(image), doubt = view === "doubtful" && state.doubts.get(image);
     const where = doubt ? doubt.suggested : state.isConfirmed(row) ? UNKNOWN : state.shownIn(row);
@@ -59,6 +65,11 @@ export function acceptSection(page, key) {
 
 export function notThis(page, images) {
   const { state } = page;
+  if (page.view === "audit") {
+    const [image, decision] = toJudge(page)[0] || [];
+    if (image) say(page, { kind: "not", class: decision, images: [image] }, [[-1, [image]]], "Wrong");
+    return;
+  }
   const groups = grouped(images, (image) => {
     const where = state.shownIn(state.rowOf.get(image));
     return where === UNKNOWN ? undefined : where;
@@ -101,24 +112,28 @@ export function answerButtons(page, images, pressed) {
     if (index !== undefined && pressed !== undefined) made.setAttribute("aria-pressed", pressed === index);
     return made;
   };
+  if (view === "kinds" && !state.classes.length) buttons.push(make(NONE, "Stranger", { answer: 0 }));
   if (state.classes.length) {
     const rows = images.map((image) => state.rowOf.get(image));
     const guesses = new Set(rows.filter((row) => !state.isConfirmed(row)).map((row) => state.shownIn(row)));
     guesses.delete(UNKNOWN);
-    if (guesses.size || view === "doubtful") buttons.push(make("↵", view === "doubtful" || guesses.size === 1 ? "Accept" : "Accept all", { does: "accept" }));
+    if (view !== "kinds" && view !== "audit" && (guesses.size || view === "doubtful")) buttons.push(make("↵", view === "doubtful" || guesses.size === 1 ? "Accept" : "Accept all", { does: "accept" }));
     buttons.push(...state.classes.map(([id, name], index) => make(index, name, { answer: id }, index)));
     buttons.push(make(NONE, "Stranger", { answer: 0 }, NONE));
-    if (rows.some((row) => state.shownIn(row) !== UNKNOWN)) buttons.push(make("-", "Not this", { does: "not" }));
+    if (view !== "kinds" && view !== "audit" && rows.some((row) => state.shownIn(row) !== UNKNOWN)) buttons.push(make("-", "Not this", { does: "not" }));
     if (rows.some((row) => state.isConfirmed(row))) buttons.push(make("⌫", "Take back", { does: "clear" }));
   }
-  buttons.push(make("N", state.classes.length ? "New class" : "Name them", { does: "new" }));
-  if (!state.classes.length) buttons.at(-1).className = "primary";
+  const naming = view === "kinds" || !state.classes.length;
+  buttons.push(make("N", view === "kinds" ? "Name this row" : naming ? "Name them" : "New class", { does: "new" }));
+  if (naming) buttons.at(-1).className = "primary wide";
+  if (view === "kinds") buttons.unshift(buttons.pop());
   return buttons;
 }
 
 export function drawBar(page) {
   const images = chosen(page), atCursor = !page.selected.size && images.length === 1;
   $("bar").classList.toggle("empty", !images.length || (atCursor && page.phone.matches));
-  $("chosen").textContent = !images.length ? "Nothing to answer here" : atCursor ? "" : `${number(images.length)} selected`;
+  $("bar").hidden = page.view === "skipped" || (page.view === "audit" && !images.length);
+  $("chosen").textContent = !images.length ? "Nothing to answer here" : atCursor ? "" : page.view === "kinds" ? counted(images.length, "image") : `${number(images.length)} selected`;
   $("answers").replaceChildren(...(images.length ? answerButtons(page, images) : []));
 }

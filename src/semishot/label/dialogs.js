@@ -42,6 +42,12 @@ export function newClassDialog(page, large) {
   let toName = [];
   $("name-dialog").querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
+    const typed = $("name-input").value.trim().toLocaleLowerCase(), known = page.state.classes.find(([, name]) => name.toLocaleLowerCase() === typed);
+    if (known && toName.length) {
+      $("name-dialog").close();
+      answer(page, known[0], toName);
+      return;
+    }
     try {
       await page.outbox.add({ kind: "new", name: $("name-input").value, images: toName });
     } catch (error) {
@@ -50,14 +56,16 @@ export function newClassDialog(page, large) {
     }
     $("name-dialog").close();
     page.selected.clear();
+    page.crossed.clear();
     draw(page);
-    toast(`New class: ${$("name-input").value.trim()}`);
+    toast(`New class: ${$("name-input").value.trim()}`, () => step(page, "undo"));
     if ($("large").open) large.step(1);
   });
   return (images) => {
     toName = images;
     $("name-lead").textContent = images.length ? `${counted(images.length, "image")} will be its first.` : "Select images of it afterwards, and press its key.";
     $("name-input").value = $("name-wrong").textContent = "";
+    $("name-known").replaceChildren(...page.state.classes.map(([, name]) => Object.assign(element("option"), { value: name })));
     $("name-dialog").showModal();
     $("name-input").focus();
   };

@@ -67,7 +67,7 @@ export class Grid {
 
   layout() {
     const width = this.element.clientWidth;
-    this.columns = Math.max(2, Math.floor((width + GAP) / (this.size + GAP)));
+    this.columns = this.fixed || Math.max(2, Math.floor((width + GAP) / (this.size + GAP)));
     this.side = Math.floor((width - GAP * (this.columns - 1)) / this.columns);
     this.pitch = this.side + GAP;
     this.line = this.pitch + (this.captions ? CAPTION : 0);

@@ -1,8 +1,9 @@
 // The large picture: what is known of one image, and its answers.
 
 import { answerButtons, press, step as stepBack } from "/answers.js";
-import { $, button, colorOf, counted, element, on, percent, plainText, toast } from "/dom.js";
-import { moveTo } from "/navigation.js";
+import { $, button, colorOf, counted, element, number, on, percent, plainText, toast } from "/dom.js";
+import { moveTo, toJudge } from "/navigation.js";
+import { post } from "/server.js";
 import { NONE, STEPS, UNKNOWN } from "/state.js";
 import { knownOf } from "/views.js";
 
@@ -109,4 +110,36 @@ export function largeView(page) {
     if (big.index < grid.section(big.section)?.shown) moveTo(page, big.section, big.index);
   });
   return { open, step, image: () => big.image, zoom: () => zoomTo(view.scale > 1 ? 1 : 3) };
+}
+
+/** An audit: one image of a random sample at a time, right or wrong. */
+export function auditView(page) {
+  on("audit-begin", "click", async () => {
+    try {
+      page.outbox.last = Math.max(page.outbox.last, (await post("/audit", {})).event);
+      page.server.fetchState();
+    } catch (error) { toast(error.message); }
+  });
+  on("audit-answers", "click", (event) => {
+    const pressed = event.target.closest("button");
+    if (pressed) press(pressed, page);
+  });
+  document.addEventListener("drawn", () => {
+    const { state, view } = page, { audit } = state;
+    $("audit").hidden = view !== "audit";
+    if (view !== "audit") return;
+    const [[image, decision] = []] = audit ? toJudge(page) : [];
+    for (const id of ["audit-image", "audit-answers"]) $(id).hidden = !image;
+    $("audit-begin").hidden = Boolean(image);
+    $("audit-begin").textContent = audit ? "Begin again" : "Begin";
+    const index = decision === 0 ? NONE : state.index(decision);
+    $("audit-question").textContent = image ? (index === NONE ? "A stranger?" : `${state.className(index)}?`) : audit ? "All of it has been looked at." : "";
+    const left = audit ? `${counted(audit.looked_at, "image")} looked at, ${audit.wrong} wrong, of ${number(audit.unconfirmed)}.` : "About sixty in a row without a mistake show that 95 % are right.";
+    $("audit-text").textContent = audit?.changed ? `${left} ${counted(audit.changed, "decision")} changed since it began, and ${audit.changed === 1 ? "counts" : "count"} as wrong; begin again when that matters.` : left;
+    if (!image) return;
+    $("audit-image").src = `/large/${image}?of=${state.pile}`;
+    $("audit-image").alt = page.names.get(image) || `image ${image}`;
+    const [, next] = toJudge(page);
+    if (next) new Image().src = `/large/${next[0]}?of=${state.pile}`; // so that it is there at once
+  });
 }

@@ -15,9 +15,22 @@ export function currentImage(page) {
 
 /** What an answer is for. */
 export function chosen(page) {
+  if (page.view === "audit") return page.state.audit ? toJudge(page).slice(0, 1).map(([image]) => image) : [];
+  if (page.view === "kinds") return ofKind(page, page.cursor.section);
   if (page.selected.size) return [...page.selected];
   const image = currentImage(page);
   return image === null ? [] : [image];
+}
+
+/** The images of a row of kinds that have not been clicked away; of an open kind, all. */
+export function ofKind(page, key) {
+  const section = page.grid.section(key);
+  return section ? section.rows.slice(0, section.shown).map((row) => page.state.image[row]).filter((image) => !page.crossed.has(image)) : [];
+}
+
+/** Images of the audit, and what was decided of them, that have not been judged. */
+export function toJudge({ state, judged }) {
+  return state.audit.waiting.filter(([image]) => !judged.has(image) && !state.isConfirmed(state.rowOf.get(image)));
 }
 
 export function toggle(selected, image) {
@@ -41,12 +54,18 @@ export function settleCursor(page, image, hadFocus) {
     if (now >= 0 && now < section.shown) index = now;
   }
   const cursor = page.cursor = { section: section.key, index: Math.min(index, section.shown - 1) };
+  markRow(page);
   for (const tile of grid.tiles.values()) {
     const here = tile.section === cursor.section && tile.index === cursor.index;
     tile.classList.toggle("cursor", here);
     tile.tabIndex = here ? 0 : -1;
     if (here && hadFocus) tile.focus({ preventScroll: true });
   }
+}
+
+/** The row of kinds that an answer is for. */
+function markRow({ grid, view, cursor }) {
+  for (const { key, root } of grid.sections) root.classList.toggle("current", view === "kinds" && key === cursor.section);
 }
 
 /** Show a view; the one that is shown already, without the filter. */
@@ -73,7 +92,9 @@ export function back(page, event) {
 
 function show(page, to) {
   page.view = to;
+  page.fresh = false;
   page.selected.clear();
+  page.crossed.clear();
   page.cursor = { section: null, index: 0 };
   $("main").scrollTop = 0;
   draw(page, false);
@@ -102,6 +123,7 @@ export function moveTo(page, section, index, extend = false) {
     selected.add(currentImage(page));
   }
   const tile = grid.reveal(cursor.section, cursor.index);
+  markRow(page);
   repaintAll(page);
   tile?.focus({ preventScroll: true });
 }
@@ -121,7 +143,7 @@ function arrow(page, dx, dy, extend) {
 
 function selectAll(page) {
   const { state, grid, selected } = page, section = grid.section(page.cursor.section) || grid.sections[0];
-  if (!section) return;
+  if (!section || page.view === "kinds") return;
   for (const row of section.rows) selected.add(state.image[row]);
   repaintAll(page);
   toast(`${number(selected.size)} selected`);
@@ -148,7 +170,7 @@ function workOf(page, { key, target, shiftKey, altKey, ctrlKey, metaKey }) {
   }
   if (altKey) return null;
   const images = inLarge ? [dialogs.large.image()] : chosen(page);
-  const onTile = target.classList.contains("tile") || target === document.body || target === $("main") || inLarge;
+  const onTile = target.classList.contains("tile") || target === document.body || target === $("main") || inLarge || page.view === "audit";
   if (/^[1-9]$/.test(key)) {
     const numbered = state.classes.find(([, , slot]) => slot === Number(key) - 1);
     return () => (numbered ? answer(page, numbered[0], images) : dialogs.newClass(images));
@@ -176,7 +198,7 @@ function workOf(page, { key, target, shiftKey, altKey, ctrlKey, metaKey }) {
   if (key === "Home") return () => moveTo(page, cursor.section, 0, shiftKey);
   if (key === "End") return () => moveTo(page, cursor.section, Infinity, shiftKey);
   if (key === " ") return () => dialogs.large.open(cursor.section, cursor.index);
-  if (letter === "x") return () => { const image = currentImage(page); if (image !== null) toggle(selected, image); repaintAll(page); };
+  if (letter === "x") return () => { const image = currentImage(page); if (image !== null) toggle(page.view === "kinds" ? page.crossed : selected, image); repaintAll(page); };
   return null;
 }
 
@@ -185,7 +207,7 @@ export function listenToPointer(page) {
   const { grid, selected } = page, main = $("main");
   let press = null;
   on("main", "pointerdown", (event) => {
-    if (event.button !== 0 || event.target.closest("button, a, input, form, .banner")) return;
+    if (event.button !== 0 || event.target.closest("button, a, input, form, .banner, #map-card, #audit, #skipped")) return;
     const tile = event.target.closest(".tile"), touch = event.pointerType === "touch";
     const base = event.ctrlKey || event.metaKey || event.shiftKey ? new Set(selected) : new Set();
     press = { x: event.clientX, y: event.clientY, tile, touch, extend: event.shiftKey, base, box: null, scroll: main.scrollTop };
@@ -196,6 +218,7 @@ export function listenToPointer(page) {
     const far = Math.hypot(event.clientX - press.x, event.clientY - press.y) > FAR;
     if (press.touch) { if (far) cancel(); return; }
     if (!press.box && far) {
+      if (page.view === "kinds") { cancel(); return; }
       press.box = element("div", "rubber");
       $("grid").append(press.box);
       main.setPointerCapture(event.pointerId);
@@ -222,7 +245,8 @@ export function listenToPointer(page) {
   });
   function pick(tile, extend) {
     const { section, index, image } = tile;
-    if (extend && page.anchor?.section === section) {
+    if (page.view === "kinds") toggle(page.crossed, image);
+    else if (extend && page.anchor?.section === section) {
       const range = grid.section(section).rows.slice(Math.min(page.anchor.index, index), Math.max(page.anchor.index, index) + 1);
       for (const row of range) selected.add(page.state.image[row]);
     } else {
@@ -230,6 +254,7 @@ export function listenToPointer(page) {
       page.anchor = { section, index };
     }
     page.cursor = { section, index };
+    markRow(page);
     repaintAll(page);
     tile.focus({ preventScroll: true });
   }

@@ -1,12 +1,13 @@
 // The page: views at the side, tiles in the middle, answers by key, click and box; here its parts come together.
 
-import { acceptSection, press, step } from "/answers.js";
+import { acceptSection, answer, press, step } from "/answers.js";
 import { editClassDialog, findDialog, helpDialog, listenToDialogs, listenToFilter, newClassDialog, NO_FILTER } from "/dialogs.js";
 import { $, on, toast } from "/dom.js";
 import { finishDialog } from "/finish.js";
 import { Grid } from "/grid.js";
-import { largeView } from "/large_view.js";
-import { back, focusTiles, go, listenToKeys, listenToPointer, watchHeld } from "/navigation.js";
+import { auditView, largeView } from "/large_view.js";
+import { mapView } from "/map.js";
+import { back, focusTiles, go, listenToKeys, listenToPointer, ofKind, watchHeld } from "/navigation.js";
 import { fileNames, outboxOf, serverOf } from "/server.js";
 import { cutoffAt, draw, drawHead, paint } from "/views.js";
 
@@ -21,6 +22,10 @@ const page = {
   filter: NO_FILTER,
   matches: null, // images whose files fit it; null: all
   cursor: { section: null, index: 0 },
+  fresh: true, // whether no view has been chosen yet
+  crossed: new Set(), // images that do not belong to the row of kinds they are in
+  lassoed: [], // images that were selected on the map
+  judged: new Set(), // images of the audit whose answer is on its way
   anchor: null, // where a range begins
   selected: new Set(), // images
   names: new Map(), // of the file of an image
@@ -51,13 +56,17 @@ on("cutoff-slider", "input", ({ target }) => { page.state.cutoff = cutoffAt(targ
 on("cutoff-slider", "change", () => { const { lost, members } = page.state.putOut(); setReject(Math.min(0.999, Math.max(1e-9, (lost / members) * (1 + 1e-9)))); });
 on("cutoff-reset", "click", () => setReject(null));
 listenToFilter(page);
+auditView(page);
+mapView(page);
 listenToKeys(page);
 listenToPointer(page);
 addEventListener("popstate", (event) => back(page, event));
 document.addEventListener("click", (event) => {
-  const pressed = event.target.closest("button"), { view, edit, accept } = pressed?.dataset || {};
+  const pressed = event.target.closest("button"), { view, edit, accept, name, none } = pressed?.dataset || {};
   if (view === "new") page.dialogs.newClass([...page.selected]);
   else if (view) { go(page, view); focusTiles(page); }
+  else if (name) page.dialogs.newClass(page.selected.size ? [...page.selected] : ofKind(page, name));
+  else if (none) answer(page, 0, page.selected.size ? [...page.selected] : ofKind(page, none));
   else if (accept) acceptSection(page, accept);
   else if (edit) page.dialogs.edit(Number(edit));
   else if (pressed?.closest("#answers")) { press(pressed, page); focusTiles(page); }

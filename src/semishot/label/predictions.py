@@ -31,6 +31,10 @@ SURE = 0.01
 """Images that are sorted wrong with a smaller probability than this are not asked about."""
 COPIES_AT_ONCE = 3000
 """Images up to which near copies are found before the pile is shown."""
+TYPICAL = 8
+"""How many images of a kind are shown, and named at once."""
+OUTER = 0.1
+"""The share of a kind that may be farther from its middle than an image that is like it."""
 SMALLEST = 1e-12
 STEPS = 65535
 """Probabilities are rounded to whole numbers of 1 / STEPS, so that the page and the tables decide alike."""
@@ -71,6 +75,8 @@ class Predictions:
     """Images."""
     doubtful: list[tuple[int, int, float]] = field(default_factory=list)
     """Image, index of the suggested class, probability."""
+    kinds: list[list[int]] = field(default_factory=list)
+    """Images that look alike and have no name yet, the most typical first."""
     probabilities: Array | None = None
     """(P, N), strangers taken into account."""
 
@@ -128,6 +134,9 @@ class PredictedPile:
         self.look_for_copies = False
         """Whether near copies are still to be found: in a large pile that takes seconds."""
         self.asked: list[int] = []
+        self.kinds: list[list[int]] = []
+        self.kinds_of = -1
+        """The version of the predictions that the kinds were found for."""
 
     @property
     def count(self) -> int:
@@ -174,9 +183,11 @@ class PredictedPile:
             if row_of.get(image, count) < count
         }
         groups = self._groups(images, state)
-        basis = replace(
-            no_predictions(version, event, state, images), answers=answers, groups=groups
-        )
+        shown = [[row_of[image] for image in own[:TYPICAL]] for own in self.kinds]
+        pairs = zip(self.kinds, shown, strict=True)
+        kinds = [own for own, rows in pairs if (answers[rows] == -1).all()]
+        basis = no_predictions(version, event, state, images)
+        basis = replace(basis, answers=answers, groups=groups, kinds=kinds)
         present = (self.flags & MISSING) == 0
         may_be_asked = (answers == -1) & (groups == images) & present
         used = np.unique(answers[answers >= 0])
@@ -231,6 +242,25 @@ class PredictedPile:
             probabilities=wide,
         )
 
+    def find_kinds(self, known: Predictions) -> list[list[int]]:
+        """Groups of images without a name; what looks like strangers that were named is none of them."""
+        from semishot.estimator.kinds import find_kinds
+        from semishot.estimator.spaces import unit
+
+        self.kinds, self.kinds_of = [], known.version
+        if self.pile is None:
+            return []
+        space, features = self.pile.neighbours.space, self.known.features[: len(known.images)]
+        stranger = known.stranger if known.probabilities is not None else np.ones(len(known.images))
+        stranger = np.where(known.answers == -1, stranger, 0.0)
+        out = unit(space(np.asarray(features[known.answers == STRANGER], space.center.dtype)))
+        for kind in find_kinds(features, space, stranger):
+            rows = unit(space(np.asarray(features[kind.rows], space.center.dtype)))
+            middle = unit(rows.mean(0, keepdims=True))
+            if not len(out) or (out @ middle.T).max() < np.quantile(rows @ middle.T, OUTER):
+                self.kinds.append(known.images[kind.rows].tolist())
+        return self.kinds
+
     def _first_questions(self, allowed: Array) -> list[int]:
         """Nothing is labeled yet: images that differ. allowed: (P,) rows that may be asked about."""
         from semishot.estimator.next_labels import varied
@@ -280,6 +310,7 @@ class PredictedPile:
                 "classes": [[n, name, state.slots[n]] for n, name in state.classes.items()],
                 "asked": predictions.asked,
                 "doubtful": predictions.doubtful,
+                "kinds": predictions.kinds,
                 "cutoff": None if cutoff is None else round(cutoff * STEPS),
                 "judged": predictions.probabilities is not None,
             }

@@ -20,6 +20,7 @@ from semishot.label.pictures import SIZES, picture
 from semishot.label.pile import Wanted
 from semishot.label.security import Guard
 from semishot.label.session import LabelingSession, NotReadyError
+from semishot.sorter.audit import audit_event
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.labels import LostDatabaseError
 from semishot.sorter.requests import How
@@ -123,10 +124,12 @@ class Pages:
             Route("/image/{image:int}", self.image),
             Route("/find", self.find),
             Route("/files", self.files),
+            Route("/map", self.map),
             Route("/plan", self.plan),
             Route("/table/{name}", self.table),
             posted("/answer", dict[str, Any], self.answer),
             posted("/names", NamesRequest, self.names),
+            posted("/audit", NoBody, self.audit),
             posted("/apply", SortingChoice, self.apply),
             posted("/undo", NoBody, self.undo),
             posted("/model", NoBody, self.model),
@@ -204,6 +207,15 @@ class Pages:
         """The folders of the pile, and the files that are skipped."""
         skipped = self.session.reader.all_skipped()[:MOST_SKIPPED]
         return _json({"folders": self.images.folders(), "skipped": skipped})
+
+    def map(self, request: Request) -> Response:
+        """The place of every row on the map."""
+        return Response(self.session.places(), media_type="application/octet-stream")
+
+    def audit(self, body: NoBody) -> dict[str, int]:
+        """Begin an audit of what is decided now."""
+        decisions = self.session.decisions()
+        return {"event": self.session.answer(audit_event(self.session.store.state, decisions))}
 
     def plan(self, request: Request) -> Response:
         choice = _choice(request)

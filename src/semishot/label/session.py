@@ -9,13 +9,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from semishot.errors import InputError, reason_of
+from semishot.label.layout import layout
 from semishot.label.pile import PileReader
 from semishot.label.predictions import PredictedPile, Predictions, no_predictions
-from semishot.sorter.label_events import ConflictError, Event, LabelState, checked, images_in
+from semishot.sorter.audit import audit_result, to_look_at
+from semishot.sorter.label_events import (
+    NONE,
+    UNANSWERED,
+    ConflictError,
+    Event,
+    LabelState,
+    checked,
+    images_in,
+)
 from semishot.sorter.labels import LabelStore
 
 FIRST = 100
@@ -24,6 +36,8 @@ GROWTH, PATIENCE = 1.25, 15.0
 """While images arrive, all are learned anew when there are more by this factor, or after these seconds."""
 SLOWEST = 60.0
 """Seconds to wait for predictions that take all answers into account."""
+MOST_WAITING = 12
+"""Images of an audit that the page knows of beforehand."""
 MOST_SHOWN = 3
 """Labels that cannot be imported, in one message."""
 
@@ -43,6 +57,7 @@ class LabelingSession:
         self.stopping = threading.Event()
         self.published = threading.Condition()
         self.pile, self.grown_at = PredictedPile(reader.images), 0.0
+        self.laying_out, self.map = threading.Lock(), layout(np.empty((0, 1)))
         self.imported: dict[bytes, str] | None = None
         """The labels of --labeled, once they are in the store."""
         self.problem = self.import_problem = ""
@@ -82,7 +97,7 @@ class LabelingSession:
     def _with_copies(self, event: Event) -> Event:
         """The event, said of near copies too, of those whose answer was the same until now."""
         predictions, answers = self.predictions, self.store.state.answers
-        if event["kind"] == "apart" or not predictions.has_copies.any():
+        if event["kind"] in ("apart", "audit") or not predictions.has_copies.any():
             return event
 
         def whole(images: Sequence[int]) -> list[int]:
@@ -116,6 +131,8 @@ class LabelingSession:
                 elif self.pile.look_for_copies:
                     self.pile.find_copies()
                     self._publish()
+                elif self.pile.kinds_of != self.predictions.version:
+                    self._publish_kinds()
             except Exception as error:  # shown on the page: the answers are safe on disk
                 self.problem = f"cannot sort the pile ({reason_of(error)})"
                 self._notify()
@@ -151,6 +168,31 @@ class LabelingSession:
         self.predictions = self.pile.predict(state, event, self.predictions.version + 1)
         self.payload = self._payload()
         self._notify()
+        self.wake.set()  # kinds are found when no answer waits
+
+    def _publish_kinds(self) -> None:
+        known = replace(self.predictions, version=self.predictions.version + 1)
+        self.predictions = replace(known, kinds=self.pile.find_kinds(known))
+        self.payload = self._payload()
+        self._notify()
+
+    def places(self) -> bytes:
+        """The map: two float32 for each row."""
+        with self.laying_out:
+            count = self.pile.count
+            if len(self.map) != count:
+                self.map = layout(self.images.features[:count])
+            return self.map.tobytes()
+
+    def decisions(self) -> dict[int, int]:
+        """Image -> class, or NONE, of those of which something is known."""
+        return self._decided(self.caught_up())
+
+    def _decided(self, known: Predictions) -> dict[int, int]:
+        numbers = np.array([*known.classes, NONE, UNANSWERED])  # by negative index
+        rows = known.decisions()[0]
+        pairs = zip(known.images.tolist(), numbers[rows].tolist(), strict=True)
+        return {image: value for image, value in pairs if value != UNANSWERED}
 
     def _import_labels(self) -> None:
         """What --labeled says, as soon as all of it has been read."""
@@ -183,6 +225,17 @@ class LabelingSession:
             raise NotReadyError(self.problem or "the pile is still being sorted; try again")
         return self.predictions
 
+    def _audit(self) -> dict[str, Any] | None:
+        """What the audit that has begun shows so far, and the next images to judge."""
+        state = self.store.state
+        if state.audit is None:
+            return None
+        result = audit_result(state, self._decided(self.predictions))
+        assert result is not None
+        waiting = islice((i for i in to_look_at(state) if self.is_known(i)), MOST_WAITING)
+        ahead = [(image, state.audit.decisions[image]) for image in waiting]
+        return {**result.as_json(), "line": result.line(), "waiting": ahead}
+
     def _payload(self) -> bytes:
         """The predictions for the page."""
         store = self.store
@@ -191,6 +244,7 @@ class LabelingSession:
                 "epoch": self.epoch,
                 "pile": store.name,
                 "undo": store.done[-1].title if store.done else None,
+                "audit": self._audit(),
                 "skipped": len(self.reader.skipped) + len(self.reader.unlisted),
                 "redo": store.undone[-1].title if store.undone else None,
             }

@@ -6,7 +6,7 @@ import { currentImage, settleCursor } from "/navigation.js";
 import { CHANGED, MISSING, NONE, STEPS, UNKNOWN } from "/state.js";
 
 const touch = matchMedia("(pointer: coarse)").matches;
-const LINES = 2, BINS = 56, ODDS = 6, PLAIN = 0.9, DONE = 0.98;
+const LINES = 2, BINS = 56, ODDS = 6, PLAIN = 0.9, LIKELY = 0.98, CERTAIN = 0.95, TYPICAL = 8;
 
 /** The index of the class that a view shows; negative if it shows none, or if the class is gone. */
 export function classShown(state, view) {
@@ -14,7 +14,13 @@ export function classShown(state, view) {
 }
 
 export function isGone(state, view) {
+  if (view.startsWith("kind:")) return !kindShown(state, view);
   return view.startsWith("class:") && classShown(state, view) < 0;
+}
+
+/** The images of the kind that is open, by the one that it is known by. */
+function kindShown(state, view) {
+  return state.kinds.find((images) => images.includes(Number(view.slice(5))));
 }
 
 export function draw(page, glide = true, focusedImage = currentImage(page)) {
@@ -33,6 +39,7 @@ export function draw(page, glide = true, focusedImage = currentImage(page)) {
   $("filter").setAttribute("aria-pressed", isFiltered(page));
   $("skipped").hidden = view !== "skipped";
   const hadFocus = document.activeElement?.classList.contains("tile");
+  grid.fixed = view === "kinds" ? (page.phone.matches ? TYPICAL / 2 : TYPICAL) : 0;
   grid.show(sectionsOf(page), state, glide);
   settleCursor(page, focusedImage, hadFocus);
   drawBar(page);
@@ -51,18 +58,21 @@ function drawLikely({ state, arranged }) {
   $("likely").hidden = !state.judged;
   const wrong = Math.round(arranged.wrong), right = state.rows ? 1 - arranged.wrong / state.rows : 0;
   $("likely-bar").style.setProperty("--right", right);
-  $("likely").classList.toggle("done", right >= DONE);
+  const certain = state.audit && state.audit.share >= CERTAIN, done = certain || arranged.wrong < 0.5;
+  $("likely").classList.toggle("done", right >= LIKELY);
+  $("check").classList.toggle("primary", right >= LIKELY && !done);
   $("likely-text").textContent = `${percent(right * STEPS)} likely right`;
   $("likely-wrong").textContent = wrong ? `about ${number(wrong)} still wrong` : "hardly any still wrong";
-  $("finish").classList.toggle("primary", state.judged && right >= DONE);
+  $("finish").classList.toggle("primary", state.judged && done);
 }
 
 /* The list at the side */
 
 export function viewsOf({ state, arranged }) {
   const begun = state.classes.length > 0, { asked, none, unknown, doubtful, odd } = arranged;
-  const list = [{ id: "all", name: begun ? "Overview" : "Begin", sign: "≡" }];
-  if (begun) list.push({ id: "ask", name: "Worth asking", sign: "?", count: asked.length }, { heading: "Classes" });
+  const kinds = { id: "kinds", name: begun ? "More kinds" : "Kinds", sign: "⁘", count: state.kinds.length }, map = { id: "map", name: "Map", sign: "∴" };
+  const list = begun ? [{ id: "all", name: "Overview", sign: "≡" }, kinds, { id: "ask", name: "Worth asking", sign: "?", count: asked.length }, map] : [kinds, { id: "all", name: "All images", sign: "≡" }, map];
+  list.push({ heading: "Classes" });
   state.classes.forEach(([id, name], index) => list.push({ id: `class:${id}`, name, index, part: arranged.classes[index] }));
   list.push({ id: "new", name: "New class", sign: "N" });
   if (begun) list.push({ id: "none", name: "Strangers", index: NONE, part: none });
@@ -149,6 +159,14 @@ export function sectionsOf(page) {
 function allSections(page) {
   const { state, arranged, view } = page, { asked, unknown, none } = arranged;
   const mixed = (part) => [...part.guessed, ...part.confirmed];
+  const open = view.startsWith("kind:") && kindShown(state, view);
+  if (open) return [{ key: view, rows: state.rowsOf(open), title: `${counted(open.length, "image")} alike`, name: true }];
+  if (view === "kinds") {
+    return state.kinds.map((images) => ({ key: `kind:${images[0]}`, rows: state.rowsOf(images.slice(0, TYPICAL)), limit: 1, title: `${counted(images.length, "image")} alike`, name: true, to: `kind:${images[0]}` }))
+      .filter(({ rows }) => !rows.some((row) => state.isConfirmed(row)));
+  }
+  if (view === "map") return [{ key: "map", rows: state.rowsOf(page.lassoed), title: "" }].filter(({ rows }) => rows.length);
+  if (view === "audit") return [];
   if (view === "all" && !state.classes.length) {
     const rest = unknown.guessed.filter((row) => !state.isAsked.has(state.image[row]));
     return [{ key: "ask", rows: asked, title: "" }, { key: "unknown", rows: rest, title: rest.length ? "All others" : "" }];
@@ -159,6 +177,7 @@ function allSections(page) {
       ...first,
       ...arranged.classes.map((part, index) => ({ id: `class:${state.classes[index][0]}`, index, part })),
       { id: "none", index: NONE, part: none },
+      { key: "kinds", rows: isFiltered(page) ? [] : state.rowsOf(state.kinds.map(([image]) => image)), limit: 1, title: `More kinds: about ${counted(state.kinds.flat().length, "image")} that look alike`, to: "kinds" },
       { key: "unknown", rows: unknown.guessed, limit: LINES, title: "Not sorted yet", to: "unknown" },
     ].map((section) => (section.part ? { ...section, key: section.id, to: section.id, limit: LINES, rows: mixed(section.part) } : section))
       .filter((section) => section.rows.length || section.part);
@@ -180,6 +199,15 @@ function headingOf(page) {
     const count = filtered(page, [...state.image.keys()].filter((row) => state.hasTile(row))).length;
     return [filter.text ? `Found: “${filter.text}”` : "Found", count ? `${counted(count, "image")} of ${number(state.rows)} ${count === 1 ? "fits" : "fit"} the filter.` : "No image fits the filter."];
   }
+  if (view === "kinds" && state.rows) {
+    const left = state.kinds.length, begun = state.classes.length > 0;
+    if (!left) return [begun ? "More kinds" : "Kinds", "What has no name yet looks like no kind of its own."];
+    const how = byTouch("Tap away what does not belong, then name the row, add it to a class below, or put it with the strangers.", "Click away what does not belong; then N names the row, a class's key adds it there, 0 puts it with the strangers.");
+    return [begun ? `${counted(left, "more kind")}` : "What kinds are there?", `Each row looks alike. ${how}`];
+  }
+  if (view.startsWith("kind:")) return ["One kind", "Name all of it, or select some first."];
+  if (view === "map") return ["Map", byTouch("Near is alike. Draw around points to select them.", "Near is alike. Draw around points to select them; the wheel zooms, the right button moves.")];
+  if (view === "audit") return ["How much is right?", state.audit ? state.audit.line : "A random sample, one image at a time: say right or wrong. At any moment, what you have said bounds how much of the whole pile is right."];
   if (view === "all" && !state.classes.length) {
     if (!state.rows) return ["Getting ready", "The first images appear as soon as a hundred have been read."];
     return ["Click images of one kind, then name it", `Here is a varied selection of your pile. Select a few images that belong together, ${byTouch("tap “Name them”", "press N")} and give them a name. After that, everything else sorts itself.`];
@@ -237,12 +265,13 @@ export function paint(page, tile, row, section) {
   if (toCheck) parts.push(element("b", "", `→ ${state.className(doubt.suggested)}?`));
   tile.mark.replaceChildren(...parts);
   tile.mark.classList.toggle("two", Boolean(toCheck));
-  tile.mark.hidden = !parts.length;
+  tile.mark.hidden = !parts.length || (page.view.startsWith("kind") && kind !== "confirmed");
   const copies = (state.stack.get(image) || 1) - 1 + state.copies[row] - 1;
   tile.more.textContent = flags & MISSING ? "gone" : flags & CHANGED ? "changed" : copies > 0 ? `+${copies}` : "";
   tile.setAttribute("aria-selected", selected.has(image));
   const here = cursor.section === tile.section && cursor.index === tile.index;
   tile.classList.toggle("cursor", here);
+  tile.classList.toggle("crossed", page.view === "kinds" && page.crossed.has(image));
   tile.tabIndex = here ? 0 : -1;
   const words = { confirmed: `confirmed ${short}`, ask: `worth asking, guessed ${short} ${chance}`, guess: `guessed ${short} ${chance}`, open: "not sorted" }[kind];
   const extra = `${flags & MISSING ? ", file is gone" : ""}${flags & CHANGED ? ", file has changed" : ""}${copies > 0 ? `, with ${counted(copies, "copy", "copies")}` : ""}`;
@@ -258,9 +287,14 @@ export function drawHead(page, section) {
   if (title) {
     const count = part ? `${part.confirmedFiles ? `✓${number(part.confirmedFiles)} · ` : ""}${number(part.files)}` : number(section.rows.length);
     if (isClass) parts.push(badge(state, index));
-    parts.push(element("h3", "", title), element("span", "count", count), element("span", "grow"));
-    if (section.to && section.limit && section.rows.length > (grid.columns || 1) * section.limit) {
-      const all = button("quiet wide", "Show all");
+    parts.push(element("h3", "", title), ...(section.name ? [] : [element("span", "count", count)]), element("span", "grow"));
+    if (section.name) {
+      const [name, none] = [button("wide", "Name…"), button("quiet wide", "Strangers")];
+      name.dataset.name = none.dataset.none = section.key;
+      parts.push(name, none);
+    }
+    if (section.to && section.limit && (section.name || section.rows.length > (grid.columns || 1) * section.limit)) {
+      const all = button("quiet wide", section.name ? "Open" : "Show all");
       all.dataset.view = section.to;
       all.ariaLabel = `Show all of ${title}`;
       parts.push(all);
