@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+from datetime import datetime
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -53,6 +56,35 @@ def test_names_that_begin_like_formulas_are_harmless_in_tables(cache, tmp_path):
             "b.png",
         }
         assert {row["label"] for row in table(client, "metadata.csv")} == {"'=1+1"}
+
+
+def test_exports_for_other_tools_name_the_same_decisions(client, asked):
+    names = label_some(client)
+    client.say(kind="rename", **{"class": 1}, name="<round> & open")
+    client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
+    decided = {row["path"]: row for row in table(client, "labels.csv")}
+    coco = json.loads(client.ask("/table/coco.json?which=all")[2])
+    files, classes = ({each["id"]: each for each in coco[key]} for key in ("images", "categories"))
+    found = {
+        str(asked.pile / files[each["image_id"]]["file_name"]): classes[each["category_id"]]["name"]
+        for each in coco["annotations"]
+    }
+    members = {path: row["label"] for path, row in decided.items() if row["label"] != "stranger"}
+    assert found == members
+    assert len(files) == 48
+    rows = {str(asked.pile / row["mediaID"]): row for row in table(client, "observations.csv")}
+    for path, row in decided.items():
+        animal = row["label"] != "stranger"
+        assert rows[path]["observationType"] == ("animal" if animal else "unclassified")
+        assert rows[path]["scientificName"] == (row["label"] if animal else "")
+        human = rows[path]["classificationMethod"] == "human"
+        assert human == (row["source"] == "confirmed")
+        assert datetime.fromisoformat(rows[path]["eventStart"]).tzinfo is not None
+    assert client.json("/keywords", {"which": "all"})["files"] == len(members)
+    for path, label in members.items():
+        sidecar = asked.folder / "keywords" / f"{Path(path).relative_to(asked.pile)}.xmp"
+        assert ElementTree.parse(sidecar).find(".//{*}subject//{*}li").text == label
+    assert len(list((asked.folder / "keywords").rglob("*.xmp"))) == len(members)
 
 
 @pytest.mark.parametrize("how", ["copy", "move", "link"])

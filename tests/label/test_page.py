@@ -42,6 +42,7 @@ def sorted_by_class(tab):
 def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
     page = tab.page
     assert page.locator("#title").text_content() == "Click images of one kind, then name it"
+    assert not page.locator("#finish").evaluate("(button) => button.matches('.primary')")
     assert "token" not in page.url
     sorted_by_class(tab)
     assert tab.classes() == list(MEMBERS)
@@ -67,7 +68,7 @@ def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
     page.wait_for_selector("#sorted-now", state="hidden")
     assert not (asked.folder / "sorted").exists()
     with page.expect_download() as download:
-        page.click("#labels-csv")
+        page.click("#tables a >> nth=0")
     assert download.value.suggested_filename == "labels.csv"
     page.click("#model")
     tab.wait("document.getElementById('model-text').textContent.startsWith('Saved in')")
@@ -82,6 +83,137 @@ def test_where_there_is_nothing_to_sort_nothing_is_said_of_undoing_it(tab):
     assert not page.locator("#apply").is_visible()
     page.check('input[name="which"][value="confirmed"]')
     tab.wait("document.getElementById('plan').textContent.includes('no image is confirmed yet')")
+
+
+def test_a_pile_is_named_row_by_row_without_a_label(tab, request):
+    """Rows of what is alike: what does not belong is clicked away, the others get a name together."""
+    page, truth = (
+        tab.page,
+        lambda tile: tile.get_attribute("aria-label").split("/")[-1].split("-")[0],
+    )
+    tab.go("kinds")
+    page.wait_for_selector(".part.current .tile")
+    for _ in range(12):
+        if not page.locator(".part.current").count():
+            break
+        row = page.locator(".part.current .tile")
+        kinds = [truth(tile) for tile in row.all()]
+        kind = max(set(kinds), key=kinds.count)
+        for tile, own in zip(row.all(), kinds, strict=True):
+            if own != kind:
+                tile.click()
+        tab.press("0") if kind == "dots" else tab.press("n")
+        if kind != "dots":
+            page.keyboard.type(kind)  # a name that is there already adds the row to its class
+            tab.press("Enter")
+        tab.settle()
+        tab.wait("!document.querySelector('dialog[open]')")
+    assert sorted(tab.classes()) == sorted(MEMBERS)
+    state = tab.client.state()
+    names = {image: name for name, image in tab.client.names(state).items()}
+    order = [name for _, name in state["classes"]]
+    for image, said in zip(state["image"], state["said"], strict=True):
+        if said != -1:
+            expected = "dots" if said == -2 else order[said]
+            assert names[image].startswith(expected)
+
+
+def test_an_audit_by_two_keys_bounds_what_is_right_and_goes_on_after_a_reload(tab):
+    page = tab.page
+    sorted_by_class(tab)
+    tab.client.say(kind="answer", set=[[0, [tab.client.names()["dots-0.png"]]]])
+    tab.settle()
+    page.click("#check")
+    page.click("#audit-begin")
+    text = lambda: page.locator("#audit-text").text_content()  # noqa: E731
+    for number in range(6):
+        page.wait_for_selector("#audit-answers:not([hidden])")
+        before = page.locator("#audit-image").get_attribute("src")
+        image = int(re.search(r"/large/(\d+)", before)[1])
+        name = {i: n for n, i in tab.client.names().items()}[image]
+        decided = page.locator("#audit-question").text_content()
+        right = name.startswith(decided[:-1]) or (
+            name.startswith("dots") and decided == "A stranger?"
+        )
+        tab.press("Enter" if right else "-")
+        tab.wait(
+            "(old) => document.getElementById('audit-image').getAttribute('src') !== old", before
+        )
+        tab.settle()
+        tab.wait(
+            f"document.getElementById('audit-text').textContent.startsWith('{number + 1} image')"
+        )
+    assert re.match(r"At least \d+ % of the pile is right", page.locator("#lead").text_content())
+    said = text()
+    page.reload()
+    page.wait_for_selector(".tile")
+    page.click("#check")
+    tab.wait("(said) => document.getElementById('audit-text').textContent === said", said)
+
+
+def test_a_lasso_on_the_map_selects_what_is_in_it(tab):
+    page = tab.page
+    tab.go("map")
+    tab.wait("document.getElementById('map-text').textContent.startsWith('48 images')")
+    box = page.locator("#map").bounding_box()
+    right, bottom = box["width"] - 20, box["height"] - 20
+    corners = [(20, 20), (right, 20), (right, bottom), (20, bottom)]
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    for x, y in corners:
+        page.mouse.move(box["x"] + x, box["y"] + y, steps=3)
+    page.mouse.up()
+    tiles = tab.client.state()
+    expected = sum(
+        image == group for image, group in zip(tiles["image"], tiles["group"], strict=True)
+    )
+    assert page.locator("#chosen").text_content() == f"{expected} selected"
+    page.locator(".tile").first.click()  # taken out
+    assert page.locator("#chosen").text_content() == f"{expected - 1} selected"
+
+
+def test_a_filter_narrows_every_view(tab):
+    page = tab.page
+    sorted_by_class(tab)
+    tab.press("f")
+    page.fill("#filter-text", "dots-1")
+    tab.wait("document.getElementById('title').textContent.startsWith('Found')")
+    names = {tile.get_attribute("aria-label").split(",")[0] for tile in page.locator(".tile").all()}
+    assert {name.split("/")[-1] for name in names} == {"dots-1.png", "dots-10.png", "dots-11.png"}
+    page.fill("#filter-text", "")
+    page.fill("#filter-first", "2000-01-01")
+    page.fill("#filter-last", "2000-01-02")
+    tab.wait("document.getElementById('lead').textContent === 'No image fits the filter.'")
+    page.click("#filter-clear")
+    tab.wait("document.getElementById('title').textContent === 'Overview'")
+    page.fill("#filter-most", "99")
+    tab.go("class:1")
+    tab.wait("document.getElementById('title').textContent === 'circle'")
+    assert "confirmed" not in "".join(
+        t.get_attribute("aria-label") for t in page.locator(".tile").all()
+    )
+
+
+def test_keys_and_colors_stay_with_a_class_and_undo_is_offered(tab):
+    page = tab.page
+    sorted_by_class(tab)
+    key = lambda name: page.locator(".entry", has_text=name).locator(".key").text_content()  # noqa: E731
+    before = key("stripes")
+    page.click('[aria-label="Rename, merge or delete circle"]')
+    page.click("#class-delete")
+    tab.settle()
+    assert key("stripes") == before
+    page.click("#toast button")
+    tab.settle()
+    assert tab.classes() == list(MEMBERS)
+    page.locator(".tile").first.click()
+    tab.press("Escape")
+    ring = page.locator(".tile.cursor").get_attribute("aria-label").split(",")[0]
+    tab.press("n")
+    page.keyboard.type("mine")
+    tab.press("Enter")
+    tab.settle()
+    assert "confirmed mine" in tab.label(ring.split("/")[-1])
 
 
 def test_every_key(tab):
@@ -468,7 +600,7 @@ def test_axe_finds_nothing_in_any_view(chromium, client, scheme):
     assert violations(page) == []
     sorted_by_class(tab)
     tab.still()
-    for place in ("all", "ask", "class:1", "none"):
+    for place in ("all", "ask", "class:1", "none", "kinds", "map"):
         tab.go(place)
         tab.still()
         assert violations(page) == []

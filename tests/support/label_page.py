@@ -24,8 +24,10 @@ class Tab:
         page.on("pageerror", lambda error: self.noise.append(str(error)))
 
     def open(self, address):
+        """The page, with all images: before a class has a name, it shows kinds."""
         self.page.goto(address)
         self.page.wait_for_selector(".tile")
+        self.go("all")
         self.wait("[...document.querySelectorAll('.tile')].every((tile) => tile.title)")
         return self
 

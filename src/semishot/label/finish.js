@@ -10,8 +10,7 @@ export function finishDialog() {
   let planning = 0, planned = 0;
   async function plan() {
     const mine = ++planning, how = chosen("how"), which = chosen("which");
-    $("labels-csv").href = `/table/labels.csv?which=${which}`;
-    $("metadata-csv").href = `/table/metadata.csv?which=${which}`;
+    for (const link of document.querySelectorAll("#tables a")) link.href = `/table/${link.download}?which=${which}`;
     const response = await fetch(`/plan?how=${how}&which=${which}`).catch(() => null);
     const proposed = await response?.json() || { problem: "The server does not answer." };
     if (mine !== planning) return;
@@ -41,6 +40,10 @@ export function finishDialog() {
   }
   on("apply", "click", () => busy($("apply"), () => change("/apply", { how: chosen("how"), which: chosen("which"), version: planned })));
   on("unsort", "click", () => busy($("unsort"), () => change("/undo", {})));
+  on("keywords", "click", () => busy($("keywords"), async () => {
+    const { path, files } = await post("/keywords", { which: chosen("which") });
+    $("model-text").textContent = `${counted(files, "sidecar")} in ${path}`;
+  }));
   on("model", "click", () => busy($("model"), async () => {
     $("model-text").textContent = "Saving…";
     const { path } = await post("/model", {}).finally(() => { $("model-text").textContent = ""; });

@@ -1,13 +1,17 @@
 """What comes out of labeling: sorted files, tables and a saved model, from the predictions."""
 
+import html
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
+from datetime import datetime
+from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from semishot import __version__
 from semishot.errors import InputError
 from semishot.label.pile import GIVEN
 from semishot.label.session import LabelingSession
@@ -25,10 +29,26 @@ from semishot.sorter.moving.move_files import LOCK, Undone
 from semishot.sorter.moving.plan import Wanted, class_folders, is_linked, plan
 from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
-from semishot.system.files import real_path, write_whole
+from semishot.system.files import real_path, whole_folder, write_whole
 from semishot.system.locks import Lock
 
 Which = Literal["all", "confirmed"]
+KEYWORDS = "keywords"
+SIDECAR = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/">
+<dc:subject><rdf:Bag><rdf:li>{}</rdf:li></rdf:Bag></dc:subject>
+</rdf:Description></rdf:RDF></x:xmpmeta>
+<?xpacket end="w"?>
+"""
+"""IPTC keywords are `dc:subject` in XMP."""
+CAMTRAP = (
+    "observationID deploymentID mediaID eventID eventStart eventEnd observationLevel observationType "
+    "cameraSetupType scientificName count lifeStage sex behavior individualID individualPositionRadius "
+    "individualPositionAngle individualSpeed bboxX bboxY bboxWidth bboxHeight classificationMethod "
+    "classifiedBy classificationTimestamp classificationProbability observationTags observationComments"
+).split()
+"""The columns of observations.csv."""
 DEFAULT_REJECT = 0.05
 """Of a saved model, as of `classify`, unless the slider says otherwise."""
 
@@ -81,17 +101,65 @@ def labels_csv(session: LabelingSession, which: Which) -> str:
 
 def metadata_csv(session: LabelingSession, which: Which) -> str:
     """file_name, label: for Hugging Face's ImageFolder, beside the images of the pile, without strangers."""
-    rows = (
-        (session.images.shown(f.file), f.label)
-        for f in decided_files(session, which)
-        if f.label != STRANGER and not f.given
-    )
+    rows = ((name, f.label) for name, f in in_pile(session, which) if f.label != STRANGER)
     return csv_table(("file_name", "label"), rows)
+
+
+def in_pile(session: LabelingSession, which: Which) -> list[tuple[str, DecidedFile]]:
+    """The files of the pile that are decided, by their names in it."""
+    files = decided_files(session, which)
+    return [(session.images.shown(file.file), file) for file in files if not file.given]
+
+
+def coco_json(session: LabelingSession, which: Which) -> str:
+    """Images, categories, and the class of each image, as COCO Camera Traps has them: without boxes."""
+    files = in_pile(session, which)
+    numbers = {name: n for n, name in enumerate(session.predictions.state.classes.values(), 1)}
+    content = {
+        "info": {"description": "Labels by semishot"},
+        "categories": [{"id": number, "name": name} for name, number in numbers.items()],
+        "images": [{"id": n, "file_name": name} for n, (name, _) in enumerate(files, 1)],
+        "annotations": [
+            {"id": n, "image_id": n, "category_id": numbers[f.label], "score": round(f.probability, 4)}
+            for n, (_, f) in enumerate(files, 1)
+            if f.label != STRANGER
+        ],
+    }
+    return json.dumps(content, indent=1)
+
+
+def observations_csv(session: LabelingSession, which: Which) -> str:
+    """Observations of Camtrap DP 1.0: a folder is a deployment, a file a medium, its time that of the file."""
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    rows = []
+    for name, f in in_pile(session, which):
+        seen = session.store.files.get(f.file)
+        time = datetime.fromtimestamp(seen.changed / 1e9).astimezone() if seen else None
+        start = time.isoformat(timespec="seconds") if time else ""
+        known = f.source == "confirmed"
+        filled = {
+            "observationID": name,
+            "deploymentID": PurePath(name).parent.as_posix(),
+            "mediaID": name,
+            "eventStart": start,
+            "eventEnd": start,
+            "observationLevel": "media",
+            "observationType": "unclassified" if f.label == STRANGER else "animal",
+            "scientificName": "" if f.label == STRANGER else f.label,
+            "classificationMethod": "human" if known else "machine",
+            "classifiedBy": "" if known else f"semishot {__version__}",
+            "classificationTimestamp": now,
+            "classificationProbability": "" if known else round(f.probability, 4),
+        }
+        rows.append([filled.get(column, "") for column in CAMTRAP])
+    return csv_table(CAMTRAP, rows)
 
 
 TABLES: dict[str, Callable[[LabelingSession, Which], str]] = {
     "labels.csv": labels_csv,
     "metadata.csv": metadata_csv,
+    "coco.json": coco_json,
+    "observations.csv": observations_csv,
 }
 
 
@@ -101,6 +169,21 @@ def write_table(session: LabelingSession, name: str, which: Which) -> bytes:
     text = csv_bytes(TABLES[name](session, which))
     write_whole(session.reader.request.folder / name, text)
     return text
+
+
+def write_keywords(session: LabelingSession, which: Which) -> tuple[Path, int]:
+    """OUT/keywords: an XMP sidecar for each image of a class, in the folders of the pile. Originals stay."""
+    session.caught_up()
+    out, count = session.reader.request.folder, 0
+    with Lock(out / LOCK), whole_folder(out / KEYWORDS) as folder:
+        for name, file in in_pile(session, which):
+            path = folder / f"{name}.xmp"
+            if file.label == STRANGER or Path(name).is_absolute():
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, SIDECAR.format(html.escape(file.label)))
+            count += 1
+    return out / KEYWORDS, count
 
 
 def wanted_files(session: LabelingSession, how: How, which: Which) -> tuple[list[Wanted], int]:

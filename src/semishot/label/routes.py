@@ -132,6 +132,7 @@ class Pages:
             posted("/audit", NoBody, self.audit),
             posted("/apply", SortingChoice, self.apply),
             posted("/undo", NoBody, self.undo),
+            posted("/keywords", SortingChoice, self.keywords),
             posted("/model", NoBody, self.model),
             posted("/invite", NoBody, self.invite),
         ]
@@ -237,7 +238,12 @@ class Pages:
             raise UnknownError
         content = finish.write_table(self.session, name, _choice(request).which)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type="text/csv; charset=utf-8", headers=headers)
+        kind = "application/json" if name.endswith(".json") else "text/csv; charset=utf-8"
+        return Response(content, media_type=kind, headers=headers)
+
+    def keywords(self, choice: SortingChoice) -> dict[str, Any]:
+        path, count = finish.write_keywords(self.session, choice.which)
+        return {"path": str(path), "files": count}
 
     def model(self, body: NoBody) -> dict[str, str]:
         return {"path": str(finish.save_model(self.session))}

@@ -55,14 +55,15 @@ export function draw(page, glide = true, focusedImage = currentImage(page)) {
 
 /** How much of the pile is likely right, and how many images are likely still wrong: sums of the probabilities. */
 function drawLikely({ state, arranged }) {
+  const wrong = Math.round(arranged.wrong), right = state.rows ? 1 - arranged.wrong / state.rows : 0, unnamed = state.kinds.length;
+  const done = !unnamed && (state.audit?.share >= CERTAIN || arranged.wrong < 0.5), ready = !unnamed && right >= LIKELY;
   $("likely").hidden = !state.judged;
-  const wrong = Math.round(arranged.wrong), right = state.rows ? 1 - arranged.wrong / state.rows : 0;
   $("likely-bar").style.setProperty("--right", right);
-  const certain = state.audit && state.audit.share >= CERTAIN, done = certain || arranged.wrong < 0.5;
-  $("likely").classList.toggle("done", right >= LIKELY);
-  $("check").classList.toggle("primary", right >= LIKELY && !done);
+  $("likely").classList.toggle("done", ready);
   $("likely-text").textContent = `${percent(right * STEPS)} likely right`;
-  $("likely-wrong").textContent = wrong ? `about ${number(wrong)} still wrong` : "hardly any still wrong";
+  $("likely-wrong").textContent = unnamed ? `${counted(unnamed, "kind")} without a name` : wrong ? `about ${number(wrong)} still wrong` : "hardly any still wrong";
+  $("check").hidden = state.classes.length < 2;
+  $("check").classList.toggle("primary", ready && !done);
   $("finish").classList.toggle("primary", state.judged && done);
 }
 
