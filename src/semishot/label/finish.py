@@ -120,7 +120,12 @@ def coco_json(session: LabelingSession, which: Which) -> str:
         "categories": [{"id": number, "name": name} for name, number in numbers.items()],
         "images": [{"id": n, "file_name": name} for n, (name, _) in enumerate(files, 1)],
         "annotations": [
-            {"id": n, "image_id": n, "category_id": numbers[f.label], "score": round(f.probability, 4)}
+            {
+                "id": n,
+                "image_id": n,
+                "category_id": numbers[f.label],
+                "score": round(f.probability, 4),
+            }
             for n, (_, f) in enumerate(files, 1)
             if f.label != STRANGER
         ],
@@ -129,7 +134,7 @@ def coco_json(session: LabelingSession, which: Which) -> str:
 
 
 def observations_csv(session: LabelingSession, which: Which) -> str:
-    """Observations of Camtrap DP 1.0: a folder is a deployment, a file a medium, its time that of the file."""
+    """Observations of Camtrap DP 1.0: folders are deployments, files are media, at the time of the file."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     rows = []
     for name, f in in_pile(session, which):
