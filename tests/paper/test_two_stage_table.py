@@ -112,8 +112,8 @@ def test_published_numbers_of_later_methods_stand_beside_ours(records):
     ]
     section = paper_tables.table_section("table2", table, shown)
     text = render.as_text(section)
-    assert "52.78 (TPN-semi)       -2.78" in text
-    assert "50.43 (TPN-semi)       -0.43" in text
+    assert "52.78 ± 0.27 (TPN-semi)       -2.78" in text
+    assert "50.43 ± 0.84 (TPN-semi)       -0.43" in text
     assert "50.89 (PRWN)" in text
     assert section.finding == ""  # the paper's cells alone
 

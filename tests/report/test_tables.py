@@ -245,6 +245,11 @@ def test_json_has_numbers_of_later_papers_for_their_data_only(other):
     )
     (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0}]))
     assert (cell["published_accuracy"], cell["published_by"]) == (0.5089, "PRWN")
+    assert "published_error" not in cell
+    spread = {"model": "label_propagation", "distractors": 0}
+    (cell,) = json.loads(tables.table_as_json(table, [walks | spread]))
+    assert (cell["published_error"], cell["published_by"]) == (0.0027, "TPN-semi")
+    assert "z" not in cell  # what kind of error theirs is is not certain
     (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0} | other]))
     assert "published_accuracy" not in cell
 

@@ -106,8 +106,13 @@ class Measured:
         }
         if theirs is None:
             return own
-        if theirs.error is None:
-            return {**own, "published_accuracy": theirs.mean / 100, "published_by": theirs.source}
+        if theirs.source or theirs.error is None:
+            error = {} if theirs.error is None else {"published_error": theirs.error / 100}
+            return (
+                own
+                | {"published_accuracy": theirs.mean / 100, "published_by": theirs.source}
+                | error
+            )
         z = self.z(theirs)
         own |= {"paper_accuracy": theirs.mean / 100, "paper_standard_error": theirs.error / 100}
         return own if z is None else {**own, "z": z}

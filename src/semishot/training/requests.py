@@ -47,8 +47,8 @@ class FleetRequest:
     dataset: str = "glyphs"
     """A prepared data set; `semishot data list` shows them."""
     model: str = "masked_soft_kmeans"
-    """supervised, soft_kmeans, distractor_cluster, masked_soft_kmeans, cosine_kmeans, oslo, prwn,
-    label_propagation, or a method of your own as MODULE:CLASS."""
+    """supervised, soft_kmeans, distractor_cluster, masked_soft_kmeans, cosine_kmeans, fast_weights, oslo,
+    prwn, label_propagation, or a method of your own as MODULE:CLASS."""
     preset: str = "ren2018"
     """Where updates, schedule and encoder come from."""
     split_seeds: tuple[int, ...] = (0,)
