@@ -64,12 +64,13 @@ def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sorted")
     images = sort_pile(300)
     images[0] = predicted(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", None, stranger=False)
-    labeled = {name: [picture(i), picture(i + 10)] for i, name in enumerate(CLASSES)}
-    labeled["no image of this"] = [picture(5)]
+    labeled = {name: [Item(f"{name}/1"), Item(f"{name}/2")] for name in CLASSES}
+    labeled["no image of this"] = [Item("another")]
     asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
     summary = {"encoder": "photos", "message": HOSTILE}
     path = folder / "report.html"
     pictures = {p.item: TilePicture(picture(n) if n % 9 else None) for n, p in enumerate(images)}
+    pictures |= {item: TilePicture(picture(5)) for items in labeled.values() for item in items}
     show(path, images, labeled, asked, lambda items: pictures, summary)
     return path
 
@@ -106,7 +107,7 @@ def test_a_million_images_make_a_page_below_10_mb_and_few_are_read(tmp_path):
     for count, classes in ((1_000_000, CLASSES), (20_000, [f"{i}" * 400 for i in range(2000)])):
         one = sort_pile(len(classes) * 7, classes)
         images = [one[i % len(one)] for i in range(count)]  # the same objects, again and again
-        labeled = {name: [noise] * 9 for name in classes}
+        labeled = {name: [Item(f"{name}/{n}") for n in range(9)] for name in classes}
         asked.clear()
         show(tmp_path / "page.html", images, labeled, list(range(10)), large, {"a": "b" * 9999})
         assert (tmp_path / "page.html").stat().st_size < 10_000_000

@@ -35,8 +35,8 @@ class PilePage:
     """The content of the page."""
 
     predictions: Sequence[Prediction]
-    labeled: Mapping[str, Sequence[bytes]]
-    """Every class in the order of the page, with thumbnails of its first labeled examples."""
+    labeled: Mapping[str, Sequence[Item]]
+    """Every class in the order of the page, with its first labeled examples."""
     next_to_label: Sequence[int]
     """Indices into `predictions`."""
     pictures: Callable[[Sequence[Item]], Mapping[Item, TilePicture]]
@@ -98,11 +98,9 @@ def write_pile_page(
     for item in fitted.labeled_items:
         if len(own := examples.get(str(item.label), [])) < MOST_EXAMPLES:
             own.append(item)
+    strangers = summary.about_strangers()
+    content = (fitted.predictions, examples, next_to_label, images.pictures, about, strangers)
     with quiet():
-        small = images.thumbnails([item for items in examples.values() for item in items])
-        labeled = {name: [s for i in items if (s := small[i])] for name, items in examples.items()}
-        strangers = summary.about_strangers()
-        content = (fitted.predictions, labeled, next_to_label, images.pictures, about, strangers)
         write_page(path, PilePage(*content))
 
 
@@ -118,12 +116,15 @@ def as_html(page: PilePage) -> str:
     shown = {name: _ends(own, most) for name, own in list(of_class.items())[:MOST_GROUPS]}
     apart = _ends(outside, most)
     tiled = [*asked, *(p for ends in (apart, *shown.values()) for end in ends for p in end)]
-    pictures = page.pictures([prediction.item for prediction in tiled])
+    labeled = {name: page.labeled.get(name, ())[:examples] for name in shown}
+    heads = [item for items in labeled.values() for item in items]
+    pictures = page.pictures([*(prediction.item for prediction in tiled), *heads])
     left = MOST_PICTURE_BYTES
 
-    def uri(jpeg: bytes | None) -> str | None:
+    def uri(item: Item) -> str | None:
         """A thumbnail, until the page is full."""
         nonlocal left
+        jpeg = pictures[item].small if item in pictures else None
         if jpeg is None or len(jpeg) * 4 // 3 > left:
             return None
         address = data_uri(jpeg)
@@ -131,15 +132,14 @@ def as_html(page: PilePage) -> str:
         return address
 
     def tiles(predictions: Sequence[Prediction]) -> list[PageTile]:
-        pairs = [(p, pictures.get(p.item, TilePicture())) for p in predictions]
-        return [_tile(prediction, picture, uri(picture.small)) for prediction, picture in pairs]
+        return [_tile(p, pictures.get(p.item, TilePicture()), uri(p.item)) for p in predictions]
 
     next_tiles = tiles(asked)
     strangers = PageGroup("Strangers", len(outside), (), *map(tiles, apart))
     groups = [
         PageGroup(
             *(readable(name), len(of_class[name])),
-            [head for jpeg in page.labeled.get(name, ())[:examples] if (head := uri(jpeg))],
+            [head for item in labeled[name] if (head := uri(item))],
             *map(tiles, ends),
         )
         for name, ends in shown.items()

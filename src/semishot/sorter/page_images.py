@@ -35,7 +35,7 @@ class TilePicture(NamedTuple):
 
 @dataclass(frozen=True)
 class PageImages:
-    """Makes the pictures that a page shows. A large one is named by the original's content."""
+    """Makes the pictures that a page shows: large ones of the pile only, named by the original's content."""
 
     out: Path
     digests: Mapping[Item, bytes]
@@ -43,9 +43,6 @@ class PageImages:
     """A thumbnail that was made when the image was encoded, by its digest."""
     targets: Mapping[Path, Path]
     """Where files are about to be moved to."""
-
-    def thumbnails(self, items: Sequence[Item]) -> dict[Item, bytes | None]:
-        return {item: small for item, small, _ in self._made(items, ())}
 
     def pictures(self, items: Sequence[Item]) -> dict[Item, TilePicture]:
         """The pictures of all images that are shown; large ones of earlier pages are removed."""
@@ -87,7 +84,7 @@ class PageImages:
 
     def _name(self, item: Item) -> str:
         digest = self.digests.get(item)
-        return f"{digest.hex()[:32]}.jpg" if digest and item.path is not None else ""
+        return f"{digest.hex()[:32]}.jpg" if digest and item.of_pile else ""
 
     def _link(self, item: Item) -> str:
         if item.path is None or item.source is None:
