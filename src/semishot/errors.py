@@ -10,6 +10,8 @@ EXTRAS = {
     "starlette": ("Starlette", "label"),
     "uvicorn": ("uvicorn", "label"),
     "onnx": ("onnx", "onnx"),
+    "huggingface_hub": ("huggingface_hub", "hub"),
+    "tokenizers": ("tokenizers", "hub"),
     "ray": ("Ray", "ray"),
     "tensorboard": ("TensorBoard", "tensorboard"),
 }

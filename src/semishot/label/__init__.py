@@ -20,7 +20,8 @@ class LabelRequest:
     """The folder for answers, features, exports and sorted files; by default PILE-labels, beside PILE."""
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
-    onnx:FILE, or a folder written by `semishot train`."""
+    onnx:FILE, dinov2-small, clip-b32, siglip-base or hf:OWNER/NAME (downloaded once), or a folder
+    written by `semishot train`."""
     view: View | None = None
     """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
     default), at twice the time."""

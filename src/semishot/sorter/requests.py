@@ -29,7 +29,8 @@ class ClassifyRequest:
     """The labels of .npy features: a .csv with the column label, or .npy; empty or -1 means unlabeled."""
     encoder: str | None = None
     """photos (the default), photos-lite0 (about twice as fast), omniglot for small line drawings,
-    onnx:FILE, or a folder written by `semishot train` (FOLDER#2 is its third run)."""
+    onnx:FILE, dinov2-small, clip-b32, siglip-base or hf:OWNER/NAME (downloaded once), or a folder
+    written by `semishot train` (FOLDER#2 is its third run)."""
     view: View | None = None
     """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
     default), at twice the time."""

@@ -5,8 +5,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-DEFAULT, OMNIGLOT, ONNX = "photos", "omniglot", "onnx:"
-CHOICES = "photos, photos-lite0, omniglot, onnx:FILE, or a folder written by `semishot train`"
+DEFAULT, OMNIGLOT, ONNX, HUB = "photos", "omniglot", "onnx:", "hf:"
+SHORT = {
+    "dinov2-small": ("Xenova/dinov2-small", "Apache-2.0"),
+    "clip-b32": ("Xenova/clip-vit-base-patch32", "MIT"),
+    "siglip-base": ("Xenova/siglip-base-patch16-224", "Apache-2.0"),
+}
+"""Short names: the repository of the Hugging Face hub, and the license of its weights."""
+CHOICES = (
+    f"photos, photos-lite0, omniglot, {', '.join(SHORT)}, hf:OWNER/NAME, onnx:FILE, or a folder written by "
+    "`semishot train`"
+)
 View = Literal["whole", "middle", "both"]
 DEFAULT_VIEW: View = "both"
 """Of `--view`: most of a pile is sorted right with it, at twice the time of encoding."""
@@ -17,7 +26,7 @@ DESCRIPTION, WEIGHTS, GRAPH = "encoder.json", "encoder.safetensors", "encoder.on
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """Settings of `--encoder onnx:FILE`."""
+    """Settings of `--encoder onnx:FILE` and `hf:OWNER/NAME`, whose own settings they override."""
 
     encoder_size: Annotated[int, Meta(ge=1, le=4096)] | None = None
     """onnx:FILE: the pixels of a side of its images, if the file takes any size."""
@@ -33,3 +42,5 @@ class OnnxOptions:
     encoder_tokens: Literal["first", "mean"] | None = None
     """onnx:FILE: of an output (images, tokens, features), the first token (the default, the class token
     of a transformer) or the mean over all."""
+    encoder_bilinear: bool | None = None
+    """onnx:FILE: resize by the bilinear filter; by default the bicubic one."""

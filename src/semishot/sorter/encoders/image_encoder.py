@@ -1,6 +1,6 @@
 """Encoders by name, and an encoder as part of a saved model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from semishot.sorter.encoders.encoder_options import (
     DESCRIPTION,
     FEATURES,
     GRAPH,
+    HUB,
     OMNIGLOT,
     ONNX,
+    SHORT,
     TRAINED,
     WEIGHTS,
     OnnxOptions,
@@ -49,8 +51,11 @@ class EncoderDescription:
     onnx: OnnxOptions | None = None
     view: View | None = None
     """Of photographs."""
+    revision: str = ""
+    sha256: str = ""
+    """Of the hub: the revision of the repository, and the digest of the file of the graph."""
     notice: str = ""
-    """The license of weights that come with a package."""
+    """The license of the weights."""
 
 
 def open_encoder(
@@ -58,21 +63,23 @@ def open_encoder(
 ) -> ImageEncoder:
     """Open an encoder by name.
 
-    `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, or the path of a run folder or of a file by
-    `semishot pick`; `#2` at the end of a path selects the third run.
+    `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, `hf:OWNER/NAME` or a short name of one, or the path
+    of a run folder or of a file by `semishot pick`; `#2` at the end of a path selects the third run.
     """
     if name.startswith(ONNX):
         path = Path(name.removeprefix(ONNX))
         encoder = open_onnx(f"{ONNX}{printable(path.name)}", path, onnx or OnnxOptions())
         return viewed(encoder, view or DEFAULT_VIEW)
+    if name.startswith(HUB) or name in SHORT:
+        from semishot.sorter.encoders.hub import open_hub
+
+        return viewed(open_hub(name, onnx or OnnxOptions()), view or DEFAULT_VIEW)
     if onnx not in (None, OnnxOptions()):
-        raise InputError(
-            "--encoder-size, -mean, -std, -crop, -output and -tokens are for onnx:FILE"
-        )
+        raise InputError("--encoder-size and its like are for onnx:FILE and hf:OWNER/NAME")
     if (photos := BEST_LITE if name == DEFAULT else name) in LITE:
         return viewed(open_lite(photos), view or DEFAULT_VIEW)
     if view is not None:
-        raise InputError("--view is for photographs: photos, photos-lite0 and onnx:FILE")
+        raise InputError("--view is for photographs: photos, photos-lite0, onnx:FILE and hf:")
     if name == OMNIGLOT:
         return open_omniglot()
     source, _, number = name.partition("#")
@@ -131,4 +138,4 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
             f"the encoder {name!r} is not the one of {folder}: its weights or how it prepares images have "
             f"changed; {AGAIN}"
         )
-    return encoder
+    return replace(encoder, notice=saved.notice)

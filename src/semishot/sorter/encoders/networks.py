@@ -5,7 +5,7 @@ Letters: B images, H x W pixels, C channels, D features.
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,6 +55,8 @@ class ImageEncoder:
     """What was assumed about it, for the user."""
     notice: str = ""
     """The license of its weights."""
+    embed_names: Callable[[Sequence[str]], Features] | None = None
+    """Names of classes -> (N, D), if it was trained with texts."""
 
     @property
     def shape(self) -> tuple[int, int, int]:

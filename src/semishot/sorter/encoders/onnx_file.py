@@ -54,7 +54,9 @@ def open_onnx(name: str, path: Path, options: OnnxOptions) -> ImageEncoder:
     load = cache(partial(OnnxNetwork, data, str(path), options))
     network = load("cpu")
     height, width, channels = network.shape
-    framing = Middle(height, width, options.encoder_crop or CROP, channels)
+    framing = Middle(
+        height, width, options.encoder_crop or CROP, channels, not options.encoder_bilinear
+    )
     settings = [to_json(framing), network.mean, network.std, network.output, network.tokens]
     identity = hashlib.sha256(data + json.dumps(settings).encode()).hexdigest()
 

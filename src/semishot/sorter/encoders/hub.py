@@ -1,0 +1,231 @@
+"""`--encoder hf:OWNER/NAME`: ONNX encoders of the Hugging Face hub, downloaded once, and only when named.
+
+Of a repository these are read: the graph of images, `preprocessor_config.json`, and for names of classes
+the graph of texts and its tokenizer. Nothing in it is run as code.
+Letters: N names, T tokens, D features.
+"""
+
+import errno
+import hashlib
+import importlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semishot.errors import InputError, needing_extra, reason_of
+from semishot.sorter.encoders.encoder_options import HUB, SHORT, OnnxOptions
+from semishot.sorter.encoders.networks import Features, ImageEncoder, open_session
+from semishot.sorter.encoders.onnx_file import POOLED, open_onnx, read_onnx
+from semishot.system.files import read_json, reading
+
+NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@\w[\w./-]*)?")
+IMAGES, TEXTS = ("vision_model.onnx", "model.onnx"), ("text_model.onnx",)
+PREPARING, TOKENIZER = "preprocessor_config.json", "tokenizer.json"
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+STEPS = {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"}
+"""Of preparing an image: what a file says of another step must be false."""
+FILTERS = {2: True, 3: False}
+"""Pillow's numbers of filters: whether it is the bilinear one."""
+NO_CROP = 384
+"""From this size on, `crop_pct` does not apply."""
+PHRASE = "a photo of a {}"
+"""What CLIP's authors ask with."""
+LONGEST = 512
+"""Tokens of a text."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """What was downloaded of a repository: a folder of the hub's cache, named by the revision."""
+
+    name: str
+    folder: Path
+
+    def graph(self, names: Sequence[str]) -> Path | None:
+        """The first of these graphs that it has, with the files of its weights beside it."""
+        places = [f"{folder}{name}" for name in names for folder in ("onnx/", "")]
+        here = next((place for place in places if (self.folder / place).is_file()), None)
+        if here is None:
+            files = _info(self.name, self.folder.name)
+            here = next((place for place in places if place in files), None)
+            for part in (f"{here}_data", f"{here}.data", here):  # the graph comes last
+                if part in files:
+                    self.file(part)
+        return self.folder / here if here is not None else None
+
+    def file(self, name: str) -> Path:
+        if not (self.folder / name).is_file():
+            _download(self.name, name, self.folder.name)
+        return self.folder / name
+
+
+def open_hub(name: str, given: OnnxOptions) -> ImageEncoder:
+    """`hf:OWNER/NAME`, `hf:OWNER/NAME@REVISION` or a short name; `given` comes before what it says itself."""
+    full, license = SHORT.get(name, (name.removeprefix(HUB), ""))
+    repository = find(full)
+    path = repository.graph(IMAGES)
+    if path is None:
+        raise InputError(f"{HUB}{repository.name} has no {' or '.join(IMAGES)}")
+    config = repository.folder / PREPARING
+    options = options_of(read_json(config), f"{HUB}{repository.name}: {PREPARING}")
+    chosen = {key: value for key, value in asdict(given).items() if value is not None}
+    encoder = open_onnx(f"{HUB}{repository.name}", path, replace(options, **chosen))
+    about = {
+        "revision": repository.folder.name,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+    place = f"https://huggingface.co/{repository.name}"
+    return replace(
+        encoder,
+        save=lambda folder: {**encoder.save(folder), **about},
+        notice=f"weights of {place}, revision {about['revision']}; license: {license or 'see there'}",
+        embed_names=partial(embed_names, repository),
+    )
+
+
+def find(full: str) -> Repository:
+    """OWNER/NAME or OWNER/NAME@REVISION; if it was downloaded before, no network is used."""
+    if not NAME.fullmatch(full):
+        raise InputError(
+            f"{HUB}{full} is not {HUB}OWNER/NAME, as in {HUB}{SHORT['dinov2-small'][0]}"
+        )
+    name, _, revision = full.partition("@")
+    revision = revision or "main"
+    try:
+        path = _download(name, PREPARING, revision, local_files_only=True)
+    except _package().errors.LocalEntryNotFoundError:
+        if PREPARING not in _info(name, revision):
+            raise InputError(f"{HUB}{name} has no {PREPARING}") from None
+        path = _download(name, PREPARING, revision)
+    return Repository(name, path.parent)
+
+
+def _package() -> Any:
+    """The extra `hub`."""
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    with needing_extra("an encoder of the Hugging Face hub"):
+        for part in ("constants", "errors", "utils"):
+            importlib.import_module(f"huggingface_hub.{part}")
+        hub = importlib.import_module("huggingface_hub")
+    hub.utils.logging.set_verbosity_error()  # it would warn of each attempt
+    return hub
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT") or str(_package().constants.ENDPOINT)
+
+
+def _download(name: str, file: str, revision: str, **more: Any) -> Path:
+    """The place of a file in the hub's cache."""
+    given = {"revision": revision, "endpoint": _endpoint(), **more}
+    with _plainly(name):
+        return Path(_package().hf_hub_download(name, file, **given))
+
+
+def _info(name: str, revision: str) -> set[str]:
+    """The files of a repository."""
+    with _plainly(name):
+        about = _package().HfApi(endpoint=_endpoint()).model_info(name, revision=revision)
+        return {file.rfilename for file in about.siblings}
+
+
+@contextmanager
+def _plainly(name: str) -> Iterator[None]:
+    """One line for what the hub, the network and the name can do wrong."""
+    errors, shown = _package().errors, f"{HUB}{name}"
+    try:
+        yield
+    except errors.LocalEntryNotFoundError:
+        raise
+    except errors.GatedRepoError as error:
+        raise InputError(
+            f"{shown} asks you to accept its terms: do so on its page, and set HF_TOKEN"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise InputError(f"the hub has no repository {name}, or it is private") from error
+    except errors.RevisionNotFoundError as error:
+        raise InputError(f"{shown} has no such revision") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS):
+            raise
+        raise InputError(
+            f"cannot get {shown} from {_endpoint()}, and it has not been downloaded before "
+            f"({reason_of(error)})"
+        ) from error
+
+
+def options_of(config: Any, where: str) -> OnnxOptions:
+    """What `preprocessor_config.json` says of size, crop, scale and filter; InputError for other steps."""
+    with reading(where, "its preprocessing is unknown"):
+        more = sorted(key for key, on in config.items() if key.startswith("do_") and on)
+        if unknown := [key for key in more if key not in STEPS]:
+            raise InputError(f"{where}: its preprocessing is unknown ({', '.join(unknown)})")
+        if not config.get("do_resize", True) or not config.get("do_rescale", True):
+            raise InputError(f"{where}: its preprocessing is unknown (no resizing or no rescaling)")
+        if abs(config.get("rescale_factor", 1 / 255) * 255 - 1) > 0.01:
+            raise InputError(f"{where}: its preprocessing is unknown (rescale_factor)")
+        if (filter := config.get("resample", 3)) not in FILTERS:
+            raise InputError(f"{where}: its preprocessing is unknown (resample {filter})")
+        size, share = _side(config["size"]), float(config.get("crop_pct") or 1)
+        if config.get("do_center_crop") and "crop_size" in config:
+            seen = _side(config["crop_size"])
+            size, share = seen, min(1.0, seen / size)
+        elif size >= NO_CROP:
+            share = 1.0
+        normalized = config.get("do_normalize", True)
+        mean, std = (
+            tuple(map(float, config[f"image_{key}"] if normalized else [plain]))
+            for key, plain in (("mean", 0), ("std", 1))
+        )
+        return OnnxOptions(size, mean, std, share, encoder_bilinear=FILTERS[filter])
+
+
+def _side(size: Any) -> int:
+    """The pixels of a side: 224, {"shortest_edge": 224} or {"height": 224, "width": 224}."""
+    if isinstance(size, int):
+        return size
+    if "shortest_edge" in size:
+        return int(size["shortest_edge"])
+    if size["height"] != size["width"]:
+        raise ValueError(f"{size['height']} x {size['width']} pixels, not a square")
+    return int(size["height"])
+
+
+def embed_names(repository: Repository, names: Sequence[str]) -> Features:
+    """Names of classes -> (N, D), by the half of the encoder that takes texts."""
+    path = repository.graph(TEXTS)
+    if path is None:
+        raise InputError(
+            f"{HUB}{repository.name} has no {TEXTS[0]}: names need an encoder that was trained with "
+            "texts, such as clip-b32 or siglip-base"
+        )
+    with needing_extra("names of classes"):
+        tokenizers = importlib.import_module("tokenizers")
+    session = open_session(read_onnx(path))
+    settings = read_json(repository.file(TOKENIZER_SETTINGS))
+    with reading(repository.file(TOKENIZER)):
+        tokenizer = tokenizers.Tokenizer.from_file(str(repository.file(TOKENIZER)))
+        length = min(int(settings["model_max_length"]), LONGEST)
+        pad = settings["pad_token"]
+        pad = pad["content"] if isinstance(pad, dict) else pad
+        tokenizer.enable_truncation(length)
+        tokenizer.enable_padding(length=length, pad_id=tokenizer.token_to_id(pad), pad_token=pad)
+        texts = tokenizer.encode_batch([PHRASE.format(name) for name in names])
+        outputs = [value.name for value in session.get_outputs()]
+        wanted = [name for name in ("text_embeds", *POOLED) if name in outputs][:1] or outputs[:1]
+        given = {"input_ids": [text.ids for text in texts]}
+        given["attention_mask"] = [text.attention_mask for text in texts]
+        arrays = {
+            value.name: np.array(given[value.name], np.int64) for value in session.get_inputs()
+        }
+        features: Features = np.asarray(session.run(wanted, arrays)[0], np.float32)
+        if features.ndim != 2:
+            raise ValueError(f"its output {wanted[0]} has {features.ndim} axes, not 2")
+        return features

@@ -1,0 +1,167 @@
+"""`--encoder hf:OWNER/NAME` against a hub on this machine: what it downloads, and what it makes of it."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+pytest.importorskip("tokenizers", reason="the extra `hub` is not installed")
+
+from huggingface_hub import constants
+
+from semishot.data.framing import Middle, Whole
+from semishot.errors import InputError
+from semishot.image_encoders import load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.encoder_options import OnnxOptions
+from semishot.sorter.encoders.hub import find, options_of
+from support import hub as made
+from support.images import noise
+from support.own_images import folders
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """A hub, and an empty cache; the files that were asked for."""
+    files: list[str] = []
+    with made.hub(files) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        yield files
+
+
+@pytest.fixture
+def nowhere(asked, monkeypatch):
+    """From now on the hub cannot be reached."""
+    return lambda: monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+
+def test_the_graph_of_images_is_taken_and_prepared_as_the_repository_says(asked):
+    encoder, image = open_encoder("hf:some/clip", view="middle"), noise(0, 50, 80)
+    assert asked == [
+        "some/clip: preprocessor_config.json",
+        "some/clip: onnx/vision_model.onnx",
+    ]
+    assert encoder.prepare == Middle(made.SIDE, made.SIDE, 0.8, bicubic=False)
+    pixels = encoder.prepare(image)
+    scaled = (pixels / 255 - made.CONFIG["image_mean"]) / made.CONFIG["image_std"]
+    weights = np.random.default_rng(0).normal(size=(3, made.FEATURES)).astype(np.float32)
+    truth = scaled.mean((0, 1)) @ weights
+    np.testing.assert_allclose(encoder.encode([pixels])[0], truth, rtol=1e-4, atol=1e-4)
+    whole = open_encoder("hf:some/dino", view="whole")
+    assert whole.prepare == Whole(made.SIDE, made.SIDE, bicubic=True)
+    assert (
+        open_encoder("hf:some/dino", OnnxOptions(encoder_crop=0.5), "middle").prepare.share == 0.5
+    )
+
+
+def test_it_is_downloaded_once_and_saved_with_revision_and_digest(asked, nowhere, tmp_path):
+    encoder, image = open_encoder("hf:some/dino"), noise(0, 50, 80)
+    before = list(asked)
+    nowhere()
+    again = open_encoder("hf:some/dino")
+    assert asked == before
+    assert again.identity == encoder.identity
+    (tmp_path / "saved").mkdir()
+    save_encoder(again, tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved" / "encoder.json").read_text())
+    digest = hashlib.sha256(made.image_graph("pooler_output")).hexdigest()
+    assert (saved["encoder"], saved["revision"], saved["sha256"]) == (
+        "hf:some/dino",
+        made.REVISION,
+        digest,
+    )
+    assert made.REVISION in saved["notice"]
+    loaded = load_encoder(tmp_path / "saved")
+    assert loaded.notice == saved["notice"]
+    pixels = [encoder.prepare(image)]
+    assert np.array_equal(loaded.encode(pixels), encoder.encode(pixels))
+    with pytest.raises(
+        InputError, match="cannot get hf:some/clip from http.*:9, and it has not been"
+    ):
+        open_encoder("hf:some/clip")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("hf:some/none", "the hub has no repository some/none, or it is private"),
+        ("hf:some/clip@v9", "hf:some/clip has no such revision"),
+        ("hf:some/torch", "hf:some/torch has no vision_model.onnx or model.onnx"),
+        ("hf:some/plain", "hf:some/plain has no preprocessor_config.json"),
+        ("hf:some/padded", "preprocessor_config.json: its preprocessing is unknown .do_pad"),
+        ("hf:some/box", "preprocessor_config.json: its preprocessing is unknown .resample 4"),
+        ("hf:some/wide", "8 x 9 pixels, not a square.; its preprocessing is unknown"),
+        ("hf:../etc", "is not hf:OWNER/NAME"),
+        ("hf:one", "is not hf:OWNER/NAME, as in hf:Xenova/dinov2-small"),
+    ],
+)
+def test_what_cannot_be_taken_is_one_line(name, line, asked):
+    with pytest.raises(InputError, match=line) as caught:
+        open_encoder(name)
+    assert "\n" not in str(caught.value)
+    assert not [file for file in asked if file.endswith((".safetensors", ".bin"))]
+
+
+def test_names_of_classes_have_features_of_the_same_space(asked):
+    encoder = open_encoder("hf:some/clip")
+    features = encoder.embed_names(["red fox", "badger", "unheard"])
+    rows = np.random.default_rng(1).normal(size=(9, made.FEATURES)).astype(np.float32)
+    token = dict(zip(["?", "", *made.WORDS], rows, strict=True))
+    phrase = [token[word] for word in ("a", "photo", "of", "a")]
+    for name, row in zip([["red", "fox"], ["badger"], ["?"]], features, strict=True):
+        truth = np.mean([*phrase, *(token[word] for word in name)], 0)
+        np.testing.assert_allclose(row, truth, rtol=1e-4)
+    with pytest.raises(InputError, match="some/dino has no text_model.onnx: names need an encoder"):
+        open_encoder("hf:some/dino").embed_names(["red fox"])
+
+
+@pytest.mark.parametrize(
+    ("config", "size", "share"),
+    [
+        ({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}}, 224, 0.875),
+        ({"size": {"shortest_edge": 224}, "crop_size": 224}, 224, 1.0),
+        ({"size": {"height": 224, "width": 224}, "do_center_crop": None}, 224, 1.0),
+        ({"size": {"shortest_edge": 224}, "do_center_crop": False, "crop_pct": 0.875}, 224, 0.875),
+        ({"size": {"shortest_edge": 384}, "do_center_crop": False, "crop_pct": 0.875}, 384, 1.0),
+    ],
+)
+def test_size_and_crop_as_the_families_write_them(config, size, share):
+    options = options_of(made.CONFIG | {"crop_size": None} | config, "x")
+    assert (options.encoder_size, options.encoder_crop) == (size, share)
+
+
+def test_a_missing_package_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)
+    with pytest.raises(InputError, match=r"needs huggingface_hub: pip install 'semishot\[hub\]'"):
+        find("some/clip")
+
+
+def test_classify_by_the_hub_then_predict_without_it(tmp_path):
+    """As users do: HF_ENDPOINT, a command, and a saved model that needs no network."""
+    labeled, pile = folders(tmp_path, shots=2, pile=3, strangers=1)
+    command = [sys.executable, "-m", "semishot"]
+    classify = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", tmp_path / "out"]
+    home = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+
+    def run(*words, address):
+        env = {**os.environ, **home, "HF_ENDPOINT": address}
+        return subprocess.run(
+            [*command, *map(str, words)], env=env, capture_output=True, text=True, check=False
+        )
+
+    with made.hub([]) as address:
+        done = run(*classify, "--encoder", "hf:some/clip", "--device", "cpu", address=address)
+    assert "seen by the encoder hf:some/clip" in done.stdout, done.stderr
+    assert run("predict", tmp_path / "out", pile, address=address).returncode == 0
+    again = run(*classify, "--encoder", "hf:some/clip", "--device", "cpu", address=address)
+    assert again.returncode == 0, again.stderr
+    fails = run(*classify, "--encoder", "hf:some/dino", address=address)
+    assert (fails.returncode, fails.stderr.count("\n")) == (2, 1)
+    assert "has not been downloaded before" in fails.stderr
