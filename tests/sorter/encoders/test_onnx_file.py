@@ -278,7 +278,7 @@ def test_flags_that_contradict_the_file_or_another_encoder_give_a_one_line_error
     ]:
         with pytest.raises(InputError, match=line):
             middle_of(f"onnx:{path}", options)
-    with pytest.raises(InputError, match="-output and -tokens are for onnx:FILE"):
+    with pytest.raises(InputError, match="--encoder-size and its like are for onnx:FILE and hf:"):
         open_encoder("omniglot", OnnxOptions(30))
 
 
