@@ -47,7 +47,7 @@ CAMTRAP = (
     "cameraSetupType scientificName count lifeStage sex behavior individualID individualPositionRadius "
     "individualPositionAngle individualSpeed bboxX bboxY bboxWidth bboxHeight classificationMethod "
     "classifiedBy classificationTimestamp classificationProbability observationTags observationComments"
-).split()
+)
 """The columns of observations.csv."""
 DEFAULT_REJECT = 0.05
 """Of a saved model, as of `classify`, unless the slider says otherwise."""
@@ -156,8 +156,8 @@ def observations_csv(session: LabelingSession, which: Which) -> str:
             "classificationTimestamp": now,
             "classificationProbability": "" if known else round(f.probability, 4),
         }
-        rows.append([filled.get(column, "") for column in CAMTRAP])
-    return csv_table(CAMTRAP, rows)
+        rows.append([filled.get(column, "") for column in CAMTRAP.split()])
+    return csv_table(CAMTRAP.split(), rows)
 
 
 TABLES: dict[str, Callable[[LabelingSession, Which], str]] = {

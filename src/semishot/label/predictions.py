@@ -27,8 +27,6 @@ ASKED, VARIED = 24, 36
 """How many images are asked about, later and at first."""
 STILL_ASKED = 0.75
 """An image stays asked about if it is more uncertain than this share of the others."""
-SURE = 0.01
-"""Images that are sorted wrong with a smaller probability than this are not asked about."""
 COPIES_AT_ONCE = 3000
 """Images up to which near copies are found before the pile is shown."""
 TYPICAL = 8
@@ -135,8 +133,6 @@ class PredictedPile:
         """Whether near copies are still to be found: in a large pile that takes seconds."""
         self.asked: list[int] = []
         self.kinds: list[list[int]] = []
-        self.kinds_of = -1
-        """The version of the predictions that the kinds were found for."""
 
     @property
     def count(self) -> int:
@@ -227,7 +223,7 @@ class PredictedPile:
         sure = np.round(classes[np.arange(count), best] * STEPS) / STEPS
         wide = np.zeros((count, len(basis.classes)), np.float32)
         wide[:, used] = classes
-        worth = np.where(may_be_asked & (labels == UNLABELED) & (wrong >= SURE), wrong, 0.0)
+        worth = np.where(may_be_asked & (labels == UNLABELED), wrong, 0.0)
         return replace(
             basis,
             guesses=used[best],
@@ -247,10 +243,10 @@ class PredictedPile:
         from semishot.estimator.kinds import find_kinds
         from semishot.estimator.spaces import unit
 
-        self.kinds, self.kinds_of = [], known.version
         if self.pile is None:
             return []
-        space, features = self.pile.neighbours.space, self.known.features[: len(known.images)]
+        kinds, pile = list[list[int]](), self.pile
+        space, features = pile.neighbours.space, self.known.features[: len(known.images)]
         stranger = known.stranger if known.probabilities is not None else np.ones(len(known.images))
         stranger = np.where(known.answers == -1, stranger, 0.0)
         out = unit(space(np.asarray(features[known.answers == STRANGER], space.center.dtype)))
@@ -258,8 +254,8 @@ class PredictedPile:
             rows = unit(space(np.asarray(features[kind.rows], space.center.dtype)))
             middle = unit(rows.mean(0, keepdims=True))
             if not len(out) or (out @ middle.T).max() < np.quantile(rows @ middle.T, OUTER):
-                self.kinds.append(known.images[kind.rows].tolist())
-        return self.kinds
+                kinds.append(known.images[kind.rows].tolist())
+        return kinds
 
     def _first_questions(self, allowed: Array) -> list[int]:
         """Nothing is labeled yet: images that differ. allowed: (P,) rows that may be asked about."""

@@ -23,6 +23,7 @@ from semishot.label.session import LabelingSession, NotReadyError
 from semishot.sorter.audit import audit_event
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.labels import LostDatabaseError
+from semishot.sorter.page_images import LOOK
 from semishot.sorter.requests import How
 from semishot.system.files import own_text
 from semishot.system.structs import decode, from_json
@@ -31,9 +32,10 @@ T = TypeVar("T")
 FOLDER = Path(__file__).parent
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.js"))
 PAGE = {
-    "/": ("page.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    **{f"/{name}": (name, "text/javascript") for name in SCRIPTS},
+    "/": (FOLDER / "page.html", "text/html"),
+    "/page.css": (FOLDER / "page.css", "text/css"),
+    "/look.css": (LOOK, "text/css"),
+    **{f"/{name}": (FOLDER / name, "text/javascript") for name in SCRIPTS},
 }
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
@@ -140,8 +142,8 @@ class Pages:
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def page(self, request: Request) -> Response:
-        name, kind = PAGE[request.url.path]
-        return Response(own_text(FOLDER / name), media_type=f"{kind}; charset=utf-8")
+        path, kind = PAGE[request.url.path]
+        return Response(own_text(path), media_type=f"{kind}; charset=utf-8")
 
     def state(self, request: Request) -> Response:
         """The predictions, once they take this event into account, or after a while."""

@@ -64,18 +64,24 @@ class LabelingSession:
         self.predictions = no_predictions(0, 0, LabelState(), np.empty(0, np.int64))
         self.payload = self._payload()
         self.dirty = True
-        self.thread = threading.Thread(target=self._run, name="learning", daemon=True)
+        self.publishing = threading.Lock()
+        self.threads = [
+            threading.Thread(target=self._run, name="learning", daemon=True),
+            threading.Thread(target=self._group, name="kinds", daemon=True),
+        ]
 
     def start(self) -> None:
         self.reader.changed = self.wake.set
         self.reader.thread.start()
-        self.thread.start()
+        for thread in self.threads:
+            thread.start()
 
     def stop(self) -> None:
         self.stopping.set()
         self._notify()
         self.wake.set()
-        self.thread.join(10)
+        for thread in self.threads:
+            thread.join(10)
         self.reader.stop()
 
     def answer(self, body: object, key: str | None = None) -> int:
@@ -131,8 +137,6 @@ class LabelingSession:
                 elif self.pile.look_for_copies:
                     self.pile.find_copies()
                     self._publish()
-                elif self.pile.kinds_of != self.predictions.version:
-                    self._publish_kinds()
             except Exception as error:  # shown on the page: the answers are safe on disk
                 self.problem = f"cannot sort the pile ({reason_of(error)})"
                 self._notify()
@@ -165,16 +169,32 @@ class LabelingSession:
                 answers=dict(now.answers),
                 excluded=dict(now.excluded),
             )
-        self.predictions = self.pile.predict(state, event, self.predictions.version + 1)
-        self.payload = self._payload()
+        with self.publishing:
+            self.predictions = self.pile.predict(state, event, self.predictions.version + 1)
+            self.payload = self._payload()
         self._notify()
-        self.wake.set()  # kinds are found when no answer waits
 
-    def _publish_kinds(self) -> None:
-        known = replace(self.predictions, version=self.predictions.version + 1)
-        self.predictions = replace(known, kinds=self.pile.find_kinds(known))
-        self.payload = self._payload()
-        self._notify()
+    def _group(self) -> None:
+        """Find kinds after each change, in a thread of its own: the next answer does not wait for them."""
+        done = 0
+        while not self.stopping.is_set():
+            with self.published:
+                self.published.wait_for(lambda: self.predictions.version != done, 1.0)  # noqa: B023
+            known = self.predictions
+            if known.version == done:
+                continue
+            try:
+                kinds = self.pile.find_kinds(known)
+            except Exception as error:  # shown on the page
+                self.problem = f"cannot group the pile ({reason_of(error)})"
+                kinds = []
+            with self.publishing:
+                self.pile.kinds, done = kinds, known.version
+                if self.predictions is known:
+                    done += 1
+                    self.predictions = replace(known, version=done, kinds=kinds)
+                    self.payload = self._payload()
+            self._notify()
 
     def places(self) -> bytes:
         """The map: two float32 for each row."""

@@ -10,7 +10,7 @@ from semishot.data.thumbnails import data_uri
 from semishot.errors import counted, printable
 from semishot.report.render import PAGE_STYLE, render
 from semishot.sorter.listing import Item
-from semishot.sorter.page_images import PageImages, TilePicture
+from semishot.sorter.page_images import LOOK, PageImages, TilePicture
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # it imports scipy
 FOLDER = Path(__file__).parent
 NARROW = "\u202f"
 """A narrow space at which no line is broken."""
-MOST_IN_GROUP, MOST_TILES, MOST_GROUPS, MOST_EXAMPLES = 60, 1200, 300, 6
-MOST_PICTURE_BYTES = 6_000_000
+MOST_TILES, MOST_GROUPS, MOST_EXAMPLES = 4000, 300, 6
+MOST_PICTURE_BYTES = 5_000_000
 """Limits that keep the page below 10 MB, whatever the size of the pile."""
 LONGEST = 160
 """The most characters of a name or path that are shown."""
 LONGEST_SENTENCE = 2000
-UNSURE = 0.5
+UNSURE, MAYBE = 0.5, 0.2
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class PilePage:
     """The name and text of each fact about the pile, as in {"Encoder": "photos"}."""
     strangers: str = ""
     """How many strangers there likely are, how many of them are found, and how many missed."""
+    out: str = "OUT"
+    """The folder that `semishot label` continues from."""
 
 
 class PageTile(NamedTuple):
@@ -57,6 +59,8 @@ class PageTile(NamedTuple):
     caption: str
     source: str | None
     """A data URI."""
+    maybe: bool
+    """Whether it may well be a stranger, though it is not taken for one."""
     facts: dict[str, str]
     """What the dialog says, by the name of the field, and the addresses of the image."""
 
@@ -101,7 +105,7 @@ def write_pile_page(
     strangers = summary.about_strangers()
     content = (fitted.predictions, examples, next_to_label, images.pictures, about, strangers)
     with quiet():
-        write_page(path, PilePage(*content))
+        write_page(path, PilePage(*content, str(path.parent)))
 
 
 def write_page(path: Path, page: PilePage) -> None:
@@ -110,15 +114,15 @@ def write_page(path: Path, page: PilePage) -> None:
 
 def as_html(page: PilePage) -> str:
     of_class, outside = _surest_first(page)
-    most = max(2, min(MOST_IN_GROUP, MOST_TILES // (len(of_class) + 1)))
-    examples = max(1, min(MOST_EXAMPLES, MOST_TILES // (2 * (len(of_class) + 1))))
+    most = max(3, MOST_TILES // (len(of_class) + 1))
+    examples = max(1, min(MOST_EXAMPLES, MOST_TILES // (6 * (len(of_class) + 1))))
     asked = [page.predictions[index] for index in page.next_to_label]
     shown = {name: _ends(own, most) for name, own in list(of_class.items())[:MOST_GROUPS]}
     apart = _ends(outside, most)
     tiled = [*asked, *(p for ends in (apart, *shown.values()) for end in ends for p in end)]
     labeled = {name: page.labeled.get(name, ())[:examples] for name in shown}
     heads = [item for items in labeled.values() for item in items]
-    pictures = page.pictures([*(prediction.item for prediction in tiled), *heads])
+    pictures = page.pictures([*heads, *(prediction.item for prediction in tiled)])
     left = MOST_PICTURE_BYTES
 
     def uri(item: Item) -> str | None:
@@ -146,13 +150,14 @@ def as_html(page: PilePage) -> str:
     ]
     return render(
         FOLDER / "sorted.html",
-        [PAGE_STYLE, FOLDER / "sorted.css"],
+        [PAGE_STYLE, LOOK, FOLDER / "sorted.css"],
         FOLDER / "sorted.js",
         count=len(page.predictions),
         classes=len(of_class),
         groups=groups,
         strangers=strangers,
         about_strangers=page.strangers,
+        out=readable(page.out),
         next=next_tiles,
         summary=[(readable(k), readable(v, LONGEST_SENTENCE)) for k, v in page.about.items()],
     )
@@ -210,7 +215,9 @@ def _tile(prediction: Prediction, picture: TilePicture, source: str | None) -> P
         caption = "stranger?" if stranger == unknown else f"stranger {stranger}"
     unsure = prediction.sure is not None and prediction.sure < UNSURE
     name, tone = PurePosixPath(path).name or path, "unsure" if unsure else ""
-    return PageTile(name, nearest, facts["runner-up"], tone, caption, source, facts)
+    likely = prediction.stranger_probability or 0
+    maybe = not prediction.stranger and likely >= MAYBE
+    return PageTile(name, nearest, facts["runner-up"], tone, caption, source, maybe, facts)
 
 
 def percent(share: float) -> str:

@@ -17,8 +17,10 @@ from semishot.sorter.out_folder import PICTURES
 from semishot.system.files import write_whole
 from semishot.system.progress import meter
 
-MOST_LARGE = 500
-"""Images in OUT/pictures: the page links to the originals of the others."""
+LOOK = Path(__file__).with_name("look.css")
+"""The style that this page shares with that of `semishot label`."""
+MOST_DRAWN, MOST_LARGE = 1200, 500
+"""Images that have a thumbnail, and those in OUT/pictures: the page shows the files of the others."""
 OUR_NAME = re.compile(r"[0-9a-f]{32}\.jpg")
 
 
@@ -50,8 +52,8 @@ class PageImages:
         there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
         names = dict.fromkeys(name for item in items if (name := self._name(item)))
         large = set(list(names)[:MOST_LARGE])
-        pictures = {}
-        for item, small, picture in self._made(items, large - there):
+        pictures = {item: TilePicture(link=self._link(item)) for item in items}
+        for item, small, picture in self._made(items[:MOST_DRAWN], large - there):
             name = self._name(item)
             if picture:
                 folder.mkdir(mode=0o700, exist_ok=True)  # as private as the labels

@@ -30,7 +30,7 @@ function show(tile) {
 
 /* The neighbor in the same section; at its ends nothing. */
 function step(by) {
-  const tiles = [...shown.closest("section").querySelectorAll(".tile")];
+  const tiles = [...shown.closest("section").querySelectorAll("li:not([hidden]) > .tile")];
   const neighbor = tiles[tiles.indexOf(shown) + by];
   if (neighbor) show(neighbor);
 }
@@ -51,6 +51,27 @@ dialog.addEventListener("click", (event) => {
 });
 /* The page has gone on with the dialog: the focus goes where it ended. */
 dialog.addEventListener("close", () => shown.focus());
+
+/* Which images are shown: those with a part of a name, of a folder. */
+const search = document.getElementById("search"), folder = document.getElementById("folder");
+const folderOf = ({ dataset }) => dataset.path.slice(0, Math.max(0, dataset.path.lastIndexOf("/")));
+
+function narrow() {
+  const wanted = search.value.trim().toLowerCase();
+  let count = 0;
+  for (const tile of document.querySelectorAll(".tile")) {
+    const fits = tile.dataset.path.toLowerCase().includes(wanted) && (!folder.value || folderOf(tile) === folder.value);
+    tile.closest("li").hidden = !fits;
+    count += fits;
+  }
+  document.getElementById("found").textContent = wanted || folder.value ? `${count.toLocaleString("en")} shown` : "";
+}
+
+const folders = new Set([...document.querySelectorAll(".tile")].map(folderOf));
+folder.append(...[...folders].sort().map((name) => new Option(name || "(none)", name)));
+search.addEventListener("input", narrow);
+folder.addEventListener("input", narrow);
+search.form.addEventListener("submit", (event) => event.preventDefault());
 
 /* On a phone the list of groups would fill the first screen. */
 if (window.matchMedia("(max-width: 60rem)").matches) {
