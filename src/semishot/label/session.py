@@ -36,6 +36,8 @@ GROWTH, PATIENCE = 1.25, 15.0
 """While images arrive, all are learned anew when there are more by this factor, or after these seconds."""
 SLOWEST = 60.0
 """Seconds to wait for predictions that take all answers into account."""
+PAUSE = 0.5
+"""Seconds without an answer after which kinds are found."""
 MOST_WAITING = 12
 """Images of an audit that the page knows of beforehand."""
 MOST_SHOWN = 3
@@ -175,13 +177,14 @@ class LabelingSession:
         self._notify()
 
     def _group(self) -> None:
-        """Find kinds after each change, in a thread of its own: the next answer does not wait for them."""
+        """Find kinds after each change, in a thread of its own, when nobody is answering."""
         done = 0
         while not self.stopping.is_set():
             with self.published:
                 self.published.wait_for(lambda: self.predictions.version != done, 1.0)  # noqa: B023
-            known = self.predictions
-            if known.version == done:
+                known = self.predictions
+                answered = self.published.wait_for(lambda: self.predictions is not known, PAUSE)  # noqa: B023
+            if known.version == done or answered:
                 continue
             try:
                 kinds = self.pile.find_kinds(known)
