@@ -1,7 +1,7 @@
 """The cells of the benchmark: of which domain, and what its tasks look like."""
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -33,10 +33,10 @@ class Cell:
         return min(wanted, 2) if self.shape.pile >= LARGE else wanted
 
     def task(self, seed: int) -> Task:
-        """A function of the cell and the seed alone."""
-        return draw(
-            self.domain, self.shape, np.random.default_rng([zlib.crc32(self.name.encode()), seed])
-        )
+        """A function of domain, shape and seed alone. A larger pile adds rows to a smaller one."""
+        shape = f"{self.domain.name} {replace(self.shape, pile=0)}"
+        rng = np.random.default_rng([zlib.crc32(shape.encode()), seed])
+        return draw(self.domain, self.shape, rng)
 
 
 def cells(sources: list[Domain]) -> list[Cell]:
@@ -76,7 +76,7 @@ def photograph_shapes() -> list[Shape]:
 
 def traps(domain: Domain) -> list[Cell]:
     """What went wrong before: bursts of near copies, one class, one row more than 2,000, wrong labels."""
-    many = Shape(10, 1, 1990, 0.5, "many")
+    many = Shape(10, 1, 1990, 0.51, "many")
     return [
         Cell(domain, Shape(5, 1, 125, 0.4, burst=20), "20 near copies of one"),
         Cell(domain, Shape(5, 1, 125, 0.4, burst=50), "50 near copies of one"),
@@ -86,7 +86,7 @@ def traps(domain: Domain) -> list[Cell]:
         Cell(domain, Shape(5, 5, 125, 0.4, wrong=0.1), "a tenth of the labels wrong"),
         Cell(domain, Shape(5, 1, 125, 0.5, named=10), "10 strangers named"),
         Cell(domain, many, "2,000 rows"),
-        Cell(domain, Shape(10, 1, 1991, 0.5, "many"), "2,001 rows"),
+        Cell(domain, Shape(10, 1, 1991, 0.51, "many"), "2,001 rows"),
     ]
 
 

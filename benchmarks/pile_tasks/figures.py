@@ -87,10 +87,12 @@ def summary(tasks: list[Found]) -> Found:
     for key in sorted({key for task in tasks for key in task} - {"rows"}):
         values = np.array([task[key] for task in tasks if key in task])
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
-        kept = values if key in PAIRED else [values.mean(), error]
-        found[key] = [
-            round(float(v), 4) for v in (kept if key in PAIRED + WITH_ERROR else kept[:1])
-        ]
+        if key in PAIRED:
+            found[key] = [round(float(v), 3) for v in values]
+        else:
+            found[key] = [round(float(v), 4) for v in (values.mean(), error)][
+                : 1 + (key in WITH_ERROR)
+            ]
     rows = zip(*(task["rows"] for task in tasks), strict=True)
     stranger, wanted, sure, right = map(np.concatenate, rows)
     found["ece"] = [round(calibration_error(stranger, wanted), 4)]

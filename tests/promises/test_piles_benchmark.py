@@ -95,6 +95,15 @@ def test_tasks_are_what_their_cells_say_and_always_the_same(piles, folder, part)
             assert strangers == round(shape.pile * shape.share)
 
 
+def test_one_more_row_in_the_pile_changes_no_other(piles, folder):
+    domain = part_of("domains").domains(folder, "choose")[0]
+    cells, shape = part_of("cells"), part_of("tasks").Shape
+    piles_of = (cells.Cell(domain, shape(5, 1, rows, 0.4)).task(0) for rows in (60, 61))
+    small, large = ({row.tobytes() for row in task.features} for task in piles_of)
+    assert small < large
+    assert len(large) == len(small) + 1
+
+
 def easy_task(seed: int = 0):
     """Three classes of 15 with two labels each, and 12 strangers far away."""
     rng = np.random.default_rng(seed)
