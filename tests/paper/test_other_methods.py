@@ -40,8 +40,11 @@ def own(tmp_path):
 # Rows of a table
 
 
-def table1(pool, runs, *models, splits=1):
-    site, request = Site(pool, runs, CPU), TableRequest(None, "tiny", splits, models=models)
+def table1(pool, runs, *models, splits=1, **asked):
+    site, request = (
+        Site(pool, runs, CPU),
+        TableRequest(None, "tiny", splits, models=models, **asked),
+    )
     return run_jobs(requested_jobs("table1", request, site), site)
 
 
@@ -66,8 +69,65 @@ def test_any_method_is_a_row_after_those_of_the_paper(tiny_pool, tmp_path):
     assert not tables
 
 
+def test_two_settings_of_a_method_are_two_rows_and_what_was_not_asked_for_is_none(
+    tiny_pool, tmp_path
+):
+    runs = tmp_path / "runs"
+    plain = table1(tiny_pool, runs, "oslo")
+    more = table1(tiny_pool, runs, "supervised", "oslo", options={"steps": "3"})
+    assert {json.dumps(r["options"]) for r in more if r["model"] == "oslo"} == {'{"steps": 3}'}
+    section = paper_tables.table_section("table1", published.TABLES["table1"], plain + more)
+    rows = [row[0] for row in section.grids[0].rows]
+    assert rows == ["Supervised", "OSLO", "OSLO, steps 3"]
+    assert [c.partition(" --models ")[2] for c in section.commands] == [
+        "supervised oslo",
+        "oslo --options steps 3",
+    ]
+    tables, _, others = tables_and_figures({"a": plain + more})
+    assert (len(tables), others) == (1, [])
+    with pytest.raises(InputError, match="does not take these options"):
+        table1(tiny_pool, runs, "oslo", options={"mask_power": "2"})
+    with pytest.raises(InputError, match="--options are of methods that refine"):
+        table1(tiny_pool, runs, "supervised", options={"steps": "3"})
+
+
+SHARES = '''"""What a method is told of the updates that are done."""
+
+import torch
+from torch import nn
+
+TOLD = []
+
+
+class Told(nn.Module):
+    def __init__(self, runs=None):
+        super().__init__()
+        self.register_buffer("share_done", torch.zeros(1))
+
+    def forward(self, unlabeled, prototypes):
+        if self.training and unlabeled.requires_grad:
+            TOLD.append(self.share_done.item())
+        return (-torch.cdist(unlabeled, prototypes)).softmax(-1) * self.share_done
+'''
+
+
+def test_a_method_is_told_the_share_of_the_updates_that_are_done(tiny_pool, tmp_path):
+    with own_module(tmp_path, "told_of_a_test", SHARES) as module:
+        site = Site(tiny_pool, tmp_path / "runs", CPU)
+        request = TableRequest(None, "tiny", 1, models=(f"{module}:Told",))
+        jobs = requested_jobs("table1", request, site)
+        run_jobs(jobs, site)
+        told = sys.modules[module].TOLD
+        assert [share for share in told if share] == 2 * [0.25, 0.5, 0.75]  # both columns
+        _, fleet = load_model(site.folder(jobs[0].config), CPU)
+        assert fleet.refiner.share_done.item() == 1
+
+
 def test_every_model_has_a_readable_name():
-    titles = {"soft_kmeans": "Soft k-Means", "oslo": "OSLO", "hard_kmeans": "Hard kmeans"}
+    titles = {
+        "oslo steps=3 distractor_temperature=0.5": "OSLO, steps 3, distractor temperature 0.5"
+    }
+    titles |= {"soft_kmeans": "Soft k-Means", "oslo": "OSLO", "hard_kmeans": "Hard kmeans"}
     titles |= {"my_refiner:Refiner": "my_refiner", "my.own:HardKMeans": "HardKMeans (my.own)"}
     assert {model: published.title(model) for model in titles} == titles
 

@@ -136,6 +136,27 @@ def test_several_steps_repeat_the_whole_refinement():
     assert torch.allclose(refine.refined_prototypes(module, support, labels, u, steps=3), p)
 
 
+def test_a_method_that_asks_for_it_is_told_the_step():
+    class Growing(torch.nn.Module):
+        """All unlabeled examples go to the first class, each with weight 1 + step."""
+
+        needs_step = True
+
+        def forward(self, unlabeled, prototypes, step):
+            return (1.0 + step) * torch.eye(N)[0].double().expand(*unlabeled.shape[:-1], N)
+
+    support, labels, u = episode()
+    found = refine.refined_prototypes(Growing(), support, labels, u, steps=3)
+    beside = refine.SideBySide([Growing(), refine.build("soft_kmeans")], [1, 1])
+    of_two = refine.refined_prototypes(
+        beside, *(t.expand(2, *t.shape) for t in (support, labels, u)), 3
+    )
+    own = support[:2]  # of the first class
+    expected = (own.sum(0) + 3 * u.sum(0)) / (2 + 3 * len(u))
+    assert torch.allclose(found[0], expected)
+    assert torch.allclose(of_two[0, 0], expected)
+
+
 def test_authors_scoring_is_over_n_plus_one_clusters_with_a_refined_last_one():
     support, labels, u = episode()
     module = build("distractor_cluster", score_distractors=True, two_r_squared=True)

@@ -213,7 +213,7 @@ def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
     ]
     section = tables.table_section("table1", TABLE1, records)
     assert section.finding.startswith("1-shot, M = 5: 2 of 4 cells agree, 1 above, 1 below")
-    (_, _, _, gap, *_), _, (*_, up, _, _, down), *_ = section.grids[0].rows
+    (_, _, _, gap, *_), (*_, up, _, _, down) = section.grids[0].rows
     assert (shown(gap), tone(gap)) == ("+0.20 (z +1.8)", "")
     assert (tone(up), tone(down)) == ("above", "below")
     alone = tables.table_section("table1", TABLE1, [records[0]])

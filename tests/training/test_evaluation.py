@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -88,6 +89,30 @@ def test_embedding_once_equals_embedding_each_episode(tiny_pool, folders, method
                 embedded = model.embed(raw.expand(len(SEEDS), *raw.shape))[run].numpy()
             expected = literal_accuracy(embedded, soft=method == "soft_kmeans")
             assert found[run, e] == pytest.approx(expected, abs=1e-12)
+
+
+def test_transductive_refinement_has_the_queries_among_the_unlabeled(tiny_pool, folders):
+    model = evaluating.load_model(folders["soft_kmeans"], CPU)[1].double()
+    embedded = torch.randn(
+        2, 7, SHAPE.images, 20, generator=torch.Generator().manual_seed(0)
+    ).double()
+    model.transductive = True
+    found = take_run(model, 1).score(embedded[1:], SHAPE)
+    support, unlabeled, query = embedded[1:].split(list(SHAPE.sizes), -2)
+    with_queries = torch.cat([support, unlabeled, query, query], -2)
+    more = replace(SHAPE, way=N, unlabeled=1, distractors=unlabeled.shape[-2] + query.shape[-2] - N)
+    model.transductive = False
+    assert torch.allclose(found, take_run(model, 1).score(with_queries, more))
+
+
+def test_transductive_records_say_so_and_need_a_method(tiny_pool, folders, monkeypatch):
+    monkeypatch.setattr(evaluating.datasets, "load", lambda *_: tiny_pool)
+    ask = partial(EvaluationRequest, shape=SHAPE, episodes=9, transductive=True)
+    records = evaluate_folder(ask(str(folders["soft_kmeans"])), Where(device="cpu"))
+    assert [r["at_test"] for r in records] == [{"transductive": True}] * 2
+    with pytest.raises(InputError, match="--transductive: nothing is refined"):
+        evaluate_folder(ask(str(folders["supervised"])), Where(device="cpu"))
+    evaluate_folder(ask(str(folders["supervised"]), "soft_kmeans"), Where(device="cpu"))
 
 
 def test_batches_of_images_and_episodes_change_nothing(tiny_pool, folders, monkeypatch):

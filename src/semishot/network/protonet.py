@@ -41,12 +41,15 @@ class ProtoNet(nn.Module):
         """At test, embeddings are means over an image and its mirror image."""
         self.moved = torch.empty(0, 2, 3)
         """Maps (V - 1, 2, 3): at test, embeddings are means over an image and what these make of it."""
+        self.transductive = False
+        """At test, the queries of an episode are among its unlabeled examples."""
         self.methods: Methods | None = None
 
     def refined_by(self, refiner: nn.Module | None, steps: int | None = None) -> "ProtoNet":
         """The same embeddings, refined by another method."""
         other = ProtoNet(self.encoder, refiner, steps or self.steps, self.sphere)
         other.both_sides, other.moved = self.both_sides, self.moved
+        other.transductive = self.transductive
         return other.train(self.training)
 
     def embed(self, images: Tensor) -> Tensor:
@@ -78,6 +81,8 @@ class ProtoNet(nn.Module):
         refiner = self.refiner
         support, unlabeled, query = torch.split(embeddings, list(shape.sizes), -2)
         labels = support_labels(shape, support).expand(*support.shape[:-1], shape.way)
+        if self.transductive and not self.training:
+            unlabeled = torch.cat([unlabeled, query], -2)
         prototypes = refine.refined_prototypes(
             refiner, support, labels, unlabeled, self.steps, present=present
         )  # (R, ..., N, D)
@@ -155,7 +160,7 @@ def take_run(fleet: ProtoNet, run: int) -> ProtoNet:
         sphere.load_state_dict(_of_run(fleet.sphere, run))
     single = ProtoNet(alone, refiner, fleet.steps, sphere)
     single.initial_loss, single.both_sides = fleet.initial_loss, fleet.both_sides
-    single.moved = fleet.moved
+    single.moved, single.transductive = fleet.moved, fleet.transductive
     return single.to(encoder.weights[0].device).eval()
 
 

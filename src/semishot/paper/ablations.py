@@ -48,6 +48,11 @@ VARIANTS = (
     Variant(AS_IN_CODE, "ren2018", CLUSTER, TWO_R | WITH_CLUSTER),
     Variant(TWICE, "ren2018", MASKED, {"mask_power": 2}),
     *(Variant(FLOATS, "ren2018", m, recipe=TF32, columns=(5,)) for m in published.TRAINED),
+    *(
+        Variant(f"{steps} refinement steps", "ren2018", model, recipe={"steps": steps})
+        for steps in (2, 5)
+        for model in published.TRAINED
+    ),
     Variant("trained 5-way", "semishot", MASKED, train={"way": 5}, columns=(5,)),
     Variant("no augmentation", "semishot", MASKED, recipe={"augment": 0.0}, columns=(5,)),
     Variant("ren2018's learning rates", "semishot", MASKED, recipe=RATES, columns=(5,)),

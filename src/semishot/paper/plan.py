@@ -45,7 +45,8 @@ def table_jobs(
     package has a fleet of its own, and so has one with settings of its own at test."""
     chosen = presets.preset(request.preset, pool.name)
     recipe = presets.recipe_of(request.preset, pool.name, request.updates)
-    rows = chosen_rows(request.models or chosen.models)
+    options = parsed(request.options)
+    rows = chosen_rows(request.models or chosen.models, options)
     methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
     # the user's own: the others can be read without their code
     apart = [name for name in methods if ":" in name or (name, 0) in chosen.at_test]
@@ -69,7 +70,11 @@ def table_jobs(
         if len(methods) < len(rows):
             fleets.insert(0, (chosen.episode(shot, 0, refines=False), [SUPERVISED], tests))
         for shape, trained, column in fleets:
-            runs_of = [Member(model, seed) for model in trained for seed in range(request.splits)]
+            runs_of = [
+                Member(model, seed, {} if model == SUPERVISED else options)
+                for model in trained
+                for seed in range(request.splits)
+            ]
             of_all = pool.name, pool.fingerprint, request.preset, recipe, shape
             shared = FleetConfig(*of_all, tuple(runs_of))
             for config, members in with_existing(shared, runs, request.fleet_size):
@@ -103,8 +108,11 @@ def row_jobs(
     return [job for row, job in both.items() if row in rows]
 
 
-def chosen_rows(wanted: Sequence[str]) -> list[str]:
-    """The paper's rows, or the wanted ones: the paper's first, then any other method."""
+def chosen_rows(wanted: Sequence[str], options: Mapping[str, Any] | None = None) -> list[str]:
+    """The paper's rows, or the wanted ones: the paper's first, then any other method.
+
+    Methods that cannot be imported, and options that one of them does not take, are refused.
+    """
     given = [SUPERVISED if name == "basic" else refine.ALIASES.get(name) or name for name in wanted]
     for name in given:
         if name not in published.MODELS:
@@ -113,8 +121,14 @@ def chosen_rows(wanted: Sequence[str]) -> list[str]:
                 raise InputError(
                     f"--models {name} is not a method: choose from {known}, or give MODULE:CLASS"
                 )
-            refine.build(refine.add(name), runs=1)  # errors come before the work
-    return [row for row in published.rows(given) if row in given or not given]
+            refine.add(name)
+    rows = [row for row in published.rows(given) if row in given or not given]
+    methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
+    if options and not methods:
+        raise InputError("--options are of methods that refine; name one with --models")
+    for name in methods:
+        refine.build(name, runs=1, **(options or {}))  # errors come before the work
+    return rows
 
 
 def with_existing(
@@ -156,9 +170,14 @@ def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
         model, shape = SUPERVISED, replace(shape, unlabeled=0, distractors=0)
     else:
         model = refine.resolve(model)
-    options = {name: literal(name, value) for name, value in (request.options or {}).items()}
+    options = parsed(request.options)
     members = tuple(Member(model, seed, options) for seed in request.split_seeds)
     return FleetConfig(pool.name, pool.fingerprint, request.preset, recipe, shape, members)
+
+
+def parsed(options: Mapping[str, str] | None) -> dict[str, Any]:
+    """Options of a method as they are typed."""
+    return {name: literal(name, value) for name, value in (options or {}).items()}
 
 
 def literal(name: str, value: str) -> Any:

@@ -31,8 +31,12 @@ TRAINED = ("soft_kmeans", "distractor_cluster", "masked_soft_kmeans")
 
 
 def title(model: str) -> str:
-    """What to call a model in a table: the paper's words, or readable ones for any other method."""
+    """What to call a model in a table: the paper's words, or readable ones for any other method. Options may
+    follow it, as in `oslo steps=3`."""
     known = MODELS | OTHERS
+    model, *options = model.split(" ")
+    if options:
+        return f"{title(model)}, {', '.join(options).replace('=', ' ').replace('_', ' ')}"
     module, _, name = model.partition(":")
     if model in known or not name:
         return known.get(model) or model.replace("_", " ").capitalize()

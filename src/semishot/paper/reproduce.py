@@ -14,7 +14,15 @@ from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError, counted
 from semishot.paper import published
-from semishot.paper.plan import Job, chosen_rows, configs_of, fleet_config, run_folder, table_jobs
+from semishot.paper.plan import (
+    Job,
+    chosen_rows,
+    configs_of,
+    fleet_config,
+    parsed,
+    run_folder,
+    table_jobs,
+)
 from semishot.paper.requests import TableRequest
 from semishot.system.devices import pick_device
 from semishot.system.files import write_json
@@ -85,7 +93,7 @@ def table(
     tensorboard: bool = False,
 ) -> list[Record]:
     """The records of a table or figure; `tensorboard` leaves event files in the run folders too."""
-    chosen_rows(request.models)  # validate names before loading data
+    chosen_rows(request.models, parsed(request.options))  # validate names before loading data
     pool = datasets.load(request.dataset or published.dataset_of(name), where.data_root)
     if datasets.is_partial(pool) and not request.partial:
         raise InputError(

@@ -3,6 +3,7 @@
 Each field is a flag of the command; the text below it is its help. Nothing here imports torch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,6 +34,9 @@ class TableRequest:
     models: tuple[str, ...] = ()
     """Only these rows, as in `--models supervised oslo`: the paper's, any other method by name, or one of
     your own as MODULE:CLASS, imported from the working folder or where it is installed."""
+    options: Mapping[str, str] | None = None
+    """Options of the methods, as NAME VALUE pairs: `--models oslo --options steps 3`. They make rows of
+    their own."""
     updates: int | None = None
     """Training updates instead of the preset's; the schedule is stretched accordingly."""
     finished: bool = False

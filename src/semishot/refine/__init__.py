@@ -5,8 +5,10 @@ and N classes (..., U, D), (..., N, D) -> (..., U, N); the file name is its name
 `runs=R` its parameters carry a leading axis R, and so do its inputs: one slice per run of a fleet.
 
 A method whose class has `needs_support = True` is called as `refiner(unlabeled, prototypes, support,
-labels)`, with the labeled examples (..., S, D) and their one-hot classes (..., S, N). `weights_of` calls
-either kind.
+labels)`, with the labeled examples (..., S, D) and their one-hot classes (..., S, N). One whose class has
+`needs_step = True` gets `step=0, 1, ...` too, the refinement step. `weights_of` calls all kinds. One that
+registers a buffer `share_done`, `torch.zeros(1)`, finds in it the share of the training's updates that are
+done, from 0 to 1, and after the training 1.
 
 A method outside this folder is known by MODULE:CLASS once `add` has imported it, and never before: a
 configuration or a saved model that names a module does not import it.
@@ -149,7 +151,12 @@ def build(name: str, runs: int | None = None, **options: Any) -> nn.Module:
 
 
 def weights_of(
-    refiner: nn.Module, unlabeled: Tensor, prototypes: Tensor, support: Tensor, labels: Tensor
+    refiner: nn.Module,
+    unlabeled: Tensor,
+    prototypes: Tensor,
+    support: Tensor,
+    labels: Tensor,
+    step: int = 0,
 ) -> Tensor:
     """(..., U, D) -> (..., U, N): what a method says, with the labeled examples if it needs them.
 
@@ -158,7 +165,8 @@ def weights_of(
     gradients are recorded: training checks the loss instead.
     """
     more = (support, labels) if getattr(refiner, "needs_support", False) else ()
-    weights: Tensor = refiner(unlabeled, prototypes, *more)
+    which = {"step": step} if getattr(refiner, "needs_step", False) else {}
+    weights: Tensor = refiner(unlabeled, prototypes, *more, **which)
     lead = torch.broadcast_shapes(unlabeled.shape[:-2], prototypes.shape[:-2])
     count, classes = unlabeled.shape[-2], prototypes.shape[-2]
     needed = (*lead, count, classes)
@@ -219,8 +227,8 @@ def refined_prototypes(
     if refiner is None or unlabeled.shape[-2] == 0:
         return prototypes
     examples = torch.cat([support, unlabeled], -2)  # (..., S + U, D)
-    for _ in range(steps):
-        weights = weights_of(refiner, unlabeled, prototypes, support, labels)  # (..., U, N)
+    for step in range(steps):
+        weights = weights_of(refiner, unlabeled, prototypes, support, labels, step)  # (..., U, N)
         if present is not None:
             weights = weights * present.unsqueeze(-1)
         prototypes = class_prototypes(examples, torch.cat([labels, weights], -2))  # Eqs. 4, 9
@@ -263,17 +271,17 @@ class SideBySide(nn.Module):
     def __init__(self, refiners: Sequence[nn.Module], counts: Sequence[int]) -> None:
         super().__init__()
         self.refiners, self.counts = nn.ModuleList(refiners), list(counts)
-        self.needs_support = True  # for those that do
+        self.needs_support = self.needs_step = True  # for those that do
         if any(hasattr(refiner, "query_log_probs") for refiner in refiners):
             self.query_log_probs = self._query_log_probs
         if any(hasattr(refiner, "extra_loss") for refiner in refiners):
             self.extra_loss = self._extra_loss
 
     def forward(
-        self, unlabeled: Tensor, prototypes: Tensor, support: Tensor, labels: Tensor
+        self, unlabeled: Tensor, prototypes: Tensor, support: Tensor, labels: Tensor, step: int = 0
     ) -> Tensor:
         parts = self._parts(unlabeled, prototypes, support, labels)
-        return torch.cat([weights_of(*part) for part in parts])
+        return torch.cat([weights_of(r, u, p, s, y, step) for r, u, p, s, y in parts])
 
     def of_run(self, run: int) -> tuple[nn.Module, int]:
         """The refiner of one run of the fleet, and which of the refiner's own runs it is."""

@@ -18,6 +18,7 @@ from semishot.report.tables import (
     Section,
     beside,
     measured,
+    row_of,
 )
 from semishot.training.config import SUPERVISED
 from semishot.training.records import BaselineRecord, Record
@@ -39,7 +40,7 @@ def cells(records: Sequence[Record], shot: int, unlabeled: int) -> Cells:
     """What was measured at this shot and M."""
 
     def is_of(record: Record, model: str, distractors: int) -> bool:
-        own = record["model"], record["shot"], record["unlabeled"], record["distractors"]
+        own = row_of(record), record["shot"], record["unlabeled"], record["distractors"]
         return own == (model, shot, unlabeled, distractors)
 
     return {
@@ -51,8 +52,9 @@ def cells(records: Sequence[Record], shot: int, unlabeled: int) -> Cells:
 
 
 def rows_of(records: Iterable[Record]) -> list[str]:
-    """The models of the paper, then any others that were measured."""
-    return paper.rows(record["model"] for record in records)
+    """What was measured: the models of the paper, then any others and those with options."""
+    own = [row_of(record) for record in records]
+    return [row for row in paper.rows(own) if row in own]
 
 
 def parts_of(table: paper.PaperTable, records: Sequence[Record]) -> list[tuple[int, int]]:
@@ -77,7 +79,7 @@ def table_grid(
     for h in paper.DISTRACTORS:
         header += [COLUMNS[h], *(["paper", "difference"] if beside_paper else [])]
     rows = []
-    for model in rows_of(records):
+    for model in dict.fromkeys(model for (model, _), ours in own.items() if ours):
         row: list[GridCell] = [paper.title(model)]
         for h in paper.DISTRACTORS:
             ours = own[model, h]
@@ -92,20 +94,22 @@ def table_section(name: str, table: paper.PaperTable, records: Sequence[Record])
     """A table, a grid for each shot and M at test."""
     dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
     beside_paper = is_beside_paper(table, records)
-    more = set(rows_of(records)) - set(paper.MODELS)
-    title = table.title if beside_paper else "The five models" + (" and others" if more else "")
+    others = set(rows_of(records)) - set(paper.MODELS)
+    title = table.title if beside_paper else "The five models" + (" and others" if others else "")
     about = presets.preset(preset, dataset).about
     parts, prepared = parts_of(table, records), records[0].get("preparation")
     note = f"{about[0].upper()}{about[1:]}. "
     finding = NOT_THE_TABLE if prepared == PARTIAL else ""
+    first, *more = ([name, *table_flags(table, own)] for own in by_options(records))
     return section_of(
         records,
         f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates",
         [table_grid(table, records, *part) for part in parts],
-        [name, *table_flags(table, records)],
+        first,
         (note + (about_images(records) if preset in REPRODUCTIONS else "")).strip(),
         agreement(table, records) if beside_paper else finding,
         summary=summary(table, records) if beside_paper else [],
+        more=more,
     )
 
 
@@ -164,6 +168,14 @@ def agreement(table: paper.PaperTable, records: Sequence[Record]) -> str:
     return f"{'; '.join(sentences)}." if sentences else ""
 
 
+def by_options(records: Sequence[Record]) -> list[list[Record]]:
+    """The records that one command makes: one has the same options for all its methods."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(json.dumps(record["options"]), []).append(record)
+    return list(groups.values())
+
+
 def table_flags(table: paper.PaperTable, records: Sequence[Record]) -> list[str]:
     """The flags that measure these records of a table, which may be incomplete."""
     flags = ["--preset", records[0]["preset"], *splits_and_updates(records)]
@@ -171,7 +183,9 @@ def table_flags(table: paper.PaperTable, records: Sequence[Record]) -> list[str]
     if shots < set(table.shots):
         flags += ["--shots", *(str(shot) for shot in table.shots if shot in shots)]
     if models != set(paper.MODELS):
-        flags += ["--models", *(row for row in rows_of(records) if row in models)]
+        flags += ["--models", *(m for m in paper.rows(r["model"] for r in records) if m in models)]
+    if options := records[0]["options"]:
+        flags += ["--options", *(str(word) for pair in options.items() for word in pair)]
     return flags + (["--partial"] if records[0].get("preparation") == PARTIAL else [])
 
 

@@ -24,16 +24,21 @@ def section_of(
     finding: str = "",
     charts: Sequence[Chart] = (),
     summary: Sequence[GridCell] = (),
+    more: Sequence[Sequence[str]] = (),
 ) -> Section:
-    """The section of these records; `command` is `semishot reproduce` without its data set."""
-    name, *flags = command
-    words = ["semishot", "reproduce", name, "--dataset", records[0]["dataset"], *flags]
+    """The section of these records; `command` is `semishot reproduce` without its data set, and so are
+    `more` of them."""
+
+    def typed(name: str, *flags: str) -> str:
+        words = ["semishot", "reproduce", name, "--dataset", records[0]["dataset"], *flags]
+        return shlex.join(words)
+
     prepared = records[0].get("preparation")
     return Section(
         title + (f", images prepared `{prepared}`" if prepared else ""),
         grids,
         provenance(records),
-        commands_for(records, shlex.join(words)),
+        commands_for(records, *(typed(*words) for words in (command, *more))),
         note,
         finding,
         list(charts),
@@ -127,14 +132,14 @@ def _episode(shape: Mapping[str, Any]) -> str:
 # Which images
 
 
-def commands_for(records: Sequence[Record], command: str) -> list[str]:
-    """The command on these images, after the one that prepares them if they are not the usual ones."""
+def commands_for(records: Sequence[Record], *commands: str) -> list[str]:
+    """The commands on these images, after the one that prepares them if they are not the usual ones."""
     dataset, name = records[0]["dataset"], records[0].get("preparation", "")
     if dataset not in AUTHORS or not name:
-        return [command]
+        return [*commands]
     flags = shlex.join(preparation_flags(dataset, name))
     prepare = f"semishot data prepare {dataset} {SOURCE_FLAGS[dataset]} {flags}"
-    return [f"{each} --data-root {DATA_ROOT}" for each in (prepare, command)]
+    return [f"{each} --data-root {DATA_ROOT}" for each in (prepare, *commands)]
 
 
 def about_images(records: Sequence[Record]) -> str:

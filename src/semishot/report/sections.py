@@ -177,7 +177,7 @@ def is_of_table(record: Record, table: published.PaperTable) -> bool:
 def is_by_its_preset(record: Record) -> bool:
     """Whether a run was trained by its preset, with no change except the number of updates."""
     exists = presets.exists(record["preset"], record["dataset"])
-    if not exists or record["options"] or record["split"] != "test" or "trained_as" in record:
+    if not exists or record["split"] != "test" or "trained_as" in record:
         return False
     preset = presets.preset(record["preset"], record["dataset"])
     refines = record["model"] not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)

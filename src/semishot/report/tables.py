@@ -118,6 +118,11 @@ class Measured:
         return own if z is None else {**own, "z": z}
 
 
+def row_of(record: Record) -> str:
+    """A row of a table: a model, with its options as in `oslo steps=3`."""
+    return " ".join([record["model"], *(f"{k}={v}" for k, v in record["options"].items())])
+
+
 def measured(records: Iterable[Record]) -> Measured | None:
     """The cell of these records, one for each split; None without records."""
     rows = list(records)

@@ -178,7 +178,12 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
         if ":" in name:
             _, _, *size = pool.images.shape
             try_method(model, shape, embedding_features(config.recipe.filters, size))
-    return measured([FleetTest(model, shape, name)], config, pool, path, split, request.episodes)
+    if request.transductive and model.refiner is None:
+        raise InputError("--transductive: nothing is refined; drop it, or name a --refiner")
+    model.transductive = request.transductive
+    changed = {"transductive": True} if request.transductive else {}
+    test = FleetTest(model, shape, name, changed)
+    return measured([test], config, pool, path, split, request.episodes)
 
 
 def open_fleet(

@@ -31,7 +31,14 @@ from semishot.training import run_folder
 from semishot.training.config import Recipe, learning_rate
 from semishot.training.examples import CHUNK_BYTES, Draw, pixels_of
 from semishot.training.fleet_log import FleetLog, Row
-from semishot.training.update import Chunk, Model, can_fuse, chunk_runner, is_captured
+from semishot.training.update import (
+    Chunk,
+    Model,
+    can_fuse,
+    chunk_runner,
+    is_captured,
+    shares_done_of,
+)
 
 CHUNK = 100
 """Updates between two lines of the log; on a GPU they are one chunk."""
@@ -120,6 +127,8 @@ def learn(
             parts = {"model": model.state_dict(), "optimizer": learner.optimizer.state_dict()}
             save_state(learner.folder, {**parts, "step": step})
             saved, event = time.monotonic(), Event.SAVED
+    for share_done in shares_done_of(model):
+        share_done.fill_(1.0)
     sessions.save()
 
 
@@ -139,7 +148,10 @@ def draw_chunks(learner: Learner, step: int, device: torch.device) -> Iterator[C
             used, within = np.unique(chunk.images.numpy(), return_inverse=True)
             images = torch.from_numpy(within.reshape(chunk.images.shape))
             chunk = replace(chunk, images=images, pixels=pixels_of(pool, used))
-        yield replace(chunk, rates=[learning_rate(recipe, step + e) for e in range(count)])
+        updates = range(step, step + count)
+        shares = [e / recipe.updates for e in updates]
+        rates = [learning_rate(recipe, e) for e in updates]
+        yield replace(chunk, rates=rates, shares_done=shares)
         step += count
 
 

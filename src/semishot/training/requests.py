@@ -104,6 +104,8 @@ class EvaluationRequest:
     """The test episode."""
     episodes: int = EPISODES
     """Number of test episodes."""
+    transductive: bool = False
+    """Refine with an episode's queries among its unlabeled images, so that a query also helps the others."""
     allow: Allow = ()
 
 

@@ -24,6 +24,8 @@ class Chunk:
     maps: Tensor | None = None
     """(E, R, B, 2, 3), an affine map for each image, if the recipe augments."""
     rates: Sequence[float] = ()
+    shares_done: Sequence[float] = ()
+    """Of the updates of the training, before each of these."""
     pixels: Tensor | None = None
     """(I, C, H, W), the images of this chunk alone, if the device does not hold the pool."""
     labels: Tensor | None = None
@@ -62,6 +64,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
+def shares_done_of(model: nn.Module) -> list[Tensor]:
+    """Where methods look up the share of the updates that are done."""
+    return [tensor for name, tensor in model.named_buffers() if name.endswith("share_done")]
+
+
 def update(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -90,7 +97,7 @@ def plain_chunk(
 ) -> RunChunk:
     """`pool` are the pool's images on the device, None if chunks include their own; without a shape,
     chunks include labels."""
-    device = next(model.parameters()).device
+    device, told = next(model.parameters()).device, shares_done_of(model)
 
     def run(chunk: Chunk) -> Callable[[], Tensor]:
         source = pool if chunk.pixels is None else chunk.pixels.to(device)
@@ -101,6 +108,8 @@ def plain_chunk(
         with deterministic_cudnn():
             for e, rate in enumerate(chunk.rates):
                 set_learning_rate(optimizer, rate)
+                for share_done in told:
+                    share_done.fill_(chunk.shares_done[e])
                 maps, *target = (None if values is None else values[e] for values in rest)
                 losses.append(update(model, optimizer, source[images[e]], maps, shape, *target))
         return lambda: torch.stack(losses)
@@ -140,6 +149,7 @@ def captured_chunk(
         cursor.add_(1).remainder_(len(losses))
 
     before = {name: tensor.clone() for name, tensor in _tensors(model, optimizer).items()}
+    told = shares_done_of(model)
     stream = torch.cuda.Stream(device)  # fleets side by side fill each other's gaps
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
@@ -167,10 +177,12 @@ def captured_chunk(
                 send(values, to)
             send(chunk.pixels, source)
             cursor.zero_()
-            for rate in chunk.rates:
+            for e, rate in enumerate(chunk.rates):
                 if rate != last:
                     set_learning_rate(optimizer, rate)
                     last = rate
+                for share_done in told:
+                    share_done.fill_(chunk.shares_done[e])
                 graph.replay()
 
         def finished() -> Tensor:
