@@ -37,7 +37,7 @@ class TilePicture(NamedTuple):
 
 @dataclass(frozen=True)
 class PageImages:
-    """Makes the pictures that a page shows: large ones of the pile only, named by the original's content."""
+    """Makes the pictures of a page: large ones of unlabeled images, named by the original's content."""
 
     out: Path
     digests: Mapping[Item, bytes]
@@ -86,7 +86,7 @@ class PageImages:
 
     def _name(self, item: Item) -> str:
         digest = self.digests.get(item)
-        return f"{digest.hex()[:32]}.jpg" if digest and item.of_pile else ""
+        return f"{digest.hex()[:32]}.jpg" if digest and item.label is None else ""
 
     def _link(self, item: Item) -> str:
         if item.path is None or item.source is None:
