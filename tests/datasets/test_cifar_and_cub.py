@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from semishot import datasets
+from semishot.data import cifar100
 from semishot.datasets import cifar_fs, cub, fc100
 from support.preparing import prepare_refusal
 
@@ -42,13 +43,13 @@ def parts() -> dict[str, bytes]:
 def write(parts: dict[str, bytes], source, packed: bool) -> None:
     source.mkdir()
     if not packed:
-        (source / cifar_fs.FOLDER).mkdir()
+        (source / cifar100.FOLDER).mkdir()
         for name, content in parts.items():
-            (source / cifar_fs.FOLDER / name).write_bytes(content)
+            (source / cifar100.FOLDER / name).write_bytes(content)
         return
-    with tarfile.open(source / cifar_fs.ARCHIVE, "w:gz") as archive:
+    with tarfile.open(source / cifar100.ARCHIVE, "w:gz") as archive:
         for name, content in parts.items():
-            about = tarfile.TarInfo(f"{cifar_fs.FOLDER}/{name}")
+            about = tarfile.TarInfo(f"{cifar100.FOLDER}/{name}")
             about.size = len(content)
             archive.addfile(about, io.BytesIO(content))
 
@@ -92,7 +93,7 @@ def test_a_damaged_cifar_100_is_one_line(parts, tmp_path):
     (work := tmp_path / "work").mkdir()
     assert "no CIFAR-100 in" in prepare_refusal(fc100.prepare, tmp_path, work)
     write({**parts, "test": parts["test"][:-40]}, tmp_path / "source", packed=True)
-    assert cifar_fs.ARCHIVE in prepare_refusal(fc100.prepare, tmp_path / "source", work)
+    assert cifar100.ARCHIVE in prepare_refusal(fc100.prepare, tmp_path / "source", work)
     write({**parts, "meta": parts["train"]}, tmp_path / "other", packed=False)
     assert "get CIFAR-100" in prepare_refusal(cifar_fs.prepare, tmp_path / "other", work)
 

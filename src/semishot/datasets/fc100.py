@@ -6,10 +6,11 @@ than those of CIFAR-FS are. The split is that of the authors (github.com/Service
 
 from pathlib import Path
 
+from semishot.data import cifar100
+from semishot.data.framing import Whole
 from semishot.data.pool import ImagePool, Split
-from semishot.datasets import cifar_fs
 
-FRAMING, ACCEPTED = cifar_fs.FRAMING, cifar_fs.ACCEPTED
+FRAMING, ACCEPTED = Whole, cifar100.ACCEPTED
 SUPERCLASSES: dict[Split, str] = {
     "val": "large_carnivores large_omnivores_and_herbivores non-insect_invertebrates small_mammals",
     "test": "aquatic_mammals insects medium_mammals people",
@@ -19,4 +20,4 @@ SUPERCLASSES: dict[Split, str] = {
 
 def prepare(folder: Path, source: Path) -> ImagePool:
     """Build the pool in `folder` from CIFAR-100 in `source`."""
-    return cifar_fs.build(folder, source, "fc100", SUPERCLASSES, level="coarse")
+    return cifar100.build(folder, source, "fc100", SUPERCLASSES, level="coarse")

@@ -133,7 +133,9 @@ def test_a_malformed_description_gives_a_one_line_error(text, message, tmp_path)
 
 
 def test_an_unknown_encoder_gives_a_one_line_error(run_folder):
-    choices = "no encoder 'photo': choose photos, photos-lite0, omniglot, .*hf:OWNER/NAME, onnx:FILE"
+    choices = (
+        "no encoder 'photo': choose photos, photos-lite0, omniglot, .*hf:OWNER/NAME, onnx:FILE"
+    )
     with pytest.raises(InputError, match=choices):
         open_encoder("photo")
     for number in ("", "#2", "#x", "#-1"):
