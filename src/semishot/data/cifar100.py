@@ -18,7 +18,7 @@ ARCHIVE, FOLDER, FILES = "cifar-100-python.tar.gz", "cifar-100-python", ("train"
 ACCEPTED = f"{ARCHIVE} of https://www.cs.toronto.edu/~kriz/cifar.html, or its folder"
 
 
-class Row(NamedTuple):
+class CifarImage(NamedTuple):
     """An image in one of the two arrays."""
 
     path: str
@@ -31,7 +31,7 @@ def build(folder: Path, source: Path, name: str, lists: dict[Split, str], level:
     listed: dict[str, Split] = {
         each: split for split, text in lists.items() for each in text.split()
     }
-    rows: dict[tuple[str, str], list[Row]] = {}
+    rows: dict[tuple[str, str], list[CifarImage]] = {}
     images: dict[str, NDArray[np.uint8]] = {}
     with reading(source, "get CIFAR-100 for Python again"):
         coarse_names, fine_names = (parts["meta"][f"{k}_label_names"] for k in ("coarse", "fine"))
@@ -41,7 +41,7 @@ def build(folder: Path, source: Path, name: str, lists: dict[Split, str], level:
             labels = zip(part["coarse_labels"], part["fine_labels"], strict=True)
             for (coarse, fine), index in zip(labels, range(len(images[path])), strict=True):
                 kind = str(coarse_names[coarse]), str(fine_names[fine])
-                rows.setdefault(kind, []).append(Row(path, index))
+                rows.setdefault(kind, []).append(CifarImage(path, index))
     planned = [
         PlannedClass(
             fine, coarse, listed.get({"fine": fine, "coarse": coarse}[level], "train"), tuple(own)
@@ -50,7 +50,7 @@ def build(folder: Path, source: Path, name: str, lists: dict[Split, str], level:
     ]
     planned.sort(key=lambda c: SPLITS.index(c.split))
 
-    def read(image: Row) -> NDArray[np.uint8]:
+    def read(image: CifarImage) -> NDArray[np.uint8]:
         pixels: NDArray[np.uint8] = images[image.path][image.row]
         return pixels
 

@@ -62,6 +62,14 @@ class ConvEncoder(nn.Module):
             else:
                 weight[run].normal_(std=(3 * weight[run, 0].numel()) ** -0.5, generator=generator)
 
+    def like(self, runs: int) -> "ConvEncoder":
+        """The same network with other weights, for another number of runs."""
+        return ConvEncoder(self.channels, self.filters, runs, self.init_std)
+
+    def features(self, size: Sequence[int]) -> int:
+        """D, for images of H x W pixels."""
+        return embedding_features(self.filters, size)
+
     def forward(self, images: Tensor) -> Tensor:
         """uint8 (R, B, C, H, W) -> (R, B, D). Pixels are scaled to [0, 1] and nothing else."""
         return self.flattened(self.feature_maps(images))

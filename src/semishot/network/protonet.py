@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
 from semishot.network.encoder import ConvEncoder
+from semishot.network.own_encoder import OwnEncoder
 from semishot.network.sphere import Sphere
 from semishot.prototypes import class_prototypes, episode_loss
 
@@ -28,7 +29,7 @@ class ProtoNet(nn.Module):
 
     def __init__(
         self,
-        encoder: ConvEncoder,
+        encoder: ConvEncoder | OwnEncoder,
         refiner: nn.Module | None = None,
         steps: int = 1,
         sphere: Sphere | None = None,
@@ -98,7 +99,7 @@ class ProtoNet(nn.Module):
         Support, unlabeled and query images are one batch, whose statistics batch norm shares.
         `distractors` (R,) says in which runs' episodes they take part; None: in all.
         """
-        if self.training and self.encoder.fused:
+        if self.training and self.encoder.fused and isinstance(self.encoder, ConvEncoder):
             maps = self.encoder.feature_maps(images)
             losses = self.fused_losses(maps, shape, distractors)
             if losses is not None:
@@ -149,7 +150,7 @@ def take_run(fleet: ProtoNet, run: int) -> ProtoNet:
     encoder, refiner, place = fleet.encoder, fleet.refiner, run
     if isinstance(refiner, refine.SideBySide):
         refiner, place = refiner.of_run(run)
-    alone = ConvEncoder(encoder.channels, encoder.filters, 1, encoder.init_std)
+    alone = encoder.like(runs=1)
     alone.load_state_dict(_of_run(encoder, run))
     refiner = deepcopy(refiner)
     for parameter in refiner.parameters() if refiner is not None else ():

@@ -155,12 +155,13 @@ def with_existing(
 
 
 EPISODE_FIELDS = ("way", "shot", "query", "unlabeled", "distractors", "within_group")
-RECIPE_FIELDS = ("filters", "labeled_fraction", "precision")
+RECIPE_FIELDS = ("filters", "labeled_fraction", "precision", "encoder")
 
 
 def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
     """A fleet of one method; settings that the request leaves out are the preset's."""
     given = {name: value for name, value in vars(request).items() if value is not None}
+    refine.add(request.encoder or "")
     chosen = presets.preset(request.preset, pool.name)
     recipe = presets.recipe_of(request.preset, pool.name, request.updates)
     recipe = replace(recipe, **{k: v for k, v in given.items() if k in RECIPE_FIELDS})

@@ -129,6 +129,16 @@ def resolve(name: str) -> str:
     raise InputError(f"unknown refiner {name!r}: choose from {', '.join(choices)}{hint}")
 
 
+def class_of(name: str) -> type[nn.Module]:
+    """The class MODULE:CLASS; InputError if `add` has not imported it."""
+    if name not in _ADDED:
+        raise InputError(
+            f"{name!r} is not part of semishot, and a file that names it does not import it: allow it by "
+            f"`--allow {name}`, or in Python by `semishot.refine.add({name!r})`"
+        )
+    return _ADDED[name]
+
+
 def build(name: str, runs: int | None = None, **options: Any) -> nn.Module:
     """Build a method by name.
 

@@ -113,6 +113,8 @@ class Recipe:
     as in training, the same for all images."""
     first: Classification | None = None
     """How the encoder is trained before the episodes, if it is."""
+    encoder: str = ""
+    """The user's own, as MODULE:CLASS, in place of the four convolution blocks."""
 
     def __post_init__(self) -> None:
         most = {"updates": MOST_UPDATES, "filters": MOST_FILTERS}
@@ -123,6 +125,10 @@ class Recipe:
         _check(self, "at least 0", lambda x: x >= 0, "init_std", "sphere", "initial_loss")
         _check(self, "above 0 and at most 1", lambda x: 0 < x <= 1, "crop", "norm_momentum")
         _check(self, "from 0 to 1", lambda x: 0 <= x <= 1, "turned", "with_distractors")
+        if self.encoder and (self.first or self.sphere):
+            raise InputError(
+                "a preset of two stages trains its own encoder; choose another --preset"
+            )
         if self.views > 1 and not self.augment:
             raise InputError("views of an image are moved as in training, where augment is 0")
 
@@ -159,7 +165,7 @@ class Recipe:
 
 BEYOND = (
     *("mirror", "optimizer", "crop", "turned", "with_distractors", "sphere", "initial_loss"),
-    *("norm_momentum", "both_sides", "views", "first"),
+    *("norm_momentum", "both_sides", "views", "first", "encoder"),
 )
 """Fields of `Recipe` that go beyond the paper."""
 

@@ -22,7 +22,6 @@ from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool, Split
 from semishot.data.splits import ClassImages, all_labeled
 from semishot.errors import InputError, check_number
-from semishot.network.encoder import embedding_features
 from semishot.network.protonet import ProtoNet, class_labels, take_run
 from semishot.system.devices import device_name, pick_device
 from semishot.system.progress import meter
@@ -110,7 +109,7 @@ def evaluate(
     check_enough(images, *(shape for _, shape in tests))
     fleet = tests[0][0]
     runs, size = fleet.encoder.runs, pool.images.shape[-2:]
-    numbers = runs * len(images.order) * embedding_features(fleet.encoder.filters, size)
+    numbers = runs * len(images.order) * fleet.encoder.features(size)
     if len(seeds) > 1 and 4 * numbers > EMBEDDING_BYTES:
         alone = []
         for run, seed in enumerate(seeds):
@@ -177,7 +176,7 @@ def evaluate_folder(request: EvaluationRequest, where: Where) -> list[AccuracyRe
         model = model.refined_by(other)
         if ":" in name:
             _, _, *size = pool.images.shape
-            try_method(model, shape, embedding_features(config.recipe.filters, size))
+            try_method(model, shape, model.encoder.features(size))
     if request.transductive and model.refiner is None:
         raise InputError("--transductive: nothing is refined; drop it, or name a --refiner")
     model.transductive = request.transductive

@@ -95,7 +95,7 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
     if not (folder / CONFIG_FILE).exists():
         write_whole(folder / CONFIG_FILE, config.to_json())
     _, channels, *size = pool.images.shape
-    features = embedding_features(recipe.filters, size)
+    features = embedding_features(recipe.filters, size)  # which a sphere needs
     fleet = build_fleet(config.members, recipe, channels, features).to(request.device)
     optimizer = build_optimizer(recipe, fleet)
     step = resume(folder, fleet, optimizer, recipe.updates)
@@ -158,8 +158,11 @@ def check_fleet(
         )
     split = labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0)
     check_enough(split, config.shape, advice=advice)
-    if any(":" in member.model for member in config.members) and unfinished(folder):
+    own = [member for member in config.members if ":" in member.model]
+    if (own or config.recipe.encoder) and unfinished(folder):
         _, channels, *size = pool.images.shape
         features = embedding_features(config.recipe.filters, size)
         fleet = build_fleet(config.members, config.recipe, channels, features)
-        try_method(fleet, config.shape, features, training=True)
+        features = fleet.encoder.features(size)
+        if own:
+            try_method(fleet, config.shape, features, training=True)

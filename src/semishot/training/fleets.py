@@ -21,6 +21,7 @@ from semishot.data.pool import ImagePool, Indices
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError, reason_of
 from semishot.network.encoder import BLOCKS, ConvEncoder
+from semishot.network.own_encoder import OwnEncoder
 from semishot.network.protonet import ProtoNet
 from semishot.network.sphere import Sphere
 from semishot.system.files import reading
@@ -42,8 +43,12 @@ def build_fleet(
 
     `features` is the size of an embedding, for a recipe that puts them on a sphere.
     """
-    encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
-    encoder.momentum = recipe.norm_momentum
+    encoder: ConvEncoder | OwnEncoder
+    if recipe.encoder:
+        encoder = OwnEncoder(recipe.encoder, channels, len(members))
+    else:
+        encoder = ConvEncoder(channels, recipe.filters, len(members), recipe.init_std)
+        encoder.momentum = recipe.norm_momentum
     refiners: list[nn.Module | None] = []
     counts, first = [], 0
     for (model, options), group in groupby(members, key=lambda m: (m.model, dict(m.options))):
@@ -70,6 +75,8 @@ def save_model(
     path: Path, config: FleetConfig, model: ProtoNet, about: Mapping[str, str] | None = None
 ) -> None:
     metadata = {"config": config.to_json(), **(about or {})}
+    if config.recipe.encoder:
+        metadata["channels"] = str(model.encoder.channels)
     if config.framing is not None:
         metadata["framing"] = to_json(config.framing)
     write_tensors(path, model.state_dict(), metadata)
@@ -104,7 +111,12 @@ def load_model(
     tensors, metadata = read_tensors(path)
     config = FleetConfig.from_json(metadata.get("config", "{}"), path)
     with reading(path):
-        channels, features = sizes_of(config, tensors)
+        if config.recipe.encoder:
+            channels, features = int(metadata["channels"]), 0
+        else:
+            channels, features = sizes_of(config, tensors)
+        if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+            raise ValueError(f"{bad[0]} is not finite")
         framing = framing_from_json(metadata["framing"], path) if "framing" in metadata else None
         if framing is not None and framing.channels != channels:
             raise ValueError(f"its framing is not of {channels} channels")
@@ -133,8 +145,6 @@ def sizes_of(config: FleetConfig, tensors: Mapping[str, Tensor]) -> tuple[int, i
     into = (channels, *[filters] * (BLOCKS - 1))
     if shapes != [(runs, filters, each, 3, 3) for each in into]:
         raise ValueError(f"its weights {shapes[0]} are not of {runs} runs with {filters} filters")
-    if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise ValueError(f"{bad[0]} is not finite")
     if not config.recipe.sphere:
         return channels, 0
     shape = tuple(tensors["sphere.center"].shape)

@@ -98,7 +98,8 @@ def learn(
     chunks = draw_chunks(learner, step, device)
     coming = next(chunks, None)
     if coming is not None:
-        if not isinstance(model, LinearClassifier) and recipe.precision == "bf16":
+        plain = isinstance(model, LinearClassifier) or recipe.encoder
+        if not plain and recipe.precision == "bf16":
             size = learner.pool.images.shape[-2:]
             model.encoder.fused = can_fuse(device, size, recipe.filters)
         run_chunk = chunk_runner(model, learner.optimizer, learner.images, learner.shape, coming)

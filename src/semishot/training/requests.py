@@ -69,6 +69,9 @@ class FleetRequest:
     """Training updates instead of the preset's; the schedule is stretched accordingly."""
     filters: int | None = None
     """Encoder width instead of the preset's."""
+    encoder: str | None = None
+    """A network of your own as MODULE:CLASS instead of the preset's, imported from the working folder or
+    where it is installed."""
     labeled_fraction: float | None = None
     """Share of each class's images that is labeled, instead of the preset's."""
     precision: Precision | None = None

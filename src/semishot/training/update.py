@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from semishot.data.episodes import EpisodeShape
 from semishot.network.classifier import LinearClassifier, TurnedClassifier
+from semishot.network.own_encoder import OwnEncoder
 from semishot.network.protonet import ProtoNet, warp
 
 
@@ -231,7 +232,8 @@ def chunk_runner(
 def is_captured(model: Model) -> TypeGuard[ProtoNet | TurnedClassifier]:
     """Whether updates are captured in a CUDA graph: the classifiers of Table 5 are not."""
     captured = model.encoder.weights[0].device.type == "cuda"
-    return captured and not isinstance(model, LinearClassifier)
+    own = isinstance(model.encoder, OwnEncoder)
+    return captured and not own and not isinstance(model, LinearClassifier)
 
 
 def _compiled_ahead(model: ProtoNet | TurnedClassifier) -> AbstractContextManager[None]:

@@ -147,6 +147,11 @@ def open_run(name: str, path: Path, number: str = "") -> ImageEncoder:
     """`network.ConvEncoder` of a run, from the file of a fleet; of several runs, the one of this number."""
     tensors, metadata = read_arrays(path)
     with reading(path):
+        if "encoder.mean0" not in tensors:
+            raise InputError(
+                f"{path} has a network of your own: export it to ONNX, see docs/training.md, and take "
+                "that file as the encoder"
+            )
         runs = len(tensors["encoder.mean0"])
         if (number or runs > 1) and not (number.isdecimal() and int(number) < runs):
             raise InputError(
