@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.embedding_cache import PIXELS, EmbeddingCache
 from semishot.sorter.encoders.image_encoder import open_encoder
 
 KINDS, LABELED = 12, 4
@@ -33,7 +33,6 @@ def make_pile(root: Path, images: int, encoder: str, labels: int = 0) -> None:
         path.write_bytes(file.getvalue())
         noise = rng.standard_normal(opened.features).astype(np.float32)
         features = centers[int(path.name.split("-")[0])] + 0.9 * noise
-        cache.new[hashlib.sha256(file.getvalue()).digest()] = features
-        if len(cache.new) == 5000:
-            cache.flush()
+        look = rng.integers(0, 256, PIXELS, np.uint8).tobytes()
+        cache.add(hashlib.sha256(file.getvalue()).digest(), features, look)
     cache.flush()

@@ -1,12 +1,17 @@
 """A pile and answers -> what the page shows: guesses, questions, copies."""
 
+import io
 from dataclasses import replace
+from random import Random
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from semishot.data.thumbnails import fingerprint
 from semishot.label import LabelRequest
 from semishot.label.near_copies import EXACT, near_copies
+from semishot.sorter.sample import objects, picture
 from support.labeling import label_some, serving
 from support.own_images import MEMBERS, draw, save
 
@@ -138,6 +143,17 @@ def test_copies_are_one_image_and_near_copies_are_answered_together(cache, tmp_p
         assert (said[near], said[first]) == (-1, 0)
 
 
+@pytest.mark.parametrize("share", [0.8, 0.6, 0.4])
+def test_a_photograph_that_was_resized_is_a_near_copy(share):
+    rng, shapes = Random(0), list(objects()[0].values())
+    pictures = [Image.open(io.BytesIO(picture(shapes[n % 3], rng))) for n in range(12)]
+    small = pictures[3].resize([round(side * share) for side in pictures[3].size])
+    file = io.BytesIO()
+    small.save(file, "jpeg", quality=80)
+    looks = [np.frombuffer(fingerprint(p), np.uint8) for p in (*pictures, Image.open(file))]
+    assert near_copies(np.stack(looks)).tolist() == [*range(12), 3]
+
+
 def test_what_is_known_of_one_image(client):
     names = label_some(client)
     about = client.json(f"/image/{names['circle-7.png']}")
@@ -149,9 +165,10 @@ def test_what_is_known_of_one_image(client):
 
 def test_near_copies_are_found_in_a_large_pile_too():
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((EXACT + 500, 64)).astype(np.float32) + 1
-    rows[EXACT + 100] = rows[7] * 3 + 0.01
+    rows = rng.integers(0, 256, (EXACT + 500, 576))
+    rows[EXACT + 100] = (rows[7] * 0.8).round() + 3  # darker
     rows[EXACT + 200] = rows[EXACT + 100]
+    rows[20:30] = 255  # blank ones are no copies
     groups = near_copies(rows)
     assert groups[[7, EXACT + 100, EXACT + 200]].tolist() == [7, 7, 7]
     assert (groups != np.arange(len(rows))).sum() == 2

@@ -13,6 +13,8 @@ LARGE_SIDE, LARGE_QUALITY = 1024, 82
 """Of the images that a page shows large."""
 LARGE, ENOUGH = 512, 0.75
 """Pixels of a side from which on a JPEG is decoded at about that size, at this share of it or more."""
+FINGERPRINT = 24
+"""Pixels of a side at which near copies look the same."""
 PNG = b"\x89PNG"
 
 
@@ -39,6 +41,11 @@ def large_thumbnail(image: Image.Image) -> bytes:
 def small_copy(image: Image.Image) -> bytes:
     """The thumbnail of an image that is decoded already."""
     return _encoded(image.reduce(max(1, max(image.size) // (2 * SIDE))), SIDE, QUALITY, True)
+
+
+def fingerprint(image: Image.Image) -> bytes:
+    """FINGERPRINT x FINGERPRINT gray levels of a decoded image, the same at any size."""
+    return image.convert("L").resize((FINGERPRINT, FINGERPRINT), Image.Resampling.BOX).tobytes()
 
 
 def _encoded(image: Image.Image, side: int, quality: int, optimize: bool) -> bytes:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from semishot.data.decoding import quiet
 from semishot.errors import InputError, reason_of
 from semishot.label import LabelRequest
-from semishot.sorter.embedding_cache import EmbeddingCache
+from semishot.sorter.embedding_cache import PIXELS, EmbeddingCache
 from semishot.sorter.labels import FileStatus, LabelStore, SeenFile, status_of
 from semishot.sorter.listing import Item, Listing, from_folders, to_unpack
 from semishot.sorter.moving.journal import moved_files
@@ -92,6 +92,8 @@ class PileImages:
         self.row_of: dict[int, int] = {}
         self.features: NDArray[np.float32] = np.empty((0, 1), np.float32)
         """(P or more, D)"""
+        self.looks: NDArray[np.uint8] = np.empty((0, PIXELS), np.uint8)
+        """(P or more, S), by which near copies are found."""
         self.digest_of: dict[int, bytes] = store.digests()
         self.files: dict[int, list[str]] = {}
         """Image -> its files that exist."""
@@ -162,15 +164,18 @@ class PileImages:
         if rows + count <= len(self.features):
             return
         room = np.empty((rows + count + ROOM, features), np.float32)
-        room[:rows] = self.features[:rows]
-        self.features = room
+        looks = np.empty((len(room), PIXELS), np.uint8)
+        room[:rows], looks[:rows] = self.features[:rows], self.looks[:rows]
+        self.features, self.looks = room, looks
 
-    def add(self, image: int, digest: bytes, features: NDArray[np.float32]) -> None:
+    def add(self, image: int, digest: bytes, cache: EmbeddingCache) -> None:
         """A row for an image that has none, if its features are finite."""
+        features = cache[digest]
         if image in self.row_of or not np.isfinite(features).all():
             return
         row = len(self.images)
         self.features[row] = features
+        self.looks[row] = np.frombuffer(cache.fingerprint(digest), np.uint8)
         with self.lock:
             self.digest_of[image] = digest
             self.row_of[image] = row
@@ -345,7 +350,7 @@ class PileReader:
                 unread.append(item)
         for image in elsewhere:
             if (digest := self.images.digest_of.get(image, b"")) in cache:
-                self.images.add(image, digest, cache[digest])
+                self.images.add(image, digest, cache)
         self._add(known)
         order = np.random.default_rng(0).permutation(len(unread)).tolist()
         mixed = [unread[index] for index in order]  # so that the first hundred are like the rest
@@ -361,7 +366,7 @@ class PileReader:
         fresh = []
         for (item, digest), image in zip(files, numbers, strict=True):
             if image not in self.images.row_of:
-                self.images.add(image, digest, self.cache[digest])
+                self.images.add(image, digest, self.cache)
             status = self.status.get(item.shown)
             if image in self.images.row_of and status is not None:
                 self.images.has_file(item, image)

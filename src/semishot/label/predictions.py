@@ -145,11 +145,13 @@ class PredictedPile:
         features = self.known.features[:count]
         self.pile = LabeledPile(features) if count else None
         self.look_for_copies = count > COPIES_AT_ONCE
-        self.groups = np.arange(count) if self.look_for_copies else near_copies(features)
+        self.groups = (
+            np.arange(count) if self.look_for_copies else near_copies(self.known.looks[:count])
+        )
 
     def find_copies(self) -> None:
         """In a large pile, after it has been shown."""
-        self.groups = near_copies(self.known.features[: self.count])
+        self.groups = near_copies(self.known.looks[: self.count])
         self.look_for_copies = False
 
     def look_at_files(self) -> None:

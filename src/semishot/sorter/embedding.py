@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
 from semishot.data.framing import Photo, least
-from semishot.data.thumbnails import small_copy
+from semishot.data.thumbnails import fingerprint, small_copy
 from semishot.errors import InputError
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders.image_encoder import ImageEncoder
@@ -68,6 +68,7 @@ class ReadFile(NamedTuple):
     row: Row | None = None
     thumbnail: bytes = b""
     """Of a large image that was decoded."""
+    fingerprint: bytes = b""
     problem: str = ""
 
 
@@ -148,7 +149,7 @@ def in_this_process(
                 rows = dict(zip(batch, encode_batch(network(), images), strict=True))
         for file in waiting:
             if (row := rows.get(file.digest, file.row)) is not None:
-                cache.add(file.digest, row, file.thumbnail)
+                cache.add(file.digest, row, file.fingerprint, file.thumbnail)
             progress.advance(1)
             yield ReadFile(file.digest, problem=file.problem)
         waiting.clear()
@@ -200,9 +201,12 @@ def decoded(file: ReadFile, data: bytes, encoder: ImageEncoder) -> ReadFile:
         with opened(data, "it") as image:
             large = image.width * image.height > MANY_PIXELS
             if not large or not isinstance(framing, Photo) or framing.channels != 3:
-                return file._replace(pixels=framing(image))
+                with upright(image) as seen:
+                    look = fingerprint(seen)
+                return file._replace(pixels=framing(image), fingerprint=look)
             with upright(image, least=least(framing)) as seen:
-                return file._replace(pixels=framing.frame(seen), thumbnail=small_copy(seen))
+                look, small = fingerprint(seen), small_copy(seen)
+                return file._replace(pixels=framing.frame(seen), thumbnail=small, fingerprint=look)
     except InputError as error:
         return file._replace(problem=str(error).removesuffix(f"; {REMEDY}"))
 

@@ -1,6 +1,7 @@
 """Features cached by image content, in segments written atomically: a kill loses seconds of work.
 
-A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each image file, and `features` (n, D).
+A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each image file, `features` (n, D), and
+`fingerprints` (n, S), gray levels by which near copies are found.
 It may hold `thumbnails`, one JPEG after the other, with the byte where each of them ends: `ends` (n,).
 """
 
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from semishot.data.thumbnails import FINGERPRINT
 from semishot.errors import InputError
 from semishot.system.files import sweep, write_whole
 
 Row = NDArray[np.float32]
 MOST_ROWS, MOST_SECONDS = 256, 2.0
 """A segment is written when it has this many rows, or after this many seconds."""
+PIXELS = FINGERPRINT**2
 DAMAGED = (SafetensorError, OSError, ValueError, IndexError)
 
 
@@ -36,6 +39,7 @@ class EmbeddingCache:
         self.stored: dict[bytes, tuple[Any, int]] = {}
         """The open segment and the row, by digest."""
         self.new: dict[bytes, Row] = {}
+        self.fingerprints: dict[bytes, bytes] = {}
         self.thumbnails: dict[bytes, bytes] = {}
         """Of large images whose features are new."""
         self.written = time.monotonic()
@@ -49,10 +53,12 @@ class EmbeddingCache:
         try:
             segment = safe_open(path, "np")
             digests, features = segment.get_tensor("digests"), segment.get_slice("features")
+            looks = segment.get_slice("fingerprints").get_shape()
         except DAMAGED:
             return
         count = len(digests) if digests.shape[1:] == (32,) and digests.dtype == np.uint8 else 0
-        if features.get_shape() == [count, self.features] and features.get_dtype() == "F32":
+        sound = features.get_shape() == [count, self.features] and looks == [count, PIXELS]
+        if sound and features.get_dtype() == "F32":
             self.stored |= {digests[row].tobytes(): (segment, row) for row in range(count)}
 
     def __contains__(self, digest: object) -> bool:
@@ -64,6 +70,13 @@ class EmbeddingCache:
         segment, number = self.stored[digest]
         features: Row = segment.get_slice("features")[number]
         return features
+
+    def fingerprint(self, digest: bytes) -> bytes:
+        if (look := self.fingerprints.get(digest)) is not None:
+            return look
+        segment, number = self.stored[digest]
+        levels: NDArray[np.uint8] = segment.get_slice("fingerprints")[number]
+        return levels.tobytes()
 
     def thumbnail(self, digest: bytes) -> bytes | None:
         """A small JPEG of a large image, if it was made when the image was encoded."""
@@ -77,8 +90,8 @@ class EmbeddingCache:
             return None
         return jpeg or None
 
-    def add(self, digest: bytes, row: Row, thumbnail: bytes = b"") -> None:
-        self.new[digest] = row
+    def add(self, digest: bytes, row: Row, fingerprint: bytes, thumbnail: bytes = b"") -> None:
+        self.new[digest], self.fingerprints[digest] = row, fingerprint
         if thumbnail:
             self.thumbnails[digest] = thumbnail
         if len(self.new) >= MOST_ROWS or time.monotonic() - self.written > MOST_SECONDS:
@@ -94,6 +107,8 @@ class EmbeddingCache:
             "digests": np.frombuffer(digests, np.uint8).reshape(-1, 32),
             "features": np.stack(list(self.new.values())).astype(np.float32),
         }
+        looks = b"".join(self.fingerprints.pop(digest) for digest in self.new)
+        tensors["fingerprints"] = np.frombuffer(looks, np.uint8).reshape(-1, PIXELS)
         small = [self.thumbnails.pop(digest, b"") for digest in self.new]
         if any(small):
             tensors["ends"] = np.cumsum([0, *map(len, small)])
