@@ -136,9 +136,6 @@ class LabelingSession:
                     self.dirty = False
                     self._publish()
                     self.problem = ""
-                elif self.pile.look_for_copies:
-                    self.pile.find_copies()
-                    self._publish()
             except Exception as error:  # shown on the page: the answers are safe on disk
                 self.problem = f"cannot sort the pile ({reason_of(error)})"
                 self._notify()
@@ -177,7 +174,7 @@ class LabelingSession:
         self._notify()
 
     def _group(self) -> None:
-        """Find kinds after each change, in a thread of its own, when nobody is answering."""
+        """Find kinds after each change, and near copies of a large pile, in a thread of its own, when nobody is answering."""
         done = 0
         while not self.stopping.is_set():
             with self.published:
@@ -187,6 +184,11 @@ class LabelingSession:
             if known.version == done or answered:
                 continue
             try:
+                if self.pile.look_for_copies:
+                    self.pile.find_copies()
+                    self.dirty = True
+                    self.wake.set()
+                    continue
                 kinds = self.pile.find_kinds(known)
             except Exception as error:  # shown on the page
                 self.problem = f"cannot group the pile ({reason_of(error)})"
