@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from semishot.sorter.encoders.encoder_options import View
 from semishot.system.devices import Device
@@ -25,6 +28,11 @@ class LabelRequest:
     view: View | None = None
     """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
     default), at twice the time."""
+    crop: Path | None = None
+    """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
+    is seen; the frame, if there is none."""
+    burst: Annotated[float, Meta(ge=0)] | None = None
+    """Photographs of a folder taken within so many seconds of each other, by EXIF, are answered as one."""
     cache: Path | None = None
     """Keep features here, for other runs too; by default in OUT/embeddings."""
     port: int = 0

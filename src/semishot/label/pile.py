@@ -324,13 +324,14 @@ class PileReader:
 
     def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
         from semishot.sorter.encoders.encoder_options import DEFAULT
-        from semishot.sorter.encoders.image_encoder import open_encoder
+        from semishot.sorter.encoders.image_encoder import open_encoder, with_boxes
         from semishot.sorter.out_folder import EMBEDDINGS
 
         if self.encoder is None or self.cache is None:
             encoder = open_encoder(self.request.encoder or DEFAULT, view=self.request.view)
+            encoder = with_boxes(encoder, self.request.crop)
             folder = self.request.cache or self.request.folder / EMBEDDINGS
-            self.cache = EmbeddingCache(folder, encoder.identity, encoder.features)
+            self.cache = EmbeddingCache(folder, encoder.cached_as, encoder.features)
             self.encoder = encoder
         return self.encoder, self.cache
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from semishot.label.near_copies import near_copies
 from semishot.label.pile import MISSING, PileImages
+from semishot.sorter.boxes import bursts
 from semishot.sorter.label_events import NONE, LabelState
 
 if TYPE_CHECKING:  # what learns is imported when the first page has been shown
@@ -145,14 +146,20 @@ class PredictedPile:
         features = self.known.features[:count]
         self.pile = LabeledPile(features) if count else None
         self.look_for_copies = count > COPIES_AT_ONCE
-        self.groups = (
-            np.arange(count) if self.look_for_copies else near_copies(self.known.looks[:count])
-        )
+        self.groups = np.arange(count) if self.look_for_copies else self._alike(count)
 
     def find_copies(self) -> None:
         """In a large pile, after it has been shown."""
-        self.groups = near_copies(self.known.looks[: self.count])
+        self.groups = self._alike(self.count)
         self.look_for_copies = False
+
+    def _alike(self, count: int) -> Array:
+        """(P,) the first row of the group of near copies, or of the burst, that a row belongs to."""
+        groups = near_copies(self.known.looks[:count])
+        if (seconds := self.known.request.burst) is not None:
+            paths = [self.known.path_of(image) for image in self.known.images[:count]]
+            groups = bursts(paths, seconds, groups)
+        return groups
 
     def look_at_files(self) -> None:
         """Flags and copies of each row, if they may differ from before."""

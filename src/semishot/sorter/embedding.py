@@ -20,6 +20,7 @@ from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
 from semishot.data.framing import Photo, least
 from semishot.data.thumbnails import fingerprint, small_copy
 from semishot.errors import InputError
+from semishot.sorter.boxes import cropped
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.networks import Network, Pixels, encode_batch
@@ -135,7 +136,7 @@ def in_this_process(
         if file.problem or file.digest in cache:
             return file
         with clock.part("decoding"):
-            file = decoded(file, data, encoder)
+            file = decoded(file, data, encoder, item.home or item.path)
         if file.pixels is None or network().batch > 1:
             return file
         with clock.part("encoding"):
@@ -194,12 +195,19 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
     return ReadFile(hashlib.sha256(data).digest()), data
 
 
-def decoded(file: ReadFile, data: bytes, encoder: ImageEncoder) -> ReadFile:
+def decoded(
+    file: ReadFile, data: bytes, encoder: ImageEncoder, path: Path | None = None
+) -> ReadFile:
     """The file with its pixels, and a thumbnail if the image is large; or why there are none."""
     framing = encoder.prepare
     try:
         with opened(data, "it") as image:
+            box = encoder.boxes.box(path) if encoder.boxes is not None else None
             large = image.width * image.height > MANY_PIXELS
+            if box is not None:
+                with upright(image) as whole:
+                    small = small_copy(whole) if large else b""
+                    return file._replace(pixels=framing(cropped(whole, box)), thumbnail=small)
             if not large or not isinstance(framing, Photo) or framing.channels != 3:
                 with upright(image) as seen:
                     look = fingerprint(seen)

@@ -16,7 +16,7 @@ from semishot.sorter.embedding import (
 )
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.encoder_options import DEFAULT
-from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, with_boxes
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.label_tables import corrections_in, from_table, is_predictions, read_table
 from semishot.sorter.labels import DATABASE, SeenFile, open_store, status_of, stored_name
@@ -60,6 +60,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     with seconds.part("listing"):  # what is wrong with it is said before an encoder is loaded
         listing = list_images(request)
     encoder = open_encoder(request.encoder or DEFAULT, request.onnx, request.view)
+    encoder = with_boxes(encoder, request.crop)
     notes = listing.notes
 
     def arranged(images: list[ImageDigest]) -> list[ImageDigest]:
@@ -67,7 +68,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
         return sorted(labeled, key=lambda image: image[0].label is None)  # labeled ones first
 
     folder = request.cache or request.out / EMBEDDINGS
-    cache = EmbeddingCache(folder, encoder.identity, encoder.features)
+    cache = EmbeddingCache(folder, encoder.cached_as, encoder.features)
     with seconds.part("images"):
         rows = embed(listing.items, encoder, request.device, cache, scratch, arranged)
     rows.skipped[:0] = listing.skipped

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows, embed
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder, with_boxes
 from semishot.sorter.feature_files import gathered, read_features
 from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
@@ -50,6 +50,11 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
     check_device(request.device)
     with doing("loading the model"):
         classifier, encoder = read_saved_model(request.model)
+    if encoder is not None and encoder.cropped != (request.crop is not None):
+        do = "pass --crop, its boxes" if encoder.cropped else "drop --crop"
+        raise InputError(
+            f"{request.model} was learned from {'boxes' if encoder.cropped else 'frames'}: {do}"
+        )
     for path in request.images:
         if not path.exists():
             raise InputError(f"no file or folder {path}")
@@ -58,7 +63,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
         if encoder is None:
             rows = _given_features(request.images, classifier.features, Path(scratch))
         else:
-            rows = _embedded(request, encoder, Path(scratch))
+            rows = _embedded(request, with_boxes(encoder, request.crop), Path(scratch))
         if not rows.items:
             why = "in " + ", ".join(str(path) for path in request.images[:4])
             if rows.skipped:
@@ -70,7 +75,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
 
 def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:
     listing = from_folders(None, request.images)
-    cache = EmbeddingCache(request.cache or scratch, encoder.identity, encoder.features)
+    cache = EmbeddingCache(request.cache or scratch, encoder.cached_as, encoder.features)
     rows = embed(listing.items, encoder, request.device, cache, scratch / "rows.npy")
     rows.skipped[:0] = listing.skipped
     return rows

@@ -34,6 +34,9 @@ class ClassifyRequest:
     view: View | None = None
     """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
     default), at twice the time."""
+    crop: Path | None = None
+    """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
+    is seen; the frame, if there is none."""
     onnx: OnnxOptions = field(default_factory=OnnxOptions)
     reject: float = 0.05
     """The share of true members that may be taken for strangers."""
@@ -57,6 +60,9 @@ class PredictRequest:
     """OUT/model, or OUT."""
     images: tuple[Path, ...]
     """Image files, or folders of them; or .npy features, as the model was given."""
+    crop: Path | None = None
+    """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
+    is seen; the frame, if there is none."""
     cache: Path | None = None
     """Keep features here, and use those already there."""
     device: Device = "auto"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from semishot.errors import InputError, printable
+from semishot.sorter.boxes import read_boxes
 from semishot.sorter.encoders.encoder_options import (
     CHOICES,
     DEFAULT,
@@ -51,6 +52,7 @@ class EncoderDescription:
     onnx: OnnxOptions | None = None
     view: View | None = None
     """Of photographs."""
+    cropped: bool = False
     revision: str = ""
     sha256: str = ""
     """Of the hub: the revision of the repository, and the digest of the file of the graph."""
@@ -99,6 +101,7 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
     if encoder is not None:
         fields |= {"encoder": encoder.name, "identity": encoder.identity}
         fields |= {"notice": encoder.notice} if encoder.notice else {}
+        fields |= {"cropped": True} if encoder.cropped else {}
         fields |= encoder.save(folder)
     write_json(folder / DESCRIPTION, fields)
 
@@ -138,4 +141,11 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
             f"the encoder {name!r} is not the one of {folder}: its weights or how it prepares images have "
             f"changed; {AGAIN}"
         )
-    return replace(encoder, notice=saved.notice)
+    return replace(encoder, notice=saved.notice, cropped=saved.cropped)
+
+
+def with_boxes(encoder: ImageEncoder, crop: Path | None) -> ImageEncoder:
+    """An encoder that sees the boxes of a detector's file, if one is given."""
+    if crop is None:
+        return encoder
+    return replace(encoder, boxes=read_boxes(crop), cropped=True)

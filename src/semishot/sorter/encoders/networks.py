@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semishot.data.framing import Both, Framing, Middle, Whole, to_json
 from semishot.errors import InputError, reason_of
+from semishot.sorter.boxes import Boxes
 from semishot.sorter.encoders.encoder_options import View
 from semishot.sorter.encoders.graph_builder import OnnxGraph
 
@@ -55,8 +56,18 @@ class ImageEncoder:
     """What was assumed about it, for the user."""
     notice: str = ""
     """The license of its weights."""
+    boxes: Boxes | None = None
+    """What is seen of each file instead of the frame."""
+    cropped: bool = False
+    """Whether its features were made with boxes, also if it was loaded without them."""
     embed_names: Callable[[Sequence[str]], Features] | None = None
     """Names of classes -> (N, D), if it was trained with texts."""
+
+    @property
+    def cached_as(self) -> str:
+        """Its identity, and which boxes it sees: features of others are others."""
+        seen = f"{self.identity} {self.boxes.digest}" if self.boxes is not None else ""
+        return hashlib.sha256(seen.encode()).hexdigest() if seen else self.identity
 
     @property
     def shape(self) -> tuple[int, int, int]:
