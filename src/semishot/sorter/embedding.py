@@ -206,8 +206,9 @@ def decoded(
             large = image.width * image.height > MANY_PIXELS
             if box is not None:
                 with upright(image) as whole:
-                    small = small_copy(whole) if large else b""
-                    return file._replace(pixels=framing(cropped(whole, box)), thumbnail=small)
+                    small, inside = small_copy(whole) if large else b"", cropped(whole, box)
+                    look = fingerprint(inside)
+                    return file._replace(pixels=framing(inside), fingerprint=look, thumbnail=small)
             if not large or not isinstance(framing, Photo) or framing.channels != 3:
                 with upright(image) as seen:
                     look = fingerprint(seen)
