@@ -131,6 +131,13 @@ def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch):
     assert {k: v[:2] for k, v in state(tmp_path).items()} == {k: v[:2] for k, v in before.items()}
 
 
+def test_what_a_kill_left_of_a_journal_is_removed_by_the_next_one(tmp_path):
+    wanted = make_pile(tmp_path)
+    (tmp_path / "out/.undo.json.123.tmp").write_text("{")
+    complete(plan(tmp_path / "out", "copy", wanted))
+    assert not list((tmp_path / "out").glob(".*"))
+
+
 @pytest.fixture
 def no_hard_links(monkeypatch):
     def refuse(*names, **options):

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from semishot.errors import InputError
 from semishot.sorter.moving.one_file import is_file
 from semishot.sorter.requests import How
-from semishot.system.files import read_regular, real_path, write_whole
+from semishot.system.files import read_regular, real_path, sweep, write_whole
 from semishot.system.structs import from_json
 
 FORMAT = 2
@@ -91,6 +91,8 @@ class _Journal(Struct):
 
 
 def write_journal(sorting: Sorting) -> None:
+    """Write OUT/undo.json, whole. OUT is locked, so what a killed process left of one is removed."""
+    sweep(sorting.out, JOURNAL, age=0)
     pile = sorting.pile
     steps = [
         [str(s.source.relative_to(pile)), s.folder, s.name, s.digest, s.was] for s in sorting.steps
