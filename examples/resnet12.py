@@ -48,4 +48,5 @@ class ResNet12(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, D)"""
-        return self.blocks(pixels).mean((-2, -1))
+        features: Tensor = self.blocks(pixels).mean((-2, -1))
+        return features

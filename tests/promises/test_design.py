@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PAGE = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 TABLE = re.findall(r"(?m)^\| `(\w+)` \| (.+) \| (yes|no) \|$", PAGE)
 ORDER = [folder for folder, _, _ in TABLE]
-REEXPORTS = {"__init__", "__main__", "image_pool", "image_encoders", "next_labels"}
+REEXPORTS = {"__init__", "__main__", "episodes", "image_pool", "image_encoders", "next_labels"}
 HEAVY = {"torch", "sklearn", "scipy", "onnx", "onnxruntime", "jinja2", "pandas"}
 WRITING = re.compile(r"(?<![\w.])open\(|\.write_bytes\(|sqlite3\.connect\(")
 

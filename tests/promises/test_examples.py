@@ -66,3 +66,11 @@ def test_a_method_of_ones_own(run, tmp_path):
     assert soft_with_distractors + 1 < own_with_distractors
     assert members > 90
     assert same_but_for_rounding(printed, shown_on("example_own_method.md"))
+
+
+def test_a_loop_of_ones_own(run, tmp_path):
+    printed = run("own_loop.py", tmp_path)
+    alone, refined = numbers(printed)
+    assert refined > alone + 1
+    assert alone > 60  # chance is 20
+    assert same_but_for_rounding(printed, shown_on("example_own_loop.md"))

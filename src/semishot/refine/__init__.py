@@ -118,11 +118,7 @@ def resolve(name: str) -> str:
     if name in names() or name in _ADDED:
         return name
     if ":" in name:
-        raise InputError(
-            f"the refiner {name!r} is not part of semishot, and a file that names it does not import it: "
-            f"allow it by `--allow {name}` (evaluate, pick, show), or in Python by "
-            f"`semishot.refine.add({name!r})`"
-        )
+        class_of(name)
     choices = ["supervised", *names(), *ALIASES]
     near = difflib.get_close_matches(name, choices, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -134,7 +130,7 @@ def class_of(name: str) -> type[nn.Module]:
     if name not in _ADDED:
         raise InputError(
             f"{name!r} is not part of semishot, and a file that names it does not import it: allow it by "
-            f"`--allow {name}`, or in Python by `semishot.refine.add({name!r})`"
+            f"`--allow {name}` (evaluate, pick, show), or in Python by `semishot.refine.add({name!r})`"
         )
     return _ADDED[name]
 
