@@ -21,7 +21,7 @@ check: .venv/dev-ready
 
 # the documentation site, in site/
 docs: .venv/docs-ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # kills commands at random instants, sorts a pile while everything goes wrong, and reads changed files of every kind
 chaos: .venv/dev-ready

@@ -3,7 +3,7 @@
     PYTHONPATH=benchmarks python -m stranger_tasks.features DATA FOLDER
     python benchmarks/answers.py FOLDER --half choose --out FILE    as often as you like
     python benchmarks/answers.py FOLDER --half report               once, when the rule is final
-    python benchmarks/answers.py --page                             docs/estimator.md and docs/answers.png
+    python benchmarks/answers.py --page                             docs/answers.md and docs/answers.png
 
 Ten classes of birds (first 20 classes to choose, last 20 to report) or of miniImageNet (validation to choose,
 test to report), 20 members of each in the pile, and strangers: as many as members, of few kinds, or 3 of each
@@ -38,7 +38,7 @@ from semishot.system.files import read_json
 from speed_tables import markdown
 from stranger_tasks.tasks import Cell, Source, Task, draw, sources
 
-PAGE = Path(__file__).parents[1] / "docs" / "estimator.md"
+PAGE = Path(__file__).parents[1] / "docs" / "answers.md"
 RESULTS = Path(__file__).parents[1] / "results" / "answers.json"
 PLOT = PAGE.with_name("answers.png")
 BEGIN, END = "<!-- answers -->", "<!-- /answers -->"

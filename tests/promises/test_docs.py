@@ -24,7 +24,7 @@ from semishot.commands.main import main
 from semishot.paper import presets
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"]
 FOLDERS = ("docs", "experiments", "benchmarks")
 DOCS = [ROOT / page for page in PAGES]
 DOCS += [page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("*.md"))]
@@ -74,11 +74,6 @@ def test_the_example_of_a_method_shows_what_unlabeled_examples_gain(capsys):
     assert 20 < supervised < refined <= 100
 
 
-def test_the_example_of_a_pool_runs():
-    ((_, code),) = blocks(ROOT / "docs/datasets.md", "python")
-    run(code, "docs/datasets.md")
-
-
 def test_the_example_of_the_estimator_shows_what_the_pile_buys(capsys):
     codes = [code for _, code in blocks(ROOT / "docs/estimator.md", "python")]
     run("\n".join(codes), "docs/estimator.md")
@@ -108,13 +103,15 @@ def example_refiners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def test_a_new_data_set_is_found_and_its_example_runs(tmp_path, monkeypatch):
-    (title, code), (_, example) = blocks(ROOT / "docs/adding_a_dataset.md", "python")
+    """And before it, the example of a pool."""
+    (_, pool), (title, code), (_, example) = blocks(ROOT / "docs/datasets.md", "python")
+    run(pool, "docs/datasets.md")
     assert Path(title).parent == Path("src/semishot/datasets")
     (tmp_path / Path(title).name).write_text(code, encoding="utf-8")
     monkeypatch.setattr(datasets, "__path__", [*datasets.__path__, str(tmp_path)])
     importlib.invalidate_caches()
     try:
-        run(example, "docs/adding_a_dataset.md")
+        run(example, "docs/datasets.md")
     finally:
         sys.modules.pop(f"semishot.datasets.{Path(title).stem}", None)
         vars(datasets).pop(Path(title).stem, None)
@@ -246,7 +243,7 @@ def test_paper_to_code_covers_equations_tables_figures_appendices_and_ambiguitie
 
 
 def test_paths_in_all_documents_exist():
-    pages = ("docs/adding_a_refiner.md", "docs/adding_a_dataset.md")
+    pages = ("docs/adding_a_refiner.md", "docs/datasets.md")
     examples = {title for page in pages for title, _ in blocks(ROOT / page, "python")}
     for document in DOCS:
         for token in IN_QUOTES.findall(document.read_text(encoding="utf-8")):
@@ -281,7 +278,7 @@ def test_every_extra_is_in_the_table_and_installed_from_the_repository():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    table = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/index.md").read_text(), re.M))
+    table = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/install.md").read_text(), re.M))
     assert table == set(extras) - {"dev", "docs", "fuzz"}
     for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:  # it is not on PyPI
         assert not re.search(r"semishot\[[\w,]+\](?! @ git\+https)", page.read_text()), page.name

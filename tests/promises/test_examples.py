@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,26 +45,13 @@ def same_but_for_rounding(printed: str, shown: str) -> bool:
     return words[0] == words[1] and all(abs(a - b) <= 2 for a, b in pairs)
 
 
-def test_features_of_anything(run, tmp_path):
-    printed = run("features.py", tmp_path, "features.png")
-    alone, refined, found, lost = numbers(printed)
-    assert refined > alone + 2
-    assert found > 10 * lost
-    assert same_but_for_rounding(printed, shown_on("example_features.md"))
-    with (
-        Image.open(tmp_path / "features.png") as plot,
-        Image.open(ROOT / "docs/features.png") as old,
-    ):
-        assert plot.size == old.size
-
-
 def test_a_method_of_ones_own(run, tmp_path):
     printed = run("own_method.py", tmp_path)
     alone, _, soft, soft_with_distractors, own, own_with_distractors, members = numbers(printed)[:7]
     assert alone < own < soft
     assert soft_with_distractors + 1 < own_with_distractors
     assert members > 90
-    assert same_but_for_rounding(printed, shown_on("example_own_method.md"))
+    assert same_but_for_rounding(printed, shown_on("adding_a_refiner.md"))
 
 
 def test_a_loop_of_ones_own(run, tmp_path):

@@ -34,7 +34,7 @@ def site(tmp_path_factory):
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
     pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
@@ -49,6 +49,18 @@ def test_pages_load_nothing_from_elsewhere(site):
     for style in site.rglob("*.css"):
         text = style.read_text(encoding="utf-8")
         assert not re.search(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", text), style.name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(site, chromium, scheme):
+    """On a page of each kind: names, contrast, headings, tables that scroll, links among words."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = chromium.new_page(viewport={"width": 1200, "height": 800}, color_scheme=scheme)
+    for name in ("index", "sort_photographs", "cli", "results", "api/estimator", "changelog"):
+        page.goto((site / f"{name}.html").as_uri())
+        page.wait_for_selector(".md-search[aria-label]", state="attached")
+        assert [v["id"] for v in axe.run(page).response["violations"]] == [], name
+    page.close()
 
 
 def test_every_page_is_in_the_menu(site):

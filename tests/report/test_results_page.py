@@ -226,7 +226,7 @@ NUMBERS = re.compile(r"\d+\.\d+ (?:± \d+\.\d+|\(PRWN\))")
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/index.md", "docs/reproduce.md", "docs/training.md"]
+    "page", ["README.md", "docs/paper_results.md", "docs/reproduce.md"]
 )
 def test_a_number_with_its_error_stands_on_the_results_page_too(page):
     """So that no sentence keeps a number that was measured again."""
@@ -236,7 +236,7 @@ def test_a_number_with_its_error_stands_on_the_results_page_too(page):
 
 
 def test_the_sentences_on_what_agrees_are_those_of_the_files():
-    """In README.md and docs/reproduce.md, as words."""
+    """In README.md and docs/paper_results.md, as words."""
     table, counts = paper.TABLES["table1"], []
     for file in ("table1-ren2018-cubic-warped.json", "table1-ren2018.json"):
         ours = read_records(REPOSITORY / "results" / "omniglot" / file)
@@ -245,12 +245,13 @@ def test_the_sentences_on_what_agrees_are_those_of_the_files():
     assert counts[2:] == [{"above": 8, "below": 2}, {"agree": 1, "above": 9}]
     texts = {
         page: " ".join((REPOSITORY / page).read_text(encoding="utf-8").split())
-        for page in ("README.md", "docs/reproduce.md")
+        for page in ("README.md", "docs/paper_results.md")
     }
-    for text in texts.values():
-        assert "Eight of ten cells agree with the paper's (|z| <= 2)" in text
-    assert "four cells agree and six are above" in texts["docs/reproduce.md"]
-    assert "no cell agrees: eight are above the paper's and two below" in texts["docs/reproduce.md"]
+    assert "Eight of ten cells of Table 1 agree with the paper" in texts["README.md"]
+    assert "Eight of ten cells agree with the paper's (|z| <= 2)" in texts["docs/paper_results.md"]
+    assert "four cells agree and six are above" in texts["docs/paper_results.md"]
+    said = "no cell agrees: eight are above the paper's and two below"
+    assert said in texts["docs/paper_results.md"]
 
 
 # Tables inside other pages
@@ -301,10 +302,10 @@ def test_what_cannot_be_filled_is_said_before_anything_is_written(folder, tmp_pa
 
 
 def test_the_marked_tables_of_the_documents_are_up_to_date():
-    """Otherwise: `semishot results --fill README.md docs/index.md docs/reproduce.md`."""
+    """Otherwise: `semishot results --fill docs/paper_results.md`."""
     pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
     marked = [page for page in pages if results.BEGINS in page.read_text(encoding="utf-8")]
-    assert [page.name for page in marked] == ["README.md", "index.md", "reproduce.md"]
+    assert [page.name for page in marked] == ["paper_results.md"]
     for page in marked:
         made = results.filled_page(page, REPOSITORY / "results")
         assert made == page.read_text(encoding="utf-8"), page
