@@ -8,11 +8,11 @@ document$.subscribe(() => {
   });
   document.querySelectorAll(".md-code__nav").forEach((nav, index) => nav.setAttribute("aria-label", `Code ${index + 1}`));
   document.querySelectorAll("th:empty").forEach((cell) => cell.replaceWith(document.createElement("td")));
-  document.querySelectorAll(".md-typeset__scrollwrap, .highlight code").forEach((box) => {
+  document.querySelectorAll(".md-typeset__scrollwrap, .highlight code").forEach((box, index) => {
     if (box.scrollWidth > box.clientWidth) {
       box.tabIndex = 0;
       box.setAttribute("role", "region");
-      box.setAttribute("aria-label", "Scrolls sideways");
+      box.setAttribute("aria-label", `Scrolls sideways (${index + 1})`);
     }
   });
 });

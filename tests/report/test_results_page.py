@@ -225,9 +225,7 @@ def test_pretrained_omniglot_reproduces_its_number(tmp_path, capsys):
 NUMBERS = re.compile(r"\d+\.\d+ (?:± \d+\.\d+|\(PRWN\))")
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/paper_results.md", "docs/reproduce.md"]
-)
+@pytest.mark.parametrize("page", ["README.md", "docs/paper_results.md", "docs/reproduce.md"])
 def test_a_number_with_its_error_stands_on_the_results_page_too(page):
     """So that no sentence keeps a number that was measured again."""
     written = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")

@@ -498,7 +498,7 @@ def test_every_command_of_the_page_runs(capsys, tmp_path):
     assert len(commands) >= 8
     for line in commands:
         assert printed(capsys, *shlex.split(line, comments=True)[1:]), line
-    named = set(re.findall(r"`OUT/([\w./]+)`", text))
+    named = set(re.findall(r"`out/(\w+\.\w+|model)`", text))
     assert named
     for name in named:
         assert (Path("out") / name).exists(), name

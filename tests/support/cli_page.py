@@ -14,8 +14,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 HEAD = """\
 # Commands
 
-Made from `semishot COMMAND --help`. Results go to stdout, progress to stderr; [exit codes](files.md#exit-codes) say how a
-command ended. Every path may be relative, and no command asks questions.
+Made from `semishot COMMAND --help`. Results go to stdout, progress to stderr;
+[exit codes](files.md#exit-codes) say how a command ended. No command asks questions.
 """
 
 

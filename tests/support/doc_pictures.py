@@ -1,7 +1,9 @@
-"""Pictures of the documentation, from `semishot sample`: `PYTHONPATH=src:tests python -m support.doc_pictures`.
+"""Pictures of the documentation, from `semishot sample`.
 
-Writes docs/sample.jpg, docs/label.webp (moving), and label.png and own_images.png, each light and dark. It needs
-Chromium and the extras `photos` and `label`.
+    PYTHONPATH=src:tests python -m support.doc_pictures
+
+Writes docs/sample.jpg, docs/label.webp (moving), and label.png and own_images.png, each light and dark.
+It needs Chromium and the extras `photos` and `label`.
 """
 
 import csv
@@ -97,7 +99,7 @@ def labeling(folder: Path, chromium: Any) -> None:
             names = page.evaluate(
                 "[...document.querySelectorAll('.tile')].slice(0, 3).map((tile) => tile.title)"
             )
-            kinds = [truth[Path(name.split(',')[0]).name] for name in names]
+            kinds = [truth[Path(name.split(",")[0]).name] for name in names]
             kind = max(set(kinds), key=kinds.count)
             page.locator(".tile").first.click()
             page.keyboard.press("Escape")
@@ -123,7 +125,16 @@ def labeling(folder: Path, chromium: Any) -> None:
 
 def screens(folder: Path, chromium: Any) -> None:
     """The page with questions, and the report, in both color schemes."""
-    run(folder, "classify", "--labeled", "sample/labeled", "--unlabeled", "sample/pile", "--out", "out")
+    run(
+        folder,
+        "classify",
+        "--labeled",
+        "sample/labeled",
+        "--unlabeled",
+        "sample/pile",
+        "--out",
+        "out",
+    )
     for scheme, end in (("light", ""), ("dark", "-dark")):
         page = chromium.new_page(viewport=SIZE, color_scheme=scheme)
         page.goto((folder / "out/report.html").as_uri())
