@@ -208,7 +208,7 @@ def wanted_files(session: LabelingSession, how: How, which: Which) -> tuple[list
 def shown_plan(session: LabelingSession, how: How, which: Which) -> dict[str, Any]:
     """What sorting would do, for the page, and the sorting that is in OUT, if there is one."""
     request, status = session.reader.request, session.reader.status
-    version = session.caught_up().version
+    version = session.caught_up().decided
     wanted, links = wanted_files(session, how, which)
     names = class_folders(file.label for file in wanted)
     in_pile = [
@@ -252,7 +252,7 @@ def apply(
             )
         if before is not None and not before.done:
             return _complete(session, before, [])
-        version = session.caught_up().version
+        version = session.caught_up().decided
         if shown not in (None, version):
             raise ConflictError("there are new answers or files since then; this is the plan now")
         wanted, _ = wanted_files(session, how, which)

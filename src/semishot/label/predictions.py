@@ -74,6 +74,8 @@ class Predictions:
     """Images."""
     doubtful: list[tuple[int, int, float]] = field(default_factory=list)
     """Image, index of the suggested class, probability."""
+    decided: int = 0
+    """The version since which the decisions are these: kinds come later, and change none."""
     kinds: list[list[int]] = field(default_factory=list)
     """Images that look alike and have no name yet, the most typical first."""
     probabilities: Array | None = None
@@ -114,7 +116,8 @@ class Predictions:
 def no_predictions(version: int, event: int, state: LabelState, images: Array) -> Predictions:
     """Nothing is answered and nothing learned."""
     none, zeros = np.full(len(images), -1), np.zeros(len(images))
-    return Predictions(version, event, state, images, none, none, zeros, zeros, images)
+    shares = (none, none, zeros, zeros, images)
+    return Predictions(version, event, state, images, *shares, decided=version)
 
 
 class PredictedPile:
