@@ -64,6 +64,7 @@ function narrow() {
     tile.closest("li").hidden = !fits;
     count += fits;
   }
+  for (const section of document.querySelectorAll("section:has(.tile)")) section.hidden = !section.querySelector("li:not([hidden]) > .tile");
   document.getElementById("found").textContent = wanted || folder.value ? `${count.toLocaleString("en")} shown` : "";
 }
 
