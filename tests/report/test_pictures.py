@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections import Counter
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.splits import all_labeled
+from semishot.datasets import tiered_imagenet
 from semishot.network.protonet import take_run
 from semishot.paper.requests import EpisodeRequest
 from semishot.paper.viewed_episode import ViewedEpisode, view_episode
@@ -88,6 +90,27 @@ def test_both_pictures_are_drawn_for_episodes_of_any_shape(fleet, tiny_root, tmp
         assert "nan" not in (tmp_path / "p.svg").read_text(encoding="utf-8")
 
 
+def test_the_task_marks_what_belongs_to_the_classes(tiny_root):
+    asked = EpisodeRequest("pixels", "glyphs", shape=SHAPE)
+    picture = pictures.task_picture(view_episode(asked, tiny_root))
+    kinds = [(tile.about[:8], tile.tone) for tile in picture.tiles]
+    assert kinds.count(("of class", "member")) == 3 * 5
+    assert kinds.count(("a distr", "")) + kinds.count(("a distra", "")) == 2 * 5
+    assert sum(about.startswith("labeled") for about, _ in kinds) == 3 * 2
+
+
+def test_the_hierarchy_has_every_category_of_tiered_imagenet_once():
+    listed = tiered_imagenet.class_list()
+    picture = pictures.hierarchy_picture()
+    shown = [text.rsplit(", ", 2) for *_, kind, text in picture.texts if kind.count(" ")]
+    sizes = Counter((c.group, c.split) for c in listed)
+    assert Counter((int(n), s) for _, n, s in shown) == Counter(
+        (n, s) for (_, s), n in sizes.items()
+    )
+    assert sum(int(n) for _, n, _ in shown) == 608
+    assert [s for name, _, s in shown if name in ("working dog", "sporting dog")] == ["val", "test"]
+
+
 def hand_made(channels: int = 1) -> ViewedEpisode:
     generator = np.random.default_rng(0)
     support, unlabeled, query = (
@@ -126,8 +149,11 @@ def test_show_by_command_prints_the_name_of_the_picture(
     monkeypatch.chdir(tmp_path)
     main(["show", "episode", "--model", "pixels", "--dataset", "glyphs", "--episode", "3"])
     main(["show", "refinement", "--model", str(fleet[0]), "--run", "1", "--out", "two.svg"])
-    assert capsys.readouterr().out == "episode.svg\ntwo.svg\n"
-    for name in ("episode.svg", "two.svg"):
+    main(["show", "task"])
+    main(["show", "hierarchy"])
+    names = ["episode.svg", "two.svg", "task.svg", "hierarchy.svg"]
+    assert capsys.readouterr().out.split() == names
+    for name in names:
         assert (tmp_path / name).read_text(encoding="utf-8").startswith("<svg ")
 
 

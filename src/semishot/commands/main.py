@@ -112,8 +112,13 @@ def all_commands() -> Mapping[str, Command | Group]:
         "results": report.results,
         "report": report.report,
         "show": (
-            "Draw an episode or a refinement.",
-            {"episode": report.episode, "refinement": report.refinement},
+            "Draw the task, an episode, a refinement, or tieredImageNet's categories.",
+            {
+                "task": report.task,
+                "episode": report.episode,
+                "refinement": report.refinement,
+                "hierarchy": report.hierarchy,
+            },
         ),
         "data": (
             "Prepare, verify and list data sets.",

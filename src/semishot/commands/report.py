@@ -8,7 +8,7 @@ import tyro
 
 from semishot.commands.flags import Flags, Picture
 from semishot.errors import InputError
-from semishot.paper.requests import REFINEMENT_PICTURE, EpisodeRequest
+from semishot.paper.requests import REFINEMENT_PICTURE, TASK_PICTURE, EpisodeRequest
 from semishot.system.devices import DataRoot
 
 
@@ -64,6 +64,7 @@ def drawing(name: str, title: str, default: EpisodeRequest) -> Callable[..., Non
         from semishot.report import pictures
 
         draw = {"episode": pictures.episode_picture, "refinement": pictures.refinement_picture}
+        draw["task"] = pictures.task_picture
         pictures.write_picture(draw[name](view_episode(request, data_root)), out)
         print(out)
 
@@ -71,6 +72,19 @@ def drawing(name: str, title: str, default: EpisodeRequest) -> Callable[..., Non
     return command
 
 
+def hierarchy(out: Picture = Path("hierarchy.svg")) -> None:
+    """Draw the categories of tieredImageNet as a tree, with their splits (Figure 5)."""
+    from semishot.report import pictures
+
+    pictures.write_picture(pictures.hierarchy_picture(), out)
+    print(out)
+
+
+task = drawing(
+    "task",
+    "Draw the task: labeled images of new classes, and an unlabeled pile with others in it (Figure 1).",
+    EpisodeRequest(model="pixels", dataset="glyphs", shape=TASK_PICTURE),
+)
 episode = drawing(
     "episode",
     "Draw a test episode: support, unlabeled with the distractors marked, query with predictions.",

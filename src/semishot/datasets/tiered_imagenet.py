@@ -35,6 +35,8 @@ from semishot.system.files import own_text, read_regular, reading
 
 CLASSES = Path(__file__).with_name("tiered_imagenet_classes.txt")
 """A line for each category: its split, its WordNet id, and those of its classes (Appendix B)."""
+HIERARCHY = Path(__file__).with_name("tiered_imagenet_hierarchy.txt")
+"""The categories with their names, indented below what WordNet calls their kinds."""
 TABLE4: dict[Split, tuple[int, int]] = {
     "train": (351, 448_695),
     "val": (97, 124_261),

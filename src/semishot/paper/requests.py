@@ -15,6 +15,7 @@ Features = Literal["pixels", "random", "authors_random", "pretrained"]
 EPISODE_PICTURE = EpisodeShape(query=3, unlabeled=3, distractors=5)
 MOST_SPLITS = 1000
 MOST_EPISODES = 10**9
+TASK_PICTURE = EpisodeShape(way=2, shot=3, query=1, unlabeled=4, distractors=2)
 REFINEMENT_PICTURE = EpisodeShape(way=3, query=5, unlabeled=5, distractors=3)
 
 

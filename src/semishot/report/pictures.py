@@ -1,8 +1,10 @@
-"""Pictures of a test episode: what a model sees (Figure 2), where prototypes move (Figure 3).
+"""Pictures: the task (Figure 1), what a model sees (Figure 2), where prototypes move (Figure 3), and the
+categories of tieredImageNet (Figure 5).
 
 Letters: N classes, H distractor classes, K support, M unlabeled, Q query images per class, D dimensions.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.thumbnails import data_uri, pool_thumbnail
+from semishot.datasets import tiered_imagenet
 from semishot.report.render import FOLDER, render, write_svg
+from semishot.system.files import own_text
 
 if TYPE_CHECKING:  # it imports torch
     from semishot.paper.viewed_episode import ViewedEpisode
@@ -115,6 +119,55 @@ def episode_picture(view: "ViewedEpisode") -> Picture:
         texts += [(x, 40, "heading", heading), (x, 58, "note", note)]
     width = first_query + max(view.query.shape[1], 4) * ACROSS
     return Picture(title_of(view), width, TOP + way * DOWN, texts, tiles)
+
+
+def task_picture(view: "ViewedEpisode") -> Picture:
+    """A few labeled images of each class, and a pile in which the classes' images are marked."""
+    way, shot = view.support.shape[:2]
+    rows, per_class = view.unlabeled.shape[:2]
+    pile = np.random.default_rng(0).permutation(rows * per_class)
+    columns, first_pile = max(3, -(-len(pile) // way)), 40 + shot * ACROSS + 40
+    tiles = [
+        tile(40 + k * ACROSS, TOP + n * DOWN, view.support[n, k], f"labeled, class {n + 1}")
+        for n, k in np.ndindex(way, shot)
+    ]
+    for index, image in enumerate(pile):
+        row, column = divmod(int(image), per_class)
+        y, x = divmod(index, columns)
+        about, tone = (f"of class {row + 1}", "member") if row < way else ("a distractor", "")
+        at = first_pile + x * ACROSS, TOP + y * DOWN
+        tiles.append(tile(*at, view.unlabeled[row, column], about, tone))
+    texts = [(20.0, TOP + 34.0 + row * DOWN, "class", str(row + 1)) for row in range(way)]
+    headings = (40, "Labeled", ""), (first_pile, "Unlabeled", "dashed: of a class (nobody is told)")
+    for x, heading, note in headings:
+        texts += [(x, 40, "heading", heading), (x, 58, "note", note)]
+    title = view.title.partition(",")[0]
+    return Picture(title, first_pile + columns * ACROSS, TOP + way * DOWN, texts, tiles)
+
+
+def hierarchy_picture() -> Picture:
+    """tieredImageNet's categories as a tree, each with its number of classes and its split."""
+    of = Counter((c.group, c.split) for c in tiered_imagenet.class_list())
+    texts, lines, parents = [(20.0, 44.0, "note", HIERARCHY_KEY)], [], list[tuple[float, float]]()
+    for row, line in enumerate(own_text(tiered_imagenet.HIERARCHY).splitlines()):
+        name, depth = line.strip(), (len(line) - len(line.lstrip())) // 2
+        x, y = 20.0 + 28 * depth, 70.0 + 21 * row
+        parents[depth:] = [(x, y)]
+        if depth:
+            corner = parents[depth - 1][0] + 6
+            lines += [
+                (corner, parents[depth - 1][1] + 5, corner, y - 4),
+                (corner, y - 4, x - 3, y - 4),
+            ]
+        found = [(split, n) for (group, split), n in of.items() if name.startswith(group)]
+        kind = f"{found[0][0]} note" if found else "note"
+        label = f"{name.partition(' ')[2]}, {found[0][1]}, {found[0][0]}" if found else name
+        texts.append((x, y, kind, label))
+    title = f"tieredImageNet: {sum(of.values())} classes in {len(of)} categories"
+    return Picture(title, 420, 80 + 21 * row, texts, [], arrows=lines)
+
+
+HIERARCHY_KEY = "category, its number of classes, its split"
 
 
 def refinement_picture(view: "ViewedEpisode") -> Picture:
