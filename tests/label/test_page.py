@@ -187,6 +187,7 @@ def test_a_filter_narrows_every_view(tab):
     page.click("#filter-clear")
     tab.wait("document.getElementById('title').textContent === 'Overview'")
     page.fill("#filter-most", "99")
+    page.wait_for_selector("#filter[aria-pressed=true]")
     tab.go("class:1")
     tab.wait("document.getElementById('title').textContent === 'circle'")
     assert "confirmed" not in "".join(
