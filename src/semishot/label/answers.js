@@ -124,7 +124,7 @@ export function answerButtons(page, images, pressed) {
     if (rows.some((row) => state.isConfirmed(row))) buttons.push(make("⌫", "Take back", { does: "clear" }));
   }
   const naming = view === "kinds" || !state.classes.length;
-  buttons.push(make("N", view === "kinds" ? "Name this row" : naming ? "Name them" : "New class", { does: "new" }));
+  buttons.push(make("N", view === "kinds" ? "Name row" : naming ? "Name them" : "New class", { does: "new" }));
   if (naming) buttons.at(-1).className = "primary wide";
   if (view === "kinds") buttons.unshift(buttons.pop());
   return buttons;
@@ -133,7 +133,7 @@ export function answerButtons(page, images, pressed) {
 export function drawBar(page) {
   const images = chosen(page), atCursor = !page.selected.size && images.length === 1;
   $("bar").classList.toggle("empty", !images.length || (atCursor && page.phone.matches));
-  $("bar").hidden = page.view === "skipped" || (page.view === "audit" && !images.length);
+  $("bar").hidden = page.view === "skipped" || (["audit", "map", "kinds"].includes(page.view) && !images.length);
   $("chosen").textContent = !images.length ? "Nothing to answer here" : atCursor ? "" : page.view === "kinds" ? counted(images.length, "image") : `${number(images.length)} selected`;
   $("answers").replaceChildren(...(images.length ? answerButtons(page, images) : []));
 }

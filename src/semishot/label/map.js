@@ -64,7 +64,7 @@ export function mapView(page) {
     }
     const showPictures = inside <= FEW;
     for (const { where, unsure, rows } of seen.values()) {
-      const name = colorOf(state, where).slice(4, -1);
+      const name = where < 0 ? "--soft" : colorOf(state, where).slice(4, -1);
       if (!colors.has(name)) colors.set(name, style.getPropertyValue(name));
       context.fillStyle = context.strokeStyle = colors.get(name);
       context.globalAlpha = where === NONE || where === UNKNOWN ? 0.55 : 1;

@@ -69,10 +69,10 @@ function drawLikely({ state, arranged }) {
 
 /* The list at the side */
 
-export function viewsOf({ state, arranged }) {
+export function viewsOf({ state, arranged, view }) {
   const begun = state.classes.length > 0, { asked, none, unknown, doubtful, odd } = arranged;
   const kinds = { id: "kinds", name: begun ? "More kinds" : "Kinds", sign: "⁘", count: state.kinds.length }, map = { id: "map", name: "Map", sign: "∴" };
-  const list = begun ? [{ id: "all", name: "Overview", sign: "≡" }, kinds, { id: "ask", name: "Worth asking", sign: "?", count: asked.length }, map] : [kinds, { id: "all", name: "All images", sign: "≡" }, map];
+  const list = begun ? [{ id: "all", name: "Overview", sign: "≡" }, ...(state.kinds.length || view === "kinds" ? [kinds] : []), { id: "ask", name: "Worth asking", sign: "?", count: asked.length }, map] : [kinds, { id: "all", name: "All images", sign: "≡" }, map];
   list.push({ heading: "Classes" });
   state.classes.forEach(([id, name], index) => list.push({ id: `class:${id}`, name, index, part: arranged.classes[index] }));
   list.push({ id: "new", name: "New class", sign: "N" });
@@ -161,9 +161,9 @@ function allSections(page) {
   const { state, arranged, view } = page, { asked, unknown, none } = arranged;
   const mixed = (part) => [...part.guessed, ...part.confirmed];
   const open = view.startsWith("kind:") && kindShown(state, view);
-  if (open) return [{ key: view, rows: state.rowsOf(open), title: `${counted(open.length, "image")} alike`, name: true }];
+  if (open) return [{ key: view, rows: state.rowsOf(open), title: `${number(open.length)} alike`, name: true }];
   if (view === "kinds") {
-    return state.kinds.map((images) => ({ key: `kind:${images[0]}`, rows: state.rowsOf(images.slice(0, TYPICAL)), limit: 1, title: `${counted(images.length, "image")} alike`, name: true, to: `kind:${images[0]}` }))
+    return state.kinds.map((images) => ({ key: `kind:${images[0]}`, rows: state.rowsOf(images.slice(0, TYPICAL)), limit: 1, title: `${number(images.length)} alike`, name: true, to: `kind:${images[0]}` }))
       .filter(({ rows }) => !rows.some((row) => state.isConfirmed(row)));
   }
   if (view === "map") return [{ key: "map", rows: state.rowsOf(page.lassoed), title: "" }].filter(({ rows }) => rows.length);
@@ -216,6 +216,7 @@ function headingOf(page) {
   if (view === "all") {
     if (state.classes.length === 1) return ["Overview", byTouch("Now name a second class: select images of another kind and tap New class. Images of no class you care about: Stranger.", "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0.")];
     const confirmed = [...arranged.classes, arranged.none].reduce((sum, part) => sum + part.confirmedFiles, 0);
+    if (confirmed === state.rows) return ["Overview", `All ${counted(confirmed, "image")} are confirmed.`];
     return ["Overview", state.judged ? `${number(confirmed)} of ${counted(state.rows, "image")} confirmed; the others are guessed from them.` : "Label an image, and the others will be guessed."];
   }
   if (view === "ask") return ["Worth asking", !arranged.asked.length ? "Nothing more to ask: the guesses are sure." : byTouch("Your answers to these teach most. Select some, then tap their class, Stranger, or Accept if the guess is right.", "Your answers to these teach most. Press a class's key, 0 for a stranger, or Enter if the guess is right.")];

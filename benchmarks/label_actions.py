@@ -1,0 +1,141 @@
+"""Actions until a pile is sorted on the page of `label`, by a person who knows the truth and sees its state.
+
+    python benchmarks/label_actions.py FEATURES.npz [--piles 3]
+
+FEATURES.npz holds `x`, features of images, and `y`, their classes. Half of the classes, drawn at random,
+have a name; all images of the others are strangers. The person begins without a label. Each row of kinds is
+named by one action, after one click on each of the images shown that does not belong; rows without a
+majority are passed over. Then what is worth asking is looked at: one action for each wrong guess, and one
+that accepts the others. Right is what is decided right, confirmed or guessed.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semishot.label.pile import PileImages
+from semishot.label.predictions import TYPICAL, PredictedPile
+from semishot.sorter.label_events import NONE, LabelState, change_of
+
+Array = NDArray[Any]
+TARGETS = (0.95, 0.98)
+
+
+class Features:
+    """What a cache of features holds, by the row as digest; no two images look the same."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+
+    def __getitem__(self, digest: bytes) -> Array:
+        row: Array = self.rows[int(digest)]
+        return row
+
+    def fingerprint(self, digest: bytes) -> bytes:
+        return np.random.default_rng(int(digest)).integers(0, 256, 576, np.uint8).tobytes()
+
+
+class Person:
+    """Who knows the class of each row, -1 for strangers; image n is row n - 1."""
+
+    def __init__(self, features: Array, truth: Array) -> None:
+        request: Any = SimpleNamespace(burst=None)
+        store: Any = SimpleNamespace(digests=dict, files={})
+        known, cache = PileImages(request, store), Features(features)
+        known.make_room(*features.shape)
+        for row in range(len(features)):
+            known.add(row + 1, b"%d" % row, cache)  # type: ignore[arg-type]
+            known.files[row + 1] = [str(row)]
+        self.truth, self.state, self.actions, self.events = truth, LabelState(), 0, 0
+        self.number: dict[int, int] = {}
+        self.reached: dict[float, int] = {}
+        self.pile = PredictedPile(known)
+        self.pile.grow(len(features))
+        self.pile.look_at_files()
+        self.predicted = self.pile.predict(self.state, 0, 0)
+
+    def wrong(self) -> Array:
+        """(P,), which rows are decided wrong."""
+        class_of = {index: true for true, index in self.number.items()}
+        names = [class_of[number] for number in self.state.classes]
+        decided = np.array([*names, -1, -3])[self.predicted.decisions()[0]]  # by negative index
+        found: Array = decided != self.truth
+        return found
+
+    def answer(self, of_class: dict[int, list[int]]) -> None:
+        """Images by their true class."""
+        answers = []
+        for true, images in of_class.items():
+            if true >= 0 and true not in self.number:
+                self.number[true] = len(self.number) + 1
+                event = {"kind": "new", "name": str(true), "images": [], "class": self.number[true]}
+                self.state.update(change_of(self.state, event).after)
+            answers.append((self.number[true] if true >= 0 else NONE, images))
+        event = {"kind": "answer", "set": answers}
+        self.state.update(change_of(self.state, event).after)
+        self.events += 1
+        self.predicted = self.pile.predict(self.state, self.events, self.events)
+        right = 1 - self.wrong().mean()
+        for target in TARGETS:
+            if right >= target:
+                self.reached.setdefault(target, self.actions)
+
+    def by_class(self, images: Sequence[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for image in images:
+            found.setdefault(int(self.truth[image - 1]), []).append(image)
+        return found
+
+    def name_kinds(self) -> None:
+        passed: set[int] = set()
+        while True:
+            rows = [own[:TYPICAL] for own in self.pile.find_kinds(self.predicted)]
+            rows = [own for own in rows if not passed & {*own}]
+            if not rows:
+                return
+            own = self.by_class(rows[0])
+            true = max(own, key=lambda one: len(own[one]))
+            if 2 * len(own[true]) <= len(rows[0]):
+                passed |= {*rows[0]}
+                continue
+            self.actions += 1 + len(rows[0]) - len(own[true])
+            self.answer({true: own[true]})
+
+    def answer_questions(self) -> None:
+        while len(self.reached) < len(TARGETS) and self.predicted.asked:
+            asked, wrong = self.predicted.asked, self.wrong()
+            mistakes = sum(bool(wrong[image - 1]) for image in asked)
+            self.actions += mistakes + (mistakes < len(asked))
+            self.answer(self.by_class(asked))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("features", type=Path)
+    parser.add_argument("--piles", type=int, default=3)
+    given = parser.parse_args()
+    data = np.load(given.features)
+    features, classes = np.asarray(data["x"], np.float32), data["y"]
+    for seed in range(given.piles):
+        rng = np.random.default_rng(seed)
+        drawn, order = rng.permutation(np.unique(classes)), rng.permutation(len(classes))
+        place = {name: at for at, name in enumerate(drawn[: len(drawn) // 2].tolist())}
+        truth = np.array([place.get(name, -1) for name in classes[order].tolist()])
+        person = Person(features[order], truth)
+        person.name_kinds()
+        named, right = person.actions, 1 - person.wrong().mean()
+        person.answer_questions()
+        print(
+            f"pile {seed}: {len(truth)} images, {named} actions name kinds ({right:.1%} right);",
+            end=" ",
+        )
+        print(", ".join(f"{person.reached.get(t, '?')} to {t:.0%}" for t in TARGETS), flush=True)
+
+
+if __name__ == "__main__":
+    main()
