@@ -91,7 +91,7 @@ def labeling(folder: Path, chromium: Any) -> None:
             frames.append((image.resize((800, 500), Image.Resampling.LANCZOS), milliseconds))
 
         ready(page, address)
-        until(page, "document.body.innerText.includes('images alike')")
+        until(page, "document.body.innerText.includes(' alike')")
         time.sleep(2)
         shoot(1800)
         named: set[str] = set()
