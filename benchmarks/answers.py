@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from semishot.estimator.graph_rule import LabeledPile
 from threadpoolctl import threadpool_limits
 
 from measurement import about_tasks
 from pages import between, write_lines
-from semishot.estimator.graph_rule import LabeledPile
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.models import Learned
 from semishot.estimator.next_labels import doubt, varied, worth_asking

@@ -118,12 +118,14 @@ def by_class(rows: Array, labels: Array) -> list[Array]:
 
 
 def synthetic(rng: np.random.Generator) -> Domain:
-    """Shapes that are no photographs, for learning: blobs, stretched or bent, in few or many dimensions."""
-    kinds = int(rng.integers(3, 16))
-    size, dimensions = 120, int(np.exp(rng.uniform(np.log(2), np.log(64))))
-    style = rng.choice(["blobs", "stretched", "bent", "heavy"])
-    apart = rng.uniform(1.5, 6)
-    classes = []
+    """Shapes that are no photographs, for learning: blobs, stretched or heavy-tailed, and curves, in few or
+    many dimensions."""
+    kinds = int(rng.integers(2, 16))
+    size, style = 120, rng.choice(["blobs", "stretched", "heavy", "curves", "curves"])
+    dimensions = int(np.exp(rng.uniform(np.log(2), np.log(64))))
+    if style == "curves" and rng.random() < 0.7:
+        dimensions = int(rng.integers(2, 5))
+    apart, classes = rng.uniform(1.5, 6), []
     for _ in range(kinds):
         center = rng.normal(size=dimensions) * apart / max(1, dimensions**0.5) ** 0.5
         rows = rng.normal(size=(size, dimensions))
@@ -132,13 +134,25 @@ def synthetic(rng: np.random.Generator) -> Domain:
             rows *= 0.7 / max(rows.std(), 1e-6)
         if style == "heavy":
             rows *= rng.standard_t(2.5, size=(size, 1))
-        if style == "bent":
-            turn = rng.uniform(0, 2 * np.pi) + rng.uniform(0, np.pi * 1.2, size)
-            plane = np.linalg.qr(rng.normal(size=(dimensions, 2)))[0].T
-            arc = np.stack([np.cos(turn), np.sin(turn)], 1) @ plane
-            rows = arc * rng.uniform(1, 3) + rows * rng.uniform(0.08, 0.3)
+        if style == "curves":
+            rows = curve(size, dimensions, rng) + rows * rng.uniform(0.05, 0.3)
+            center = center * rng.choice([0.1, 0.5])  # they wind around each other
         classes.append((center + rows * rng.uniform(0.6, 1.4)).astype(np.float32))
     if rng.random() < 0.3:  # features of unequal scale
         scale = np.exp(rng.normal(size=dimensions) * 2).astype(np.float32)
         classes = [rows * scale for rows in classes]
-    return Domain("synthetic", classes, [], "tables")
+    every = np.concatenate(classes)
+    low, high = np.quantile(every, 0.01, 0), np.quantile(every, 0.99, 0)
+    scattered = rng.uniform(low, high, (300, dimensions)).astype(np.float32)
+    return Domain("synthetic", classes, [scattered], "tables")
+
+
+def curve(size: int, dimensions: int, rng: np.random.Generator) -> Array:
+    """(size, D): a smooth random walk of some length, in a plane or in space."""
+    steps = np.linspace(0, 1, size)[:, None]
+    waves = np.arange(1, 4)
+    phases = rng.uniform(0, 2 * np.pi, (dimensions, len(waves)))
+    sizes = rng.normal(size=(dimensions, len(waves))) / waves * rng.uniform(1, 3)
+    turns = rng.uniform(2, 2 * np.pi) * steps[:, :, None] * waves + phases
+    found: Array = (sizes * np.sin(turns)).sum(2)
+    return found

@@ -195,28 +195,18 @@ def soft_kmeans(features: Array, labels: Array) -> Answer:
     return Answer(softmax(12 * near, 1), score=-near.max(1))
 
 
-def semishot(features: Array, labels: Array, decide: float | None = None) -> Answer:
-    """decide: `reject` for its own decision."""
+def semishot(features: Array, labels: Array) -> Answer:
     from semishot import PrototypeClassifier
-    from semishot.errors import InputError
-
-    def out(reject: float | None) -> tuple[Any, Array | None]:
-        try:
-            fitted = PrototypeClassifier(reject=reject).fit(features, labels)
-        except InputError:  # nothing tells how members score
-            return PrototypeClassifier().fit(features, labels), None
-        return fitted, fitted.transduction_[pile] == fitted.stranger_label_
 
     pile = labels == -1
-    fitted, lost = out(REJECT)
-    chosen = lost if decide == REJECT else out(decide)[1]
-    count = fitted.n_strangers_
+    fitted = PrototypeClassifier(reject="auto").fit(features, labels)
+    cutoff = fitted.fitted_.learned.cutoff(REJECT)
     return Answer(
         fitted.label_distributions_[pile],
-        stranger=np.nan_to_num(fitted.stranger_proba_[pile], nan=0.5),
-        out=np.zeros(pile.sum(), bool) if chosen is None else chosen,
-        lost=np.zeros(pile.sum(), bool) if lost is None else lost,
-        count=None if count is None else (count.expected, count.low, count.high),
+        stranger=fitted.stranger_proba_[pile],
+        out=fitted.transduction_[pile] == fitted.stranger_label_,
+        lost=fitted.stranger_proba_[pile] > cutoff,
+        count=fitted.n_strangers_,
     )
 
 

@@ -114,12 +114,12 @@ def drawn_strangers(
 def random_shape(domain: Domain, rng: np.random.Generator) -> Shape:
     """For learning: of any kind."""
     most = max(1, len(domain.classes) - (0 if domain.others else 1))
-    way = min(most, int(np.exp(rng.uniform(np.log(2), np.log(30)))))
+    way = min(most, int(np.exp(rng.uniform(np.log(2), np.log(50)))))
     way = 1 if rng.random() < 0.06 else way
     each = np.exp(rng.uniform(np.log(1.5), np.log(40)))
-    share = 0.0 if rng.random() < 0.25 else float(rng.uniform(0.03, 0.85))
+    share = 0.0 if rng.random() < 0.3 else float(0.03 + 0.82 * rng.random() ** 1.3)
     share = 1.0 if rng.random() < 0.03 else share
-    pile = int(np.clip(way * each / max(1 - share, 0.15), 8, 900))
+    pile = int(np.clip(way * each / max(1 - share, 0.15), 8, 1200))
     return Shape(
         way=way,
         shot=int(rng.choice([1, 1, 1, 2, 3, 3, 4, 5, 6, 8, 10])),
@@ -129,6 +129,7 @@ def random_shape(domain: Domain, rng: np.random.Generator) -> Shape:
         balanced=bool(rng.random() < 0.4),
         named=int(rng.integers(1, 21)) if rng.random() < 0.25 else 0,
         burst=int(rng.integers(5, 51)) if rng.random() < 0.12 else 0,
+        wrong=float(rng.choice([0.05, 0.1, 0.2])) if rng.random() < 0.1 else 0.0,
     )
 
 

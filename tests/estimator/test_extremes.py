@@ -8,7 +8,10 @@ from semishot.errors import InputError
 
 ESTIMATORS = [
     *(("fitted_mask", space) for space in ("auto", "centered", "unit", "none")),
-    *((refiner, "auto") for refiner in ("graph", "soft_kmeans", "oslo", "label_propagation", None)),
+    *(
+        (refiner, "auto")
+        for refiner in ("learned", "soft_kmeans", "oslo", "label_propagation", None)
+    ),
 ]
 every_estimator = pytest.mark.parametrize(("refiner", "normalize"), ESTIMATORS)
 F32, F64 = np.float32, np.float64
@@ -30,9 +33,9 @@ def answers(x: np.ndarray, known: np.ndarray, refiner: str | None, normalize: st
     estimator = PrototypeClassifier(refiner, normalize=normalize).fit(x, known)
     for found in (
         estimator.predict_proba(x),
-        estimator.distractor_score(x),
+        estimator.stranger_proba(x),
         estimator.prototypes_,
-        estimator.temperature_,
+        estimator.score_samples(x),
     ):
         assert np.isfinite(found).all()
     return estimator.predict(x)

@@ -9,14 +9,13 @@ import torch
 
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
-from semishot.estimator import constants as const
-from semishot.estimator.prototype_rule import Trial, members_in_pile, temperature_of
-from semishot.estimator.spaces import Space, squared_distances
+from semishot.estimator.prototype_rule import MOVES, Trial, temperature_of
+from semishot.estimator.spaces import Directions, squared_distances
 
 N, S, U, D = 3, 6, 11, 8
 KINDS = ["none", "unit", "centered"]
 EVERY_NAME = ["soft_kmeans", "fitted_mask", "oslo", "label_propagation"]
-PLAIN = Space("none", np.zeros(D))
+PLAIN = Directions("none", np.zeros(D))
 
 
 def randn(*shape, seed=0):
@@ -57,7 +56,7 @@ def test_the_weights_of_a_refiner_make_prototypes(kind):
             given.extend(tensors)
             return torch.from_numpy(weights)
 
-    space, labels = Space(kind, 0.1 * randn(D, seed=5), 0.7), one_hot([0, 1, 2, 0, 1, 2])
+    space, labels = Directions(kind, 0.1 * randn(D, seed=5), 0.7), one_hot([0, 1, 2, 0, 1, 2])
     support, pile = (space(randn(size, D, seed=size)) for size in (S, U))
     refined = Trial(space, support, labels, pile, Watching()).prototypes()
     start = Trial(space, support, labels, pile).prototypes()
@@ -110,7 +109,7 @@ def test_the_temperature_is_a_share_of_the_distance_between_prototypes_moved_by_
         loss = sum(math.log(sum(math.exp(x / t) for x in row)) - row[c] / t for row, c in rows)
         return loss + (math.log(move) / 0.5) ** 2 / 2
 
-    assert math.isclose(temperature_of(trial), rule * min(const.MOVES.tolist(), key=cost))
+    assert math.isclose(temperature_of(trial), rule * min(MOVES.tolist(), key=cost))
 
 
 def clusters(shot, members, strangers, seed=0):
@@ -120,17 +119,7 @@ def clusters(shot, members, strangers, seed=0):
     support = centers[classes] + randn(3 * shot, 16, seed=seed) / 3
     pile = np.concatenate([np.tile(centers[:3], (members, 1)), np.tile(centers[3], (strangers, 1))])
     pile = pile + randn(len(pile), 16, seed=seed + 1) / 3
-    return Trial(Space("none", np.zeros(16)), support, one_hot(classes), pile)
-
-
-@pytest.mark.parametrize("strangers", [0, 100])
-def test_members_of_the_pile_are_recognized_without_labels(strangers):
-    trial = replace(clusters(1, 60, strangers), refiner=refine.build("fitted_mask"))
-    prior = members_in_pile(trial)
-    new = clusters(500, 0, 0, seed=7).support
-    scores = -squared_distances(new, trial.prototypes()).min(-1)
-    assert (scores < prior.mean - 1.645 * prior.variance**0.5).mean() < 0.15
-    assert members_in_pile(replace(trial, pile=trial.pile[:1])) is None
+    return Trial(Directions("none", np.zeros(16)), support, one_hot(classes), pile)
 
 
 # By name in the estimator

@@ -25,7 +25,7 @@ def data(shot=2):
     return x, np.where(np.arange(len(owner)) < 3 * shot, owner, -1)
 
 
-@pytest.mark.parametrize("refiner", ["graph", "fitted_mask", "oslo", None])
+@pytest.mark.parametrize("refiner", ["learned", "fitted_mask", "oslo", None])
 @pytest.mark.parametrize("names", [["cat", "dog", "elk"], [7, 0, 30]])
 @pytest.mark.parametrize("features", [D, 3])
 def test_a_saved_classifier_predicts_the_same(refiner, names, features, tmp_path):
@@ -36,9 +36,9 @@ def test_a_saved_classifier_predicts_the_same(refiner, names, features, tmp_path
     loaded = PrototypeClassifier.load(tmp_path / "mine.safetensors")
     assert loaded.get_params() == fitted.get_params()
     assert list(loaded.predict(x)) == list(fitted.predict(x))
-    for method in ("predict_proba", "distractor_score", "stranger_proba"):
+    for method in ("predict_proba", "score_samples", "stranger_proba"):
         assert np.array_equal(getattr(loaded, method)(x), getattr(fitted, method)(x))
-    for name in ("message_", "held_out_", "n_strangers_", "members_", "strangers_", "pile_helps_"):
+    for name in ("message_", "held_out_", "n_strangers_", "cutoff_"):
         assert getattr(loaded, name) == getattr(fitted, name)
     answers = read_model(tmp_path / "mine.safetensors").predict(x)  # what commands use
     assert np.array_equal(answers.classes, fitted.predict_proba(x))
@@ -90,26 +90,35 @@ MODEL = ("learned", "model")
     ("field", "value", "line"),
     [
         (("parameters",), 3, "Expected `object`, got `int` - at `$.parameters`"),
-        (("parameters", "steps"), "1", "steps must be 'auto' or at least 1, not '1'"),
+        (("parameters", "steps"), "1", "steps must be at least 1, not '1'"),
         (("parameters", "refiner"), 3, "refiner must be a name, a module or None, not 3"),
         (("classes",), ["<i8", [1], 2, 3], "sequence"),
         (("classes",), ["<i8", 1, 2], "expected 2 classes"),
         (("feature_names",), ["a"], "feature_names must be none or one for each feature"),
-        (("learned", "members", "mean"), "far", "Expected `float`, got `str`"),
-        (("learned", "strangers"), [1, 1, 1], "Expected `float` < 1"),
+        (("learned", "count", 0), "far", "Expected `float`, got `str`"),
+        (("parameters", "reject"), 2, "reject must be None, 'auto' or between 0 and 1, not 2"),
         (("learned", "message"), None, "Expected `str`, got `null`"),
         ((*MODEL, "type"), "Other", "Invalid value 'Other'"),
-        ((*MODEL, "graph_weight"), 0, "Expected `float` > 0"),
+        ((*MODEL, "shared", 6), "much", "Expected `float`, got `str`"),
         ((*MODEL, "space", "width"), float("nan"), "Expected `float`, got `str`"),
         (
-            (*MODEL, "prototypes"),
+            (*MODEL, "reference", "sums"),
             "array 99",
-            "no array 'array 99' - at `$.learned.model.prototypes`",
+            "no array 'array 99' - at `$.learned.model.ref",
         ),
-        ((*MODEL, "prototypes"), np.full((3, 10), np.nan), "expected finite float32 or float64"),
-        ((*MODEL, "prototypes"), np.ones((3, 10), "f2"), "expected finite float32 or float64"),
-        ((*MODEL, "prototypes"), np.ones((3, 7)), "mismatch"),
-        ((*MODEL, "rows"), np.ones((2, 10)), "arrays of the graph differ in length"),
+        (
+            (*MODEL, "reference", "sums"),
+            np.full((4, 3, 4), np.nan),
+            "expected finite float32 or float",
+        ),
+        (
+            (*MODEL, "reference", "sums"),
+            np.ones((4, 3, 4), "f2"),
+            "expected finite float32 or float",
+        ),
+        ((*MODEL, "reference", "sums"), np.ones((4, 3, 7)), "mismatch"),
+        ((*MODEL, "reference", "rows"), np.ones((2, 10)), "arrays of the graph differ in length"),
+        ((*MODEL, "reference", "degrees"), np.ones((3, 2)), "arrays of the graph differ in length"),
     ],
     ids=str,
 )

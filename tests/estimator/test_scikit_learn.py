@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from scipy.sparse import csr_matrix
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import (
@@ -27,7 +26,7 @@ from support.optional_torch import HAS_TORCH
 
 D = 40
 NAMES = np.array(["cat", "dog", "elk", "stranger"])
-RULES = ["graph", "fitted_mask", None]
+RULES = ["learned", "fitted_mask", None]
 KINDS = ["strings", "objects", "numbers"]
 
 
@@ -63,16 +62,19 @@ def same(one, other, x):
 # The contract
 
 
-def test_check_estimator_passes_but_for_two_checks():
-    """One takes -1 for a class; one takes a label of weight 0 for a row that is not there."""
-    for rule in ("graph", "fitted_mask") if HAS_TORCH else ("graph",):
+def test_check_estimator_passes_but_for_documented_checks():
+    """One takes -1 for a class; two take a label of weight 0 for a row that is not there, and it is one of
+    the pile; two compare answers to single rows and to many by 1e-7, and the network is of float32."""
+    for rule in ("learned", "fitted_mask") if HAS_TORCH else ("learned",):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of checks that are skipped here
             found = check_estimator(PrototypeClassifier(rule), on_fail=None)
         failed = {check["check_name"] for check in found if check["status"] == "failed"}
-        assert failed == {
+        rounded = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
+        assert failed - rounded == {
             "check_classifiers_classes",
             "check_sample_weight_equivalence_on_dense_data",
+            "check_sample_weight_equivalence_on_sparse_data",
         }
         assert len(found) > 40
 
@@ -87,7 +89,7 @@ def test_grid_search_and_cross_validation(kind):
     steps = make_pipeline(StandardScaler(), PrototypeClassifier(reject=0.05))
     assert min(cross_val_score(steps, x, y, cv=3)) > 0.8
     grid = {
-        "prototypeclassifier__refiner": [None, "graph"],
+        "prototypeclassifier__refiner": [None, "learned"],
         "prototypeclassifier__reject": [None, 0.05],
     }
     search = GridSearchCV(steps, grid, cv=3).fit(x, y)
@@ -148,8 +150,6 @@ def test_score_with_weights_is_the_weighted_mean():
 def test_score_says_what_is_missing():
     x, _, told = data()
     fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        fitted.score(csr_matrix(x), labels(told, "strings"))
     with pytest.raises(InputError, match="score needs labels: all of y is unlabeled"):
         fitted.score(x, [None] * len(x))
     with pytest.raises(InputError, match="y mixes strings and numbers"):
@@ -181,19 +181,6 @@ def test_a_label_of_weight_0_is_not_used(rule):
     two = PrototypeClassifier(rule, reject=0.05).fit(x, labels(told, "strings"), weights)
     assert same(one, two, x)
     assert (one.transduction_ == two.transduction_).all()
-
-
-def test_a_weight_of_2_is_the_label_twice_on_the_graph():
-    x, _, told = data(shot=2)
-    x[told == 0] += 4 * np.random.default_rng(3).normal(size=(2, D))
-    row = np.flatnonzero(told == 0)[0]
-    weights = np.ones(len(told))
-    weights[row] = 2
-    weighted = PrototypeClassifier().fit(x, told, weights)
-    twice = PrototypeClassifier().fit(np.vstack([x, x[[row]]]), np.append(told, 0))
-    plain = PrototypeClassifier().fit(x, told)
-    moved = np.abs(twice.predict_proba(x) - plain.predict_proba(x)).max()
-    assert np.abs(twice.predict_proba(x) - weighted.predict_proba(x)).max() < moved / 4
 
 
 @pytest.mark.parametrize("rule", RULES)

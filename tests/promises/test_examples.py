@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from support.doc_pages import as_notebook
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -62,19 +60,3 @@ def test_a_loop_of_ones_own(run, tmp_path):
     assert refined > alone + 1
     assert alone > 60  # chance is 20
     assert same_but_for_rounding(printed, shown_on("example_own_loop.md"))
-
-
-def as_page(source: str) -> str:
-    """A script whose cells begin with `# %%`: its docstring, then a block of Python for each cell."""
-    about, *cells = re.split(r"(?m)^# %%(.*)\n", source)
-    words = about.strip().strip('"')
-    pairs = zip(cells[::2], cells[1::2], strict=True)
-    blocks = [f"{title.strip()}\n\n```python\n{code.strip()}\n```\n" for title, code in pairs]
-    return "\n".join([words, *blocks])
-
-
-def test_the_notebook_is_the_loop():
-    """Otherwise: write what `as_notebook` makes."""
-    source = (ROOT / "examples" / "own_loop.py").read_text(encoding="utf-8")
-    book = (ROOT / "examples" / "own_loop.ipynb").read_text(encoding="utf-8")
-    assert book == as_notebook(as_page(source))

@@ -22,7 +22,7 @@ from support.own_images import DRAWN, MEMBERS, STRANGER, draw, folders, save
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ["path", "label", "nearest_class", "probability", "stranger_probability"]
-COLUMNS += ["runner_up", "stranger_score", "decision"]
+COLUMNS += ["runner_up", "decision"]
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +60,15 @@ def check_predictions(rows, members=18, strangers=6):
         assert row["label"] == (
             "stranger" if row["decision"] == "stranger" else row["nearest_class"]
         )
-        assert (row["decision"] == "stranger") == (float(row["stranger_score"]) > 0.95)
+        stranger, best = float(row["stranger_probability"]), float(row["probability"])
+        margin = stranger - (1 - stranger) * best  # the most probable of all
+        assert (row["decision"] == "stranger") == (margin > 0) or abs(margin) < 1e-3
     known = [row for row in rows if kind(row["path"]) != STRANGER]
     assert np.mean([row["nearest_class"] == kind(row["path"]) for row in known]) > 0.9
     far, near = (
-        np.array([float(r["stranger_score"]) for r in rows if (kind(r["path"]) == STRANGER) == s])
+        np.array(
+            [float(r["stranger_probability"]) for r in rows if (kind(r["path"]) == STRANGER) == s]
+        )
         for s in (True, False)
     )
     assert (far[:, None] > near).mean() > 0.8
@@ -83,9 +87,9 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     assert sum(facts["accepted"].values()) + facts["strangers"] == facts["pile"] == 24
     likely = [round(facts["likely_strangers"][key]) for key in ("expected", "low", "high")]
     assert "About {} ({} to {}) of the pile are strangers".format(*likely) in said
-    assert f"{facts['strangers']} are taken for strangers" in said
+    assert re.search(rf"\b{facts['strangers'] or 'none'} (is|are) taken for", said)
     assert re.search(rf"about {round(facts['missed_strangers'])} (is|are) likely missed\.", said)
-    assert re.search(r"The pile: \d of 9 held-out labels right with the pile", said)
+    assert re.search(r"The pile: 24 unlabeled examples are used; \d of 9 labels", said)
     assert re.search(r"Calibration: of 9 held-out labeled images \d+% are right", said)
     assert "2 files were skipped: out/skipped.csv says why." in said
     assert "Look at out/report.html" in said
@@ -98,12 +102,46 @@ def test_drawings_are_sorted_and_everything_is_written(capsys, tmp_path):
     assert 1 <= len(facts["next_to_label"]) <= 10
     model = PrototypeClassifier.load("out/model/classifier.safetensors")
     assert model.classes_.tolist() == sorted(MEMBERS)
-    assert model.reject == 0.05
+    assert model.reject == facts["reject"] == "auto"
     assert load_encoder(Path("out/model")).name == "omniglot"
     assert sorted(p.name for p in Path("out").iterdir()) == [
         *("embeddings", "labels.sqlite", "model", "pictures", "predictions.csv", "report.html"),
         *("result.json", "skipped.csv"),
     ]
+
+
+@pytest.mark.parametrize("reject", [[], ["--reject", "0.05"]])
+def test_all_numbers_of_the_result_are_sums_of_the_table(reject, capsys, tmp_path):
+    """But for the ends of the interval."""
+    labeled, pile = folders(tmp_path)
+    shutil.copy(pile / "more" / "cross-0.png", pile / "copy-0.png")
+    shutil.copy(next(labeled.rglob("*.png")), pile / "known-0.png")
+    classified(capsys, labeled, pile, *reject)
+    facts, rows = result(), pile_rows("out/predictions.csv")
+    expected = missed = lost = right = 0.0
+    for row in rows:
+        stranger, best = float(row["stranger_probability"]), float(row["probability"])
+        expected += stranger
+        if row["decision"] == "stranger":
+            lost, right = lost + 1 - stranger, right + stranger
+        else:
+            missed, right = missed + stranger, right + (1 - stranger) * best
+    digits = 0.05 + 1e-4 * len(rows)  # of sums in the file, and of each row
+    assert facts["likely_strangers"]["expected"] == pytest.approx(expected, abs=digits)
+    assert facts["missed_strangers"] == pytest.approx(missed, abs=digits)
+    assert facts["lost_members"] == pytest.approx(lost, abs=digits)
+    assert facts["likely_wrong"] == pytest.approx(len(rows) - right, abs=digits)
+    low, high = (facts["likely_strangers"][end] for end in ("low", "high"))
+    assert 0 <= low <= facts["likely_strangers"]["expected"] <= high <= len(rows)
+    decided = [row["label"] for row in rows]
+    assert facts["pile"] == len(rows) == 26
+    assert facts["strangers"] == decided.count("stranger")
+    assert facts["accepted"] == {name: decided.count(name) for name in sorted(MEMBERS)}
+    if reject:
+        put_out = [row for row in rows if row["decision"] == "stranger"]
+        assert all(float(row["stranger_probability"]) >= 0.02 for row in put_out)
+        kept = [row for row in rows if row["decision"] == "accept"]
+        assert all(float(row["stranger_probability"]) <= 0.9 for row in kept)
 
 
 def agreeing(first, again):
@@ -112,9 +150,8 @@ def agreeing(first, again):
         assert old["path"] == new["path"]
         assert old["nearest_class"] == new["nearest_class"] or float(old["probability"]) < 0.9
         assert float(old["probability"]) == pytest.approx(float(new["probability"]), abs=0.3)
-        if old["stranger_score"]:
-            before, after = float(old["stranger_score"]), float(new["stranger_score"])
-            assert before == pytest.approx(after, abs=0.3)
+        before, after = float(old["stranger_probability"]), float(new["stranger_probability"])
+        assert before == pytest.approx(after, abs=0.3)
 
 
 def test_predict_says_what_classify_said(capsys, tmp_path):
@@ -300,8 +337,10 @@ def test_one_class_is_a_question_of_belonging(capsys, tmp_path):
     assert "there is one class only" in said
     rows = pile_rows("out/predictions.csv")
     assert {(row["nearest_class"], row["runner_up"]) for row in rows} == {("circle", "")}
-    own = np.mean([float(r["stranger_score"]) for r in rows if kind(r["path"]) == "circle"])
-    assert own < np.mean([float(r["stranger_score"]) for r in rows if kind(r["path"]) != "circle"])
+    own = np.mean([float(r["stranger_probability"]) for r in rows if kind(r["path"]) == "circle"])
+    assert own < np.mean(
+        [float(r["stranger_probability"]) for r in rows if kind(r["path"]) != "circle"]
+    )
 
 
 def test_one_shot_and_one_image(capsys, tmp_path):
@@ -363,7 +402,7 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
     both = ["--labeled", labeled, "--unlabeled", pile]
     features = ["--labeled", "f.npy", "--labels", "l.npy"]
     for arguments, message in [
-        ([*both, "--reject", "1.5"], "--reject must be between 0 and 1, not 1.5"),
+        ([*both, "--reject", "1.5"], "--reject must be auto or between 0 and 1, not 1.5"),
         (
             [*both, "--encoder", "photo"],
             "no encoder 'photo': choose photos, photos-lite0, omniglot",
@@ -498,7 +537,7 @@ def test_every_command_of_the_page_runs(capsys, tmp_path):
     assert len(commands) >= 8
     for line in commands:
         assert printed(capsys, *shlex.split(line, comments=True)[1:]), line
-    named = set(re.findall(r"`out/(\w+\.\w+|model)`", text))
+    named = set(re.findall(r"`OUT/([\w./]+)`", text))
     assert named
     for name in named:
         assert (Path("out") / name).exists(), name

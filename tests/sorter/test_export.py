@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.special import stdtr
 
 pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
 
@@ -21,9 +20,7 @@ from semishot.commands import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Middle, Whole
 from semishot.errors import InputError
-from semishot.estimator.strangers import Members, stranger_probability
 from semishot.sorter import export as exporting
-from semishot.sorter.classifier_graph import STEPS, score_table
 from semishot.sorter.encoders.image_encoder import open_encoder, save_encoder
 from semishot.sorter.encoders.networks import viewed
 from semishot.sorter.export import export
@@ -75,7 +72,7 @@ def exported(model, tmp_path_factory) -> Path:
 
 def onnx_outputs(path: Path, **inputs: np.ndarray) -> list[np.ndarray]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = ["label", "probabilities", "distractor_score", "stranger_probability"]
+    names = ["label", "probabilities", "stranger_probability"]
     return session.run(names, inputs)
 
 
@@ -86,10 +83,9 @@ def test_the_file_says_of_pictures_what_the_classifier_says(model, exported):
     images = [drawing(COLORS[name], rng) for name in COLORS] * 3
     images += [drawing((20, 230, 20), rng), np.zeros((84, 84, 3), np.uint8)]
     for batch in (np.stack(images), np.stack(images[:1])):
-        label, probabilities, score, stranger = onnx_outputs(exported, images=batch)
+        label, probabilities, stranger = onnx_outputs(exported, images=batch)
         features = encoder.encode(batch)
         assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
-        assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
         assert np.allclose(stranger, classifier.stranger_proba(features), atol=1e-4)
         names = [*classifier.classes_, "stranger"]
         assert [names[place] for place in label] == list(classifier.predict(features))
@@ -109,39 +105,43 @@ def test_the_file_says_of_features_what_the_classifier_says(normalize, dtype, tm
     classifier = PrototypeClassifier(normalize=normalize, reject=0.1).fit(features, labels)
     classifier.save(tmp_path / "c.safetensors")
     export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
-    label, probabilities, score, _ = onnx_outputs(
+    label, probabilities, stranger = onnx_outputs(
         tmp_path / "m.onnx", features=features.astype(np.float32)
     )
     assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
-    assert np.allclose(score, classifier.distractor_score(features), atol=1e-4)
+    assert np.allclose(stranger, classifier.stranger_proba(features), atol=1e-4)
     assert (np.append(classifier.classes_, -1)[label] == classifier.predict(features)).all()
     assert set(label) == {-1, 0, 1, 2}
 
 
-def test_without_reject_nothing_is_rejected_and_an_unknown_score_is_no_number(tmp_path, capsys):
+@pytest.mark.parametrize("refiner", ["learned", None])
+@pytest.mark.parametrize("features", [3, 10, 40])
+@pytest.mark.parametrize("classes", [1, 2, 4])
+def test_any_features_and_classes_of_any_number(refiner, features, classes, tmp_path):
+    """Compared by the kernel, by the cosine and between; named strangers; `reject="auto"`."""
+    rng = np.random.default_rng(6)
+    kinds = rng.integers(classes + 1, size=80)
+    x = 2 * rng.normal(size=(classes + 1, features))[kinds] + rng.normal(size=(80, features))
+    labels = np.where(np.arange(80) < 30, np.where(kinds == classes, -2, kinds), -1)
+    classifier = PrototypeClassifier(refiner, reject="auto").fit(x.astype(np.float32), labels)
+    classifier.save(tmp_path / "c.safetensors")
+    export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
+    new = (x[:50] + 0.3 * rng.normal(size=(50, features))).astype(np.float32)
+    _, probabilities, stranger = onnx_outputs(tmp_path / "m.onnx", features=new)
+    rule = classifier.model_ if refiner else classifier.model_.rule
+    near = (rule.space(new) @ rule.reference.rows.T).max(1) > exporting.ALONE
+    assert near.sum() >= 10
+    assert np.allclose(probabilities[near], classifier.predict_proba(new)[near], atol=1e-3)
+    assert np.allclose(stranger[near], classifier.stranger_proba(new)[near], atol=1e-3)
+
+
+def test_without_reject_nothing_is_rejected(tmp_path, capsys):
     features, labels = np.eye(3, dtype=np.float32), np.array(["a", "b", "c"])
     PrototypeClassifier(None).fit(features, labels).save(tmp_path / "c.safetensors")
     main.main(["export", str(tmp_path / "c.safetensors"), "-o", str(tmp_path / "m.onnx")])
     assert "3 classes, takes features (3), " in capsys.readouterr().out
-    label, _, score, stranger = onnx_outputs(tmp_path / "m.onnx", features=100 * features)
+    label, _, _ = onnx_outputs(tmp_path / "m.onnx", features=100 * features)
     assert label.tolist() == [0, 1, 2]
-    assert np.isnan(score).all()
-    assert np.isnan(stranger).all()
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 7, 100, 100_000])
-def test_the_table_of_students_distribution_is_within_what_the_document_says(freedom):
-    features = np.random.default_rng(3).normal(size=(8, 4))
-    classifier = PrototypeClassifier(reject=0.05).fit(features, [0, 0, 1, 1, -1, -1, -1, -1])
-    classifier.members_ = Members(-5.0, 2.0, freedom)
-    distances = np.concatenate([np.linspace(0, 40, 5001), [1e3, 1e6]])
-    z = (5 - distances) / 2
-    position = (z / (1 + np.abs(z)) + 1) * STEPS / 2
-    columns = score_table(classifier).T
-    score, stranger = (np.interp(position, np.arange(STEPS + 1), column) for column in columns)
-    assert np.abs(score - stdtr(freedom, (distances - 5) / 2)).max() < 1e-5
-    expected = stranger_probability(-distances, classifier.members_, classifier.strangers_)
-    assert np.abs(stranger - expected).max() < 1e-3
 
 
 @pytest.mark.parametrize("name", ["photos", "omniglot"])

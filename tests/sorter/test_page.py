@@ -37,10 +37,9 @@ def show(path: Path, *content) -> None:
 
 
 def predicted(path: str, *words, stranger: bool) -> Prediction:
-    """The probability of a stranger is that of the score, halved for members."""
-    *_, score = words
-    likely = None if score is None else score if stranger else score / 2
-    return Prediction(Item(path), *words, stranger, likely)
+    """The last word is the probability of a stranger, halved for members."""
+    *words, likely = words
+    return Prediction(Item(path), *words, stranger, likely if stranger else likely / 2)
 
 
 def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
@@ -63,7 +62,7 @@ def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
 def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sorted")
     images = sort_pile(300)
-    images[0] = predicted(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", None, stranger=False)
+    images[0] = predicted(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", 0.1, stranger=False)
     labeled = {name: [Item(f"{name}/1"), Item(f"{name}/2")] for name in CLASSES}
     labeled["no image of this"] = [Item("another")]
     asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
@@ -178,7 +177,6 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     assert fields["sure"] == percent(second.sure)
     assert fields["stranger"] == percent(second.stranger_probability)
     assert fields["conditional"] == percent(second.probability)
-    assert fields["score"] == f"{second.stranger_score:.3f}"
     assert fields["nearest"] == ""  # it is the label
     browser.press("Escape")
     assert not browser.run(OPEN)
@@ -193,7 +191,6 @@ def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, p
     fields = browser.run(FIELDS)
     assert fields["path"] == f"{HOSTILE}\\r\\n\\udcff.jpg"
     assert fields["label"] == HOSTILE
-    assert fields["score"] == fields["sure"] == fields["stranger"] == "not known"
     assert browser.run("document.title") == "Sorted images"
     assert (
         browser.run("getComputedStyle(document.querySelector('#details > img')).display") == "none"
@@ -206,13 +203,12 @@ def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, p
 def test_no_tile_shows_a_percentage_that_ignores_strangers(tmp_path):
     sure = predicted("a.jpg", "ant", 0.999, "bee", 0.8, stranger=False)  # 40 % a stranger
     apart = predicted("b.jpg", "ant", 0.999, "bee", 0.87, stranger=True)
-    unknown = predicted("c.jpg", "ant", 0.999, "bee", None, stranger=False)
     lines = "About 7 (3 to 9) of the pile belong to none of the classes."
-    page = PilePage([sure, apart, unknown], {"ant": []}, [], lambda items: {}, {}, strangers=lines)
+    page = PilePage([sure, apart], {"ant": []}, [], lambda items: {}, {}, strangers=lines)
     write_page(tmp_path / "page.html", page)
     text = (tmp_path / "page.html").read_text("utf-8")
     captions = re.findall(r"<span>([^<]*)</span>", text)
-    assert sorted(captions) == ["60\u202f%, or a stranger?", "not known", "stranger 87\u202f%"]
+    assert sorted(captions) == ["60\u202f%, or a stranger?", "stranger 87\u202f%"]
     assert f"<p>{lines}</p>" in text
     assert [percent(share) for share in (1.0, 0.996, 0.99, 0.004, 0.0)] == [
         *(">\u202f99\u202f%", ">\u202f99\u202f%", "99\u202f%", "<\u202f1\u202f%", "<\u202f1\u202f%")

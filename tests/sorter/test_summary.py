@@ -10,7 +10,15 @@ def summary(**fields) -> PileSummary:
     given = {
         **dict(encoder="photos", labeled={"a": 1}, named_strangers=0, pile=8),
         **dict(accepted={"a": 8}, strangers=3, likely_strangers=likely, missed_strangers=2.0),
-        **dict(reject=0.05, skipped=0, pile_helps=None, message="used", held_out=None, notes=[]),
+        **dict(
+            reject=0.05,
+            skipped=0,
+            lost_members=0.4,
+            likely_wrong=2.6,
+            message="used",
+            held_out=None,
+            notes=[],
+        ),
         "next_to_label": [],
     }
     return PileSummary(**{**given, **fields})
@@ -19,28 +27,20 @@ def summary(**fields) -> PileSummary:
 @pytest.mark.parametrize(
     ("found", "missed", "line"),
     [
-        (0, 0.0, "none is taken for a stranger, and about 0 are likely missed."),
-        (
-            1,
-            1.2,
-            "1 is taken for a stranger, at a loss of about 5% of members, and about 1 is likely missed.",
-        ),
-        (
-            2,
-            3.0,
-            "2 are taken for strangers, at a loss of about 5% of members, and about 3 are likely missed.",
-        ),
+        (0, 0.0, "none is taken for a stranger; about 0 are likely missed."),
+        (1, 1.2, "1 is taken for a stranger, {lost}; about 1 is likely missed."),
+        (2, 3.0, "2 are taken for strangers, {lost}; about 3 are likely missed."),
     ],
 )
 def test_strangers_are_counted_in_words(found, missed, line):
     about = summary(strangers=found, missed_strangers=missed).about_strangers()
-    assert about == f"About 3 (1 to 9) of the pile are strangers, of none of the classes; {line}"
-
-
-def test_strangers_that_are_not_counted():
+    line = line.format(lost="of which about 0 likely belong to a class")
+    wrong = "In all, about 3 of 8 are likely sorted wrong."
+    assert (
+        about
+        == f"About 3 (1 to 9) of the pile are strangers, of none of the classes; {line} {wrong}"
+    )
     assert summary(pile=0).about_strangers() == "Every image of the pile has a label."
-    told = summary(strangers=1, likely_strangers=None).about_strangers()
-    assert told == "1 is taken for a stranger, at a loss of about 5% of members."
 
 
 def test_images_have_an_encoder_and_features_have_none():

@@ -9,19 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from semishot.errors import InputError
-from semishot.estimator.fitted_model import (
-    GRAPH,
-    FittedModel,
-    Parameters,
-    RowAnswers,
-    check_reject,
-    fit_model,
-)
+from semishot.estimator.answers import Answer, Doubt
+from semishot.estimator.fitted_model import LEARNED, FittedModel, Parameters, fit_model
 from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import (
     NAMED_STRANGER,
@@ -29,19 +22,15 @@ from semishot.estimator.labels import (
     Label,
     agreement,
     checked_weights,
+    named_classes,
     read_labels,
     rejected,
 )
-from semishot.estimator.models import Doubt
 from semishot.estimator.saved_model import read_model, write_model
 from semishot.estimator.spaces import as_array
-from semishot.estimator.strangers import missed
 
 FLOATS = [np.float32, np.float64]
-UNKNOWN = (
-    "how members of a class score is not known: it takes two labeled examples of some class, or two "
-    "unlabeled ones"
-)
+TINY = 1e-12
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
@@ -55,23 +44,24 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     refiner
-        How unlabeled examples are used. `"graph"`: labels spread over a graph of nearest neighbours, and
-        prototypes are refined by what they reach. None: not at all. Or a method of `semishot.refine`
-        without learned parameters, by name, such as `"fitted_mask"`, `"soft_kmeans"`, `"oslo"` or
-        `"label_propagation"`, or a trained module of it: these need PyTorch, and the pile in memory.
+        How unlabeled examples are used. `"learned"`: by a rule that was learned from many piles. None: not
+        at all. Or a method of `semishot.refine` without learned parameters, by name, such as
+        `"fitted_mask"`, `"soft_kmeans"`, `"oslo"` or `"label_propagation"`, or a trained module of it: it
+        refines the prototypes that choose the class, and needs PyTorch and the pile in memory.
     steps
-        How many times the prototypes are refined, at least 1. `"auto"`: 3 times with the graph, else once.
+        How many times a refiner refines the prototypes, at least 1.
     normalize
         What is done to features before they are compared. `"centered"`: subtract the mean direction, then
-        scale to length 1. `"unit"`: scale to length 1. `"none"`: nothing. `"auto"`:
-        `"centered"` from 32 features on, else `"none"`.
+        scale to length 1. `"unit"`: scale to length 1. `"none"`: distances between unchanged features
+        count. `"auto"`: few features are compared by distances, many by centered directions, and features
+        of very unequal scale are standardized.
     temperature
-        By how much squared distances are divided before the softmax: a larger temperature gives less
-        certain probabilities. `"auto"` chooses it by held-out labeled examples.
+        By how much squared distances to refined prototypes are divided before the softmax: a larger
+        temperature gives less certain probabilities. `"auto"` chooses it by held-out labeled examples.
     reject
-        The share of true members that `predict` may reject, such as 0.05: it then returns
-        `stranger_label` for examples that seem less a member than the other 95% of members do. None:
-        every example is given a class.
+        None: every example is given a class. `"auto"`: `predict` returns `stranger_label` where that is more
+        probable than any class. A share, such as 0.05: where the probability of a stranger is so high that
+        about this share of true members is lost; never below 0.02, nor above 0.9.
     stranger_label
         What `predict` returns for a rejected example. `"auto"`: -1 where classes are numbers, "stranger"
         where they are strings. In `y` this value, unless it is -1, means the same as -2.
@@ -83,43 +73,32 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     stranger_label_ : int or str
         What `predict` returns for a rejected example.
     transduction_ : ndarray of shape (P,)
-        The given label of each example of `fit`, or the predicted one. Not saved, nor are the next four.
+        The given label of each example of `fit`, or the predicted one. Not saved, nor are the next three.
     label_distributions_ : ndarray of shape (P, N)
         The probability of each class, given that the example belongs to one of them.
     stranger_proba_ : ndarray of shape (P,)
-        The probability that an example belongs to none of the classes. NaN if it is not known.
-    distractor_score_ : ndarray of shape (P,)
-        The share of members that are more clearly members than this example. NaN if it is not known.
+        The probability that an example belongs to none of the classes.
     kinds_ : list of Kind
         Groups among likely strangers that look like classes of their own, the largest first: `rows`, the
         most typical first, and `typical`, some of them.
-    n_strangers_ : StrangerCount or None
-        How many of the unlabeled examples are strangers: `expected`, and a 90% interval, `low` to `high`.
+    n_strangers_ : StrangerCount
+        How many of the unlabeled examples are strangers: `expected`, the sum of their probabilities, and a
+        90% interval, `low` to `high`.
     doubtful_ : list of Doubt
         Labeled examples that the other labels contradict, the strongest contradiction first.
-    pile_helps_ : bool or None
-        False if held-out labeled examples are predicted worse with the unlabeled examples than without:
-        then these are ignored. None if nothing could be held out, and with other refiners than the graph.
     message_ : str
-        Whether the unlabeled examples were used, and why, in words.
+        How the unlabeled examples were used, in words.
     held_out_ : HeldOut or None
         How well held-out labeled examples were predicted. None if nothing could be held out.
-    members_ : Members or None
-        How members score. None if nothing tells.
-    strangers_ : Strangers or None
-        How strangers score. None if nothing tells.
-    model_ : PrototypeModel or GraphModel
+    cutoff_ : float or None
+        The probability of a stranger above which `predict` rejects. None: where it is the most probable, or
+        nothing is rejected.
+    model_ : RuleModel or PrototypeModel
         What answers for new examples.
     fitted_ : FittedModel
         All that was learned, as the commands use it.
     prototypes_ : ndarray of shape (N, D)
-        The refined prototype of each class, in `space_`.
-    space_ : Space or GaussianSpace
-        Where examples are compared: `space_(features)` normalizes and scales features of shape (P, D).
-    temperature_ : float
-        The temperature that was given or chosen.
-    normalization_ : str
-        The normalization that was given or chosen: `"centered"`, `"unit"` or `"none"`.
+        The refined prototype of each class, in the space where examples are compared.
     n_features_in_ : int
         The number of features, D.
     feature_names_in_ : ndarray of shape (D,)
@@ -137,12 +116,12 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        refiner: Any = GRAPH,
+        refiner: Any = LEARNED,
         *,
-        steps: int | str = "auto",
+        steps: int = 1,
         normalize: str = "auto",
         temperature: float | str = "auto",
-        reject: float | None = None,
+        reject: float | str | None = None,
         stranger_label: Label = "auto",
     ) -> None:
         self.refiner = refiner
@@ -157,6 +136,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         X: ArrayLike,  # noqa: N803
         y: Any,
         sample_weight: ArrayLike | None = None,
+        class_features: Any = None,
     ) -> Self:
         """Learn from labeled and unlabeled examples, and from named strangers.
 
@@ -172,6 +152,10 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         sample_weight
             Weights of shape (P,) for the labels, relative to their mean. A label of weight 2 counts as two
             of weight 1; with weight 0 the example is unlabeled. Weights of unlabeled examples are ignored.
+        class_features
+            What the classes' names look like, such as a text encoder's features of them: a dictionary from
+            class to D numbers, or an array (N, D) in the order of the sorted classes of `y`, NaN for none. A
+            class of the dictionary needs no labeled example.
 
         Returns
         -------
@@ -183,26 +167,28 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        features = validate_data(self, as_array(X), dtype=FLOATS)
+        features = validate_data(self, as_array(X), dtype=FLOATS, accept_sparse="csr")
         labels = read_labels(y, self.stranger_label)
         check_consistent_length(features, labels.codes)
-        fitted, labels = fit_model(parameters, features, labels, sample_weight)
-        names = tuple(getattr(self, "feature_names_in_", ()))
-        self._keep(replace(fitted, feature_names=names))
-        assert fitted.learned.answer is not None
-        classes, scores, _ = fitted.learned.answer
-        decided = self._decided(classes.argmax(1), scores)
-        if (named := labels.codes == NAMED_STRANGER).any():
-            decided = rejected(decided, named, self.stranger_label_)
-        decided[labels.labeled] = self.classes_[labels.codes[labels.labeled]]
-        self.transduction_ = decided
-        answers = fitted.fitted_rows(labels)
-        self.label_distributions_, self.stranger_proba_, self.distractor_score_ = answers
+        labels, names = named_classes(labels, class_features, features.shape[1])
+        fitted, labels = fit_model(parameters, features, labels, sample_weight, names)
+        columns = tuple(getattr(self, "feature_names_in_", ()))
+        self._keep(replace(fitted, feature_names=columns))
+        answer = fitted.fitted_rows(labels)
+        out = fitted.strangers(answer) | (labels.codes == NAMED_STRANGER)
+        self.transduction_ = self._decided(answer, out)
+        self.label_distributions_, self.stranger_proba_ = answer.classes, answer.stranger
         self._in_pile = labels.codes == UNLABELED
         unnamed = np.where(self._in_pile, self.stranger_proba_, 0.0)
-        self.kinds_ = find_kinds(features, self.space_, unnamed)
+        self.kinds_ = find_kinds(features, fitted.learned.model.space, unnamed)
+        self._answer = answer
         self.doubtful_ = [
-            Doubt(row, self.classes_[given], self.classes_[suggested], probability)
+            Doubt(
+                row,
+                self.classes_[given],
+                self.classes_[suggested] if suggested >= 0 else self.stranger_label_,
+                probability,
+            )
             for row, given, suggested, probability in fitted.learned.doubts
         ]
         return self
@@ -210,38 +196,47 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     def _keep(self, fitted: FittedModel) -> None:
         learned = fitted.learned
         self.fitted_, self.model_ = fitted, learned.model
-        self.prototypes_, self.space_ = learned.model.prototypes, learned.model.space
-        self.temperature_ = learned.model.temperature
-        self.normalization_ = learned.model.space.normalization
+        self.prototypes_ = learned.model.prototypes
         self.classes_, self.stranger_label_ = fitted.classes, fitted.stranger_label
-        self.members_, self.strangers_ = learned.members, learned.strangers
         self.n_strangers_, self.held_out_ = learned.count, learned.held_out
-        self.pile_helps_, self.message_ = learned.pile_helps, learned.message
+        self.message_ = learned.message
+
+    @property
+    def cutoff_(self) -> float | None:
+        return self._now.cutoff
+
+    @property
+    def _now(self) -> FittedModel:
+        """What was fitted, with today's parameters: `reject` may have been set since."""
+        return replace(self.fitted_, parameters=Parameters(**self.get_params(deep=False)))
+
+    def _decided(self, answer: Answer, out: NDArray[np.bool_]) -> NDArray[Any]:
+        """(P,), the most probable classes, and the label of strangers for those that are put out."""
+        classes: NDArray[Any] = self.classes_[answer.classes.argmax(1)]
+        return rejected(classes, out, self.stranger_label_) if out.any() else classes
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """(P, D) -> (P,): the most probable class. With `reject`, `stranger_label` for none of them."""
-        logits, scores = self._read(X)
-        return self._decided(logits.argmax(-1), scores)
+        answer = self._answers(X)
+        return self._decided(answer, self._now.strangers(answer))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): the probability of each class, given that it is one of them.
 
         `stranger_proba` is the probability that it is none of them.
         """
-        probabilities: NDArray[np.floating[Any]] = softmax(self._read(X)[0], 1)
-        return probabilities
+        return self._answers(X).classes
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): the logarithm of `predict_proba`."""
-        logarithms: NDArray[np.floating[Any]] = log_softmax(self._read(X)[0], 1)
-        return logarithms
+        return np.log(np.maximum(self._answers(X).classes, TINY))
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
-        """(P, D) -> (P, N): logits, whose softmax is `predict_proba`.
+        """(P, D) -> (P, N): logarithms of `predict_proba`.
 
         For two classes (P,), the logarithm of the odds of the second, as scikit-learn expects it.
         """
-        logits = self._read(X)[0]
+        logits = self.predict_log_proba(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def stranger_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
@@ -251,32 +246,33 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._answers(X).stranger
 
-    def distractor_score(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
-        """(P, D) -> (P,): the share of members that are more clearly members than this example is.
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+        """(P, D) -> (P,): the log-odds of belonging to one of the classes, low for strangers."""
+        return -self._answers(X).log_odds
 
-        0.5 is ordinary; a value near 1 means that the example probably belongs to none of the classes.
-        """
-        return self._answers(X).scores
+    def missed_strangers(self, reject: float | str | None = None) -> float:
+        """How many strangers among the unlabeled examples of `fit` are likely not rejected: the sum of the
+        probabilities of those that are kept. `reject` replaces the classifier's own."""
+        answer, out = self._pile(reject)
+        return float(answer.stranger[~out].sum())
 
-    def missed_strangers(self, reject: float | None = None) -> float:
-        """How many strangers among the unlabeled examples of `fit` are likely not rejected.
+    def likely_wrong(self, reject: float | str | None = None) -> float:
+        """How many unlabeled examples of `fit` are likely sorted wrong, into the wrong class or as a stranger
+        or not. `reject` replaces the classifier's own."""
+        answer, out = self._pile(reject)
+        return float(answer.wrong(out).sum())
 
-        `n_strangers_` less those rejected, of which a share `reject` of the members is no stranger.
-        """
+    def _pile(self, reject: float | str | None) -> tuple[Answer, NDArray[np.bool_]]:
+        """What is said of the unlabeled examples, and which of them are rejected."""
         check_is_fitted(self)
-        share = self.reject if reject is None else reject
-        check_reject(share)
-        if self.n_strangers_ is None:
-            raise InputError(UNKNOWN)
-        if not hasattr(self, "distractor_score_"):
+        if not hasattr(self, "_answer"):
             raise InputError(
-                "how many strangers are missed is known after fit only: a saved classifier does not hold "
-                "the examples it was given"
+                "this is known after fit only: a saved classifier does not hold the examples it was given"
             )
-        expected = self.n_strangers_.expected
-        if share is None:
-            return expected
-        return missed(expected, self.distractor_score_[self._in_pile], share)
+        answer, now = self._answer.take(self._in_pile), self._now
+        if reject is not None:
+            now = replace(now, parameters=replace(now.parameters, reject=reject))
+        return answer, now.strangers(answer)
 
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Accuracy over the rows of `y` that are not unlabeled.
@@ -290,19 +286,19 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         if not weights[rows].any():
             why = "all that y has are of weight 0" if len(rows) else "all of y is unlabeled"
             raise InputError(f"score needs labels: {why}")
-        logits, scores = self.fitted_.logits(features[rows])
+        answer = self.fitted_.predict(features[rows])
         labels = replace(labels, codes=labels.codes[rows])
-        predicted = self._decided(logits.argmax(1), scores)
+        predicted = self._decided(answer, self._now.strangers(answer))
         right = agreement(predicted, labels, self.classes_, self.stranger_label_)
         return float(np.average(right, weights=weights[rows]))
 
     def save(self, path: str | Path) -> None:
         """Write everything that prediction needs to one safetensors file.
 
-        With the graph that includes the features of at most some thousand examples; images are not saved.
+        That includes the features of at most some thousand examples; images are not saved.
         """
         check_is_fitted(self)
-        write_model(Path(path), replace(self.fitted_, parameters=Parameters(**self.get_params())))
+        write_model(Path(path), self._now)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -319,27 +315,15 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             loaded.feature_names_in_ = np.array(fitted.feature_names, object)
         return loaded
 
-    def _read(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:  # noqa: N803
-        """Logits (P, N) and scores (P,)."""
+    def _answers(self, X: ArrayLike) -> Answer:  # noqa: N803
         features = self._validated(X)
-        return self.fitted_.logits(features)
-
-    def _answers(self, X: ArrayLike) -> RowAnswers:  # noqa: N803
-        features = self._validated(X)
-        if self.members_ is None:
-            raise InputError(UNKNOWN)
         return self.fitted_.predict(features)
 
-    def _validated(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+    def _validated(self, X: ArrayLike) -> Any:  # noqa: N803
         check_is_fitted(self)
-        features: NDArray[Any] = validate_data(self, as_array(X), reset=False, dtype=FLOATS)
-        return features
+        return validate_data(self, as_array(X), reset=False, dtype=FLOATS, accept_sparse="csr")
 
-    def _decided(self, indices: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[Any]:
-        classes: NDArray[Any] = self.classes_[indices]
-        if self.reject is None:
-            return classes
-        if self.members_ is None:
-            raise InputError(UNKNOWN)
-        outside = self.members_.share_above(scores) > 1 - self.reject
-        return rejected(classes, outside, self.stranger_label_)
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

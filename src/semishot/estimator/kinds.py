@@ -17,6 +17,7 @@ from semishot.estimator.spaces import (
     AnySpace,
     Array,
     blocks,
+    dense,
     evenly_spaced,
     mean_direction,
     nearest,
@@ -62,7 +63,7 @@ def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) 
         The probability that a row belongs to none of the classes that have a name, of shape (P,); 0 for
         rows that have a label. None: nothing has a name yet, and all rows are grouped.
     """
-    chance = np.ones(len(features)) if stranger is None else np.nan_to_num(stranger)
+    chance = np.ones(features.shape[0]) if stranger is None else np.nan_to_num(stranger)
     unnamed = np.flatnonzero(chance >= MAY_BE_STRANGER)
     landmarks = unnamed
     if len(unnamed) > LANDMARKS:
@@ -80,7 +81,7 @@ def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) 
     middles = unit(np.stack([rows[group == number].mean(0) for number in kept]))  # (G, D)
     own = rows @ middles.T  # (L, G)
     ends = [np.quantile(own[group == number, g], OUTER) for g, number in enumerate(kept)]
-    kind, near = np.full(len(features), -1), np.zeros(len(features))
+    kind, near = np.full(features.shape[0], -1), np.zeros(features.shape[0])
     if len(landmarks) < len(unnamed):
         for part, block in blocks(features):
             cosines = unit(_placed(block, space)) @ middles.T  # (C, G)
@@ -119,4 +120,4 @@ def groups_of(rows: Array) -> NDArray[np.int64]:
 
 
 def _placed(features: Array, space: AnySpace) -> Array:
-    return space(np.asarray(features, space.center.dtype))
+    return space(dense(features).astype(space.center.dtype, copy=False))

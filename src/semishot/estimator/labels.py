@@ -3,6 +3,7 @@
 Letters: P examples, N classes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -111,25 +112,60 @@ def agreement(
     return agree
 
 
-def label_weights(labels: Labels, sample_weight: Any = None) -> tuple[Labels, NDArray[np.float64]]:
+def label_weights(
+    labels: Labels, sample_weight: Any = None, needed: bool = True
+) -> tuple[Labels, NDArray[np.float64]]:
     """(P,) weights, one number, or None for 1 -> (P, N), the weight of each row's label; zeros without one.
 
     Weights are scaled to a mean of 1. A label of weight 0 is not used: in the labels returned, its row is
-    unlabeled. Weights of unlabeled rows are ignored, those of named strangers as far as they are not 0.
+    unlabeled. Weights of unlabeled rows are ignored, those of named strangers as far as they are not 0. Each
+    class needs a label, unless it has a name.
     """
     rows = len(labels.codes)
     weights = checked_weights(sample_weight, rows)
     codes = np.where(weights > 0, labels.codes, UNLABELED)
     labeled = np.flatnonzero(codes >= 0)
     unused = np.setdiff1d(np.arange(len(labels.classes)), codes)
-    if len(unused):
+    if len(unused) and needed:
         raise InputError(
             f"sample_weight is zero for all rows of class {labels.classes[unused[0]].item()!r}: give one "
             "of them a weight, or leave the class out of y"
         )
     by_class = np.zeros((rows, len(labels.classes)))
-    by_class[labeled, codes[labeled]] = weights[labeled] / weights[labeled].mean()
+    if len(labeled):
+        by_class[labeled, codes[labeled]] = weights[labeled] / weights[labeled].mean()
     return replace(labels, codes=codes), by_class
+
+
+def named_classes(
+    labels: Labels, class_features: Any, features: int
+) -> tuple[Labels, NDArray[Any] | None]:
+    """Labels with the classes that only have a name, and the names' features (N, D), NaN for none."""
+    if class_features is None:
+        return labels, None
+    if not isinstance(class_features, Mapping):
+        names = np.asarray(class_features, np.float64)
+        if names.shape != (len(labels.classes), features):
+            raise InputError(
+                f"class_features must be a dictionary, or of shape {(len(labels.classes), features)}: a row "
+                f"for each class of y, not {names.shape}"
+            )
+        return labels, names
+    stranger_label = labels.stranger_label if len(labels.classes) else "auto"  # y shows no kind
+    own = read_labels([*labels.classes.tolist(), *class_features], stranger_label)
+    place = np.searchsorted(own.classes, labels.classes)
+    codes = np.where(
+        labels.labeled, place[np.maximum(labels.codes, 0)] if len(place) else 0, labels.codes
+    )
+    names = np.full((len(own.classes), features), np.nan)
+    for code, vector in zip(own.codes[len(labels.classes) :], class_features.values(), strict=True):
+        row = np.asarray(as_array(vector), np.float64)
+        if code < 0 or row.shape != (features,) or not np.isfinite(row).all():
+            raise InputError(
+                f"class_features must hold classes and {features} finite numbers for each"
+            )
+        names[code] = row
+    return replace(own, codes=codes), names
 
 
 def check_stranger_label(label: Any) -> None:

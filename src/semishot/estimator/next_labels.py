@@ -1,9 +1,5 @@
 """Which unlabeled examples to label next: those most likely sorted wrong, unlike each other.
 
-An example is doubtful if its best class, or "none of them", is not sure. Whether it is a member is asked
-where it matters: near the score that rejects one member in ten, however many strangers there seem to be.
-Answers change the probability of a stranger much and that score little: labels chosen by the probability
-end up where nothing is left to decide.
 Letters: P rows, C candidates, V rows that show how far rows lie apart, S labeled rows, N classes, D features.
 """
 
@@ -12,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
 
-from semishot.estimator import constants as const
+from semishot.estimator.answers import Answer
 from semishot.estimator.fitted_model import FittedModel
 from semishot.estimator.spaces import (
     AnySpace,
@@ -24,7 +19,6 @@ from semishot.estimator.spaces import (
     one_thread,
     squared_distances,
 )
-from semishot.estimator.strangers import Members
 
 if TYPE_CHECKING:  # it imports scikit-learn
     from semishot.estimator.classifier import PrototypeClassifier
@@ -32,6 +26,14 @@ if TYPE_CHECKING:  # it imports scikit-learn
 __all__ = ["doubt", "next_to_label", "varied", "worth_asking"]
 
 SMALLEST = 1e-12
+CANDIDATES, SHOWN = 300, 300
+"""The most doubtful rows that are chosen from; rows that show how far rows lie apart."""
+CLOSE = 3
+"""Two rows are the same question to the degree cos^3."""
+COPY = 1e-3
+"""Of the mean squared distance between rows: a nearer one is a copy."""
+FIRST_ROWS = 1000
+"""Of a pile without labels, that the first questions are chosen from."""
 
 
 @one_thread()
@@ -66,29 +68,17 @@ def next_to_label(
     features = np.asarray(as_array(X))
     if not len(features):
         return np.empty(0, np.int64)
-    if isinstance(classifier, FittedModel):
-        learned, (logits, scores) = classifier.learned, classifier.logits(features)
-    else:
-        logits, scores = classifier._read(features)
-        learned = classifier.fitted_.learned
-    worth = doubt(softmax(logits.astype(np.float64), 1), scores, learned.members)
+    fitted: FittedModel = classifier if isinstance(classifier, FittedModel) else classifier.fitted_
+    worth = doubt(fitted.predict(features))
     if leave_out is not None:
         worth[np.asarray(leave_out, bool)] = 0.0
     answered = None if labeled is None else np.asarray(as_array(labeled))
-    return worth_asking(features, learned.model.space, worth, count, answered=answered)
+    return worth_asking(features, fitted.learned.model.space, worth, count, answered=answered)
 
 
-def doubt(classes: Array, scores: Array, members: Members | None) -> NDArray[np.float64]:
-    """(P, N), (P,) -> (P,): one minus the probability of the likeliest answer, a class or "none of them".
-
-    The log-odds of "none" rise by STEEP with each standard deviation below the score of the one member in
-    ten that is least clearly a member. Where it is not known how members score, the answer is a class.
-    """
-    none = np.zeros(len(classes))
-    if members is not None:
-        none = expit(const.STEEP * (members.cutoff(const.LOST) - scores) / members.spread)
-    found: NDArray[np.float64] = 1 - np.maximum(none, (1 - none) * classes.max(1))
-    return found
+def doubt(answer: Answer) -> NDArray[np.float64]:
+    """What is said of P rows -> (P,): one minus the probability of the likeliest, a class or a stranger."""
+    return answer.wrong(answer.strangers(None))
 
 
 @one_thread()
@@ -109,16 +99,16 @@ def worth_asking(
     """
     chosen = [int(row) for row in kept][:count]
     ranking = np.argsort(-worth, kind="stable")[: np.count_nonzero(worth > 0)]
-    best = ranking[: const.CANDIDATES]
+    best = ranking[:CANDIDATES]
     if not len(best) or len(chosen) == count:
         return np.array(chosen, np.int64)
-    shown = _placed(features[ranking[np.unique(evenly_spaced(len(ranking), const.SHOWN))]], space)
+    shown = _placed(features[ranking[np.unique(evenly_spaced(len(ranking), SHOWN))]], space)
     usual = _usual_distance(shown)
     rows = _placed(features[best], space)  # (C, D)
     worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
     if answered is not None and len(answered):
         near = squared_distances(rows, _placed(answered, space)).min(1)
-        worth = np.where(near > const.COPY * usual, worth, 0.0)
+        worth = np.where(near > COPY * usual, worth, 0.0)
     new = np.ones(len(best))  # (C,), how unlike all chosen rows
     if chosen:
         apart = squared_distances(rows, _placed(features[chosen], space)) / usual
@@ -137,7 +127,7 @@ def varied(features: Array, space: AnySpace, count: int) -> NDArray[np.int64]:
     Each is the row that adds most to the sum over all rows of the largest c^3 with a chosen one. Of many
     rows, evenly spaced ones are looked at.
     """
-    some = np.unique(evenly_spaced(len(features), const.FIRST_ROWS))
+    some = np.unique(evenly_spaced(len(features), FIRST_ROWS))
     rows = _placed(features[some], space)  # (V, D)
     alike = 1 - _different(squared_distances(rows, rows) / _usual_distance(rows))  # (V, V)
     covered = np.zeros(len(rows))  # (V,)
@@ -159,7 +149,7 @@ def _usual_distance(rows: Array) -> float:
 
 def _different(apart: Array) -> Array:
     """Squared distances over the usual one -> 1 for unlike rows, 0 for copies."""
-    return np.where(apart <= const.COPY, 0.0, 1 - np.clip(1 - apart, 0, 1) ** const.CLOSE)
+    return np.where(apart <= COPY, 0.0, 1 - np.clip(1 - apart, 0, 1) ** CLOSE)
 
 
 def _placed(features: Array, space: AnySpace) -> Array:

@@ -1,4 +1,4 @@
-"""The rule of the paper: prototypes that a refiner has refined with the pile, without a graph.
+"""The rule of the paper: prototypes that a refiner has refined with the pile; classes by Eq. 2.
 
 Letters: P rows, S labeled ones, H of them held out, U unlabeled ones, N classes, D features.
 """
@@ -8,28 +8,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit, softmax
+from scipy.special import log_softmax, softmax
 
-from semishot.estimator import constants as const
-from semishot.estimator import models
-from semishot.estimator.spaces import Array, Space, squared_distances
-from semishot.estimator.strangers import (
-    MemberPrior,
-    count_strangers,
-    members_by,
-    stranger_probability,
-    strangers_by,
-)
+from semishot.estimator.answers import held_out_summary
+from semishot.estimator.models import Learned, PrototypeModel, RuleModel
+from semishot.estimator.spaces import Array, Directions, blocks, dense, squared_distances
 
 AnyRefiner = Callable[..., Any]
 """A method of `semishot.refine`, built: a torch module without learned parameters, or a trained one."""
+FOLDS = 5
+TEMPERATURE_SHARE, TEMPERATURE_SPREAD = 0.055, 0.5
+"""The usual temperature, as a share of the mean squared distance between prototypes; how far labels are
+expected to move it, in natural logarithms."""
+MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
+"""The choices of the temperature, over the usual one."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """Labeled rows and a pile, or a part of them, and what makes prototypes of them."""
 
-    space: Space
+    space: Directions
     support: Array  # (S, D), in the space
     labels: Array  # (S, N), weights
     pile: Array  # (U, D), in the space
@@ -64,7 +63,7 @@ class Trial:
         given = self.labels > 0
         sizes = given.sum(0)  # (N,)
         rank = (given.cumsum(0) * given).sum(1) - 1  # (S,), the row's rank in its class
-        fold = np.where(given @ sizes > 1, rank % min(const.FOLDS, sizes.max()), -1)
+        fold = np.where(given @ sizes > 1, rank % min(FOLDS, sizes.max()), -1)
         logits, classes = [np.empty((0, len(sizes)))], [np.empty(0, int)]
         for number in range(fold.max() + 1):
             out = fold == number
@@ -75,58 +74,36 @@ class Trial:
 
 
 def learn_prototypes(
-    features: Array,
+    features: Any,
     labels: Array,
-    named: Array,
+    pile: Array,
     refiner: AnyRefiner | None,
     steps: int,
-    space: Space,
+    space: Directions,
     temperature: float | None,
-) -> models.Learned:
-    """Features (P, D), weights of labels (P, N), named strangers (P,). A temperature of None is chosen by
-    the labels alone, before anything is refined."""
+    learned: Learned,
+) -> Learned:
+    """Features (P, D), weights of labels (P, N), which rows are the pile (P,), what the rule has learned of
+    them. A temperature of None is chosen by the labels alone, before anything is refined."""
     labeled = labels.sum(1) > 0
-    unlabeled = np.flatnonzero(~labeled & ~named)
-    weights = labels[labeled].astype(features.dtype)
+    given, weights = dense(features[labeled]), labels[labeled].astype(features.dtype)
     if temperature is None:
-        rows = space(features[labeled])
+        rows = space(given)
         temperature = temperature_of(Trial(space, rows, weights, rows[:0]))
-    space = Space(space.normalization, space.center, temperature**0.5)
-    rows, pile = space(features[labeled]), features[unlabeled]
-    some = space(pile[:: max(1, len(pile) // const.TRIAL)])
-    trial = Trial(space, rows, weights, some, refiner, steps)
-    reason = "no refiner" if refiner is None else "no unlabeled examples"
-    refined, message = trial, f"{reason}: supervised prototypes"
-    if refiner is not None and len(pile):
-        refined, message = replace(trial, pile=space(pile)), "prototypes refined with the pile"
-    model = models.PrototypeModel(space, refined.prototypes().astype(features.dtype))
-    logits, scores = models.predict_in_blocks(model, features)  # (P, N), (P,)
+    space = Directions(space.normalization, space.center, temperature**0.5)
+    trial = Trial(space, space(given), weights, space(dense(features[pile])), refiner, steps)
+    used = refiner is not None and len(trial.pile)
+    assert isinstance(learned.model, RuleModel)
+    model = PrototypeModel(space, trial.prototypes().astype(features.dtype), learned.model)
+    assert learned.answer is not None
+    logits = np.concatenate([model.logits(block) for _, block in blocks(features)])
     held_out, classes = trial.held_out()
-    summary = models.held_out_summary(softmax(held_out, 1), classes)
-    unknown = np.full(len(scores), np.nan)
-    answer = models.Answer(softmax(logits, 1), scores.astype(np.float64), unknown)
-    learned = models.Learned(model, None, None, None, None, message, summary, [], answer)
-    prior = members_in_pile(trial)
-    if prior is None and len(held_out):
-        prior = member_prior(held_out.max(1), np.ones(len(held_out)))
-    if prior is None:
-        return learned
-    members = members_by(held_out.max(1), prior)
-    second = np.sort(logits, 1)[:, -min(2, logits.shape[1])].astype(np.float64)  # (P,)
-    others = unlabeled if len(unlabeled) else np.flatnonzero(~named)
-    others = others if logits.shape[1] > 1 else others[:0]
-    expected = const.STRANGER_VARIANCE * (members.spread / const.MEMBER_SPREAD) ** 2
-    strangers = strangers_by(
-        answer.scores[unlabeled], second[others], members, answer.scores[named], expected
-    )
-    stranger = stranger_probability(answer.scores, members, strangers)
-    error = members.spread / (1 + prior.worth + len(held_out)) ** 0.5
     return replace(
         learned,
-        members=members,
-        strangers=strangers,
-        count=count_strangers(answer.scores[unlabeled], stranger[unlabeled], members, error),
-        answer=answer._replace(stranger=stranger),
+        model=model,
+        message="prototypes refined with the pile" if used else "prototypes of the labels alone",
+        held_out=held_out_summary(softmax(held_out, 1), classes),
+        answer=learned.answer._replace(classes=softmax(logits, 1)),
     )
 
 
@@ -146,42 +123,8 @@ def temperature_of(labels: Trial) -> float:
     if between == 0:  # one class, or all equal: any temperature will do
         return 1.0
     logits, classes = labels.held_out()
-    choices = const.TEMPERATURE_SHARE * between * const.MOVES
-    moved = (np.log(const.MOVES) / const.TEMPERATURE_SPREAD) ** 2 / 2
-    losses = [models.loss_of(logits / choice, classes) for choice in choices]
+    choices = TEMPERATURE_SHARE * between * MOVES
+    moved = (np.log(MOVES) / TEMPERATURE_SPREAD) ** 2 / 2
+    here = np.arange(len(classes))
+    losses = [-float(log_softmax(logits / each, 1)[here, classes].sum()) for each in choices]
     return float(choices[(losses + moved).argmin()])
-
-
-def members_in_pile(trial: Trial) -> MemberPrior | None:
-    """How members of the pile score: the nearer part of a mixture of two normal distributions, fitted by
-    expectation-maximization. Each half of the pile is scored by prototypes refined with the other. Scores
-    of second-best classes count as those of strangers."""
-    halves = trial.pile[::2], trial.pile[1::2]
-    if not len(halves[1]):
-        return None
-    logits = [
-        -squared_distances(own, replace(trial, pile=other).prototypes())
-        for own, other in (halves, halves[::-1])
-    ]
-    ordered = np.sort(np.concatenate(logits).astype(np.float64), 1)[:, ::-1]  # (U, N)
-    best, both = ordered[:, 0], ordered[:, :2].T.ravel()
-    member = (best >= both.mean()).astype(np.float64)  # (U,)
-    for _ in range(const.EM_ROUNDS):
-        near = member_prior(best, member)
-        far = member_prior(both, np.concatenate([1 - member, member])[: len(both)])
-        log_densities = [
-            -((best - each.mean) ** 2) / (2 * each.variance) - np.log(each.variance) / 2
-            for each in (near, far)
-        ]
-        share = member.mean().clip(const.TINY, 1 - const.TINY)
-        member = expit(log_densities[0] - log_densities[1] + logit(share))
-    return near
-
-
-def member_prior(scores: Array, weights: Array) -> MemberPrior:
-    """The weighted mean and variance of scores (U,), positive even where all are equal."""
-    total = max(weights.sum(), const.TINY)
-    mean = float(weights @ scores / total)
-    least = const.TINY * (float((scores**2).mean()) + const.TINY)
-    variance = max(float(weights @ (scores - mean) ** 2 / total), least)
-    return MemberPrior(mean, variance, const.PILE_WORTH)

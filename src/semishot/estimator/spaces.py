@@ -1,6 +1,6 @@
-"""Where rows are compared: normalized features, or few features under a Gaussian kernel; in blocks.
+"""Where rows are compared: by the cosine of centered features, and of few features by a Gaussian kernel.
 
-Letters: P rows, C candidates or rows at once, K pivots, N classes, D features.
+Letters: P rows, C rows at once, K pivots, N classes, D features.
 """
 
 from collections.abc import Iterator
@@ -10,23 +10,69 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from threadpoolctl import ThreadpoolController
 
 from semishot.errors import InputError
-from semishot.estimator import constants as const
 
 NORMALIZATIONS = ("centered", "unit", "none")
-"""Directions relative to their mean; directions; unchanged features."""
-
-BLAS = ThreadpoolController()
-"""The library that NumPy multiplies with."""
-
+"""Directions relative to their mean; directions; unchanged features under a Gaussian kernel."""
 Array = NDArray[Any]
 Positive = Annotated[float, Meta(gt=0)]
 """Checked when a saved model is read."""
+BLAS = ThreadpoolController()
+"""The library that NumPy multiplies with."""
+BLOCK = 1 << 23
+"""Numbers of a block of rows."""
+FEW, MANY = 6, 16
+"""Up to so many features the kernel compares rows, from so many on the cosine does, between them both."""
+CANDIDATES, PIVOTS, REST = 600, 150, 1e-3
+"""Of the kernel: rows that pivots are chosen from, pivots at most, and what a pivot must add."""
+WIDTH = 0.1
+"""The squared width of the kernel, as a share of the median squared distance between rows."""
+TRUSTED = 20
+"""Rows of a pile: the mean of fewer may be that of one class, and is no center."""
+DOMINANT = 0.5
+"""If one feature has more than this share of all variance, features are standardized."""
 
 
-class Space(Struct, frozen=True, tag=True):
+class Space(Struct, frozen=True):
+    """Makes rows of length 1 whose products say how alike two examples are."""
+
+    shift: Array  # (D,), subtracted from features
+    scale: Array  # (D,), that they are then divided by
+    center: Array  # (D,), subtracted from their directions
+    by_cosine: Annotated[
+        float, Meta(ge=0, le=1)
+    ]  # how much the cosine counts; the rest is the kernel's
+    pivots: Array  # (K, D), in units of the kernel's width
+    mix: Array  # (K, K), lower triangle: makes coordinates of the kernel values with the pivots
+    width: Positive = 1.0
+
+    @property
+    def standardized(self) -> bool:
+        """Whether features had very unequal scales."""
+        return bool((self.scale != 1).any())
+
+    def directions(self, features: Array) -> Array:
+        """(C, D) -> (C, D), unit length, not centered."""
+        return unit((features - self.shift) / self.scale)
+
+    def __call__(self, features: Array) -> Array:
+        """(C, D) -> (C, D + K + 1), unit length; only D, or only K + 1, where one way alone counts."""
+        parts = []
+        if self.by_cosine > 0:
+            parts.append(np.sqrt(self.by_cosine) * unit(self.directions(features) - self.center))
+        if self.by_cosine < 1:
+            scaled = (features - self.shift) / (self.scale * self.width)
+            along = np.exp(-squared_distances(scaled, self.pivots) / 2) @ self.mix.T  # (C, K)
+            rest = np.sqrt(np.maximum(1 - (along**2).sum(-1, keepdims=True), 0))  # (C, 1)
+            parts.append(np.sqrt(1 - self.by_cosine) * np.concatenate([along, rest], -1))
+        rows: Array = np.concatenate(parts, -1) if len(parts) > 1 else parts[0]
+        return rows.astype(self.center.dtype, copy=False)
+
+
+class Directions(Struct, frozen=True):
     """Where distances are measured: raw features, or directions relative to `center`; over `length`.
 
     Eq. 2's softmax has no temperature. Dividing by `length` gives it the temperature length^2, since
@@ -34,11 +80,11 @@ class Space(Struct, frozen=True, tag=True):
     """
 
     normalization: Literal["centered", "unit", "none"]
-    center: Array
+    center: Array  # (D,)
     length: Positive = 1.0
 
     def __call__(self, features: Array) -> Array:
-        """(..., D) -> (..., D)."""
+        """(C, D) -> (C, D)."""
         if self.normalization == "centered":
             features = unit(features) - self.center
         if self.normalization != "none":
@@ -50,61 +96,79 @@ class Space(Struct, frozen=True, tag=True):
         return prototypes if self.normalization == "none" else unit(prototypes) / self.length
 
 
-class GaussianSpace(Struct, frozen=True, tag=True):
-    """Where few features have directions that tell what distances told.
-
-    The graph compares directions. Of many features they lose little, of two they lose most. With the kernel
-    k(x, y) = exp(-|x - y|^2 / 2 h^2) every row has length 1 and a direction of its own, and neighbours stay
-    the same. Incomplete Cholesky decomposition makes the kernel explicit: the cosine of two rows is about k.
-    """
-
-    center: Array  # (D,), subtracted first: rows far from zero keep the digits of their distances
-    pivots: Array  # (K, D), in units of `width`
-    mix: Array  # (K, K), lower triangle: makes coordinates of the kernel values with the pivots
-    width: Positive  # h
-    normalization: str = "none"
-    length: float = 1.0
-
-    def __call__(self, features: Array) -> Array:
-        """(..., D) -> (..., K + 1). The last number is what no pivot explains: large far from all of them."""
-        scaled = (features - self.center) / self.width
-        along = np.exp(-squared_distances(scaled, self.pivots) / 2) @ self.mix.T  # (..., K)
-        rest = np.sqrt(np.maximum(1 - (along**2).sum(-1, keepdims=True), 0))  # (..., 1)
-        return np.concatenate([along, rest], -1)
+AnySpace = Space | Directions
 
 
-AnySpace = Space | GaussianSpace
+def fit_space(features: Array, normalize: str, pile: Array) -> Space:
+    """(P, D), which rows have no label (P,) -> the space of these rows and new ones."""
+    count, dtype = features.shape[1], features.dtype
+    mean, squares = np.zeros(count), np.zeros(count)
+    for _, block in blocks(features):
+        mean += block.sum(0, dtype=np.float64) / features.shape[0]
+    for _, block in blocks(features):
+        squares += ((block - mean) ** 2).sum(0) / features.shape[0]
+    shift, scale = np.zeros(count), np.ones(count)
+    if normalize == "auto" and count > 1 and squares.max() > DOMINANT * squares.sum():
+        shift, scale = mean, np.where(squares > 0, np.sqrt(squares), 1.0)
+    by_cosine = {"none": 0.0, "auto": float(np.clip((count - FEW) / (MANY - FEW), 0, 1))}
+    space = Space(
+        (mean if normalize == "none" else shift).astype(dtype),
+        scale.astype(dtype),
+        np.zeros(count, dtype),
+        by_cosine.get(normalize, 1.0),
+        np.zeros((0, count), dtype),
+        np.zeros((0, 0), dtype),
+    )
+    if normalize in ("auto", "centered") and pile.any():
+        total = np.zeros(count)
+        for part, block in blocks(features):
+            total += space.directions(block[pile[part]]).sum(0)
+        center = total / (pile.sum() + TRUSTED)
+        space = Space(space.shift, space.scale, center.astype(dtype), *_rest(space))
+    return space if space.by_cosine == 1 else with_kernel(space, features)
 
 
-def gaussian_space(features: Array) -> GaussianSpace:
-    """(P, D) -> the space of these rows and new ones. Its width is a share of the median distance between
-    rows, and candidates for pivots are evenly spaced in the ranking by distance from the center."""
-    center = features.mean(0, dtype=np.float64)  # (D,)
-    parts = (block.astype(np.float64) - center for _, block in blocks(features))
-    apart = np.concatenate([np.linalg.norm(part, axis=1) for part in parts])  # (P,)
+def _rest(space: Space) -> tuple[float, Array, Array]:
+    return space.by_cosine, space.pivots, space.mix
+
+
+def with_kernel(space: Space, features: Array) -> Space:
+    """The space with a kernel k(x, y) = exp(-|x - y|^2 / 2 h^2), made explicit by incomplete Cholesky
+    decomposition: the product of two rows is about k. Candidates for pivots are evenly spaced in the ranking
+    by distance from the mean."""
+    scaled = (dense(features).astype(np.float64) - space.shift) / space.scale
+    apart = np.linalg.norm(scaled - scaled.mean(0), axis=1)  # (P,)
     ranking = np.argsort(apart, kind="stable")
-    if len(ranking) > const.KERNEL_CANDIDATES:
-        ranking = ranking[evenly_spaced(len(ranking), const.KERNEL_CANDIDATES)]
+    if len(ranking) > CANDIDATES:
+        ranking = ranking[evenly_spaced(len(ranking), CANDIDATES)]
     largest = float(apart.max()) or 1.0  # squares of rows over this cannot overflow
-    rows = (features[ranking].astype(np.float64) - center) / largest  # (C, D)
-    squares = squared_distances(rows, rows)  # (C, C)
+    rows = scaled[ranking] / largest
+    squares = squared_distances(rows, rows)
     positive = squares[np.triu_indices(len(rows), 1)]
     positive = positive[positive > 0]
-    width = float(np.sqrt(const.KERNEL_WIDTH * np.median(positive))) if len(positive) else 1.0
+    width = float(np.sqrt(WIDTH * np.median(positive))) if len(positive) else 1.0
     picked, factor = _pivots(np.exp(-squares / (2 * width**2)))
-    arrays = (center, rows[picked] / width, np.linalg.inv(factor))
-    center, pivots, mix = (each.astype(features.dtype) for each in arrays)
-    return GaussianSpace(center, pivots, mix, width * largest)
+    pivots, mix = rows[picked] / width, np.linalg.inv(factor)
+    dtype = space.center.dtype
+    return Space(
+        space.shift,
+        space.scale,
+        space.center,
+        space.by_cosine,
+        pivots.astype(dtype),
+        mix.astype(dtype),
+        width * largest,
+    )
 
 
 def _pivots(kernel: Array) -> tuple[list[int], Array]:
     """(C, C) -> the rows that earlier ones explain least, and (K, K), the Cholesky factor of their kernel."""
     picked: list[int] = []
-    factor = np.zeros((len(kernel), min(const.KERNEL_PIVOTS, len(kernel))))  # (C, K)
+    factor = np.zeros((len(kernel), min(PIVOTS, len(kernel))))  # (C, K)
     left = np.ones(len(kernel))  # (C,), what no pivot explains
     for number in range(factor.shape[1]):
         pivot = int(left.round(6).argmax())
-        if left[pivot] < const.KERNEL_REST:
+        if left[pivot] < REST:
             break
         column = kernel[:, pivot] - factor[:, :number] @ factor[pivot, :number]
         factor[:, number] = column / np.sqrt(left[pivot])
@@ -128,7 +192,13 @@ def as_array(values: Any) -> Any:
     return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
 
 
-def check_size(features: Array, fitting: bool = False) -> None:
+def dense(rows: Any) -> Array:
+    """Sparse rows as an array."""
+    found: Array = rows.toarray() if issparse(rows) else np.asarray(rows)
+    return found
+
+
+def check_size(features: Any, fitting: bool = False) -> None:
     """Refuse features whose squares may overflow or, in `fit`, vanish."""
     limits, largest = np.finfo(features.dtype), float(max(features.max(), -features.min()))
     most, least = float(limits.max) ** 0.4, float(limits.tiny) ** 0.25
@@ -144,12 +214,13 @@ def check_size(features: Array, fitting: bool = False) -> None:
         )
 
 
-def blocks(features: Array) -> Iterator[tuple[slice, Array]]:
-    """The rows in blocks: a memory map is never read whole."""
-    rows = max(1, const.BLOCK // features.shape[1])
-    for first in range(0, len(features), rows):
+def blocks(features: Any, wide: int = 0) -> Iterator[tuple[slice, Array]]:
+    """The rows in blocks: a memory map is never read whole, and sparse rows become dense a block at a time.
+    With `wide`, the block's products with so many rows fit as well."""
+    rows = max(1, BLOCK // max(features.shape[1], wide))
+    for first in range(0, features.shape[0], rows):
         part = slice(first, first + rows)
-        yield part, np.asarray(features[part])
+        yield part, dense(features[part])
 
 
 def evenly_spaced(count: int, wanted: int) -> NDArray[np.int64]:
@@ -163,12 +234,13 @@ def unit(rows: Array) -> Array:
     return rows / np.where(lengths > 0, lengths, 1)
 
 
-def mean_direction(features: Array) -> Array:
+def mean_direction(features: Any) -> Array:
     """(P, D) -> (D,), the mean of the features at unit length."""
     total = np.zeros(features.shape[1])
     for _, block in blocks(features):
         total += unit(block).sum(0)
-    return (total / len(features)).astype(features.dtype)
+    mean: Array = (total / features.shape[0]).astype(features.dtype)
+    return mean
 
 
 def squared_distances(a: Array, b: Array) -> Array:
@@ -186,12 +258,8 @@ def squared_distances(a: Array, b: Array) -> Array:
 
 
 def nearest(cosines: Array, count: int) -> tuple[Array, Array]:
-    """(C, L) -> the indices (C, k) and cosines (C, k) of the largest. Overwrites its argument."""
-    indices = np.empty((len(cosines), count), np.int64)
-    values = np.empty((len(cosines), count), cosines.dtype)
-    rows = np.arange(len(cosines))
-    for number in range(count):  # faster than a partition, for so few
-        indices[:, number] = best = cosines.argmax(1)
-        values[:, number] = cosines[rows, best]
-        cosines[rows, best] = -np.inf
-    return indices, values
+    """(C, L) -> the indices (C, k) and cosines (C, k) of the largest, in descending order."""
+    order = np.argpartition(-cosines, count - 1, 1)[:, :count]
+    values = np.take_along_axis(cosines, order, 1)
+    ranking = np.argsort(-values, 1, kind="stable")
+    return np.take_along_axis(order, ranking, 1), np.take_along_axis(values, ranking, 1)

@@ -289,7 +289,7 @@ def save_model(session: LabelingSession) -> Path:
     names = np.array([*predictions.state.classes.values(), -2, -1], object)  # by negative index
     labels, out = names[answers], reader.request.folder
     features = session.images.features[: len(labels)]
-    classifier, _ = fit_default(features, labels, predictions.state.reject or DEFAULT_REJECT)
+    classifier, _ = fit_default(features, labels, predictions.state.reject or "auto")
     with Lock(out / LOCK):
         write_saved_model(out, reader.encoder, classifier)
     return out / SAVED_MODEL

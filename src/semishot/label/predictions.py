@@ -19,7 +19,7 @@ from semishot.sorter.boxes import bursts
 from semishot.sorter.label_events import NONE, LabelState
 
 if TYPE_CHECKING:  # what learns is imported when the first page has been shown
-    from semishot.estimator.graph_rule import LabeledPile
+    from semishot.estimator.pile import LabeledPile
 
 Array = NDArray[Any]
 STRANGER = -2
@@ -144,7 +144,7 @@ class PredictedPile:
 
     def grow(self, count: int) -> None:
         """Take in the rows that have been read since."""
-        from semishot.estimator.graph_rule import LabeledPile
+        from semishot.estimator.pile import LabeledPile
 
         features = self.known.features[:count]
         self.pile = LabeledPile(features) if count else None
@@ -208,7 +208,6 @@ class PredictedPile:
     ) -> Predictions:
         """used: indices of the classes that have labels. excluded: row -> classes that it is not in."""
         from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
-        from semishot.estimator.next_labels import doubt
 
         assert self.pile is not None
         answers, count = basis.answers, len(basis.answers)
@@ -228,11 +227,11 @@ class PredictedPile:
             classes[row] += SMALLEST  # where all the rest is zero, it is shared by the others
             classes[row, [position[i] for i in indices if i >= 0 and position[i] >= 0]] = 0
         classes /= np.maximum(classes.sum(1, keepdims=True), SMALLEST)
-        wrong = doubt(classes, learned.answer.scores, learned.members)
         stranger = np.round(stranger * STEPS) / STEPS
         classes *= (1 - stranger)[:, None]
         best = classes.argmax(1)
         sure = np.round(classes[np.arange(count), best] * STEPS) / STEPS
+        wrong = 1 - np.maximum(stranger, sure)
         wide = np.zeros((count, len(basis.classes)), np.float32)
         wide[:, used] = classes
         worth = np.where(may_be_asked & (labels == UNLABELED), wrong, 0.0)
@@ -243,7 +242,11 @@ class PredictedPile:
             stranger=stranger,
             asked=self._next_questions(worth, may_be_asked & (labels == UNLABELED), len(used)),
             doubtful=[
-                (int(basis.images[d.row]), int(used[d.suggested]), float(d.probability))
+                (
+                    int(basis.images[d.row]),
+                    int(used[d.suggested]) if d.suggested >= 0 else STRANGER,
+                    float(d.probability),
+                )
                 for d in learned.doubts
                 if int(basis.images[d.row]) not in basis.state.sure
             ],
@@ -258,7 +261,7 @@ class PredictedPile:
         if self.pile is None:
             return []
         kinds, pile = list[list[int]](), self.pile
-        space, features = pile.neighbours.space, self.known.features[: len(known.images)]
+        space, features = pile.space, self.known.features[: len(known.images)]
         stranger = known.stranger if known.probabilities is not None else np.ones(len(known.images))
         stranger = np.where(known.answers == -1, stranger, 0.0)
         out = unit(space(np.asarray(features[known.answers == STRANGER], space.center.dtype)))
@@ -276,7 +279,7 @@ class PredictedPile:
         row_of = self.known.row_of
         self.asked = [image for image in self.asked if allowed[row_of[image]]]
         if len(self.asked) < VARIED // 2 and self.pile is not None:
-            rows = varied(self.pile.features, self.pile.neighbours.space, VARIED)
+            rows = varied(self.pile.features, self.pile.space, VARIED)
             more = [int(self.images[row]) for row in rows if allowed[row]]
             self.asked = list(dict.fromkeys([*self.asked, *more]))[:VARIED]
         return list(self.asked)
@@ -291,7 +294,7 @@ class PredictedPile:
         kept = [row for row in before if worth[row] >= max(usual, SMALLEST)]
         if classes == 1 and len(self.asked) > VARIED // 2:  # still the varied beginning
             kept = [row for row in before if allowed[row]]
-        count, space = max(ASKED, len(kept)), self.pile.neighbours.space
+        count, space = max(ASKED, len(kept)), self.pile.space
         rows = worth_asking(self.pile.features, space, worth, count, kept=kept)
         self.asked = [int(self.images[row]) for row in rows]
         return list(self.asked)

@@ -174,7 +174,7 @@ class LabelingSession:
         self._notify()
 
     def _group(self) -> None:
-        """Find kinds after each change, and near copies of a large pile, in a thread of its own, when nobody is answering."""
+        """In a thread of its own, when nobody is answering: kinds, and near copies of a large pile."""
         done = 0
         while not self.stopping.is_set():
             with self.published:

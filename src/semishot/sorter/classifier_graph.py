@@ -1,163 +1,222 @@
-"""A fitted classifier as nodes of an ONNX graph: features in; label, probabilities and scores out.
+"""A fitted classifier as nodes of an ONNX graph: features in; label and probabilities out.
 
-Letters: B rows, D features, N classes, L rows of the graph of neighbours, k neighbours.
+The same steps as `Space`, `Reference.statistics` and `Rule.logits`.
+Letters: B rows, D features, N classes, L rows of the graph of neighbours, k neighbours, W hidden units.
 """
+
+from typing import Any
 
 import numpy as np
 
-from semishot.estimator import constants as const
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.labels import UNLABELED
-from semishot.estimator.models import GraphModel, PrototypeModel
-from semishot.estimator.spaces import AnySpace, Array, GaussianSpace
-from semishot.estimator.strangers import stranger_probability
+from semishot.estimator.models import PrototypeModel, RuleModel
+from semishot.estimator.neighbours import EDGE_POWER, NEIGHBOURS, TINY, WALKS
+from semishot.estimator.rule import SMALLEST_SPREAD, learned_rule
+from semishot.estimator.spaces import Array, Directions, Space
+from semishot.estimator.statistics import NO_NAMED_STRANGER, SMALLEST, Reference
 from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph, Shape
 
-OUTPUTS = ["label", "probabilities", "distractor_score", "stranger_probability"]
-STEPS = 4096
-"""Steps of the tables of what scores mean, interpolated linearly."""
+OUTPUTS = ["label", "probabilities", "stranger_probability"]
 
 
 def output_types(classifier: PrototypeClassifier) -> dict[str, tuple[str, Shape]]:
     one, many = ("batch",), ("batch", len(classifier.classes_))
-    shapes = (("int64", one), ("float32", many), ("float32", one), ("float32", one))
+    shapes = (("int64", one), ("float32", many), ("float32", one))
     return dict(zip(OUTPUTS, shapes, strict=True))
 
 
 def draw_classifier(graph: OnnxGraph, classifier: PrototypeClassifier, features: str) -> None:
     """Add the nodes from features (B, D) to `OUTPUTS`."""
-    model = classifier.model_
-    rows = _in_space(graph, model.space, features)
-    if isinstance(model, GraphModel):
-        logits, scores = _by_neighbours(graph, model, rows)  # (B, N), (B,)
-    else:
-        logits, scores = _by_prototypes(graph, model, rows)
-    members, cutoff = classifier.members_, -np.inf
-    if members is not None and classifier.reject is not None:
-        cutoff = members.cutoff(classifier.reject)
-    best = graph.add("ArgMax", logits, axis=-1, keepdims=0)
-    rejected = graph.add("Less", scores, graph.constant(cutoff))
-    graph.add("Where", rejected, graph.constant(UNLABELED, np.int64), best, output=OUTPUTS[0])
-    graph.add("Softmax", logits, axis=-1, output=OUTPUTS[1])
-    for column, output in enumerate(OUTPUTS[2:]):
-        _look_up(graph, classifier, scores, column, output)
+    model, nodes = classifier.model_, Nodes(graph)
+    rule = model.rule if isinstance(model, PrototypeModel) else model
+    logits, log_odds = nodes.rule(rule, features)  # (B, N), (B,)
+    if isinstance(model, PrototypeModel):
+        rows = nodes.directions(model.space, features)
+        logits = nodes("Neg", nodes.distances(rows, model.prototypes))
+    probabilities = nodes("Softmax", logits, axis=-1, output=OUTPUTS[1])
+    stranger = nodes("Sigmoid", log_odds, output=OUTPUTS[2])
+    best = nodes("ArgMax", probabilities, axis=-1, keepdims=0)
+    if classifier.reject is None:
+        nodes("Identity", best, output=OUTPUTS[0])
+        return
+    cutoff: Any = classifier.cutoff_
+    if cutoff is None:  # more probable than any class
+        member = nodes("Sub", 1.0, stranger)
+        cutoff = nodes("Mul", member, nodes("ReduceMax", probabilities, [-1], keepdims=0))
+    rejected = nodes("Greater", stranger, cutoff)
+    nodes("Where", rejected, graph.constant(UNLABELED, np.int64), best, output=OUTPUTS[0])
 
 
-def _look_up(
-    graph: OnnxGraph, classifier: PrototypeClassifier, scores: str, column: int, output: str
-) -> None:
-    """What scores (B,) mean, by a table that is even in u = z / (1 + |z|) from -1 to 1."""
-    members = classifier.members_
-    mean, spread = (members.mean, members.spread) if members is not None else (0.0, 1.0)
-    z = graph.add("Div", graph.add("Sub", scores, graph.constant(mean)), graph.constant(spread))
-    one = graph.constant(1.0)
-    u = graph.add("Div", z, graph.add("Add", graph.add("Abs", z), one))
-    position = graph.add("Mul", graph.add("Add", u, one), graph.constant(STEPS / 2))
-    bounds = graph.constant(0.0), graph.constant(STEPS - 1.0)
-    below = graph.add("Clip", graph.add("Floor", position), *bounds)
-    index = graph.add("Cast", below, to=TYPES["int64"])
-    table = graph.constant(score_table(classifier)[:, column])
-    low = graph.add("Gather", table, index)
-    high = graph.add("Gather", table, graph.add("Add", index, graph.constant(1, np.int64)))
-    part = graph.add("Sub", position, below)
-    graph.add("Add", low, graph.add("Mul", part, graph.add("Sub", high, low)), output=output)
+class Nodes:
+    """Nodes of a graph, whose inputs are names of values, numbers, arrays, or lists of whole numbers."""
 
+    def __init__(self, graph: OnnxGraph) -> None:
+        self.graph = graph
 
-def score_table(classifier: PrototypeClassifier) -> Array:
-    """(STEPS + 1, 2): distractor score and stranger probability; NaN where they are not known."""
-    members, strangers = classifier.members_, classifier.strangers_
-    table = np.full((STEPS + 1, 2), np.nan)
-    if members is not None:
-        u = np.linspace(-1, 1, STEPS + 1)
-        with np.errstate(divide="ignore"):
-            z = u / (1 - np.abs(u))  # -1 and 1 map to the infinities
-        scores = np.nan_to_num(members.mean + members.spread * z, posinf=1e30, neginf=-1e30)
-        table[:, 0] = members.share_above(scores)
-        if strangers is not None:
-            table[:, 1] = stranger_probability(scores, members, strangers)
-    return table
+    def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> str:
+        names = [
+            each
+            if isinstance(each, str)
+            else self.graph.integers(*each)
+            if isinstance(each, list)
+            else self.graph.constant(each)
+            for each in inputs
+        ]
+        return self.graph.add(operator, *names, **attributes)
 
+    def unit(self, x: str) -> str:
+        """Rows of length 1."""
+        length = self("ReduceL2", x, [-1], keepdims=1)
+        return self("Div", x, self("Max", length, np.finfo(np.float32).tiny))
 
-def _in_space(graph: OnnxGraph, space: AnySpace, x: str) -> str:
-    """Features (B, D) where the classifier compares them."""
-    if isinstance(space, GaussianSpace):
-        return _lifted(graph, space, x)
-    if space.normalization == "centered":
-        x = graph.add("Sub", _unit(graph, x), graph.constant(space.center))
-    if space.normalization != "none":
-        x = _unit(graph, x)
-    return graph.add("Div", x, graph.constant(space.length))
+    def distances(self, x: str, others: Array) -> str:
+        """Squared distances (B, N) of rows (B, D) to others (N, D)."""
+        apart = self("Sub", self("Unsqueeze", x, [1]), others[None])
+        return self("ReduceSumSquare", apart, [-1], keepdims=0)
 
+    def directions(self, space: Directions, x: str) -> str:
+        """Features (B, D) where a refiner compares them."""
+        if space.normalization == "centered":
+            x = self("Sub", self.unit(x), space.center)
+        if space.normalization != "none":
+            x = self.unit(x)
+        return self("Div", x, space.length)
 
-def _lifted(graph: OnnxGraph, space: GaussianSpace, x: str) -> str:
-    """Coordinates whose cosine is about the Gaussian kernel, and what no pivot explains."""
-    x = graph.add("Sub", x, graph.constant(space.center))
-    x = graph.add("Div", x, graph.constant(space.width))
-    halves = graph.add("Mul", _distances(graph, x, space.pivots), graph.constant(-0.5))
-    kernel = graph.add("Exp", halves)
-    along = graph.add("MatMul", kernel, graph.constant(space.mix.T))
-    squares = graph.add("ReduceSumSquare", along, graph.integers(-1), keepdims=1)
-    rest = graph.add("Relu", graph.add("Sub", graph.constant(1.0), squares))
-    return graph.add("Concat", along, graph.add("Sqrt", rest), axis=-1)
+    def place(self, space: Space, x: str) -> tuple[str, str]:
+        """Features (B, D) in the space of the rule, and their directions before centering."""
+        scaled = self("Div", self("Sub", x, space.shift), space.scale)
+        directions = self.unit(scaled)
+        parts = []
+        if space.by_cosine > 0:
+            centered = self.unit(self("Sub", directions, space.center))
+            parts.append(self("Mul", centered, space.by_cosine**0.5))
+        if space.by_cosine < 1:
+            narrow = self("Div", scaled, space.width)
+            kernel = self("Exp", self("Mul", self.distances(narrow, space.pivots), -0.5))
+            along = self("MatMul", kernel, space.mix.T)
+            rest = self("Sub", 1.0, self("ReduceSumSquare", along, [-1], keepdims=1))
+            lifted = self("Concat", along, self("Sqrt", self("Relu", rest)), axis=-1)
+            parts.append(self("Mul", lifted, (1 - space.by_cosine) ** 0.5))
+        return (parts[0] if len(parts) == 1 else self("Concat", *parts, axis=-1)), directions
 
+    def rule(self, model: RuleModel, features: str) -> tuple[str, str]:
+        """Logits of classes (B, N), and log-odds of a stranger (B,)."""
+        pairs, rows = self.statistics(model.reference, *self.place(model.space, features))
+        w, shared = learned_rule().weights, model.shared
+        scaled = self._standardized(rows, shared.row_center, shared.row_spread)
+        of_row = self(
+            "Add", self("MatMul", self("Concat", rows, scaled, axis=-1), w["row"]), shared.first
+        )
+        scaled = self._standardized(pairs, shared.center, shared.spread)
+        of_pair = self(
+            "Concat",
+            pairs,
+            self("Sub", pairs, self._best_other(pairs, model.classes)),
+            scaled,
+            axis=-1,
+        )
+        linear = self("Add", self("MatMul", of_pair, w["pair"]), self("Unsqueeze", of_row, [1]))
+        h = self("Relu", linear)  # (B, N, W)
+        pooled = [self(each, h, [1], keepdims=0) for each in ("ReduceMean", "ReduceMax")]
+        across = self("MatMul", self("Concat", *pooled, axis=-1), w["across"])
+        linear = self("Add", self("MatMul", h, w["own"]), self("Unsqueeze", across, [1]))
+        h = self("Relu", self("Add", linear, shared.second))
+        pooled = [self(each, h, [1], keepdims=0) for each in ("ReduceMax", "ReduceMean")]
+        hidden = self("MatMul", self("Concat", *pooled, axis=-1), w["stranger.1"])
+        hidden = self("Relu", self("Add", hidden, w["stranger.1.bias"]))
+        log_odds = self("Add", self("MatMul", hidden, w["stranger.2"]), w["stranger.2.bias"])
+        return self("Squeeze", self("MatMul", h, w["logit"]), [2]), self("Squeeze", log_odds, [1])
 
-def _unit(graph: OnnxGraph, x: str) -> str:
-    """Rows of length 1."""
-    length = graph.add("ReduceL2", x, graph.integers(-1), keepdims=1)
-    smallest = graph.constant(np.finfo(np.float32).tiny)
-    return graph.add("Div", x, graph.add("Max", length, smallest))
+    def _standardized(self, values: str, center: Array, spread: Array) -> str:
+        scaled = self("Div", self("Sub", values, center), spread + SMALLEST_SPREAD)
+        return self("Clip", scaled, -5.0, 5.0)
 
+    def _best_other(self, pairs: str, classes: int) -> str:
+        """(B, N, A) -> (B, N, A)."""
+        if classes == 1:
+            return pairs
+        best, _ = self.graph.add_several(
+            "TopK", [pairs, self.graph.integers(2)], [f"{pairs}_best", f"{pairs}_index"], axis=1
+        )
+        first, second = (self("Slice", best, [n], [n + 1], [1]) for n in (0, 1))
+        return self("Where", self("Equal", pairs, first), second, first)
 
-def _distances(graph: OnnxGraph, x: str, others: Array) -> str:
-    """Squared distances (B, N) of rows (B, D) to others (N, D)."""
-    beside = graph.add("Unsqueeze", x, graph.integers(1))
-    apart = graph.add("Sub", beside, graph.constant(others[None]))
-    return graph.add("ReduceSumSquare", apart, graph.integers(-1), keepdims=0)
+    def statistics(self, reference: Reference, x: str, directions: str) -> tuple[str, str]:
+        """Numbers of each row and class (B, N, 10), and of each row (B, 10)."""
+        rows = reference.rows
+        cosines = self("MatMul", x, rows.T)  # (B, L)
+        near = self("Cast", self("Greater", cosines, reference.same), to=TYPES["float32"])
+        closest = self("ArgMax", cosines, axis=-1, keepdims=0)
+        same = self("ReduceMax", cosines, [-1], keepdims=1)
+        copied = self("Cast", self("Greater", same, reference.same), to=TYPES["float32"])  # (B, 1)
+        others = self("Mul", cosines, self("Sub", 1.0, near))
+        count = min(NEIGHBOURS, max(len(rows) - 1, 1))
+        nearest, index = self.graph.add_several(
+            "TopK", [others, self.graph.integers(count)], ["nearest", "index"], axis=-1
+        )
+        pairs = []
+        for sums, weights in zip(reference.sums, reference.weights, strict=True):
+            along = self("MatMul", x, sums.T)  # (B, N)
+            own = self("Mul", self("Gather", self.graph.constant(weights), closest), copied)
+            squares = self("Sub", (sums**2).sum(1), self("Mul", self("Mul", own, 2.0), along))
+            squares = self("Add", squares, self("Mul", own, own))
+            there = self("Cast", self("Greater", squares, 1e-9), to=TYPES["float32"])
+            cosine = self("Sub", along, self("Mul", own, same))
+            cosine = self("Div", cosine, self("Sqrt", self("Max", squares, TINY)))
+            pairs.append(self("Mul", self("Clip", cosine, -1.0, 1.0), there))
+        along = self("MatMul", x, reference.labeled.T)  # (B, S)
+        pairs.append(self._nearest_labels(along, reference.labels))
+        weights = self("Pow", self("Relu", nearest), float(EDGE_POWER))  # (B, k)
+        arrived = [
+            self._arriving(weights, index, reference, number) for number in range(len(WALKS))
+        ]
+        classes = reference.labels.shape[1]
+        pairs += [self("Slice", each, [0], [classes], [1]) for each in arrived]
+        pairs.append(self("MatMul", directions, reference.by_direction.T))
+        pairs.append(self("MatMul", x, reference.names.T))
+        last = count - 1
+        single = [
+            self("Slice", nearest, [n], [n + 1], [1])
+            for n in (min(each, last) for each in (0, 2, 6, 14))
+        ]
+        weights = self("Add", weights, TINY)
+        total = self("ReduceSum", weights, [-1], keepdims=1)
+        for values in reference.around:
+            around = self("Mul", weights, self("Gather", self.graph.constant(values), index))
+            single.append(self("Div", self("ReduceSum", around, [-1], keepdims=1), total))
+        single += [self("Slice", each, [classes], [classes + 1], [1]) for each in arrived[1:]]
+        named = np.flatnonzero(reference.labels.sum(1) == 0)
+        if len(named):
+            chosen = self("Gather", along, self.graph.integers(*named.tolist()), axis=1)
+            single.append(self("ReduceMax", chosen, [-1], keepdims=1))
+        else:
+            single.append(self("Add", self("Mul", same, 0.0), NO_NAMED_STRANGER))
+        stacked = [self("Unsqueeze", each, [2]) for each in pairs]
+        return self("Concat", *stacked, axis=2), self("Concat", *single, axis=-1)
 
+    def _nearest_labels(self, along: str, labels: Array) -> str:
+        """Cosines with labeled rows (B, S) -> the largest of each class (B, N); 0 for one without labels."""
+        columns = []
+        for given in labels.T > 0:
+            if given.any():
+                chosen = self("Gather", along, [*np.flatnonzero(given).tolist()], axis=1)
+                columns.append(self("ReduceMax", chosen, [-1], keepdims=1))
+            else:
+                first = self("Slice", along, [0], [1], [1])
+                columns.append(self("Mul", first, 0.0))
+        return self("Concat", *columns, axis=-1) if len(columns) > 1 else columns[0]
 
-def _by_prototypes(graph: OnnxGraph, model: PrototypeModel, rows: str) -> tuple[str, str]:
-    """Minus squared distances (Eq. 2), and the largest of them."""
-    logits = graph.add("Neg", _distances(graph, rows, model.prototypes))
-    return logits, graph.add("ReduceMax", logits, graph.integers(-1), keepdims=0)
-
-
-def _by_neighbours(graph: OnnxGraph, model: GraphModel, rows: str) -> tuple[str, str]:
-    """Logits (B, N) and scores (B,) by neighbours and prototypes, as in `GraphModel`."""
-    add, constant, last = graph.add, graph.constant, graph.integers(-1)
-    smallest = constant(const.TINY)
-
-    def product(matrix: Array) -> str:
-        return add("MatMul", rows, constant(matrix.T))
-
-    count = graph.integers(min(const.NEIGHBOURS, len(model.rows)))
-    cosines, index = graph.add_several(  # (B, k), the nearest first
-        "TopK", [product(model.rows), count], ["cosines", "neighbours"]
-    )
-    weights = add("Pow", add("Relu", cosines), constant(float(const.EDGE_POWER)))
-    total = add("Max", add("ReduceSum", weights, last, keepdims=1), smallest)  # (B, 1)
-    passed = add("Gather", constant(model.passed), index)  # (B, k, N + 1)
-    spread = add("Mul", add("Unsqueeze", weights, last), passed)
-    both_ways = add("Sqrt", add("Div", constant(2.0), total))
-    z = add("Mul", add("ReduceSum", spread, graph.integers(1), keepdims=0), both_ways)
-    classes = len(model.prototypes)
-    ends = [graph.integers(number) for number in (0, classes, classes + 1)]
-    axis = graph.integers(1)
-    arrived = add("Max", add("Slice", z, ends[0], ends[1], axis), smallest)  # (B, N)
-    named = add("Slice", z, ends[1], ends[2], axis)  # (B, 1)
-    by_graph = add("Log", arrived)
-    lost = add("Div", add("Mul", named, constant(const.NAMED_WEIGHT)), arrived)
-    raw = add("Add", by_graph, product(model.scoring))
-    raw = add("Sub", raw, add("Log", add("Add", lost, constant(1.0))))
-    best = add("Mul", weights, add("Gather", constant(model.best), index))
-    around = add("Div", add("ReduceSum", best, last, keepdims=1), total)  # (B, 1)
-    own = add("Mul", add("ReduceMax", raw, last, keepdims=1), constant(1 - model.share))
-    scores = add("Add", own, add("Mul", around, constant(model.share)))
-    pulled = add("Mul", product(model.prototypes), constant(model.pull))
-    logits = add("Add", add("Mul", by_graph, constant(model.graph_weight)), pulled)
-    nearest = add("Gather", index, constant(0, np.int64), axis=1)  # (B,)
-    known = add("Gather", constant(model.answers), nearest)  # (B, N + 1)
-    first = add("Slice", cosines, ends[0], graph.integers(1), axis)
-    same = add("Greater", first, constant(const.SAME))  # (B, 1)
-    logits = add("Where", same, add("Slice", known, ends[0], ends[1], axis), logits)
-    scores = add("Where", same, add("Slice", known, ends[1], ends[2], axis), scores)
-    return logits, add("Squeeze", scores, last)
+    def _arriving(self, weights: str, index: str, reference: Reference, number: int) -> str:
+        """Weights of edges (B, k) and their ends -> the log of what arrives (B, N + 1), over 4."""
+        count, passed_on, _ = WALKS[number]
+        weights, index = (self("Slice", each, [0], [count], [1]) for each in (weights, index))
+        total = self("Mul", self("ReduceSum", weights, [-1], keepdims=1), 2.0)
+        degree = self("Gather", self.graph.constant(reference.degrees[number]), index)
+        root = self("Sqrt", self("Mul", self("Max", total, TINY), degree))
+        scaled = self("Div", self("Mul", weights, 2 * passed_on), root)
+        left = self(
+            "Gather", self.graph.constant(reference.arrived[number]), index
+        )  # (B, k, N + 1)
+        z = self("ReduceSum", self("Mul", self("Unsqueeze", scaled, [2]), left), [1], keepdims=0)
+        return self("Mul", self("Log", self("Add", z, SMALLEST)), 0.25)

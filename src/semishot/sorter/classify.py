@@ -63,8 +63,8 @@ def classify(request: ClassifyRequest) -> Classified:
 def _check(request: ClassifyRequest) -> None:
     """Check the request before anything is read."""
     features, reject = request.with_features, request.reject
-    if not 0 < reject < 1:
-        raise InputError(f"--reject must be between 0 and 1, not {reject}")
+    if isinstance(reject, float) and not 0 < reject < 1:
+        raise InputError(f"--reject must be auto or between 0 and 1, not {reject}")
     if features and (request.apply or request.encoder):
         raise InputError(
             "features have no files to sort and are embedded already: drop --apply and --encoder"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from semishot import __version__
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.estimator.spaces import GaussianSpace
+from semishot.estimator.models import PrototypeModel
 from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier, output_types
 from semishot.sorter.encoders.graph_builder import OnnxGraph, Shape
 from semishot.sorter.encoders.image_encoder import ImageEncoder
@@ -25,8 +25,9 @@ from semishot.sorter.encoders.networks import open_session
 from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
 
-TOLERANCE = 1e-3
-"""Largest allowed difference of probabilities and scores between the file and the classifier."""
+TOLERANCE, ALONE = 1e-3, 0.01
+"""Largest allowed difference of probabilities between the file and the classifier. Features of which no row
+of the graph has a larger cosine are no trial: rounding decides which of their neighbours count."""
 BATCH, LANDMARKS = 7, 20
 
 
@@ -94,8 +95,6 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
         "semishot": __version__,
         "classes": json.dumps(classifier.classes_.tolist()),
         "reject": json.dumps(classifier.reject),
-        "temperature": json.dumps(classifier.temperature_),
-        "normalization": classifier.normalization_,
         "tolerance": json.dumps(TOLERANCE),
         "encoder": "features" if encoder is None else encoder.name,
     }
@@ -110,19 +109,24 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
 
 
 def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
-    """Features near what the classifier compares with, at growing distances from it, and mixtures."""
+    """Features near what the classifier compares with, at growing distances from it, and mixtures. Far from
+    all of it, neighbours are equally near, and which of them count is rounding."""
     rng = np.random.default_rng(0)
-    space, landmarks = classifier.space_, classifier.prototypes_  # (N, D)
-    if isinstance(space, GaussianSpace):
-        landmarks = (space.pivots * space.width + space.center)[:LANDMARKS]
-    else:
-        landmarks = landmarks * space.length
-        if space.normalization == "centered":
-            landmarks = landmarks + space.center
+    model = classifier.model_
+    rule = model.rule if isinstance(model, PrototypeModel) else model
+    space = rule.space
+    landmarks = space.pivots * space.width * space.scale + space.shift
+    if space.by_cosine > 0:
+        rows = rule.reference.rows[:LANDMARKS, : len(space.center)]
+        directions = rows / space.by_cosine**0.5 + space.center
+        landmarks = np.concatenate([directions * space.scale + space.shift, landmarks])
+    landmarks = landmarks[:LANDMARKS]
     noise = rng.normal(size=landmarks.shape) * np.abs(landmarks).mean()
-    rows = [landmarks + amount * noise for amount in (0, 0.1, 0.3, 1, 3)]
+    near = [landmarks + amount * noise for amount in (0, 0.05, 0.1, 0.2, 0.3)]
     mixed = rng.dirichlet(np.ones(len(landmarks)), BATCH) @ landmarks
-    return np.concatenate([*rows, mixed]).astype(np.float32)
+    trials: NDArray[np.float32] = np.concatenate([*near, mixed]).astype(np.float32)
+    kept: NDArray[np.bool_] = (space(trials) @ rule.reference.rows.T).max(1) > ALONE
+    return trials[kept]
 
 
 def image_trials(encoder: ImageEncoder) -> NDArray[np.uint8]:
@@ -145,25 +149,27 @@ def compare(
     """The largest difference between the graph and the classifier; InputError if it is too large."""
     session = open_session(data)
     features = encode(trials).astype(classifier.prototypes_.dtype)
-    expected = classifier.predict_proba(features)
-    scores = stranger = np.full(len(features), np.nan)
-    classes = classifier.classes_[expected.argmax(1)]
-    if classifier.members_ is not None:
-        scores, classes = classifier.distractor_score(features), classifier.predict(features)
-    if classifier.strangers_ is not None:
-        stranger = classifier.stranger_proba(features)
-    label, probabilities, score, strange = session.run(OUTPUTS, {takes: trials})
+    expected, stranger = classifier.predict_proba(features), classifier.stranger_proba(features)
+    classes = classifier.predict(features)
+    label, probabilities, strange = session.run(OUTPUTS, {takes: trials})
     alone = session.run(OUTPUTS, {takes: trials[:1]})[1]
-    differences = [probabilities - expected, alone - probabilities[:1]]
-    differences += [np.nan_to_num(score - scores), np.nan_to_num(strange - stranger)]
+    differences = [probabilities - expected, alone - probabilities[:1], strange - stranger]
     worst = max(float(np.abs(each).max()) for each in differences)
-    top = np.sort(np.column_stack([expected, np.zeros(len(expected))]), 1)
-    tied = top[:, -1] - top[:, -2] < TOLERANCE  # a tie may be resolved either way
+    joint = np.column_stack([expected, np.zeros(len(expected))])
     if classifier.reject is not None:
-        tied |= np.abs(scores - (1 - classifier.reject)) < TOLERANCE
+        cutoff = classifier.cutoff_
+        joint = np.column_stack([expected * (1 - stranger)[:, None], stranger])
+        tied = (
+            np.abs(stranger - cutoff) < TOLERANCE
+            if cutoff is not None
+            else np.zeros(len(joint), bool)
+        )
+    else:
+        tied = np.zeros(len(joint), bool)
+    top = np.sort(joint, 1)
+    tied |= top[:, -1] - top[:, -2] < TOLERANCE  # a tie may be resolved either way
     names = np.array([*classifier.classes_.tolist(), classifier.stranger_label_], object)
-    unknown = np.isnan(score) != np.isnan(scores)
-    if worst > TOLERANCE or unknown.any() or not (tied | (names[label] == classes)).all():
+    if worst > TOLERANCE or not (tied | (names[label] == classes)).all():
         raise InputError(
             f"the ONNX graph and the classifier disagree by {worst:.2g}, more than {TOLERANCE}, on {takes}: "
             "nothing was written; please report this with the encoder's name"

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.estimator.fitted_model import FittedModel, RowAnswers, fit_default
+from semishot.estimator.answers import Answer
+from semishot.estimator.fitted_model import FittedModel, fit_default
 from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.models import Learned
@@ -30,7 +31,7 @@ class FittedPile:
     rows: Rows
     encoder: ImageEncoder | None
     classifier: FittedModel
-    answers: RowAnswers
+    answers: Answer
     """What is said of each row of `rows.features`."""
     predictions: list[Prediction]
     """The predictions for the pile."""
@@ -42,8 +43,8 @@ class FittedPile:
         return self.classifier.learned
 
     @property
-    def reject(self) -> float:
-        reject: float = self.classifier.parameters.reject
+    def reject(self) -> float | str:
+        reject: float | str = self.classifier.parameters.reject
         return reject
 
     @property
@@ -71,7 +72,7 @@ class FittedPile:
 
     def kinds(self) -> list[list[int]]:
         """Groups that look like classes of their own: places in `predictions`, the most typical first."""
-        chance = self.answers.stranger.copy()
+        chance = self.answers.stranger
         chance[: self.first] = 0.0
         found = find_kinds(self.rows.features, self.learned.model.space, chance)
         return [[self._index_of[row] for row in kind.rows.tolist()] for kind in found]
@@ -82,7 +83,7 @@ class FittedPile:
         return {row: index for index, row in reversed(list(enumerate(self.fitted_as)))}
 
 
-def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedPile:
+def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float | str) -> FittedPile:
     """Fit the default classifier; the images of the pile take the answers it has for them.
 
     Each image counts once: copies within the pile, and of labeled images, take the answer of the first.
@@ -101,7 +102,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float) -> FittedP
     numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
     labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
     classifier, answers = fit_default(rows.features, np.array(labels, object), reject)
-    predictions = predictions_of(classifier, answers.of_rows(fitted_as), rows.items[first:])
+    predictions = predictions_of(classifier, answers.take(fitted_as), rows.items[first:])
     predictions = [
         _known(prediction, str(rows.items[row].label)) if row < first else prediction
         for prediction, row in zip(predictions, fitted_as, strict=True)

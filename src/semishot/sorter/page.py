@@ -171,13 +171,9 @@ def _surest_first(page: PilePage) -> tuple[dict[str, list[Prediction]], list[Pre
         own = outside if prediction.stranger else of_class.setdefault(prediction.label, [])
         own.append(prediction)
 
-    def doubt(prediction: Prediction) -> tuple[float, float]:
-        sure = prediction.probability if prediction.sure is None else prediction.sure
-        return -sure, prediction.stranger_score or 0
-
     for own in of_class.values():
-        own.sort(key=doubt)
-    outside.sort(key=lambda p: (-(p.stranger_probability or 0), -(p.stranger_score or 0)))
+        own.sort(key=lambda p: -p.sure)
+    outside.sort(key=lambda p: -p.stranger_probability)
     return of_class, outside
 
 
@@ -192,28 +188,19 @@ def _ends(group: list[Prediction], most: int) -> tuple[list[Prediction], list[Pr
 def _tile(prediction: Prediction, picture: TilePicture, source: str | None) -> PageTile:
     """The caption says how sure it is: of being a stranger if labeled as one, else of its class."""
     path, nearest = readable(prediction.item.shown), readable(prediction.nearest_class)
-    unknown = "not known"
-    sure, stranger = (
-        unknown if share is None else percent(share)
-        for share in (prediction.sure, prediction.stranger_probability)
-    )
-    score = prediction.stranger_score
     facts = {
         "path": path,
         "label": readable(prediction.label),
         "nearest": nearest if prediction.stranger else "",
-        "sure": sure,
-        "stranger": stranger,
+        "sure": percent(prediction.sure),
+        "stranger": percent(prediction.stranger_probability),
         "conditional": percent(prediction.probability),
         "runner-up": readable(prediction.runner_up),
-        "score": unknown if score is None else f"{score:.3f}",
         "large": picture.large,
         "link": picture.link,
     }
-    caption = sure
-    if prediction.stranger:
-        caption = "stranger?" if stranger == unknown else f"stranger {stranger}"
-    unsure = prediction.sure is not None and prediction.sure < UNSURE
+    caption = f"stranger {facts['stranger']}" if prediction.stranger else facts["sure"]
+    unsure = prediction.sure < UNSURE
     name, tone = PurePosixPath(path).name or path, "unsure" if unsure else ""
     likely = prediction.stranger_probability or 0
     maybe = not prediction.stranger and likely >= MAYBE

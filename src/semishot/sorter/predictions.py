@@ -16,14 +16,15 @@ from semishot.system.files import write_whole
 from semishot.system.tables import csv_text
 
 if TYPE_CHECKING:  # it imports scipy
-    from semishot.estimator.fitted_model import FittedModel, RowAnswers
+    from semishot.estimator.answers import Answer
+    from semishot.estimator.fitted_model import FittedModel
 
 LABELED, CORRECTED = "labeled", "corrected"
 """The decisions of rows that are not predicted: labeled when given, or by a correction of the pile."""
 DECISION, CORRECT, NEAREST = "decision", "correct", "nearest_class"
 COLUMNS = (
     *("path", "label", NEAREST, "probability", "stranger_probability", "runner_up"),
-    *("stranger_score", DECISION),
+    DECISION,
 )
 TABLE_COLUMNS = (*COLUMNS, CORRECT)
 """Of predictions.csv, which is read back: CORRECT is for the user to fill in."""
@@ -42,12 +43,10 @@ class Prediction:
     """The probability of that class, if the image belongs to one of the classes."""
     runner_up: str
     """The second most probable class, if there are two."""
-    stranger_score: float | None
-    """The share of members that are more clearly members. None: not known."""
     stranger: bool
     """Whether it is taken for a stranger."""
-    stranger_probability: float | None = None
-    """The probability that it belongs to none of the classes. None: not known."""
+    stranger_probability: float
+    """The probability that it belongs to none of the classes."""
 
     @property
     def label(self) -> str:
@@ -55,35 +54,34 @@ class Prediction:
         return STRANGER if self.stranger else self.nearest_class
 
     @property
-    def sure(self) -> float | None:
-        """The probability that it belongs to its class, strangers considered. None: not known."""
-        if self.stranger_probability is None:
-            return None
+    def sure(self) -> float:
+        """The probability that it belongs to its class, strangers considered."""
         return self.probability * (1 - self.stranger_probability)
 
     def cells(self) -> dict[str, Any]:
         values = (
             *(self.item.shown, self.label, self.nearest_class, round(self.probability, 4)),
-            *(_rounded(self.stranger_probability), self.runner_up),
-            *(_rounded(self.stranger_score), STRANGER if self.stranger else "accept"),
+            *(round(self.stranger_probability, 4), self.runner_up),
+            STRANGER if self.stranger else "accept",
         )
         return dict(zip(COLUMNS, values, strict=True))
 
 
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
-
-
 def predictions_of(
-    classifier: "FittedModel", answers: "RowAnswers", items: Sequence[Item]
+    classifier: "FittedModel", answers: "Answer", items: Sequence[Item]
 ) -> list[Prediction]:
     """A prediction for each item: answers for B rows."""
     names = [*(str(name) for name in classifier.classes), ""]
     order = np.argsort(-answers.classes, axis=1, kind="stable")  # (B, N)
-    farthest, last = 1 - (classifier.parameters.reject or 0), len(names) - 1
+    last = len(names) - 1
     predictions = []
-    for item, row, classes, score, stranger in zip(
-        items, order, answers.classes, answers.scores, answers.stranger, strict=True
+    for item, row, classes, out, stranger in zip(
+        items,
+        order,
+        answers.classes,
+        classifier.strangers(answers),
+        answers.stranger,
+        strict=True,
     ):
         predictions.append(
             Prediction(
@@ -91,9 +89,8 @@ def predictions_of(
                 names[row[0]],
                 float(classes[row[0]]),
                 names[row[1] if last > 1 else last],
-                None if np.isnan(score) else float(score),
-                bool(score > farthest),
-                None if np.isnan(stranger) else float(stranger),
+                bool(out),
+                float(stranger),
             )
         )
     return predictions
@@ -108,7 +105,7 @@ def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> s
     rows = [(*prediction.cells().values(), "") for prediction in predictions]
     for item in labeled:
         decision = CORRECTED if item.of_pile else LABELED
-        rows.append((item.shown, item.label, *[""] * 5, decision, item.correct))
+        rows.append((item.shown, item.label, *[""] * 4, decision, item.correct))
     return csv_table(TABLE_COLUMNS, rows)
 
 

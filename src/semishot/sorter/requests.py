@@ -38,8 +38,9 @@ class ClassifyRequest:
     """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
     is seen; the frame, if there is none."""
     onnx: OnnxOptions = field(default_factory=OnnxOptions)
-    reject: float = 0.05
-    """The share of true members that may be taken for strangers."""
+    reject: float | Literal["auto"] = "auto"
+    """auto: an image is a stranger where that is more probable than any class. Or the share of true members
+    that may be taken for strangers, such as 0.05."""
     apply: How | None = None
     """Sort the files too, into OUT/sorted/CLASS; `semishot undo OUT` undoes it."""
     cache: Path | None = None

@@ -17,7 +17,7 @@ from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
 from semishot.sorter.predictions import Prediction
 
 if TYPE_CHECKING:  # they import scipy
-    from semishot.estimator.models import HeldOut
+    from semishot.estimator.answers import HeldOut
     from semishot.sorter.learning import FittedPile
 
 SHOWN_CLASSES, SHOWN_KINDS, SHOWN_TYPICAL, TYPICAL = 50, 5, 3, 8
@@ -50,16 +50,20 @@ class PileSummary:
     """Images in the pile."""
     accepted: dict[str, int]
     """Images of the pile that are accepted, of each class."""
-    strangers: int | None
-    """Images of the pile that are taken for strangers. None: not known."""
-    likely_strangers: dict[str, float] | None
-    """How many strangers the pile likely holds: expected, and from low to high in 90 % of cases."""
-    missed_strangers: float | None
-    """How many strangers are likely among the accepted images."""
-    reject: float
+    strangers: int
+    """Images of the pile that are taken for strangers."""
+    likely_strangers: dict[str, float]
+    """How many strangers the pile likely holds: expected, which is the sum of the probabilities of
+    predictions.csv, and from low to high in 90 % of cases."""
+    missed_strangers: float
+    """How many strangers are likely among the accepted images: the sum of their probabilities."""
+    lost_members: float
+    """How many images that are taken for strangers likely belong to a class."""
+    likely_wrong: float
+    """How many decisions are likely wrong."""
+    reject: float | str
     skipped: int
     """Files."""
-    pile_helps: bool | None
     message: str
     held_out: "HeldOut | None"
     notes: list[str]
@@ -94,23 +98,17 @@ class PileSummary:
         """How many there likely are, how many images are taken for one, and how many are likely missed."""
         if not self.pile:
             return "Every image of the pile has a label."
-        if self.strangers is None:
-            return (
-                "Which images are strangers cannot be told: it takes two labeled images of some class, "
-                "or two in the pile that differ."
-            )
         found = "none is taken for a stranger"
         if self.strangers:
             taken = counted(self.strangers, "is taken for a stranger", "are taken for strangers")
-            found = f"{taken}, at a loss of about {self.reject:.0%} of members"
-        if self.likely_strangers is None or self.missed_strangers is None:
-            return f"{found[0].upper()}{found[1:]}."
+            found = f"{taken}, of which about {round(self.lost_members):,} likely belong to a class"
         expected, low, high = (round(self.likely_strangers[k]) for k in ("expected", "low", "high"))
         are = "is a stranger" if expected == 1 else "are strangers"
         missed = counted(round(self.missed_strangers), "is likely missed", "are likely missed")
         return (
-            f"About {expected:,} ({low:,} to {high:,}) of the pile {are}, of none of the classes; {found}, "
-            f"and about {missed}."
+            f"About {expected:,} ({low:,} to {high:,}) of the pile {are}, of none of the classes; {found}; "
+            f"about {missed}. In all, about {round(self.likely_wrong):,} of {self.pile:,} are likely sorted "
+            "wrong."
         )
 
     def lines(self) -> list[str]:
@@ -154,8 +152,10 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
     decided = Counter(prediction.label for prediction in predictions)
     labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
     named_strangers = labels.pop(STRANGER, 0)
-    known = learned.members is not None
-    likely, missed = _strangers_of(fitted)
+    out = [prediction.stranger_probability for prediction in predictions if prediction.stranger]
+    kept = [prediction for prediction in predictions if not prediction.stranger]
+    missed = sum(prediction.stranger_probability for prediction in kept)
+    lost = sum(1 - probability for probability in out)
     more = list(_doubts(fitted))
     if len(names) == 1:
         more.append("there is one class only: the question is which images belong to it")
@@ -167,12 +167,13 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
         named_strangers=named_strangers,
         pile=len(predictions),
         accepted={name: decided[name] for name in names},
-        strangers=decided[STRANGER] if known else None,
-        likely_strangers=likely,
-        missed_strangers=missed,
+        strangers=decided[STRANGER],
+        likely_strangers=_likely_strangers(fitted),
+        missed_strangers=round(missed, 1),
+        lost_members=round(lost, 1),
+        likely_wrong=round(lost + sum(1 - prediction.sure for prediction in kept), 1),
         reject=fitted.reject,
         skipped=len(fitted.rows.skipped),
-        pile_helps=learned.pile_helps,
         message=learned.message,
         held_out=learned.held_out,
         notes=[*notes, *more],
@@ -184,33 +185,31 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
     )
 
 
-def _strangers_of(fitted: "FittedPile") -> tuple[dict[str, float] | None, float | None]:
-    """How many strangers the pile likely holds, and how many of them are likely accepted.
-
-    Not fewer than are rejected: of members a share `reject` is rejected, so that of the rejected images all
-    but reject / (1 - reject) for each accepted one are strangers.
-    """
-    from semishot.estimator.strangers import missed
-
-    count = fitted.learned.count
-    if count is None:
-        return None, None
-    rejected = sum(prediction.stranger for prediction in fitted.predictions)
-    lost_members = fitted.reject / (1 - fitted.reject) * (len(fitted.predictions) - rejected)
-    pairs = zip(fitted.predictions, fitted.fitted_as, strict=True)
-    copies = sum(p.stranger and row < fitted.first for p, row in pairs)  # of named strangers
-    expected = max(copies + float(count.expected), rejected - lost_members)
-    high = max(copies + float(count.high), expected)
-    likely = {"expected": expected, "low": copies + float(count.low), "high": high}
-    likely_missed = missed(count.expected, fitted.answers.scores[fitted.first :], fitted.reject)
-    return {name: round(number, 1) for name, number in likely.items()}, round(likely_missed, 1)
+def _likely_strangers(fitted: "FittedPile") -> dict[str, float]:
+    """The sum of what is written for each image. Copies count as often as they are there: the interval is
+    that of the distinct ones, widened as much."""
+    count, pile = fitted.learned.count, fitted.predictions
+    expected = sum(prediction.stranger_probability for prediction in pile)
+    distinct = len(set(fitted.fitted_as) - set(range(fitted.first)))
+    known = sum(
+        p.stranger and r < fitted.first for p, r in zip(pile, fitted.fitted_as, strict=True)
+    )
+    times = (len(pile) - known) / max(distinct, 1)
+    low, high = (expected + times * (end - count.expected) for end in (count.low, count.high))
+    ends = max(0.0, min(low, expected)), min(float(len(pile)), max(high, expected))
+    numbers = zip(("expected", "low", "high"), (expected, *ends), strict=True)
+    return {name: round(number, 1) for name, number in numbers}
 
 
 def _doubts(fitted: "FittedPile") -> list[str]:
     """Labels that the others contradict, in words."""
     doubts, items, names = fitted.learned.doubts, fitted.rows.items, fitted.classifier.classes
+
+    def looks_like(suggested: int) -> str:
+        return printable(str(names[suggested])) if suggested >= 0 else "a stranger"
+
     lines = [
-        f"{printable(items[doubt.row].shown)} looks like {printable(str(names[doubt.suggested]))}, not "
+        f"{printable(items[doubt.row].shown)} looks like {looks_like(doubt.suggested)}, not "
         f"{printable(str(names[doubt.given]))}"
         for doubt in doubts[:DOUBTS_NAMED]
     ]

@@ -1,0 +1,129 @@
+"""The learned rule: statistics of a pile in, the probability of each class and of a stranger out.
+
+A network of some 30,000 weights that has learned from many piles (benchmarks/learn_rule.py), as the paper
+learns its masks from episodes. It does not depend on the order of rows or of classes:
+
+    h1[r, n] = relu(W [what is said of row r and class n] + C [what is said of the pile])
+    h2[r, n] = relu(h1 W1 + mean_n h1 W2 + max_n h1 W3 + mean over the pile of h1[., n] W4
+                    + mean over the pile of max_n h1 W5
+                    + means over held-out labels of h1 of their class W6 and of the best other class W7)
+    logit[r, n] = h2 . v;  P(stranger | r) = sigmoid(g(max_n h2, mean_n h2))
+
+How sure it is of the pile as a whole is one more number: all log-odds of strangers may be off together by
+a normal deviate of spread `doubt`.
+Letters: C rows at once, N classes, K rows of the context, H held-out labels, A numbers, W hidden units.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from semishot.estimator.spaces import Array
+from semishot.estimator.statistics import Statistics
+from semishot.system.tensor_files import read_arrays
+
+WEIGHTS = Path(__file__).parent / "rule.safetensors"
+SMALLEST_SPREAD = 0.02
+WIDER = 1.7
+"""What the shared doubt is multiplied with: the network doubts piles of new kinds less than it should. With
+this nine of ten intervals hold on the piles that choices are made on."""
+
+
+class PileSummary(NamedTuple):
+    """What all rows of a pile share: terms of both layers, and the shared doubt."""
+
+    center: Array  # (10,), mean over the pile of each number's best class
+    spread: Array  # (10,)
+    row_center: Array  # (10,)
+    row_spread: Array  # (10,)
+    first: Array  # (W,), what the pile adds in the first layer
+    second: Array  # (N, W), in the second
+    doubt: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The weights of the network, float32."""
+
+    weights: dict[str, Array]
+
+    def summarize(
+        self, pile: Array, context: Statistics, held_out: Statistics, classes: Array
+    ) -> PileSummary:
+        """Numbers of the pile (A,), rows of it (K, N, 10), held-out labels and their classes (H,)."""
+        w = self.weights
+        count = context.pairs.shape[1]
+        pairs, rows = (each if len(each) else np.zeros((1, *each.shape[1:])) for each in context)
+        best = pairs.max(1)
+        scale = (best.mean(0), best.std(0), rows.mean(0), rows.std(0))
+        scale = tuple(each.astype(np.float32) for each in scale)
+        first = w["pile.bias"] + pile @ w["pile"]
+        shared = PileSummary(*scale, first.astype(np.float32), np.zeros(0), 0.0)
+        of_context = self._first(shared, context)  # (K, N, W)
+        of_labels = self._first(shared, held_out)  # (H, N, W)
+        width = len(first)
+        own, other = np.zeros(width), np.zeros(width)
+        if len(classes):
+            own = of_labels[np.arange(len(classes)), classes].mean(0)
+            left = of_labels.copy()
+            left[np.arange(len(classes)), classes] = 0.0
+            other = left.max(1).mean(0)
+        by_class = of_context.mean(0) if len(of_context) else np.zeros((count, width))
+        largest = of_context.max(1).mean(0) if len(of_context) else np.zeros(width)
+        labels = np.log1p(len(classes)) / 3
+        joined = np.concatenate([largest, own, other, [labels]])  # (3 W + 1,)
+        second = w["second.bias"] + by_class @ w["class"] + joined @ w["shared"]
+        hidden = np.maximum(np.concatenate([joined, pile]) @ w["doubt.1"] + w["doubt.1.bias"], 0)
+        doubt = WIDER * float(np.exp(hidden @ w["doubt.2"] + w["doubt.2.bias"])[0])
+        return shared._replace(second=second.astype(np.float32), doubt=doubt)
+
+    def _first(self, shared: PileSummary, seen: Statistics) -> Array:
+        """(C, N, W)"""
+        w = self.weights
+        pairs, rows = seen
+        of_row = np.concatenate([rows, standardized(rows, shared.row_center, shared.row_spread)], 1)
+        of_pair = np.concatenate(
+            [
+                pairs,
+                pairs - best_other(pairs),
+                standardized(pairs, shared.center, shared.spread),
+            ],
+            -1,
+        )  # (C, N, 30)
+        linear = of_pair @ w["pair"] + (of_row @ w["row"] + shared.first)[:, None]
+        hidden: Array = np.maximum(linear, 0)
+        return hidden
+
+    def logits(self, shared: PileSummary, seen: Statistics) -> tuple[Array, Array]:
+        """Logits of classes (C, N), and log-odds of a stranger (C,)."""
+        w = self.weights
+        h = self._first(shared, seen)  # (C, N, W)
+        of_row = np.concatenate([h.mean(1), h.max(1)], 1) @ w["across"]  # (C, W)
+        h = np.maximum(h @ w["own"] + of_row[:, None] + shared.second, 0)
+        pooled = np.concatenate([h.max(1), h.mean(1)], 1)
+        hidden = np.maximum(pooled @ w["stranger.1"] + w["stranger.1.bias"], 0)
+        stranger = hidden @ w["stranger.2"] + w["stranger.2.bias"]
+        return (h @ w["logit"])[..., 0], stranger[:, 0]
+
+
+def best_other(pairs: Array) -> Array:
+    """(C, N, A) -> (C, N, A), the largest number of any other class; its own where there is one class."""
+    if pairs.shape[1] == 1:
+        return pairs
+    ordered = np.sort(pairs, 1)
+    best, second = ordered[:, -1:], ordered[:, -2:-1]
+    return np.where(pairs == best, second, best)
+
+
+def standardized(values: Array, center: Array, spread: Array) -> Array:
+    scaled: Array = ((values - center) / (spread + SMALLEST_SPREAD)).clip(-5, 5)
+    return scaled
+
+
+@cache
+def learned_rule() -> Rule:
+    """The rule that comes with the package."""
+    return Rule({name: each.astype(np.float32) for name, each in read_arrays(WEIGHTS)[0].items()})
