@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,10 +220,9 @@ def semishot_on_new_rows(features: Array, labels: Array) -> Answer:
     for half in (0, 1):
         new = pile[halves == half]
         kept = np.setdiff1d(np.arange(len(labels)), new)
-        fitted = PrototypeClassifier().fit(features[kept], labels[kept])
+        fitted = PrototypeClassifier(reject="auto").fit(features[kept], labels[kept])
         classes[halves == half] = fitted.predict_proba(features[new])
-        if not np.isnan(fitted.stranger_proba_).all():
-            stranger[halves == half] = fitted.stranger_proba(features[new])
+        stranger[halves == half] = fitted.stranger_proba(features[new])
         out[halves == half] = fitted.predict(features[new]) == fitted.stranger_label_
     return Answer(classes, stranger=stranger, out=out)
 
@@ -268,14 +266,33 @@ class Before:
         return Answer(**pickle.load(self.process.stdout))
 
 
+def as_it_was(features: Array, labels: Array) -> Answer:
+    """By version 0.2, as its commands decided."""
+    from semishot import PrototypeClassifier
+    from semishot.errors import InputError
+
+    pile = labels == -1
+    try:
+        fitted = PrototypeClassifier(reject=REJECT).fit(features, labels)
+        out = fitted.transduction_[pile] == fitted.stranger_label_
+    except InputError:  # nothing tells how members score
+        fitted, out = PrototypeClassifier().fit(features, labels), np.zeros(pile.sum(), bool)
+    return Answer(
+        fitted.label_distributions_[pile],
+        stranger=np.nan_to_num(fitted.stranger_proba_[pile], nan=0.5),
+        out=out,
+        lost=out,
+        count=tuple(fitted.n_strangers_) if fitted.n_strangers_ else None,
+    )
+
+
 def answer_requests() -> None:
-    answer = partial(semishot, decide=REJECT)  # as its commands decided
     while True:
         try:
             features, labels = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(vars(answer(features, labels)), sys.stdout.buffer)
+        pickle.dump(vars(as_it_was(features, labels)), sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
 
