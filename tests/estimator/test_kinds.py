@@ -7,7 +7,7 @@ import pytest
 
 from semishot import PrototypeClassifier
 from semishot.estimator.kinds import LANDMARKS, LEAST, find_kinds
-from semishot.estimator.spaces import Directions, fit_space, mean_direction
+from semishot.estimator.spaces import Normalized, fit_space, mean_direction
 
 
 def crowds(sizes, seed=0, features=40, spread=0.6):
@@ -21,7 +21,7 @@ def crowds(sizes, seed=0, features=40, spread=0.6):
 
 
 def space_of(rows):
-    return Directions("centered", mean_direction(rows))
+    return Normalized("centered", mean_direction(rows))
 
 
 def test_crowds_are_found_whole_and_the_largest_comes_first():
@@ -76,7 +76,7 @@ def test_of_many_rows_all_join_their_kind_and_it_takes_a_second():
 @pytest.mark.parametrize("count", [0, 1, LEAST - 1, LEAST])
 def test_a_few_copies(count):
     rows = np.ones((count, 40), np.float32)
-    kinds = find_kinds(rows, Directions("unit", np.zeros(40, np.float32)))
+    kinds = find_kinds(rows, Normalized("unit", np.zeros(40, np.float32)))
     assert [len(kind.rows) for kind in kinds] == [LEAST] * (count == LEAST)
 
 

@@ -11,7 +11,7 @@ from semishot.estimator.next_labels import (
     varied,
     worth_asking,
 )
-from semishot.estimator.spaces import Directions, mean_direction
+from semishot.estimator.spaces import Normalized, mean_direction
 
 CENTERS = np.array([[0.0, 0, 0], [12, 0, 0], [0, 12, 0]])
 
@@ -27,9 +27,9 @@ def fitted(pile: np.ndarray, rng: np.random.Generator) -> PrototypeClassifier:
     return classifier.fit(np.concatenate([labeled, pile]), y)
 
 
-def directions(count: int, seed: int = 0) -> tuple[np.ndarray, Directions]:
+def directions(count: int, seed: int = 0) -> tuple[np.ndarray, Normalized]:
     rows = np.random.default_rng(seed).normal(size=(count, 8)) + 0.5
-    return rows, Directions("centered", mean_direction(rows))
+    return rows, Normalized("centered", mean_direction(rows))
 
 
 def test_doubt_is_one_minus_the_best_answer_by_literal_loops():

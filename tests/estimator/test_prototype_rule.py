@@ -10,12 +10,12 @@ import torch
 from semishot import PrototypeClassifier, refine
 from semishot.errors import InputError
 from semishot.estimator.prototype_rule import MOVES, Trial, temperature_of
-from semishot.estimator.spaces import Directions, squared_distances
+from semishot.estimator.spaces import Normalized, squared_distances
 
 N, S, U, D = 3, 6, 11, 8
 KINDS = ["none", "unit", "centered"]
 EVERY_NAME = ["soft_kmeans", "fitted_mask", "oslo", "label_propagation"]
-PLAIN = Directions("none", np.zeros(D))
+PLAIN = Normalized("none", np.zeros(D))
 
 
 def randn(*shape, seed=0):
@@ -56,7 +56,7 @@ def test_the_weights_of_a_refiner_make_prototypes(kind):
             given.extend(tensors)
             return torch.from_numpy(weights)
 
-    space, labels = Directions(kind, 0.1 * randn(D, seed=5), 0.7), one_hot([0, 1, 2, 0, 1, 2])
+    space, labels = Normalized(kind, 0.1 * randn(D, seed=5), 0.7), one_hot([0, 1, 2, 0, 1, 2])
     support, pile = (space(randn(size, D, seed=size)) for size in (S, U))
     refined = Trial(space, support, labels, pile, Watching()).prototypes()
     start = Trial(space, support, labels, pile).prototypes()
@@ -119,7 +119,7 @@ def clusters(shot, members, strangers, seed=0):
     support = centers[classes] + randn(3 * shot, 16, seed=seed) / 3
     pile = np.concatenate([np.tile(centers[:3], (members, 1)), np.tile(centers[3], (strangers, 1))])
     pile = pile + randn(len(pile), 16, seed=seed + 1) / 3
-    return Trial(Directions("none", np.zeros(16)), support, one_hot(classes), pile)
+    return Trial(Normalized("none", np.zeros(16)), support, one_hot(classes), pile)
 
 
 # By name in the estimator

@@ -537,10 +537,6 @@ def test_every_command_of_the_page_runs(capsys, tmp_path):
     assert len(commands) >= 8
     for line in commands:
         assert printed(capsys, *shlex.split(line, comments=True)[1:]), line
-    named = set(re.findall(r"`OUT/([\w./]+)`", text))
-    assert named
-    for name in named:
-        assert (Path("out") / name).exists(), name
 
 
 def test_pictures_that_look_alike_and_have_no_class_are_proposed(tmp_path, capsys):

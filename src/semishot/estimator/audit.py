@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from semishot.data.splits import random_words
 from semishot.errors import InputError
@@ -51,6 +50,8 @@ def most_wrong(size: int, looked: int, wrong: int, confidence: float = CONFIDENC
     confidence
         With at least this probability, the bound is true at all n.
     """
+    from scipy.special import gammaln  # `label` begins before SciPy is there
+
     if not (0 <= wrong <= looked <= size and 0 < confidence < 1):
         raise InputError(
             f"of {size} decisions {looked} were looked at and {wrong} wrong, at confidence {confidence}: "

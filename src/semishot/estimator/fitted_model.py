@@ -30,7 +30,7 @@ from semishot.estimator.prototype_rule import learn_prototypes
 from semishot.estimator.spaces import (
     NORMALIZATIONS,
     Array,
-    Directions,
+    Normalized,
     blocks,
     check_size,
     mean_direction,
@@ -198,7 +198,7 @@ def _with_prototypes(
     normalize, temperature = parameters.normalize, parameters.temperature
     if normalize == "auto":
         normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
-    space = Directions(normalize, mean_direction(features))
+    space = Normalized(normalize, mean_direction(features))
     temperature = None if temperature in (None, "auto") else float(temperature)
     assert isinstance(learned.model, RuleModel)
     if refiner is None:  # what was learned from the labels alone is asked about all rows

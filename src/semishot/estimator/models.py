@@ -11,8 +11,8 @@ from scipy.special import softmax
 
 from semishot.estimator.answers import Answer, Doubt, HeldOut, StrangerCount, cutoff_of
 from semishot.estimator.neighbours import Near
-from semishot.estimator.rule import PileSummary, learned_rule
-from semishot.estimator.spaces import Array, Directions, Space, squared_distances, unit
+from semishot.estimator.rule import PileTerms, learned_rule
+from semishot.estimator.spaces import Array, Normalized, Space, squared_distances, unit
 from semishot.estimator.statistics import Reference
 
 
@@ -21,7 +21,7 @@ class RuleModel(Struct, frozen=True, tag=True):
 
     space: Space
     reference: Reference
-    shared: PileSummary
+    shared: PileTerms
 
     @property
     def classes(self) -> int:
@@ -45,7 +45,7 @@ class RuleModel(Struct, frozen=True, tag=True):
 class PrototypeModel(Struct, frozen=True, tag=True):
     """Classes by minus the squared distances to prototypes (Eq. 2), strangers by the learned rule."""
 
-    space: Directions
+    space: Normalized
     prototypes: Array  # (N, D), in the space
     rule: RuleModel
 

@@ -12,7 +12,7 @@ from scipy.special import log_softmax, softmax
 
 from semishot.estimator.answers import held_out_summary
 from semishot.estimator.models import Learned, PrototypeModel, RuleModel
-from semishot.estimator.spaces import Array, Directions, blocks, dense, squared_distances
+from semishot.estimator.spaces import Array, Normalized, blocks, dense, squared_distances
 
 AnyRefiner = Callable[..., Any]
 """A method of `semishot.refine`, built: a torch module without learned parameters, or a trained one."""
@@ -28,7 +28,7 @@ MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
 class Trial:
     """Labeled rows and a pile, or a part of them, and what makes prototypes of them."""
 
-    space: Directions
+    space: Normalized
     support: Array  # (S, D), in the space
     labels: Array  # (S, N), weights
     pile: Array  # (U, D), in the space
@@ -79,7 +79,7 @@ def learn_prototypes(
     pile: Array,
     refiner: AnyRefiner | None,
     steps: int,
-    space: Directions,
+    space: Normalized,
     temperature: float | None,
     learned: Learned,
 ) -> Learned:
@@ -90,7 +90,7 @@ def learn_prototypes(
     if temperature is None:
         rows = space(given)
         temperature = temperature_of(Trial(space, rows, weights, rows[:0]))
-    space = Directions(space.normalization, space.center, temperature**0.5)
+    space = Normalized(space.normalization, space.center, temperature**0.5)
     trial = Trial(space, space(given), weights, space(dense(features[pile])), refiner, steps)
     used = refiner is not None and len(trial.pile)
     assert isinstance(learned.model, RuleModel)

@@ -32,7 +32,7 @@ WIDER = 1.7
 this nine of ten intervals hold on the piles that choices are made on."""
 
 
-class PileSummary(NamedTuple):
+class PileTerms(NamedTuple):
     """What all rows of a pile share: terms of both layers, and the shared doubt."""
 
     center: Array  # (10,), mean over the pile of each number's best class
@@ -52,7 +52,7 @@ class Rule:
 
     def summarize(
         self, pile: Array, context: Statistics, held_out: Statistics, classes: Array
-    ) -> PileSummary:
+    ) -> PileTerms:
         """Numbers of the pile (A,), rows of it (K, N, 10), held-out labels and their classes (H,)."""
         w = self.weights
         count = context.pairs.shape[1]
@@ -61,7 +61,7 @@ class Rule:
         scale = (best.mean(0), best.std(0), rows.mean(0), rows.std(0))
         scale = tuple(each.astype(np.float32) for each in scale)
         first = w["pile.bias"] + pile @ w["pile"]
-        shared = PileSummary(*scale, first.astype(np.float32), np.zeros(0), 0.0)
+        shared = PileTerms(*scale, first.astype(np.float32), np.zeros(0), 0.0)
         of_context = self._first(shared, context)  # (K, N, W)
         of_labels = self._first(shared, held_out)  # (H, N, W)
         width = len(first)
@@ -80,7 +80,7 @@ class Rule:
         doubt = WIDER * float(np.exp(hidden @ w["doubt.2"] + w["doubt.2.bias"])[0])
         return shared._replace(second=second.astype(np.float32), doubt=doubt)
 
-    def _first(self, shared: PileSummary, seen: Statistics) -> Array:
+    def _first(self, shared: PileTerms, seen: Statistics) -> Array:
         """(C, N, W)"""
         w = self.weights
         pairs, rows = seen
@@ -97,7 +97,7 @@ class Rule:
         hidden: Array = np.maximum(linear, 0)
         return hidden
 
-    def logits(self, shared: PileSummary, seen: Statistics) -> tuple[Array, Array]:
+    def logits(self, shared: PileTerms, seen: Statistics) -> tuple[Array, Array]:
         """Logits of classes (C, N), and log-odds of a stranger (C,)."""
         w = self.weights
         h = self._first(shared, seen)  # (C, N, W)

@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from semishot.errors import InputError
 
 NORMALIZATIONS = ("centered", "unit", "none")
-"""Directions relative to their mean; directions; unchanged features under a Gaussian kernel."""
+"""Normalized relative to their mean; directions; unchanged features under a Gaussian kernel."""
 Array = NDArray[Any]
 Positive = Annotated[float, Meta(gt=0)]
 """Checked when a saved model is read."""
@@ -72,7 +72,7 @@ class Space(Struct, frozen=True):
         return rows.astype(self.center.dtype, copy=False)
 
 
-class Directions(Struct, frozen=True):
+class Normalized(Struct, frozen=True):
     """Where distances are measured: raw features, or directions relative to `center`; over `length`.
 
     Eq. 2's softmax has no temperature. Dividing by `length` gives it the temperature length^2, since
@@ -96,7 +96,7 @@ class Directions(Struct, frozen=True):
         return prototypes if self.normalization == "none" else unit(prototypes) / self.length
 
 
-AnySpace = Space | Directions
+AnySpace = Space | Normalized
 
 
 def fit_space(features: Array, normalize: str, pile: Array) -> Space:

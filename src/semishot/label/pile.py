@@ -69,7 +69,7 @@ def _moved_files(request: LabelRequest) -> dict[str, Path]:
     }
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ImageFilter(msgspec.Struct, frozen=True):
     """What a person looks for: a part of the name, a folder, files of these days."""
 
     text: str = ""
@@ -131,7 +131,7 @@ class PileImages:
         changed = CHANGED if image in self.changed else 0
         return missing | changed | (GIVEN if image in self.given else 0)
 
-    def find(self, wanted: "Wanted") -> list[int]:
+    def find(self, wanted: "ImageFilter") -> list[int]:
         """Images with a file that fits."""
         with self.lock:
             names = {
@@ -140,7 +140,7 @@ class PileImages:
             }
         return [i for i, own in names.items() if any(self._fits(name, wanted) for name in own)]
 
-    def _fits(self, name: str, wanted: "Wanted") -> bool:
+    def _fits(self, name: str, wanted: "ImageFilter") -> bool:
         shown, seen = self.shown(name), self.store.files.get(name)
         if wanted.text.casefold() not in shown.casefold():
             return False

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from semishot.errors import InputError, printable
 from semishot.label import finish
 from semishot.label.pictures import SIZES, picture
-from semishot.label.pile import Wanted
+from semishot.label.pile import ImageFilter
 from semishot.label.security import Guard
 from semishot.label.session import LabelingSession, NotReadyError
 from semishot.sorter.audit import audit_event
@@ -203,7 +203,7 @@ class Pages:
 
     def find(self, request: Request) -> Response:
         """The images that fit, and the names of the first."""
-        images = self.images.find(from_json(Wanted, dict(request.query_params), "the request"))
+        images = self.images.find(from_json(ImageFilter, dict(request.query_params), "the request"))
         return _json({"images": images, "names": self.names(NamesRequest(images[:MOST_NAMED]))})
 
     def files(self, request: Request) -> Response:

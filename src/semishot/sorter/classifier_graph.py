@@ -13,7 +13,7 @@ from semishot.estimator.labels import UNLABELED
 from semishot.estimator.models import PrototypeModel, RuleModel
 from semishot.estimator.neighbours import EDGE_POWER, NEIGHBOURS, TINY, WALKS
 from semishot.estimator.rule import SMALLEST_SPREAD, learned_rule
-from semishot.estimator.spaces import Array, Directions, Space
+from semishot.estimator.spaces import Array, Normalized, Space
 from semishot.estimator.statistics import NO_NAMED_STRANGER, SMALLEST, Reference
 from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph, Shape
 
@@ -75,7 +75,7 @@ class Nodes:
         apart = self("Sub", self("Unsqueeze", x, [1]), others[None])
         return self("ReduceSumSquare", apart, [-1], keepdims=0)
 
-    def directions(self, space: Directions, x: str) -> str:
+    def directions(self, space: Normalized, x: str) -> str:
         """Features (B, D) where a refiner compares them."""
         if space.normalization == "centered":
             x = self("Sub", self.unit(x), space.center)
