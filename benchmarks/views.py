@@ -1,0 +1,135 @@
+"""The views of a photograph: how much of a pile is right with the middle, the whole frame, or both.
+
+    python benchmarks/views.py DATA FEATURES OUT.json [TASKS]
+
+DATA holds `birds/birds40.zip` and `groceries/groceries24.zip`. Pictures are seen as they are (`plain`), as
+frames of 16:9 with the picture's middle square at one end (`edge`), and as frames of 4:3 with the square at
+60 % of the height in a lower corner (`corner`); the rest mirrors the outermost fifth of the square.
+In `mixed` piles a third of the images is of each sort. Classes of the first half choose, the others report.
+"""
+
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from semishot import PrototypeClassifier
+from semishot.image_encoders import open_encoder
+
+Array = NDArray[Any]
+ARCHIVES = {"birds": "birds/birds40.zip", "groceries": "groceries/groceries24.zip"}
+SORTS, VIEWS, SHOTS = ("plain", "edge", "corner"), ("middle", "whole", "both"), (1, 3, 5)
+WAY, EACH = 5, 15
+
+
+def mirrored(strip: Image.Image, width: int) -> Image.Image:
+    """A strip to this width, each time mirrored."""
+    filled = Image.new("RGB", (width, strip.height))
+    for number, left in enumerate(range(0, width, strip.width)):
+        filled.paste(strip if number % 2 else ImageOps.mirror(strip), (left, 0))
+    return filled
+
+
+def widened(square: Image.Image, width: int) -> Image.Image:
+    """A square at the right end; the rest mirrors its outermost fifth."""
+    side = square.width
+    filled = Image.new("RGB", (width, side))
+    fill = mirrored(square.crop((0, 0, side // 5, side)), width - side)
+    filled.paste(ImageOps.mirror(fill), (0, 0))
+    filled.paste(square, (width - side, 0))
+    return filled
+
+
+def framed(image: Image.Image, sort: str, rng: np.random.Generator) -> Image.Image:
+    """A picture as one of `SORTS`."""
+    if sort == "plain":
+        return image
+    side, turned = min(image.size), rng.random() < 0.5
+    x, y = (image.width - side) // 2, (image.height - side) // 2
+    square = image.crop((x, y, x + side, y + side))
+    if sort == "edge":
+        frame = widened(ImageOps.mirror(square) if turned else square, round(side * 16 / 9))
+    else:
+        height = round(side / 0.6)
+        width = round(height * 4 / 3)
+        row = widened(square, width)
+        top = row.crop((0, 0, width, side // 5)).rotate(90, expand=True)
+        above = ImageOps.flip(mirrored(top, height - side).rotate(-90, expand=True))
+        frame = Image.new("RGB", (width, height))
+        frame.paste(above, (0, 0))
+        frame.paste(row, (0, height - side))
+    return ImageOps.mirror(frame) if turned else frame
+
+
+def encoded(archive: Path, folder: Path) -> tuple[dict[str, Array], Array]:
+    """Features (3 sorts, P, D) by view, and the classes (P,)."""
+    found, names = {}, []
+    with zipfile.ZipFile(archive) as opened:
+        names = sorted(name for name in opened.namelist() if name.endswith((".jpg", ".png")))
+        for view in VIEWS:
+            path, encoder = folder / f"{archive.stem}-{view}.npy", open_encoder("photos", view=view)
+            if not path.exists():
+                rows = [
+                    encoder.encode([encoder.prepare(framed(image, sort, np.random.default_rng(p)))])
+                    for sort in SORTS
+                    for p, name in enumerate(names)
+                    for image in [Image.open(io.BytesIO(opened.read(name))).convert("RGB")]
+                ]
+                np.save(path, np.concatenate(rows).reshape(len(SORTS), len(names), -1))
+            found[view] = np.load(path)
+    return found, np.array([name.split("/")[-2] for name in names])
+
+
+def task(
+    features: dict[str, Array], classes: Array, names: Array, pile: str, shot: int, seed: int
+) -> list[float]:
+    """The share of a pile of members and as many strangers that is right, with each view."""
+    rng = np.random.default_rng([seed, shot, 7])
+    order, given, rows, truth = rng.permutation(names), list[int](), list[int](), list[int]()
+    for number, name in enumerate(order[: 2 * WAY]):
+        own = rng.permutation(np.flatnonzero(classes == name)).tolist()
+        given += own[:shot] if number < WAY else []
+        chosen = own[shot : shot + EACH] if number < WAY else own[:EACH]
+        rows += chosen
+        truth += [number if number < WAY else -1] * len(chosen)
+    every = np.array(given + rows)
+    sorts = rng.integers(0, 3, len(every)) if pile == "mixed" else SORTS.index(pile)
+    y = np.concatenate([np.repeat(np.arange(WAY), shot), np.full(len(rows), -1)])
+    shares = []
+    for view in VIEWS:
+        x = features[view][sorts, every]
+        model = PrototypeClassifier(reject=0.05).fit(x, y)
+        shares.append(float(np.mean(model.transduction_[len(given) :] == truth)))
+    return shares
+
+
+def main(data: Path, folder: Path, out: Path, tasks: int = 40) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    cells = []
+    for name, place in ARCHIVES.items():
+        features, classes = encoded(data / place, folder)
+        names = np.unique(classes)
+        for half, own in zip(("choose", "report"), np.array_split(names, 2), strict=True):
+            for pile in (*SORTS, "mixed"):
+                for shot in SHOTS:
+                    seeds = range(tasks)
+                    found = [task(features, classes, own, pile, shot, seed) for seed in seeds]
+                    shares = np.array(found)  # (tasks, views)
+                    for index, view in enumerate(VIEWS):
+                        gain = shares[:, index] - shares[:, 0]
+                        cell = {"data": name, "half": half, "pile": pile, "labels": shot}
+                        cell |= {"view": view, "right": shares[:, index].mean()}
+                        cell |= {"gain": gain.mean(), "gain_se": gain.std(ddof=1) / tasks**0.5}
+                        cells.append(cell)
+                        print(cell, flush=True)
+    out.write_text(json.dumps({"tasks": tasks, "cells": cells}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:4]), *map(int, sys.argv[4:5]))
