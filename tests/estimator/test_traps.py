@@ -84,15 +84,6 @@ def test_a_burst_of_near_copies_of_a_member_is_not_rejected():
     assert moved.mean() < 0.15
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1e3])
-def test_a_constant_weight_changes_nothing(scale):
-    x, y, _ = pile()
-    plain = PrototypeClassifier(reject=0.05).fit(x, y)
-    scaled = PrototypeClassifier(reject=0.05).fit(x, y, np.full(len(y), scale))
-    same(plain, scaled, x)
-    assert (plain.transduction_ == scaled.transduction_).all()
-
-
 @pytest.mark.parametrize("refiner", ["learned", None])
 def test_sparse_rows_are_the_same_rows(refiner):
     x, y, truth = pile()
