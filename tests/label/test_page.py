@@ -41,7 +41,7 @@ def sorted_by_class(tab):
 
 def test_the_story_from_no_labels_to_a_sorting_that_is_undone(tab, asked):
     page = tab.page
-    assert page.locator("#title").text_content() == "Click images of one kind, then name it"
+    assert page.locator("#title").text_content() == "All images"
     assert not page.locator("#finish").evaluate("(button) => button.matches('.primary')")
     assert "token" not in page.url
     sorted_by_class(tab)

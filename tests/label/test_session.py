@@ -29,13 +29,17 @@ def guessed(state):
     return found
 
 
-def test_without_labels_a_varied_few_dozen_are_shown(client):
-    state = client.state()
+def test_without_labels_the_pile_is_shown_as_kinds(client):
+    state = client.until(lambda state: state["kinds"])
     assert not state["judged"]
+    assert state["asked"] == []
     assert set(state["guess"]) == {-1}
-    assert 18 <= len(state["asked"]) <= 36
-    names = {image: name for name, image in client.names().items()}
-    assert {names[image].split("-")[0] for image in state["asked"]} == set(KINDS)
+    names = {image: name.split("-")[0] for name, image in client.names().items()}
+    kinds = [[names[image] for image in images[:8]] for images in state["kinds"]]
+    assert {max(set(kind), key=kind.count) for kind in kinds} >= {"circle", "cross", "stripes"}
+    first = state["kinds"][0]
+    state = client.say(kind="new", name="first", images=first[:8])
+    assert not any(set(first[:8]) & set(images) for images in state["kinds"])
 
 
 def test_a_few_answers_sort_the_pile(client):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # what learns is imported when the first page has been shown
 Array = NDArray[Any]
 STRANGER = -2
 """In place of the index of a class: it belongs to none of them."""
-ASKED, VARIED = 24, 36
-"""How many images are asked about, later and at first."""
+ASKED = 24
+"""How many images are asked about."""
 STILL_ASKED = 0.75
 """An image stays asked about if it is more uncertain than this share of the others."""
 COPIES_AT_ONCE = 3000
@@ -200,7 +200,7 @@ class PredictedPile:
         may_be_asked = (answers == -1) & (groups == images) & present
         used = np.unique(answers[answers >= 0])
         if not len(used) or self.pile is None:
-            return replace(basis, asked=self._first_questions(may_be_asked))
+            return basis
         return self._learn(basis, used, excluded, may_be_asked)
 
     def _learn(
@@ -240,7 +240,7 @@ class PredictedPile:
             guesses=used[best],
             sure=sure,
             stranger=stranger,
-            asked=self._next_questions(worth, may_be_asked & (labels == UNLABELED), len(used)),
+            asked=self._next_questions(worth, may_be_asked & (labels == UNLABELED)),
             doubtful=[
                 (
                     int(basis.images[d.row]),
@@ -272,19 +272,7 @@ class PredictedPile:
                 kinds.append(known.images[kind.rows].tolist())
         return kinds
 
-    def _first_questions(self, allowed: Array) -> list[int]:
-        """Nothing is labeled yet: images that differ. allowed: (P,) rows that may be asked about."""
-        from semishot.estimator.next_labels import varied
-
-        row_of = self.known.row_of
-        self.asked = [image for image in self.asked if allowed[row_of[image]]]
-        if len(self.asked) < VARIED // 2 and self.pile is not None:
-            rows = varied(self.pile.features, self.pile.space, VARIED)
-            more = [int(self.images[row]) for row in rows if allowed[row]]
-            self.asked = list(dict.fromkeys([*self.asked, *more]))[:VARIED]
-        return list(self.asked)
-
-    def _next_questions(self, worth: Array, allowed: Array, classes: int) -> list[int]:
+    def _next_questions(self, worth: Array, allowed: Array) -> list[int]:
         """(P,) how likely a row is sorted wrong -> images to ask about; they change as little as possible."""
         from semishot.estimator.next_labels import worth_asking
 
@@ -292,8 +280,6 @@ class PredictedPile:
         usual = float(np.quantile(worth[allowed], STILL_ASKED)) if allowed.any() else 0.0
         before = [self.known.row_of[image] for image in self.asked]
         kept = [row for row in before if worth[row] >= max(usual, SMALLEST)]
-        if classes == 1 and len(self.asked) > VARIED // 2:  # still the varied beginning
-            kept = [row for row in before if allowed[row]]
         count, space = max(ASKED, len(kept)), self.pile.space
         rows = worth_asking(self.pile.features, space, worth, count, kept=kept)
         self.asked = [int(self.images[row]) for row in rows]

@@ -169,11 +169,10 @@ function allSections(page) {
   if (view === "map") return [{ key: "map", rows: state.rowsOf(page.lassoed), title: "" }].filter(({ rows }) => rows.length);
   if (view === "audit") return [];
   if (view === "all" && !state.classes.length) {
-    const rest = unknown.guessed.filter((row) => !state.isAsked.has(state.image[row]));
-    return [{ key: "ask", rows: asked, title: "" }, { key: "unknown", rows: rest, title: rest.length ? "All others" : "" }];
+    return [{ key: "unknown", rows: unknown.guessed, title: "" }];
   }
   if (view === "all") {
-    const first = isFiltered(page) ? [] : [{ key: "ask", rows: asked, limit: state.classes.length > 1 ? 1 : 0, title: "Worth asking", to: "ask" }];
+    const first = isFiltered(page) ? [] : [{ key: "ask", rows: asked, limit: 1, title: "Worth asking", to: "ask" }];
     return [
       ...first,
       ...arranged.classes.map((part, index) => ({ id: `class:${state.classes[index][0]}`, index, part })),
@@ -211,7 +210,7 @@ function headingOf(page) {
   if (view === "audit") return ["How much is right?", state.audit ? state.audit.line : "A random sample, one image at a time: say right or wrong. At any moment, what you have said bounds how much of the whole pile is right."];
   if (view === "all" && !state.classes.length) {
     if (!state.rows) return ["Getting ready", "The first images appear as soon as a hundred have been read."];
-    return ["Click images of one kind, then name it", `Here is a varied selection of your pile. Select a few images that belong together, ${byTouch("tap “Name them”", "press N")} and give them a name. After that, everything else sorts itself.`];
+    return ["All images", `Select a few that belong together, ${byTouch("tap “Name them”", "press N")} and give them a name; under Kinds, images that look alike are in one row.`];
   }
   if (view === "all") {
     if (state.classes.length === 1) return ["Overview", byTouch("Now name a second class: select images of another kind and tap New class. Images of no class you care about: Stranger.", "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0.")];
@@ -247,7 +246,7 @@ export function repaint(page, tile) {
 export function knownOf(state, row) {
   const where = state.shownIn(row);
   if (state.isConfirmed(row)) return { kind: "confirmed", where };
-  if (state.isAsked.has(state.image[row]) && state.classes.length) return { kind: "ask", where };
+  if (state.isAsked.has(state.image[row])) return { kind: "ask", where };
   return { kind: where === UNKNOWN ? "open" : "guess", where };
 }
 
