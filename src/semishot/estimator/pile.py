@@ -21,6 +21,10 @@ from semishot.estimator.rule import learned_rule
 from semishot.estimator.spaces import Array, blocks, dense, fit_space, one_thread
 from semishot.estimator.statistics import Known, Support
 
+ENOUGH_LABELS = 2
+"""Labels of a class from which on they are asked whether its name helps."""
+SMALLEST = 1e-12
+
 
 class LabeledPile:
     """P rows whose neighbours are found once; what is learned depends on the current labels alone."""
@@ -44,10 +48,22 @@ class LabeledPile:
     ) -> Learned:
         """(P,), 0 to N - 1, -1 in the pile, -2 for named strangers -> what is learned.
 
-        Labels may have weights (P, N), and classes names: rows of features (N, D), NaN for no name.
+        Labels may have weights (P, N), and classes names: rows of features (N, D), NaN for no name. Names of
+        classes that have labels are left out where held-out labels are predicted better without them.
         """
         if weights is None:
-            weights = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
+            count = labels.max(initial=-1) + 1 if names is None else len(names)
+            weights = (labels[:, None] == np.arange(count)).astype(np.float64)
+        learned = self._learn(labels, weights, names)
+        labeled = (weights > 0).sum(0) >= ENOUGH_LABELS  # (N,)
+        if names is None or not labeled.any():
+            return learned
+        others = np.where(labeled[:, None], np.nan, names)
+        without = self._learn(labels, weights, None if np.isnan(others).all() else others)
+        return learned if learned.evidence > without.evidence else without
+
+    def _learn(self, labels: Array, weights: Array, names: Array | None) -> Learned:
+        """The same with these names."""
         special = np.flatnonzero((labels == NAMED_STRANGER) | (weights.sum(1) > 0))  # (S,)
         rows = dense(self.features[special])
         named = labels[special] == NAMED_STRANGER
@@ -57,7 +73,8 @@ class LabeledPile:
         )
         placed = None
         if names is not None:
-            placed = np.where(np.isnan(names), 0, self.space(np.nan_to_num(names)))
+            unnamed = np.isnan(names).any(1)[:, None]
+            placed = np.where(unnamed, 0, self.space(np.nan_to_num(names)))
         known = Known(self.graph, support, placed)
         own = dense(self.features[self.graph.sources])
         context = known.context(
@@ -88,7 +105,14 @@ class LabeledPile:
             held_out_summary(of_labels.classes, given),
             doubts(of_labels, special[held], given),
             answer,
+            evidence_of(of_labels, given),
         )
+
+
+def evidence_of(of_labels: Answer, given: Array) -> float:
+    """The log-probability of held-out labels (H,)."""
+    right = of_labels.classes[np.arange(len(given)), given] * (1 - of_labels.stranger)
+    return float(np.log(np.maximum(right, SMALLEST)).sum())
 
 
 def message_of(pile: int, given: Array, of_labels: Answer) -> str:

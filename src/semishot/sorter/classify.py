@@ -69,6 +69,10 @@ def _check(request: ClassifyRequest) -> None:
         raise InputError(
             "features have no files to sort and are embedded already: drop --apply and --encoder"
         )
+    if request.labeled is None and request.names is None:
+        raise InputError("pass --labeled, or --names of classes")
+    if features and request.names is not None:
+        raise InputError("--names need images: in Python, fit(X, y, class_features=...)")
     if request.labels is not None and not features:
         raise InputError("--labels belong to .npy features; a .csv of path,label holds its own")
 
@@ -115,7 +119,7 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
         from semishot.sorter.learning import fit_pile
         from semishot.sorter.page import write_pile_page
 
-        fitted = fit_pile(images.rows, images.encoder, request.reject)
+        fitted = fit_pile(images.rows, images.encoder, request.reject, images.names)
     planned, left_alone = plan_pile(request, fitted) if request.apply else (None, [])
     write_saved_model(out, images.encoder, fitted.classifier)
     with seconds.part("learning"), doing("choosing what to label next"):

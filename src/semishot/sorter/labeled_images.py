@@ -6,6 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semishot.data.framing import is_drawing
 from semishot.errors import InputError, counted, printable
 from semishot.sorter.embedding import (
@@ -20,7 +23,7 @@ from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, w
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.label_tables import corrections_in, from_table, is_predictions, read_table
 from semishot.sorter.labels import DATABASE, SeenFile, open_store, status_of, stored_name
-from semishot.sorter.listing import STRANGER, Item, Listing, check_pile, from_folders
+from semishot.sorter.listing import STRANGER, Item, Listing, as_label, check_pile, from_folders
 from semishot.sorter.moving.journal import moved_files
 from semishot.sorter.out_folder import EMBEDDINGS, PREDICTIONS, SCRATCH, SKIPPED
 from semishot.sorter.requests import ClassifyRequest
@@ -45,6 +48,8 @@ class LabeledImages:
     notes: list[str] = field(default_factory=list)
     absent: list[Item] = field(default_factory=list)
     """Corrections of files that could not be read: they stay in predictions.csv."""
+    names: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Features of the names of classes."""
 
 
 def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
@@ -52,7 +57,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     scratch = request.out / SCRATCH
     if request.with_features:
         corrections = corrections_in(request.out / PREDICTIONS)
-        given = FeatureFiles(request.labeled, request.labels, request.unlabeled, corrections)
+        given = FeatureFiles(request.given, request.labels, request.unlabeled, corrections)
         with seconds.part("images"):
             rows = feature_rows(given, scratch)
         return LabeledImages(rows, notes=_notes_on_labels(rows, []))
@@ -61,6 +66,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
         listing = list_images(request)
     encoder = open_encoder(request.encoder or DEFAULT, request.onnx, request.view)
     encoder = with_boxes(encoder, request.crop)
+    names = features_of_names(encoder, request.names) if request.names is not None else {}
     notes = listing.notes
 
     def arranged(images: list[ImageDigest]) -> list[ImageDigest]:
@@ -82,12 +88,28 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     notes += [*_notes_on_labels(rows, absent), *encoder.notes, *_notes_on_files(listing, rows)]
     if request.encoder is None and _look_drawn(rows.items):
         notes.append("these look like small drawings: --encoder omniglot may do better than photos")
-    return LabeledImages(rows, encoder, notes, absent)
+    return LabeledImages(rows, encoder, notes, absent, names)
+
+
+def features_of_names(encoder: ImageEncoder, names: str) -> dict[str, NDArray[np.float32]]:
+    """Names of classes, separated by commas -> their features."""
+    split = [as_label(name.strip()) for name in names.split(",") if name.strip()]
+    if not split or len({name.casefold() for name in split}) < len(split) or STRANGER in split:
+        raise InputError(
+            f"--names must be different names of classes, separated by commas, not {names!r:.100}"
+        )
+    if encoder.embed_names is None:
+        raise InputError(
+            f"{encoder.name} does not know words: names need --encoder clip-b32, siglip-base or another "
+            "of the hub that was trained with texts"
+        )
+    return dict(zip(split, encoder.embed_names(split), strict=True))
 
 
 def list_images(request: ClassifyRequest) -> Listing:
     """The labeled images, then those of the pile, where they are now."""
-    labeled, unlabeled, out = request.labeled, request.unlabeled, request.out
+    labeled, unlabeled, out = request.given, request.unlabeled, request.out
+    names_alone = request.labeled is None
     pile = [unlabeled] if unlabeled is not None else []
     if real_path(out) in {real_path(folder) for folder in (labeled, *pile)}:
         raise InputError(f"--out {out} holds your images: choose a folder of its own")
@@ -103,15 +125,20 @@ def list_images(request: ClassifyRequest) -> Listing:
     if labeled.suffix.lower() == ".csv":
         listing = _from_csv(labeled, _listed_pile(pile, apart))
     elif unlabeled is None:
+        if names_alone:
+            raise InputError("--names need --unlabeled, the folder of the pile")
         holds = "holds answers" if labeled.name == DATABASE else "is a folder"
         raise InputError(f"--labeled {labeled} {holds}: pass --unlabeled, the folder of the pile")
     elif labeled.name == DATABASE:
-        listing = _from_store(labeled, _listed_pile(pile, apart))
+        listing = _listed_pile(pile, apart)
+        if labeled.exists() or not names_alone:
+            listing = _from_store(labeled, listing)
     else:
         listing = from_folders(labeled, pile, apart)
     if moved:
         listing.items = _where_they_are(listing.items, unlabeled, moved)
-    if not any({item.label, item.correct} - {None, "", STRANGER} for item in listing.items):
+    labels = ({item.label, item.correct} - {None, "", STRANGER} for item in listing.items)
+    if request.names is None and not any(labels):
         _check_answers(request)
     if not any(item.of_pile for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
@@ -126,7 +153,7 @@ def _listed_pile(pile: Sequence[Path], apart: Sequence[Path]) -> Listing:
 
 def _check_answers(request: ClassifyRequest) -> None:
     """Without labels in --labeled there must be answers of `semishot label`."""
-    labeled = request.labeled
+    labeled = request.given
     if (request.out / DATABASE).exists():
         with closing(open_store(request.out)) as store:
             if any(store.state.answers.values()):
@@ -196,7 +223,7 @@ def _with_labels(
             given.setdefault(digest, set()).update([item.label] if item.label else [])
     with closing(open_store(request.out)) as store:
         refused: dict[str, str] = {}
-        if request.labeled.name != DATABASE:
+        if request.given.name != DATABASE:
             known = {digest: min(labels) for digest, labels in given.items() if len(labels) == 1}
             refused = store.import_labels(known)
         store.numbers([digest for _, digest in images])
@@ -239,15 +266,15 @@ def check_read(request: ClassifyRequest, rows: Rows) -> None:
     """There must be something to learn from, and something to sort."""
     labels = [item.label for item in rows.items]
     why = f"{request.out / SKIPPED} says why"
-    if all(label in (None, STRANGER) for label in labels):
+    if request.names is None and all(label in (None, STRANGER) for label in labels):
         if request.with_features:
             raise InputError(f"no row of {request.labels} has a class: label some of each")
-        if request.labeled.name == PREDICTIONS:
-            why += f" (the paths in {request.labeled} are relative to the folder where it was made)"
+        if request.given.name == PREDICTIONS:
+            why += f" (the paths in {request.given} are relative to the folder where it was made)"
         raise InputError(f"no labeled image can be read; {why}")
     if None not in labels and request.with_features:
         raise InputError(
-            f"every row of {request.labeled} has a label: pass --unlabeled, the features of the pile"
+            f"every row of {request.given} has a label: pass --unlabeled, the features of the pile"
         )
     if not request.with_features and not any(item.of_pile for item in rows.items):
         raise InputError(f"no image of the pile can be read; {why}")

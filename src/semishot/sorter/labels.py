@@ -31,9 +31,10 @@ from semishot.sorter.label_events import (
     class_name,
 )
 from semishot.sorter.listing import STRANGER
+from semishot.sorter.requests import ANSWERS
 from semishot.system.databases import connect
 
-DATABASE = "labels.sqlite"
+DATABASE = ANSWERS
 FORMAT = 2
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",

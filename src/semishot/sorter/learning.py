@@ -1,6 +1,6 @@
 """A classifier fitted to labeled images and a pile: predictions, known copies, what to label next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -83,7 +83,12 @@ class FittedPile:
         return {row: index for index, row in reversed(list(enumerate(self.fitted_as)))}
 
 
-def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float | str) -> FittedPile:
+def fit_pile(
+    rows: Rows,
+    encoder: ImageEncoder | None,
+    reject: float | str,
+    names: Mapping[str, NDArray[np.float32]] | None = None,
+) -> FittedPile:
     """Fit the default classifier; the images of the pile take the answers it has for them.
 
     Each image counts once: copies within the pile, and of labeled images, take the answer of the first.
@@ -101,7 +106,7 @@ def fit_pile(rows: Rows, encoder: ImageEncoder | None, reject: float | str) -> F
     rows.features = _keep_rows(rows.features, kept)
     numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
     labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
-    classifier, answers = fit_default(rows.features, np.array(labels, object), reject)
+    classifier, answers = fit_default(rows.features, np.array(labels, object), reject, names)
     predictions = predictions_of(classifier, answers.take(fitted_as), rows.items[first:])
     predictions = [
         _known(prediction, str(rows.items[row].label)) if row < first else prediction

@@ -10,6 +10,8 @@ from typing import Literal
 from semishot.sorter.encoders.encoder_options import OnnxOptions, View
 from semishot.system.devices import Device
 
+ANSWERS = "labels.sqlite"
+"""In OUT: what the user has said."""
 How = Literal["move", "copy", "link"]
 
 
@@ -17,12 +19,12 @@ How = Literal["move", "copy", "link"]
 class ClassifyRequest:
     """Sort a pile of images by a few labeled ones."""
 
-    labeled: Path
-    """A folder with one folder of images per class, and one named `stranger` for images of none; or a .csv
-    of path,label, where an empty label means unlabeled; or OUT/predictions.csv; or OUT/labels.sqlite, the
-    answers of `semishot label`; or .npy features."""
     out: Path
     """The folder for predictions.csv, report.html, skipped.csv, result.json and the model."""
+    labeled: Path | None = None
+    """A folder with one folder of images per class, and one named `stranger` for images of none; or a .csv
+    of path,label, where an empty label means unlabeled; or OUT/predictions.csv; or OUT/labels.sqlite, the
+    answers of `semishot label`; or .npy features. With --names it may be left out."""
     unlabeled: Path | None = None
     """The folder of the pile, which may have subfolders; or .npy features."""
     labels: Path | None = None
@@ -38,6 +40,9 @@ class ClassifyRequest:
     """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
     is seen; the frame, if there is none."""
     onnx: OnnxOptions = field(default_factory=OnnxOptions)
+    names: str | None = None
+    """Names of classes, separated by commas, to begin before the first label; with an encoder that was
+    trained with texts, clip-b32 or siglip-base."""
     reject: float | Literal["auto"] = "auto"
     """auto: an image is a stranger where that is more probable than any class. Or the share of true members
     that may be taken for strangers, such as 0.05."""
@@ -50,7 +55,12 @@ class ClassifyRequest:
     @property
     def with_features(self) -> bool:
         """Whether features are given instead of images."""
-        return self.labeled.suffix.lower() == ".npy"
+        return self.given.suffix.lower() == ".npy"
+
+    @property
+    def given(self) -> Path:
+        """Where labels are: with names alone, the answers in OUT, if there are any."""
+        return self.labeled if self.labeled is not None else self.out / ANSWERS
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
 """`--encoder hf:OWNER/NAME` against a hub on this machine: what it downloads, and what it makes of it."""
 
+import csv
 import hashlib
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
 pytest.importorskip("tokenizers", reason="the extra `hub` is not installed")
@@ -20,8 +23,9 @@ from semishot.image_encoders import load_encoder, open_encoder, save_encoder
 from semishot.sorter.encoders.encoder_options import OnnxOptions
 from semishot.sorter.encoders.hub import find, options_of
 from support import hub as made
+from support.commands import printed, refusal
 from support.images import noise
-from support.own_images import folders
+from support.own_images import folders, save
 
 
 @pytest.fixture
@@ -111,8 +115,7 @@ def test_what_cannot_be_taken_is_one_line(name, line, asked):
 def test_names_of_classes_have_features_of_the_same_space(asked):
     encoder = open_encoder("hf:some/clip")
     features = encoder.embed_names(["red fox", "badger", "unheard"])
-    rows = np.random.default_rng(1).normal(size=(9, made.FEATURES)).astype(np.float32)
-    token = dict(zip(["?", "", *made.WORDS], rows, strict=True))
+    token = dict(zip(["?", "", *made.WORDS], made.text_rows(), strict=True))
     phrase = [token[word] for word in ("a", "photo", "of", "a")]
     for name, row in zip([["red", "fox"], ["badger"], ["?"]], features, strict=True):
         truth = np.mean([*phrase, *(token[word] for word in name)], 0)
@@ -165,3 +168,67 @@ def test_classify_by_the_hub_then_predict_without_it(tmp_path):
     fails = run(*classify, "--encoder", "hf:some/dino", address=address)
     assert (fails.returncode, fails.stderr.count("\n")) == (2, 1)
     assert "has not been downloaded before" in fails.stderr
+
+
+@pytest.fixture
+def colors(asked, tmp_path):
+    """Red and blue pictures; of green ones there are a few."""
+    rng = np.random.default_rng(3)
+    for color, (paint, count) in {
+        "red": ((210, 40, 50), 12),
+        "blue": ((40, 50, 210), 12),
+        "green": ((40, 200, 60), 4),
+    }.items():
+        for number in range(count):
+            pixels = np.array(paint) + rng.integers(-40, 40, (40, 50, 3))
+            save(
+                Image.fromarray(pixels.astype(np.uint8)),
+                tmp_path / "pile" / f"{color}-{number}.png",
+            )
+    return tmp_path / "pile"
+
+
+def labels_in(path):
+    with path.open(encoding="utf-8") as file:
+        return {Path(row["path"]).name: row["nearest_class"] for row in csv.DictReader(file)}
+
+
+def test_names_sort_before_the_first_label_and_labels_join_them(colors, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["--unlabeled", colors, "--out", out, "--encoder", "hf:some/clip", "--device", "cpu"]
+    printed(capsys, "classify", *command, "--names", "red, blue")
+    found = labels_in(out / "predictions.csv")
+    assert len(found) == 28
+    for name, label in found.items():
+        assert name.startswith(("green", label))
+    labeled = tmp_path / "labeled"
+    save(Image.new("RGB", (40, 50), (40, 200, 60)), labeled / "green" / "one.png")
+    printed(capsys, "classify", *command, "--names", "red,blue", "--labeled", labeled)
+    found = labels_in(out / "predictions.csv")
+    assert all(name.startswith(label) for name, label in found.items() if name != "one.png")
+    assert json.loads(printed(capsys, "predict", out, colors, "--json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["--names", "red,blue", "--encoder", "hf:some/dino"],
+            "has no text_model.onnx: names need",
+        ),
+        (
+            ["--names", "red,blue", "--encoder", "omniglot"],
+            "omniglot does not know words: names need",
+        ),
+        (
+            ["--names", "red, Red", "--encoder", "hf:some/clip"],
+            "must be different names of classes",
+        ),
+        (["--names", " , ", "--encoder", "hf:some/clip"], "must be different names of classes"),
+        (["--names", "red,stranger", "--encoder", "hf:some/clip"], "must be different names"),
+        ([], "pass --labeled, or --names of classes"),
+    ],
+)
+def test_names_that_cannot_be_used_are_one_line(words, line, colors, tmp_path, capsys):
+    command = ["classify", "--unlabeled", colors, "--out", tmp_path / "out", *words]
+    assert line in refusal(capsys, *command)
