@@ -73,7 +73,7 @@ class LabeledPile:
         )
         placed = None
         if names is not None:
-            unnamed = np.isnan(names).any(1)[:, None]
+            unnamed = np.isnan(names.sum(1, keepdims=True))
             placed = np.where(unnamed, 0, self.space(np.nan_to_num(names)))
         known = Known(self.graph, support, placed)
         own = dense(self.features[self.graph.sources])
