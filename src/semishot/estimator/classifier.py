@@ -152,8 +152,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         sample_weight
             Weights of shape (P,) for the labels, relative to their mean. A label of weight 2 counts as two
             of weight 1; with weight 0 the example is unlabeled. Weights of unlabeled examples are ignored.
-            scikit-learn's check_sample_weight_equivalence fails: it expects examples of weight 0 to be absent,
-            and here they stay in the pile.
+            scikit-learn's check_sample_weight_equivalence fails: it expects examples of weight 0 to be
+            absent, and here they stay in the pile.
         class_features
             What the classes' names look like, such as a text encoder's features of them: a dictionary from
             class to D numbers, or an array (N, D) in the order of the sorted classes of `y`, NaN for none. A
