@@ -38,6 +38,9 @@ def test_every_data_set_declares_its_framing():
         "omniglot": (drawing, Ink()),
         "mini-imagenet": (photograph, Whole(84, 84)),
         "tiered-imagenet": (photograph, Whole(84, 84, bicubic=True)),
+        "cub": (photograph, Whole(84, 84)),
+        "cifar-fs": ((3, 32, 32), Whole(32, 32)),
+        "fc100": ((3, 32, 32), Whole(32, 32)),
     }
     assert {*declared, "folder"} == set(datasets.names())
     for name, (shape, framing) in declared.items():
