@@ -7,7 +7,7 @@ import pytest
 
 from semishot import PrototypeClassifier
 from semishot.estimator.kinds import LANDMARKS, LEAST, find_kinds
-from semishot.estimator.spaces import Normalized, fit_space, mean_direction
+from semishot.estimator.spaces import fit_space
 
 
 def crowds(sizes, seed=0, features=40, spread=0.6):
@@ -21,7 +21,7 @@ def crowds(sizes, seed=0, features=40, spread=0.6):
 
 
 def space_of(rows):
-    return Normalized("centered", mean_direction(rows))
+    return fit_space(rows, "auto", np.ones(len(rows), bool))
 
 
 def test_crowds_are_found_whole_and_the_largest_comes_first():
@@ -76,7 +76,7 @@ def test_of_many_rows_all_join_their_kind_and_it_takes_a_second():
 @pytest.mark.parametrize("count", [0, 1, LEAST - 1, LEAST])
 def test_a_few_copies(count):
     rows = np.ones((count, 40), np.float32)
-    kinds = find_kinds(rows, Normalized("unit", np.zeros(40, np.float32)))
+    kinds = find_kinds(rows, fit_space(rows, "unit", np.ones(count, bool)))
     assert [len(kind.rows) for kind in kinds] == [LEAST] * (count == LEAST)
 
 
@@ -84,7 +84,7 @@ def test_few_features_have_kinds_too():
     rng = np.random.default_rng(3)
     truth = np.repeat([0, 1, 2], 20)
     rows = 10 * np.eye(3)[truth][:, :2] + 0.3 * rng.normal(size=(60, 2))
-    kinds = find_kinds(rows, fit_space(rows, "auto", np.ones(60, bool)))
+    kinds = find_kinds(rows, space_of(rows))
     assert all(len(set(truth[kind.rows])) == 1 for kind in kinds)
     assert {int(truth[kind.rows[0]]) for kind in kinds} == {0, 1, 2}
 

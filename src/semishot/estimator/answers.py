@@ -32,6 +32,13 @@ class Answer(NamedTuple):
         probability: Array = expit(self.log_odds)
         return probability
 
+    @property
+    def joint(self) -> Array:
+        """(P, N + 1), the probability of each class and of a stranger."""
+        stranger = self.stranger[:, None]
+        joint: Array = np.concatenate([self.classes * (1 - stranger), stranger], 1)
+        return joint
+
     def take(self, rows: Any) -> "Answer":
         return Answer(self.classes[rows], self.log_odds[rows])
 
@@ -111,8 +118,7 @@ def held_out_summary(classes: Array, given: Array) -> HeldOut | None:
 def doubts(answer: Answer, rows: Array, given: Array) -> list[Doubt]:
     """What is said of held-out rows (H,) with these classes (H,) -> the labels that the others contradict,
     the strongest contradiction first."""
-    stranger = answer.stranger
-    joint = np.column_stack([answer.classes * (1 - stranger[:, None]), stranger])  # (H, N + 1)
+    joint = answer.joint  # (H, N + 1)
     best = joint.argmax(1)
     contradicted = [
         Doubt(

@@ -1,4 +1,4 @@
-"""Which unlabeled examples to label next: those most likely sorted wrong, unlike each other.
+"""Which unlabeled examples to label next: those whose two likeliest answers are close, unlike each other.
 
 Letters: P rows, C candidates, V rows that show how far rows lie apart, S labeled rows, N classes, D features.
 """
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semishot.estimator.answers import Answer
 from semishot.estimator.fitted_model import FittedModel
 from semishot.estimator.spaces import (
     AnySpace,
@@ -23,11 +22,13 @@ from semishot.estimator.spaces import (
 if TYPE_CHECKING:  # it imports scikit-learn
     from semishot.estimator.classifier import PrototypeClassifier
 
-__all__ = ["doubt", "next_to_label", "varied", "worth_asking"]
+__all__ = ["next_to_label", "question_worth", "varied", "worth_asking"]
 
 SMALLEST = 1e-12
+WORTH_FROM = 0.2
+"""A row that is sorted wrong with a smaller probability is not worth a question."""
 CANDIDATES, SHOWN = 300, 300
-"""The most doubtful rows that are chosen from; rows that show how far rows lie apart."""
+"""The rows of most worth, that are chosen from; rows that show how far rows lie apart."""
 CLOSE = 3
 """Two rows are the same question to the degree cos^3."""
 COPY = 1e-3
@@ -47,8 +48,8 @@ def next_to_label(
 ) -> NDArray[np.int64]:
     """The rows of `X` whose labels would help most, the most helpful first.
 
-    Chooses examples that are most likely sorted wrong, into the wrong class or as a stranger or not, and
-    that differ from each other.
+    Chooses examples whose two likeliest answers, two classes or a class and a stranger, are nearly equally
+    likely, and that differ from each other. None is returned that is sorted right with more than 80 %.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def next_to_label(
         A fitted classifier; commands pass what it has learned.
     count
         How many rows to return. Fewer are returned if the remaining ones are copies of those already
-        chosen, or certain.
+        chosen, or not worth a question: with none left, it is time to stop.
     labeled
         Features of examples that have a label already, named strangers too, of shape (S, D): copies of
         them are not returned.
@@ -69,16 +70,20 @@ def next_to_label(
     if not len(features):
         return np.empty(0, np.int64)
     fitted: FittedModel = classifier if isinstance(classifier, FittedModel) else classifier.fitted_
-    worth = doubt(fitted.predict(features))
+    joint = fitted.predict(features).joint
+    worth = np.where(1 - joint.max(1) >= WORTH_FROM, question_worth(joint), 0.0)
     if leave_out is not None:
         worth[np.asarray(leave_out, bool)] = 0.0
     answered = None if labeled is None else np.asarray(as_array(labeled))
     return worth_asking(features, fitted.learned.model.space, worth, count, answered=answered)
 
 
-def doubt(answer: Answer) -> NDArray[np.float64]:
-    """What is said of P rows -> (P,): one minus the probability of the likeliest, a class or a stranger."""
-    return answer.wrong(answer.strangers(None))
+def question_worth(joint: Array) -> NDArray[np.float64]:
+    """The N + 1 probabilities of P rows, of each class and of a stranger -> (P,): one minus the distance of
+    the two largest."""
+    ordered = np.partition(joint, -2, axis=1)
+    worth: NDArray[np.float64] = 1 - (ordered[:, -1] - ordered[:, -2])
+    return worth
 
 
 @one_thread()

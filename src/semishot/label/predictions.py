@@ -208,6 +208,7 @@ class PredictedPile:
     ) -> Predictions:
         """used: indices of the classes that have labels. excluded: row -> classes that it is not in."""
         from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
+        from semishot.estimator.next_labels import question_worth
 
         assert self.pile is not None
         answers, count = basis.answers, len(basis.answers)
@@ -231,10 +232,10 @@ class PredictedPile:
         classes *= (1 - stranger)[:, None]
         best = classes.argmax(1)
         sure = np.round(classes[np.arange(count), best] * STEPS) / STEPS
-        wrong = 1 - np.maximum(stranger, sure)
         wide = np.zeros((count, len(basis.classes)), np.float32)
         wide[:, used] = classes
-        worth = np.where(may_be_asked & (labels == UNLABELED), wrong, 0.0)
+        joint = np.column_stack([classes, stranger])
+        worth = np.where(may_be_asked & (labels == UNLABELED), question_worth(joint), 0.0)
         return replace(
             basis,
             guesses=used[best],
@@ -273,7 +274,7 @@ class PredictedPile:
         return kinds
 
     def _next_questions(self, worth: Array, allowed: Array) -> list[int]:
-        """(P,) how likely a row is sorted wrong -> images to ask about; they change as little as possible."""
+        """(P,) what asking about a row is worth -> images to ask about; they change as little as possible."""
         from semishot.estimator.next_labels import worth_asking
 
         assert self.pile is not None

@@ -1,1 +1,0 @@
-"""The parts of `benchmarks/strangers.py`: tasks, rivals, features, figures and tables."""
