@@ -1,5 +1,6 @@
 """Tutorials and generated pages: what they show is what comes out."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,9 @@ def test_the_notebook_is_the_tutorial():
 def test_the_commands_are_described_as_they_describe_themselves():
     """Otherwise: `python -m support.cli_page`."""
     assert Path(PAGE).read_text(encoding="utf-8") == page()
+
+
+def test_the_accuracy_to_expect_is_that_of_the_benchmark(benchmarks):
+    """Otherwise: `python benchmarks/expect.py`."""
+    expect = import_module("expect")
+    assert expect.table() in expect.PAGE.read_text(encoding="utf-8")

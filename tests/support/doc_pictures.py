@@ -27,7 +27,14 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SIZE = {"width": 1200, "height": 750}
 ROWS = 6
-"""How many rows of the page get a name in the moving picture."""
+"""How many rows of the page get a name in the moving picture: one of each kind."""
+NAMES_OF_ROWS = """
+[...document.querySelectorAll("button")].filter((b) => b.textContent.includes("Name…")).map((b) => {
+  let row = b;
+  while (!row.querySelector(".tile")) row = row.parentElement;
+  return [...row.querySelectorAll(".tile")].slice(0, 3).map((tile) => tile.title);
+})
+"""
 SEMISHOT = [sys.executable, "-m", "semishot"]
 
 
@@ -91,26 +98,26 @@ def labeling(folder: Path, chromium: Any) -> None:
             frames.append((image.resize((800, 500), Image.Resampling.LANCZOS), milliseconds))
 
         ready(page, address)
-        until(page, "document.body.innerText.includes(' alike')")
+        until(page, "/ alike/.test(document.body.innerText)")
+        until(page, "!/images read/.test(document.body.innerText)")
         time.sleep(2)
         shoot(1800)
         named: set[str] = set()
-        for row in range(ROWS):
-            names = page.evaluate(
-                "[...document.querySelectorAll('.tile')].slice(0, 3).map((tile) => tile.title)"
-            )
-            kinds = [truth[Path(name.split(",")[0]).name] for name in names]
-            kind = max(set(kinds), key=kinds.count)
-            page.locator(".tile").first.click()
-            page.keyboard.press("Escape")
-            page.locator("button", has_text="Name…").first.click()
-            page.keyboard.type(kind)
+        for _ in range(ROWS):
+            rows = page.evaluate(NAMES_OF_ROWS)
+            kinds = [[truth[Path(name.split(",")[0]).name] for name in row] for row in rows]
+            most = [max(set(row), key=row.count) for row in kinds]
+            index = next(i for i, kind in enumerate(most) if kind not in {*named, "stranger"})
+            button = page.locator("button", has_text="Name…").nth(index)
+            button.scroll_into_view_if_needed()
+            button.click()
+            page.keyboard.type(most[index])
             time.sleep(0.4)
             shoot(900)
             page.keyboard.press("Enter")
-            named.add(kind)
+            named.add(most[index])
             time.sleep(2.5)
-            shoot(1000 if row < ROWS - 1 else 1800)
+            shoot(1000)
         for kind in [*sorted(named)[:2], "Strangers"]:
             page.locator("nav button, aside button", has_text=kind).first.click()
             time.sleep(1.5)
