@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -110,20 +108,3 @@ def random_episodes(images: int, updates: int, shape: EpisodeShape) -> Tensor:
     """(E, B) places in a pool of random images, on which every episode costs the same."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(images, (updates, shape.images), generator=generator)
-
-
-def draw_episode(
-    rng: np.random.Generator,
-    labeled: list[NDArray[np.int64]],
-    unlabeled: list[NDArray[np.int64]],
-    shape: EpisodeShape,
-) -> NDArray[np.int64]:
-    """(B,): the images of one episode, a `choice` per class, from each class's two lists."""
-    classes = rng.choice(len(labeled), shape.way + shape.distractors, replace=False)
-    support, query = [], []
-    for c in classes[: shape.way]:
-        chosen = rng.choice(labeled[c], shape.shot + shape.query, replace=False)
-        support.append(chosen[: shape.shot])
-        query.append(chosen[shape.shot :])
-    piles = [rng.choice(unlabeled[c], shape.unlabeled, replace=False) for c in classes]
-    return np.concatenate([*support, *piles, *query])

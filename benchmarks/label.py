@@ -6,6 +6,8 @@ overview. The time is measured in the page, from the key to the frame after the 
 is measured from the command to the first image on the screen, when the pile has been opened before.
 """
 
+import hashlib
+import io
 import os
 import re
 import shutil
@@ -20,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from cached_pile import make_pile
 from measurement import command, result
+from semishot.sorter.embedding_cache import PIXELS, EmbeddingCache
+from semishot.sorter.encoders.image_encoder import open_encoder
 
-CLASSES, ENCODER, IMAGES = 8, "omniglot", (10_000, 100_000)
+CLASSES, KINDS, ENCODER, IMAGES = 8, 12, "omniglot", (10_000, 100_000)
 CLOCK = """() => {
   window.clock = { key: 0, drawn: 0, version: 0 };
   document.addEventListener("answered", () => {
@@ -36,6 +40,23 @@ CLOCK = """() => {
     requestAnimationFrame(() => setTimeout(() => { clock.drawn = performance.now(); }, 0));
   });
 }"""
+
+
+def make_pile(root: Path, images: int) -> None:
+    """PILE of random images of some kinds, whose features are in CACHE already."""
+    rng = np.random.default_rng(0)
+    opened = open_encoder(ENCODER)
+    cache = EmbeddingCache(root / "cache", opened.identity, opened.features)
+    centers = rng.standard_normal((KINDS, opened.features)).astype(np.float32)
+    (root / "pile").mkdir()
+    for number in range(images):
+        kind, file = number % KINDS, io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).save(file, "png")
+        (root / "pile" / f"{kind}-{number}.png").write_bytes(file.getvalue())
+        features = centers[kind] + 0.9 * rng.standard_normal(opened.features).astype(np.float32)
+        look = rng.integers(0, 256, PIXELS, np.uint8).tobytes()
+        cache.add(hashlib.sha256(file.getvalue()).digest(), features, look)
+    cache.flush()
 
 
 @contextmanager
@@ -104,7 +125,7 @@ def measure(device: Any, quick: bool, images: list[int]) -> dict[str, Any]:
     for count in [300] if quick else images:
         with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
             root = Path(folder)
-            make_pile(root, count, ENCODER)
+            make_pile(root, count)
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox"]
             )

@@ -8,13 +8,7 @@ Result = dict[str, Any]
 
 def table(result: Result) -> str:
     """One result as a Markdown table, aligned so that it also reads well in a terminal."""
-    return {
-        "update": updates,
-        "sampler": draws,
-        "evaluation": episodes,
-        "classifier": piles,
-        "label": answers,
-    }[result["benchmark"]](result)
+    return {"update": updates, "label": answers}[result["benchmark"]](result)
 
 
 def updates(result: Result) -> str:
@@ -26,57 +20,6 @@ def updates(result: Result) -> str:
     rows = [[name, *(found.get(case, "") for case in cases)] for name, found in cells.items()]
     text = markdown(["µs per update and run (× faster than the eager loop)", *cases], rows)
     return "\n\n".join([text, *result["settings"]["notes"]])
-
-
-def draws(result: Result) -> str:
-    head = ["episode", "episodes / s", "s for 20,000", "NumPy loop, episodes / s", "ratio"]
-    rows = [
-        [
-            f"{row['way']}-way, M = {row['unlabeled']}, H = {row['distractors']}",
-            number(row["episodes_per_second"]),
-            f"{row['seconds_for_20000']:.2f}",
-            number(row["loop_episodes_per_second"]),
-            ratio(row["times_faster_than_loop"]),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
-
-
-def episodes(result: Result) -> str:
-    rows = [
-        [
-            f"{row['classes']:,}",
-            row["contender"] + (f", {row['runs']} runs" if row["runs"] > 1 else ", one run"),
-            number(row["episodes_per_second"]),
-            ratio(row["times_faster_than_loop"]),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(["test classes", "", "episodes / s", "ratio"], rows)
-
-
-def piles(result: Result) -> str:
-    held = result["settings"]
-    head = [f"{held['classes']} classes, {held['features']:,} features", "pile", "fit, s"]
-    head += ["CPU, s", "predict, s", "µs per example", "memory, MiB", "LabelSpreading"]
-    names = {
-        "fit_seconds": number,
-        "fit_cpu_seconds": number,
-        "predict_seconds": number,
-        "us_per_example": number,
-        "memory_mib": number,
-        "times_faster": lambda value: f"{ratio(value)} its speed",
-    }
-    rows = [
-        [
-            row["contender"],
-            f"{row['pile']:,}",
-            *(write(row[name]) if name in row else "" for name, write in names.items()),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(head, rows)
 
 
 def answers(result: Result) -> str:
