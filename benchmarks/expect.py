@@ -1,4 +1,4 @@
-"""The table of docs/accuracy.md, from the benchmark of piles: `python benchmarks/expect.py`."""
+"""Short tables of the benchmark of piles, in docs/accuracy.md and docs/piles.md: run it without arguments."""
 
 import json
 from collections import defaultdict
@@ -9,6 +9,7 @@ from pages import between
 
 ROOT = Path(__file__).parents[1]
 PAGE, BEGIN, END = ROOT / "docs" / "accuracy.md", "<!-- expect -->", "<!-- /expect -->"
+PILES, TABLES = ROOT / "docs" / "piles.md", ROOT / "docs" / "piles_tables.md"
 FILES = [ROOT / "results" / "piles" / f"{part}.json" for part in ("report", "choose")]
 METHOD, ENCODER = "semishot", ", photos:"
 WAYS = {2: "2", 5: "5", 10: "10", 12: "12", 20: "20", 50: "50"}
@@ -45,6 +46,15 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def reported() -> str:
+    """The table over all reported cells, from docs/piles_tables.md."""
+    _, part = TABLES.read_text(encoding="utf-8").split("## The reported part")
+    return next(block for block in part.split("\n\n") if block.startswith("| All "))
+
+
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(between(text, BEGIN, END, [table()]), encoding="utf-8")
+    text = PILES.read_text(encoding="utf-8")
+    marks = "<!-- reported -->", "<!-- /reported -->"
+    PILES.write_text(between(text, *marks, [reported()]), encoding="utf-8")

@@ -3,7 +3,7 @@
     PYTHONPATH=benchmarks python -m pile_tasks.encode DATA FOLDER
     python benchmarks/piles.py FOLDER choose --before PATH      as often as you like
     python benchmarks/piles.py FOLDER report --before PATH      once, when the rule is final
-    python benchmarks/piles.py --page                           docs/piles.md from what is stored
+    python benchmarks/piles.py --page                           docs/piles_tables.md from what is stored
 
 A cell has a domain and a shape: photographs by two encoders, drawings, text, digits, tables and plane shapes;
 1 to 50 classes, 1 to 10 labels, piles of 20 to 5,000, none to all of them strangers. Its tasks are the same
@@ -44,7 +44,7 @@ from pile_tasks.tables import BEGIN, COLUMNS, END, lines, packed, page_parts, un
 from semishot.system.files import read_json
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE = ROOT / "results" / "piles", ROOT / "docs" / "piles.md"
+RESULTS, PAGE = ROOT / "results" / "piles", ROOT / "docs" / "piles_tables.md"
 
 
 def methods(before: Path | None, files: Sequence[Path]) -> dict[str, Method]:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--again", action="store_true", help="of --only, replace what is stored")
     parser.add_argument("--cells", default="", help="only cells whose name has this in it")
     parser.add_argument("--out", type=Path, help="default: results/piles/PART.json")
-    parser.add_argument("--page", action="store_true", help="fill docs/piles.md")
+    parser.add_argument("--page", action="store_true", help="fill docs/piles_tables.md")
     given = parser.parse_args(arguments)
     if given.page:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), RESULTS), encoding="utf-8")

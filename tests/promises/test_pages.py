@@ -34,3 +34,4 @@ def test_the_accuracy_to_expect_is_that_of_the_benchmark(benchmarks):
     """Otherwise: `python benchmarks/expect.py`."""
     expect = import_module("expect")
     assert expect.table() in expect.PAGE.read_text(encoding="utf-8")
+    assert expect.reported() in expect.PILES.read_text(encoding="utf-8")
