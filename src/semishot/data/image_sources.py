@@ -67,7 +67,7 @@ def read_bytes(source: ImageSource) -> bytes:
         if isinstance(source, WholeFile):
             return read_regular(Path(source.path), MOST_BYTES)
         if isinstance(source, ZipMember):
-            with _opened_zip(source.path).open(source.member) as file:
+            with _ONE_AT_A_TIME, _opened_zip(source.path).open(source.member) as file:
                 data = file.read(LARGEST + 1)  # its size may be declared wrongly
         else:
             with open_regular(Path(source.path)) as file:

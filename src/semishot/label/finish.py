@@ -49,8 +49,6 @@ CAMTRAP = (
     "classifiedBy classificationTimestamp classificationProbability observationTags observationComments"
 )
 """The columns of observations.csv."""
-DEFAULT_REJECT = 0.05
-"""Of a saved model, as of `classify`, unless the slider says otherwise."""
 
 
 class DecidedFile(NamedTuple):

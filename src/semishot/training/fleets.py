@@ -95,13 +95,10 @@ def find_model(name: str) -> Path:
     return path
 
 
-def load_model(
-    source: Path, device: torch.device, refiners: bool = True
-) -> tuple[FleetConfig, ProtoNet]:
+def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNet]:
     """A trained fleet from its run folder or its file, ready to evaluate.
 
-    A method outside the package must have been imported by `refine.add`. With `refiners=False`, for one
-    who needs only the encoder, a fleet of such methods comes without them.
+    A method outside the package must have been imported by `refine.add`.
     """
     path = source if source.suffix == ".safetensors" else source / MODEL_FILE
     if not path.exists():
@@ -121,13 +118,8 @@ def load_model(
         if framing is not None and framing.channels != channels:
             raise ValueError(f"its framing is not of {channels} channels")
         config = replace(config, framing=framing)
-        members = config.members
-        outside = {m.model for m in members if ":" in m.model} - set(refine.added())
-        if outside and not refiners:
-            members = tuple(Member(SUPERVISED, member.split_seed) for member in members)
-            tensors = {name: t for name, t in tensors.items() if not name.startswith("refiner.")}
         try:
-            model = build_fleet(members, config.recipe, channels, features)
+            model = build_fleet(config.members, config.recipe, channels, features)
         except InputError as error:  # a method or option that this version does not know
             raise InputError(f"{path}: {error}") from error
         model.load_state_dict(tensors)
